@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# What plait's own tests, examples and benchmarks have in common. Nothing here reaches a user's targets.
+
+# As many compilers and linkers at once as there are cores; Ninja's own choice is two more.
+cmake_host_system_information(RESULT plait_cores QUERY NUMBER_OF_LOGICAL_CORES)
+set_property(GLOBAL APPEND PROPERTY JOB_POOLS plait_jobs=${plait_cores})
+set(CMAKE_JOB_POOL_COMPILE plait_jobs)
+set(CMAKE_JOB_POOL_LINK plait_jobs)
+
+if(PLAIT_USE_BLAS AND NOT TARGET plait::blas)
+  plait_find_component(blas)
+  if(NOT plait_blas_FOUND AND NOT PLAIT_USE_BLAS STREQUAL AUTO)
+    message(FATAL_ERROR "PLAIT_USE_BLAS is ${PLAIT_USE_BLAS}: ${plait_component_problem}")
+  endif()
+endif()
+
+# Links `target` to plait::plait, to plait::blas where it is used, and turns the warnings on.
+function(plait_own_program target)
+  target_link_libraries(${target} PRIVATE plait::plait)
+  if(PLAIT_USE_BLAS AND TARGET plait::blas)
+    target_link_libraries(${target} PRIVATE plait::blas)
+  endif()
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+endfunction()
+
+# Release builds use all of this processor. Fused multiply-adds stay off: the compiler would form them
+# in one plan's code and not in another's, and plans that must agree bit for bit would not.
+function(plait_for_this_processor target)
+  if(PLAIT_NATIVE)
+    target_compile_options(${target} PRIVATE
+      $<$<CONFIG:Release>:-march=native> $<$<CONFIG:Release>:-ffp-contract=off>)
+  endif()
+endfunction()
+
+# A source file may say in a comment `// <key>: words` among its first lines how it wants to be built
+# or run. Sets `found` and, as a list, `words`. The build is configured anew when the file changes.
+function(plait_read_comment file key found words)
+  file(STRINGS "${file}" lines LIMIT_COUNT 5)
+  list(FILTER lines INCLUDE REGEX "^// ${key}:")
+  list(LENGTH lines count)
+  set(text "")
+  if(count GREATER 0)
+    list(GET lines 0 text)
+    string(REGEX REPLACE "^// ${key}: *" "" text "${text}")
+    separate_arguments(text UNIX_COMMAND "${text}")
+  endif()
+  set(${found} ${count} PARENT_SCOPE)
+  set(${words} "${text}" PARENT_SCOPE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+endfunction()

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "plait/core/error.hpp"
+#include "plait/placement/collective.hpp"
+
+namespace plait {
+
+/// How a reduction combines the values of the ranks.
+enum class reduction { sum, max };
+
+[[nodiscard]] constexpr char const* to_string(reduction operation) {
+  return operation == reduction::sum ? "sum" : "max";
+}
+
+/// A rank waited for others longer than its backend allows; `what()` lists what every rank does.
+struct communication_timeout : error {
+  using error::error;
+};
+
+/// A type says on purpose that it is a communicator by `using concept_tag = communicator_tag;`.
+struct communicator_tag {};
+
+/// One member of a fixed group of ranks that run the same program.
+///
+/// Syntax:  rank(), size() -> int, both noexcept; barrier() -> void.
+/// Meaning: 0 <= rank() < size(); both never change; barrier() returns on no rank before the last
+///          rank has called it. All collectives are called by all ranks in the same order.
+template <class Comm>
+concept communicator = std::same_as<typename Comm::concept_tag, communicator_tag> &&
+                       requires(Comm& comm, Comm const& constant) {
+                         { constant.rank() } noexcept -> std::same_as<int>;
+                         { constant.size() } noexcept -> std::same_as<int>;
+                         { comm.barrier() } -> std::same_as<void>;
+                       };
+
+/// Combines `inout` over all ranks and leaves the same bits on every rank.
+template <class Comm, class T>
+concept can_all_reduce =
+    communicator<Comm> && requires(Comm& comm, std::span<T> inout, reduction operation) {
+      { comm.all_reduce(inout) } -> std::same_as<void>;
+      { comm.all_reduce(inout, operation) } -> std::same_as<void>;
+    };
+
+/// Concatenates `send` of all ranks, in rank order, into `receive` on every rank.
+template <class Comm, class T>
+concept can_all_gather =
+    communicator<Comm> && requires(Comm& comm, std::span<T const> send, std::span<T> receive) {
+      { comm.all_gather(send, receive) } -> std::same_as<void>;
+    };
+
+/// Adds `send` over all ranks and leaves block r of the sum in `receive` on rank r.
+template <class Comm, class T>
+concept can_reduce_scatter =
+    communicator<Comm> && requires(Comm& comm, std::span<T const> send, std::span<T> receive) {
+      { comm.reduce_scatter(send, receive) } -> std::same_as<void>;
+    };
+
+/// Moves block j of `send` on rank i to block i of `receive` on rank j; all blocks are equal.
+template <class Comm, class T>
+concept can_all_to_all =
+    communicator<Comm> && requires(Comm& comm, std::span<T const> send, std::span<T> receive) {
+      { comm.all_to_all(send, receive) } -> std::same_as<void>;
+    };
+
+/// Copies `inout` of rank `root` to every rank.
+template <class Comm, class T>
+concept can_broadcast = communicator<Comm> && requires(Comm& comm, std::span<T> inout, int root) {
+  { comm.broadcast(inout, root) } -> std::same_as<void>;
+};
+
+/// Adds `inout` over all ranks into that of rank `root`; the other ranks' buffers stay as they are.
+template <class Comm, class T>
+concept can_reduce = communicator<Comm> && requires(Comm& comm, std::span<T> inout, int root) {
+  { comm.reduce(inout, root) } -> std::same_as<void>;
+};
+
+/// Concatenates `send` of all ranks, in rank order, into `receive` on rank `root`.
+template <class Comm, class T>
+concept can_gather =
+    communicator<Comm> &&
+    requires(Comm& comm, std::span<T const> send, std::span<T> receive, int root) {
+      { comm.gather(send, receive, root) } -> std::same_as<void>;
+    };
+
+/// Leaves block r of `send` of rank `root` in `receive` on rank r.
+template <class Comm, class T>
+concept can_scatter =
+    communicator<Comm> &&
+    requires(Comm& comm, std::span<T const> send, std::span<T> receive, int root) {
+      { comm.scatter(send, receive, root) } -> std::same_as<void>;
+    };
+
+/// Moves values from one rank to another; neither side may count on buffering.
+template <class Comm, class T>
+concept can_send_receive =
+    communicator<Comm> &&
+    requires(Comm& comm, std::span<T const> values, std::span<T> buffer, int rank, int tag) {
+      { comm.send(values, rank, tag) } -> std::same_as<void>;
+      { comm.receive(buffer, rank, tag) } -> std::same_as<void>;
+    };
+
+/// What one member of a group was asked to move, counted without any knowledge of a plan.
+///
+/// Units:   bytes on the wire of the busiest rank under a bandwidth-optimal algorithm, rounded up to
+///          whole bytes per call; not what the engine below really moved.
+class traffic {
+ public:
+  /// The bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole tensor
+  /// that the call denotes: the vector of all_reduce, broadcast, reduce and send, the big buffer of
+  /// all_gather, reduce_scatter, gather and scatter, all ranks' buffers together of all_to_all.
+  [[nodiscard]] static constexpr std::uint64_t wire_bytes(collective kind,
+                                                          std::uint64_t tensor_bytes, int ranks) {
+    if (ranks <= 1) return 0;
+    auto const p = static_cast<std::uint64_t>(ranks);
+    auto const divide_up = [](std::uint64_t n, std::uint64_t d) { return (n + d - 1) / d; };
+    switch (kind) {
+      case collective::all_reduce: return divide_up(2 * tensor_bytes * (p - 1), p);
+      case collective::all_gather:
+      case collective::reduce_scatter:
+      case collective::gather:
+      case collective::scatter: return divide_up(tensor_bytes * (p - 1), p);
+      case collective::all_to_all: return divide_up(tensor_bytes * (p - 1), p * p);
+      case collective::broadcast:
+      case collective::reduce:
+      case collective::send: return tensor_bytes;
+      case collective::receive:  // counted where it was sent
+      case collective::barrier: return 0;
+    }
+    return 0;
+  }
+
+  constexpr void record(collective kind, std::uint64_t tensor_bytes, int ranks) {
+    auto& count = entries_[static_cast<std::size_t>(kind)];
+    ++count.calls;
+    count.bytes += wire_bytes(kind, tensor_bytes, ranks);
+  }
+
+  [[nodiscard]] constexpr std::uint64_t calls(collective kind) const {
+    return entries_[static_cast<std::size_t>(kind)].calls;
+  }
+
+  [[nodiscard]] constexpr std::uint64_t bytes(collective kind) const {
+    return entries_[static_cast<std::size_t>(kind)].bytes;
+  }
+
+  [[nodiscard]] constexpr std::uint64_t total_bytes() const {
+    std::uint64_t total = 0;
+    for (auto const& count : entries_) total += count.bytes;
+    return total;
+  }
+
+  constexpr void reset() { entries_ = {}; }
+
+  friend constexpr bool operator==(traffic const&, traffic const&) = default;
+
+ private:
+  struct entry {
+    std::uint64_t calls = 0;
+    std::uint64_t bytes = 0;
+    friend constexpr bool operator==(entry const&, entry const&) = default;
+  };
+
+  std::array<entry, collective_count> entries_{};
+};
+
+}  // namespace plait

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "plait/backend/host/maths/lanes.hpp"
+#include "plait/core/random.hpp"
+
+namespace plait::host_maths {
+
+/// Where a local block (positions, batch, columns) lies in the whole activation. An element's global
+/// index is (sample * sequence_global + position) * width_global + column, all three global.
+struct dropout_block {
+  std::size_t batch_local = 1;  // samples in the block; row r is position r / batch_local of it
+  std::size_t first_position = 0;
+  std::size_t first_sample = 0;
+  std::size_t first_column = 0;
+  std::size_t sequence_global = 1;
+  std::size_t width_global = 1;
+};
+
+/// The threshold that drops an element with `probability` in [0, 1), to 2^-32.
+constexpr std::uint32_t dropout_threshold(double probability) {
+  double const scaled = probability * 4294967296.0;
+  return scaled < 4294967295.0 ? static_cast<std::uint32_t>(scaled) : 4294967295u;
+}
+
+/// y = x * keep_scale where random number `global index` of the stream `key` is at least `threshold`,
+/// else 0; with dy and dx for x and y it is its own gradient. y may be x.
+///
+/// Shapes: x, y (rows, cols), where rows is a multiple of block.batch_local
+template <class T>
+void dropout(T const* x, T* y, std::size_t rows, std::size_t cols, random_key key,
+             std::uint32_t threshold, std::type_identity_t<T> keep_scale,
+             dropout_block const& block) {
+  for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols) {
+    std::uint64_t const position = block.first_position + r / block.batch_local;
+    std::uint64_t const sample = block.first_sample + r % block.batch_local;
+    std::uint64_t const begin =
+        (sample * block.sequence_global + position) * block.width_global + block.first_column;
+    for (std::size_t c = 0; c < cols;) {  // one block of random words serves up to four columns
+      random_block const words = random_bits(key, (begin + c) / 4);
+      for (std::size_t word = (begin + c) % 4; word < 4 && c < cols; ++word, ++c)
+        y[c] = choose(words.word[word] >= threshold, x[c] * keep_scale, T{0});
+    }
+  }
+}
+
+}  // namespace plait::host_maths

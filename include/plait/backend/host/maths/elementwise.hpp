@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+namespace plait::host_maths {
+
+/// y[i] = function(x[i]) for i in [0, n); y may be x, else they must not overlap.
+// The separate loop for y == x tells the compiler so: its own test for overlap would choose the
+// loop that is not vectorised.
+template <class Function, class T>
+void map(Function const& function, T const* x, T* y, std::size_t n) {
+  auto const run = [&](T const* from) {
+    for (std::size_t i = 0; i < n; ++i) y[i] = function(from[i]);
+  };
+  if (x == y) run(y);
+  else run(x);
+}
+
+/// out[i] = function(x[i], y[i]) for i in [0, n); out may be x or y, else nothing may overlap.
+template <class Function, class T>
+void map(Function const& function, T const* x, T const* y, T* out, std::size_t n) {
+  auto const run = [&](T const* first, T const* second) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = function(first[i], second[i]);
+  };
+  if (x == out && y == out) run(out, out);
+  else if (x == out) run(out, y);
+  else if (y == out) run(x, out);
+  else run(x, y);
+}
+
+/// out = x + y; out may be x or y.
+template <class T>
+void add(T const* x, T const* y, T* out, std::size_t n) {
+  map([](T a, T b) { return a + b; }, x, y, out, n);
+}
+
+/// y = factor * x; y may be x.
+template <class T>
+void scale(std::type_identity_t<T> factor, T const* x, T* y, std::size_t n) {
+  map([factor](T a) { return factor * a; }, x, y, n);
+}
+
+/// Every element of y becomes `value`.
+template <class T>
+void fill(std::type_identity_t<T> value, T* y, std::size_t n) {
+  std::fill_n(y, n, value);
+}
+
+/// y = x; they must not overlap.
+template <class T>
+void copy(T const* x, T* y, std::size_t n) {
+  std::copy_n(x, n, y);
+}
+
+}  // namespace plait::host_maths

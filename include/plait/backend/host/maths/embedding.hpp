@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/backend/host/maths/elementwise.hpp"
+
+namespace plait::host_maths {
+
+namespace detail {
+
+// The row of a shard [first, first + count) that holds `id`, or `count` if another shard has it.
+inline std::size_t local_row(std::int32_t id, std::size_t first, std::size_t count) {
+  if (id < 0) return count;
+  auto const row = static_cast<std::size_t>(id);
+  return row < first || row - first >= count ? count : row - first;
+}
+
+}  // namespace detail
+
+/// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
+/// local_rows); zeros if the row is not among them, so that the shards' results add up to the whole.
+///
+/// Shapes: ids (n); table (local_rows, cols); out (n, cols)
+template <class T>
+void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
+                 std::size_t local_rows, T* out, std::size_t n, std::size_t cols) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
+    if (row == local_rows) fill(T{0}, out + i * cols, cols);
+    else copy(table + row * cols, out + i * cols, cols);
+  }
+}
+
+/// Gradient of gather_rows by its table: adds dy[i] to the row of ids[i], in the order of i.
+///
+/// Shapes: ids (n); dy (n, cols); dtable (local_rows, cols)
+template <class T>
+void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
+                      std::size_t local_rows, T* dtable, std::size_t n, std::size_t cols) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
+    if (row == local_rows) continue;
+    T const* __restrict__ const from = dy + i * cols;
+    T* __restrict__ const to = dtable + row * cols;
+    for (std::size_t c = 0; c < cols; ++c) to[c] += from[c];
+  }
+}
+
+/// y = x plus the table's row of each position; position s of x is position first_position + s of
+/// the table, which holds at least first_position + positions rows. y may be x.
+///
+/// Shapes: x, y (positions, batch, cols); table (first_position + positions or more, cols)
+template <class T>
+void add_positions(T const* x, T const* table, T* y, std::size_t first_position,
+                   std::size_t positions, std::size_t batch, std::size_t cols) {
+  for (std::size_t position = 0; position < positions; ++position) {
+    T const* const row = table + (first_position + position) * cols;
+    for (std::size_t sample = 0; sample < batch; ++sample, x += cols, y += cols)
+      add(x, row, y, cols);
+  }
+}
+
+/// Gradient of add_positions by its table: adds the sum over the batch, in order, to dtable.
+///
+/// Shapes: dy (positions, batch, cols); dtable as table in add_positions
+template <class T>
+void accumulate_positions(T const* dy, T* dtable, std::size_t first_position, std::size_t positions,
+                          std::size_t batch, std::size_t cols) {
+  for (std::size_t position = 0; position < positions; ++position) {
+    T* const row = dtable + (first_position + position) * cols;
+    for (std::size_t sample = 0; sample < batch; ++sample, dy += cols) add(row, dy, row, cols);
+  }
+}
+
+}  // namespace plait::host_maths

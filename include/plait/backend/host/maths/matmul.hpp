@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "plait/core/error.hpp"
+
+#if defined(PLAIT_USE_CBLAS)
+#include <cblas.h>
+#endif
+#if defined(PLAIT_USE_OPENBLAS)
+extern "C" {
+int openblas_get_num_threads(void);
+void openblas_set_num_threads(int);
+}
+#endif
+
+namespace plait::host_maths {
+
+/// Whether a matrix is read as it is stored or transposed.
+enum class transpose : bool { no, yes };
+
+namespace detail {
+
+// Sizes of the portable kernel. A tile of C (rows x columns) stays in registers: 12 vectors of 16.
+// Packed blocks: A 24 KiB in float (L1), B 128 KiB (L2); both lie on the stack.
+template <class T>
+struct matmul_tile {
+#if defined(__AVX512F__)
+  static constexpr std::size_t vector_bytes = 64;
+#elif defined(__AVX__)
+  static constexpr std::size_t vector_bytes = 32;
+#else
+  static constexpr std::size_t vector_bytes = 16;
+#endif
+  static constexpr std::size_t rows = 6;
+  static constexpr std::size_t columns = 2 * vector_bytes / sizeof(T);
+  static constexpr std::size_t depth_block = 128;
+  static constexpr std::size_t row_block = 8 * rows;
+  static constexpr std::size_t column_block = 128 * 1024 / (depth_block * sizeof(T));
+};
+
+// Writes `count` x `depth` elements source[i * stride + p * depth_stride] as panels of `width`
+// (depth, width), the last one filled up with zeros.
+template <std::size_t width, class T>
+void pack(T const* source, std::size_t stride, std::size_t depth_stride, std::size_t count,
+          std::size_t depth, T* __restrict__ panel) {
+  for (std::size_t begin = 0; begin < count; begin += width, panel += width * depth) {
+    std::size_t const used = std::min(width, count - begin);
+    T const* from = source + begin * stride;
+    if (used < width) std::fill_n(panel, width * depth, T{0});
+    if (stride == 1 && used == width) {
+      for (std::size_t p = 0; p < depth; ++p)
+        std::memcpy(panel + p * width, from + p * depth_stride, width * sizeof(T));
+    } else {
+      for (std::size_t i = 0; i < used; ++i)
+        for (std::size_t p = 0; p < depth; ++p)
+          panel[p * width + i] = from[i * stride + p * depth_stride];
+    }
+  }
+}
+
+// sums (rows, columns) = sum over p of a[p] b[p]^T. In vectors by hand: with plain loops g++ 12
+// gives 7 to 113 GFLOP/s for the same source, depending on the instruction set.
+template <class T>
+inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) {
+  using tile = matmul_tile<T>;
+  typedef T vector __attribute__((vector_size(tile::vector_bytes)));
+  vector accumulator[tile::rows][2] = {};
+  for (std::size_t p = 0; p < depth; ++p, a += tile::rows, b += tile::columns) {
+    vector b0, b1;
+    std::memcpy(&b0, b, sizeof b0);
+    std::memcpy(&b1, b + tile::columns / 2, sizeof b1);
+#pragma GCC unroll 6
+    for (std::size_t i = 0; i < tile::rows; ++i) {
+      accumulator[i][0] += a[i] * b0;
+      accumulator[i][1] += a[i] * b1;
+    }
+  }
+  std::memcpy(sums, accumulator, sizeof accumulator);
+}
+
+// Every element of C is summed over p in order, in blocks of depth_block, whatever m, n and its
+// place in C are.
+template <class T>
+void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k,
+                     T alpha, T const* a, std::size_t lda, T const* b, std::size_t ldb, T beta,
+                     T* c, std::size_t ldc) {
+  using tile = matmul_tile<T>;
+  alignas(64) T a_block[tile::row_block * tile::depth_block];
+  alignas(64) T b_block[tile::column_block * tile::depth_block];
+  alignas(64) T sums[tile::rows * tile::columns];
+  std::size_t const a_row = a_is == transpose::no ? lda : 1;
+  std::size_t const a_depth = a_is == transpose::no ? 1 : lda;
+  std::size_t const b_column = b_is == transpose::no ? 1 : ldb;
+  std::size_t const b_depth = b_is == transpose::no ? ldb : 1;
+
+  for (std::size_t column = 0; column < n; column += tile::column_block) {
+    std::size_t const columns = std::min(tile::column_block, n - column);
+    for (std::size_t first = 0; first < k; first += tile::depth_block) {
+      std::size_t const depth = std::min(tile::depth_block, k - first);
+      T const keep = first == 0 ? beta : T{1};
+      pack<tile::columns>(b + column * b_column + first * b_depth, b_column, b_depth, columns,
+                          depth, b_block);
+      for (std::size_t row = 0; row < m; row += tile::row_block) {
+        std::size_t const rows = std::min(tile::row_block, m - row);
+        pack<tile::rows>(a + row * a_row + first * a_depth, a_row, a_depth, rows, depth, a_block);
+        for (std::size_t j = 0; j < columns; j += tile::columns) {
+          std::size_t const width = std::min(tile::columns, columns - j);
+          for (std::size_t i = 0; i < rows; i += tile::rows) {
+            multiply_panels(depth, a_block + i * depth, b_block + j * depth, sums);
+            std::size_t const height = std::min(tile::rows, rows - i);
+            for (std::size_t y = 0; y < height; ++y) {
+              T* const out = c + (row + i + y) * ldc + column + j;
+              T const* const sum = sums + y * tile::columns;
+              if (keep == T{0}) for (std::size_t x = 0; x < width; ++x) out[x] = alpha * sum[x];
+              else for (std::size_t x = 0; x < width; ++x) out[x] = keep * out[x] + alpha * sum[x];
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+#if defined(PLAIT_USE_CBLAS)
+inline int blas_int(std::size_t extent) {
+  if (extent > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw error("matmul: extent " + std::to_string(extent) + " is above CBLAS's limit 2147483647");
+  return static_cast<int>(extent);
+}
+
+template <class T>
+void blas_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k,
+                 T alpha, T const* a, std::size_t lda, T const* b, std::size_t ldb, T beta, T* c,
+                 std::size_t ldc) {
+  auto const a_op = a_is == transpose::yes ? CblasTrans : CblasNoTrans;
+  auto const b_op = b_is == transpose::yes ? CblasTrans : CblasNoTrans;
+  int const rows = blas_int(m), columns = blas_int(n), depth = blas_int(k);
+  int const a_stride = blas_int(lda), b_stride = blas_int(ldb), c_stride = blas_int(ldc);
+  if (m == 1) {  // OpenBLAS's gemm is several times slower than its gemv on one row
+    auto const b_turned = b_is == transpose::yes ? CblasNoTrans : CblasTrans;
+    int const b_rows = b_is == transpose::yes ? columns : depth;
+    int const b_columns = b_is == transpose::yes ? depth : columns;
+    int const a_step = a_is == transpose::yes ? a_stride : 1;
+    if constexpr (std::is_same_v<T, float>)
+      cblas_sgemv(CblasRowMajor, b_turned, b_rows, b_columns, alpha, b, b_stride, a, a_step, beta,
+                  c, 1);
+    else
+      cblas_dgemv(CblasRowMajor, b_turned, b_rows, b_columns, alpha, b, b_stride, a, a_step, beta,
+                  c, 1);
+  } else if constexpr (std::is_same_v<T, float>) {
+    cblas_sgemm(CblasRowMajor, a_op, b_op, rows, columns, depth, alpha, a, a_stride, b, b_stride,
+                beta, c, c_stride);
+  } else {
+    cblas_dgemm(CblasRowMajor, a_op, b_op, rows, columns, depth, alpha, a, a_stride, b, b_stride,
+                beta, c, c_stride);
+  }
+}
+#endif
+
+}  // namespace detail
+
+/// C = alpha op(A) op(B) + beta C; with beta == 0, C is written without being read. Goes to CBLAS
+/// where PLAIT_USE_CBLAS is defined, else to a portable kernel with 150 KiB of blocks on the stack.
+///
+/// Shapes: op(A) (m, k); op(B) (k, n); C (m, n); row-major, lda, ldb, ldc elements from row to row
+///         as stored. Any extent may be 0. C overlaps neither A nor B.
+/// Cost:   2 m n k FLOPs.
+/// Errors: plait::error if an extent does not fit CBLAS's int.
+/// Threads: CBLAS may use several; see single_threaded_maths.
+template <class T>
+[[gnu::noinline]] void matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n,
+                              std::size_t k, std::type_identity_t<T> alpha, T const* a,
+                              std::size_t lda, T const* b, std::size_t ldb,
+                              std::type_identity_t<T> beta, T* c, std::size_t ldc) {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
+                "matmul: the element type is neither float nor double; convert the matrices first");
+  if (m == 0 || n == 0) return;
+  if (k == 0) {
+    for (std::size_t row = 0; row < m; ++row)
+      for (std::size_t column = 0; column < n; ++column) {
+        T& out = c[row * ldc + column];
+        out = beta == T{0} ? T{0} : beta * out;
+      }
+    return;
+  }
+#if defined(PLAIT_USE_CBLAS)
+  detail::blas_matmul(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+#else
+  detail::portable_matmul(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+#endif
+}
+
+/// Keeps OpenBLAS at one thread per caller while it lives and then restores what was set before;
+/// with any other maths library it does nothing.
+///
+/// Threads: the setting is the whole process's, so make one guard before the rank threads start and
+///          let it outlive them.
+class single_threaded_maths {
+ public:
+  single_threaded_maths(single_threaded_maths const&) = delete;
+  single_threaded_maths& operator=(single_threaded_maths const&) = delete;
+#if defined(PLAIT_USE_OPENBLAS)
+  single_threaded_maths() : threads_before_(openblas_get_num_threads()) {
+    openblas_set_num_threads(1);
+  }
+  ~single_threaded_maths() { openblas_set_num_threads(threads_before_); }
+
+ private:
+  int threads_before_;
+#else
+  single_threaded_maths() {}
+  ~single_threaded_maths() {}
+#endif
+};
+
+}  // namespace plait::host_maths

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+
+namespace plait::detail {
+
+// What of an element type the ranks compare, and what messages call it ("float32").
+struct element_type {
+  char kind = ' ';  // 'f', 'i', 'u'; ' ' where a call has no elements
+  unsigned char bytes = 0;
+
+  friend constexpr bool operator==(element_type, element_type) = default;
+
+  template <class T>
+  static constexpr element_type of() {
+    static_assert(std::is_arithmetic_v<T>,
+                  "thread_communicator: the element type is not arithmetic; pass a span of float, "
+                  "double or an integer type");
+    char const kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+    return {kind, static_cast<unsigned char>(sizeof(T))};
+  }
+};
+
+// One call of one rank, as the other ranks of its group see it.
+struct thread_call {
+  collective kind = collective::barrier;
+  element_type element{};
+  reduction operation = reduction::sum;
+  int other = 0;                // rank in the group of the root, or of the other end
+  int tag = 0;                  // of send and receive
+  std::size_t bytes = 0;        // of the buffer that has one size on all ranks: vector or block
+  std::size_t whole_bytes = 0;  // of the other buffer, on the ranks where it is used
+  void const* source = nullptr;
+  void* target = nullptr;
+
+  bool agrees_with(thread_call const& call) const {
+    return kind == call.kind && element == call.element && operation == call.operation &&
+           other == call.other && tag == call.tag && bytes == call.bytes;
+  }
+};
+
+inline constexpr bool has_root(collective kind) {
+  return kind == collective::broadcast || kind == collective::reduce ||
+         kind == collective::gather || kind == collective::scatter;
+}
+
+// "{0,2,4}"
+inline std::string group_text(std::vector<int> const& members) {
+  std::string text = "{";
+  for (int const rank : members) text += (text.size() > 1 ? "," : "") + std::to_string(rank);
+  return text + "}";
+}
+
+// "all_reduce of 64 bytes on group {0,1}"
+inline std::string call_text(thread_call const& call, std::vector<int> const& members) {
+  std::string text = to_string(call.kind);
+  if (call.kind != collective::barrier) text += " of " + std::to_string(call.bytes) + " bytes";
+  switch (call.kind) {
+    case collective::all_gather:
+    case collective::reduce_scatter:
+    case collective::gather:
+    case collective::scatter: text += " per rank"; break;
+    default: break;
+  }
+  if (has_root(call.kind) || call.kind == collective::send || call.kind == collective::receive) {
+    bool const outward = call.kind == collective::reduce || call.kind == collective::gather ||
+                         call.kind == collective::send;
+    bool const known = call.other >= 0 && call.other < static_cast<int>(members.size());
+    text += outward ? " to " : " from ";
+    text += known ? "rank " + std::to_string(members[static_cast<std::size_t>(call.other)])
+                  : "member " + std::to_string(call.other);
+  }
+  if (call.kind == collective::send || call.kind == collective::receive)
+    text += " with tag " + std::to_string(call.tag);
+  return text + " on group " + group_text(members);
+}
+
+// The same, with what a waiting rank need not say: "... (float32, sum)".
+inline std::string full_call_text(thread_call const& call, std::vector<int> const& members) {
+  auto text = call_text(call, members);
+  if (call.element.kind == ' ') return text;
+  char const* const kind = call.element.kind == 'f'   ? "float"
+                           : call.element.kind == 'i' ? "int"
+                                                      : "uint";
+  text += std::string(" (") + kind + std::to_string(8 * call.element.bytes);
+  if (call.kind == collective::all_reduce) text += std::string(", ") + to_string(call.operation);
+  return text + ")";
+}
+
+// "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
+inline std::string mismatch_text(int rank_a, thread_call const& a, int rank_b, thread_call const& b,
+                                 std::vector<int> const& members) {
+  return "rank " + std::to_string(rank_a) + " called " + full_call_text(a, members) + ", but rank " +
+         std::to_string(rank_b) + " called " + full_call_text(b, members);
+}
+
+// Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
+// Every member checks the calls of all members in one order, so that all throw the same.
+inline void check_shape(int rank, bool is_root, thread_call const& call,
+                        std::vector<int> const& members) {
+  auto const p = members.size();
+  auto const fail = [&](std::string const& reason) {
+    throw size_mismatch("rank " + std::to_string(rank) + " called " + call_text(call, members) +
+                        ": " + reason);
+  };
+  if (has_root(call.kind) && (call.other < 0 || call.other >= static_cast<int>(p)))
+    throw input_error("rank " + std::to_string(rank) + " called " + call_text(call, members) +
+                      ": the root must be from 0 to " + std::to_string(p - 1));
+  switch (call.kind) {
+    case collective::gather:
+    case collective::scatter:
+      if (!is_root) return;
+      [[fallthrough]];
+    case collective::all_gather:
+    case collective::reduce_scatter:
+      if (call.whole_bytes != p * call.bytes)
+        fail("the buffer for all ranks has " + std::to_string(call.whole_bytes) + " bytes, not " +
+             std::to_string(p * call.bytes));
+      return;
+    case collective::all_to_all:
+      if (call.whole_bytes != call.bytes)
+        fail("receive has " + std::to_string(call.whole_bytes) + " bytes, but send has " +
+             std::to_string(call.bytes));
+      if (call.bytes % (p * call.element.bytes) != 0)
+        fail("its " + std::to_string(call.bytes / call.element.bytes) +
+             " elements cannot be cut into " + std::to_string(p) + " equal blocks");
+      return;
+    default: return;
+  }
+}
+
+}  // namespace plait::detail

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/host/thread_call.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// How the ranks of a thread_world wait for each other.
+struct thread_options {
+  /// A wait longer than this is an error that says what every rank does.
+  std::chrono::nanoseconds timeout = std::chrono::seconds{60};
+  /// Looks at the awaited value with a pause between, before the thread yields; -1 chooses: none
+  /// where there are more ranks than processors.
+  int spins = -1;
+  /// Looks with a yield to other threads between, before the thread sleeps; -1 chooses.
+  int yields = -1;
+};
+
+namespace detail {
+
+inline void pause_processor() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Where the ranks of one process wait for each other. Whatever is waited for is a counter that only
+// grows; its top bit says that the world is broken. One atomic word holds both, so that a rank that
+// leaves a broken meeting and a rank that completes it cannot both succeed.
+class waiting_room {
+ public:
+  using counter = std::atomic<std::uint64_t>;
+
+  static constexpr std::uint64_t broken_bit = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t count_of(std::uint64_t value) { return value & ~broken_bit; }
+
+  // One wait of one rank: until `word` counts to `target`, which the ranks `awaited` will do.
+  struct wait {
+    counter const* word;
+    std::uint64_t target;
+    std::uint64_t certain_from;  // from this count on others use our buffers: stay, come what may
+    std::span<int const> awaited;
+    thread_call const* call;
+    std::vector<int> const* members;
+
+    bool over() const {
+      auto const value = word->load();
+      return count_of(value) >= target ||
+             ((value & broken_bit) != 0 && count_of(value) < certain_from);
+    }
+  };
+
+  waiting_room(int ranks, thread_options options)
+      : ranks_(static_cast<std::size_t>(ranks)),
+        can_move_(static_cast<std::size_t>(ranks)),
+        timeout_(std::clamp<std::chrono::nanoseconds>(options.timeout, std::chrono::milliseconds{1},
+                                                      std::chrono::hours{24 * 365})) {
+    auto const processors = static_cast<int>(std::thread::hardware_concurrency());
+    bool const own_processor = processors == 0 || ranks <= processors;
+    spins_ = options.spins >= 0 ? options.spins : own_processor ? 2000 : 0;
+    yields_ = options.yields >= 0 ? options.yields : own_processor ? 0 : 20;
+  }
+
+  // Breaking the world must reach every counter; all are declared before the ranks start.
+  void watch(counter& word) { words_.push_back(&word); }
+
+  // Counts one up and returns the new count; throws if the world is broken.
+  std::uint64_t advance(counter& word) {
+    auto value = word.load();
+    do {
+      if ((value & broken_bit) != 0) throw_verdict();
+    } while (!word.compare_exchange_weak(value, value + 1));
+    return value + 1;
+  }
+
+  // Returns when the target is reached; throws if the world breaks before.
+  void wait_until_over(int rank, wait const& what) {
+    bool over = what.over();
+    for (int i = 0; !over && i < spins_; ++i, over = what.over()) pause_processor();
+    for (int i = 0; !over && i < yields_; ++i, over = what.over()) std::this_thread::yield();
+    if (!over) sleep_until_over(rank, what);
+    if (count_of(what.word->load()) < what.target) throw_verdict();
+  }
+
+  // Wakes those of `ranks` that sleep; called after a counter reached what they wait for.
+  void wake(std::span<int const> ranks) {
+    // Sleeper: asleep = true, then look at the counter. Waker: counter, then look at asleep. All
+    // four are sequentially consistent, so at least one of the two sees the other.
+    bool locked = false;
+    for (int const rank : ranks) {
+      auto& sleeper = ranks_[static_cast<std::size_t>(rank)];
+      if (!sleeper.asleep.load()) continue;
+      if (!locked) {  // so that a sleeper that has looked too early is in its wait by now
+        std::scoped_lock const lock{mutex_};
+        locked = true;
+      }
+      sleeper.bell.notify_one();
+    }
+  }
+
+  // All ranks begin to run.
+  void start() {
+    {
+      std::scoped_lock const lock{mutex_};
+      for (auto& rank : ranks_) rank.finished = false;
+      if (cause_ == cause::none) return;
+    }
+    throw_verdict();
+  }
+
+  // Rank `rank` will call nothing any more.
+  void finish(int rank) {
+    std::scoped_lock const lock{mutex_};
+    ranks_[static_cast<std::size_t>(rank)].finished = true;
+    if (someone_is_stuck()) break_world(cause::deadlock, deadlock_text());
+  }
+
+  void abort(std::string message) {
+    std::scoped_lock const lock{mutex_};
+    break_world(cause::aborted, std::move(message));
+  }
+
+ private:
+  enum class cause { none, aborted, deadlock, timed_out };
+
+  struct alignas(64) rank_state {
+    std::atomic<bool> asleep = false;
+    std::condition_variable bell;
+    wait const* waits = nullptr;  // this and the next under the mutex
+    bool finished = false;
+  };
+
+  void sleep_until_over(int rank, wait const& what) {
+    std::unique_lock lock{mutex_};
+    auto& me = ranks_[static_cast<std::size_t>(rank)];
+    me.waits = &what;
+    me.asleep.store(true);
+    if (awaits_a_waiting_rank(what) && someone_is_stuck())
+      break_world(cause::deadlock, deadlock_text());
+    auto deadline = std::chrono::steady_clock::now() + timeout_;
+    while (!what.over()) {
+      if (me.bell.wait_until(lock, deadline) == std::cv_status::no_timeout || what.over()) continue;
+      auto const seconds = std::chrono::duration<double>(timeout_).count();
+      if (count_of(what.word->load()) < what.certain_from)
+        break_world(cause::timed_out, "rank " + std::to_string(rank) + " waited longer than " +
+                                          std::to_string(seconds) + " s: " + state_text());
+      deadline += timeout_;
+    }
+    me.asleep.store(false);
+    me.waits = nullptr;
+  }
+
+  // The rest is called with the mutex held.
+
+  bool has_arrived(int rank, wait const& what) const {
+    auto const* const other = ranks_[static_cast<std::size_t>(rank)].waits;
+    return other != nullptr && other->word == what.word && other->target == what.target;
+  }
+
+  // Cheap test before the thorough one: only then can this wait be the last one of a deadlock.
+  bool awaits_a_waiting_rank(wait const& what) const {
+    return std::ranges::any_of(what.awaited, [&](int rank) {
+      auto const& state = ranks_[static_cast<std::size_t>(rank)];
+      return (state.finished || state.waits != nullptr) && !has_arrived(rank, what);
+    });
+  }
+
+  // A rank can move if it runs, if its wait is over, or if all ranks it waits for can move. Only
+  // registered ranks count as waiting and they leave under the mutex, so what is found here is final.
+  bool someone_is_stuck() {
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      can_move_[i] = !ranks_[i].finished && (ranks_[i].waits == nullptr || ranks_[i].waits->over());
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t i = 0; i < ranks_.size(); ++i) {
+        if (can_move_[i] != 0 || ranks_[i].finished) continue;
+        auto const& what = *ranks_[i].waits;
+        bool const movable = std::ranges::all_of(what.awaited, [&](int rank) {
+          return can_move_[static_cast<std::size_t>(rank)] != 0 || has_arrived(rank, what);
+        });
+        can_move_[i] = movable;
+        changed = changed || movable;
+      }
+    }
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      if (can_move_[i] == 0 && !ranks_[i].finished) return true;
+    return false;
+  }
+
+  // "rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished"
+  std::string state_text() const {
+    std::string text;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      text += (i == 0 ? "rank " : "; rank ") + std::to_string(i);
+      if (ranks_[i].finished)
+        text += " has finished";
+      else if (auto const* const what = ranks_[i].waits)
+        text += " waits in " + call_text(*what->call, *what->members);
+      else
+        text += " is running";
+    }
+    return text;
+  }
+
+  std::string deadlock_text() const { return "deadlock: " + state_text(); }
+
+  void break_world(cause why, std::string text) {
+    if (cause_ != cause::none) return;  // the first cause is the one to report
+    cause_ = why;
+    verdict_ = std::move(text);
+    for (auto* const word : words_) word->fetch_or(broken_bit);
+    for (auto& rank : ranks_) rank.bell.notify_one();
+  }
+
+  [[noreturn]] void throw_verdict() {
+    std::scoped_lock const lock{mutex_};
+    if (cause_ == cause::deadlock) throw collective_mismatch(verdict_);
+    if (cause_ == cause::timed_out) throw communication_timeout(verdict_);
+    throw job_aborted(verdict_);
+  }
+
+  std::vector<rank_state> ranks_;
+  std::vector<char> can_move_;  // scratch of someone_is_stuck()
+  std::vector<counter*> words_;
+  alignas(64) std::mutex mutex_;
+  cause cause_ = cause::none;
+  std::string verdict_;
+  std::chrono::nanoseconds timeout_;
+  int spins_ = 0;
+  int yields_ = 0;
+};
+
+}  // namespace detail
+}  // namespace plait

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/core/name.hpp"
+#include "plait/layer/parameter.hpp"
+#include "plait/placement/transition.hpp"
+
+namespace plait {
+
+/// In a form: the placement that the body sees `Parameter` in.
+///
+/// A parameter is stored as the shard that is used, and otherwise as invariant. The transition from
+/// the stored to the used placement (and its adjoint, for the gradient) is a row of the table:
+/// `replicate` costs one all_reduce of the gradient per step, `partial` lets one rank alone add it.
+template <class Parameter, placement At>
+struct use {};
+
+/// In a form: a transition of `Width` values per row inside the layer's body, see `ops.move`.
+template <placement From, placement To, std::size_t Width>
+struct inner {};
+
+/// A typing judgment: which placements the input, the parameters and the output of a layer may have
+/// on a tensor axis. The body is checked against it when it is compiled.
+///
+/// Parameters without a `use` are invariant if the input is, else replicate.
+template <name Label, placement Input, placement Output, class... Clauses>
+struct form {};
+
+/// Parameter `Parameter` cut along dimension `Dim` (each of `Parts` pieces of it).
+template <class Parameter, int Dim, int Parts = 1>
+using split = use<Parameter, shard<Dim, Parts>>;
+
+/// Parameter `Parameter` enters a sum once, on one of the ranks.
+template <class Parameter>
+using once = use<Parameter, partial>;
+
+/// Every rank does all the work: always sound for a layer that is a function of its inputs.
+using whole = form<"whole", invariant, invariant>;
+/// Each rank works on its block of the features (element-wise layers).
+using by_features = form<"features", shard<dim::features>, shard<dim::features>>;
+/// Each rank works on its block of the positions (layers that treat rows one by one).
+template <class... Clauses>
+using by_sequence = form<"sequence", shard<dim::sequence>, shard<dim::sequence>, Clauses...>;
+/// Each rank makes a block of the output features from the whole input.
+template <class... Clauses>
+using column = form<"column", replicate, shard<dim::features>, Clauses...>;
+/// Each rank makes a summand of the output from its block of the input features.
+template <class... Clauses>
+using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
+
+/// The forms of a layer, in order of preference among equal costs.
+template <class... Forms>
+struct forms {};
+
+/// A form as a value, for the planner.
+struct form_info {
+  static constexpr int most_parameters = 4;
+  static constexpr int most_inner = 4;
+
+  struct inner_move {
+    placement from{}, to{};
+    std::size_t width = 0;
+  };
+
+  name label{};
+  placement input{}, output{};
+  std::array<placement, most_parameters> uses{};
+  std::array<inner_move, most_inner> inner{};
+  int inner_count = 0;
+
+  /// True if the ranks share the work of the layer instead of repeating it.
+  [[nodiscard]] constexpr bool shares_work() const { return is_shard(input) || is_shard(output); }
+};
+
+/// Where a parameter that a form uses `used` is kept between steps.
+constexpr placement stored(placement used) { return is_shard(used) ? used : invariant; }
+
+namespace detail {
+
+template <class List, class Clause>
+struct read_clause {
+  static_assert(!std::is_same_v<Clause, Clause>,
+                "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
+                "placement> (or split, once) nor inner<From, To, Width>");
+};
+
+template <class List, class Parameter, placement At>
+struct read_clause<List, use<Parameter, At>> {
+  static constexpr void apply(form_info& info) {
+    constexpr int index = parameter_index<List, Parameter>;
+    static_assert(index >= 0,
+                  "form<...>: a clause names a parameter that is not in the layer's "
+                  "parameter_list; list it there");
+    info.uses[static_cast<std::size_t>(index)] = At;
+  }
+};
+
+template <class List, placement From, placement To, std::size_t Width>
+struct read_clause<List, inner<From, To, Width>> {
+  static constexpr void apply(form_info& info) {
+    static_assert(transition_between(From, To).allowed(),
+                  "inner<From, To, Width>: there is no transition between these placements");
+    info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width};
+  }
+};
+
+template <class List, class Form>
+struct read_form {
+  static_assert(!std::is_same_v<Form, Form>,
+                "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
+};
+
+template <class List, name Label, placement Input, placement Output, class... Clauses>
+struct read_form<List, form<Label, Input, Output, Clauses...>> {
+  static constexpr form_info value() {
+    form_info info{Label, Input, Output};
+    info.uses.fill(Input == invariant ? invariant : replicate);
+    (read_clause<List, Clauses>::apply(info), ...);
+    return info;
+  }
+};
+
+template <class List, class Forms>
+inline constexpr int form_table = 0;
+
+template <class List, class... Forms>
+inline constexpr std::array<form_info, sizeof...(Forms)> form_table<List, forms<Forms...>>{
+    read_form<List, Forms>::value()...};
+
+}  // namespace detail
+
+}  // namespace plait

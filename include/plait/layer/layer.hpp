@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/layer/form.hpp"
+#include "plait/layer/parameter.hpp"
+#include "plait/layer/slot.hpp"
+#include "plait/layer/value.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it is a layer by `using concept_tag = plait::layer_tag;`.
+struct layer_tag {};
+
+/// Which buffers a layer's body may be given twice. The plan uses it to save memory.
+struct aliasing {
+  bool forward = false;   ///< the output may be the input's buffer
+  bool backward = false;  ///< the input's gradient may be the output gradient's buffer
+};
+
+/// One step of a model: an ordinary type that says what it needs and issues operations on `ops`.
+///
+/// Syntax:
+///   using concept_tag = plait::layer_tag;
+///   using input, output        features<Width>, tokens, inputs<...>, loss_value
+///   using parameters           parameter_list<...>          (optional: none)
+///   using forms                forms<...>                   (optional: forms<whole>)
+///   using saved                saved<...>                   (optional: nothing)
+///   using scratch              scratch<...>                 (optional: nothing)
+///   static constexpr std::size_t sequence                   (optional: rows are independent)
+///   static constexpr std::size_t units                      (optional: heads; blocks of features)
+///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
+///   static constexpr aliasing may_alias                     (optional: none)
+///   static void forward(ops, p, x, y, saved)
+///   static void backward_input(ops, p, saved, dy, dx)       unless the input is tokens
+///   static void backward_parameters(ops, p, saved, dy, dp)  if there are parameters: dp += ...
+/// Meaning: the output of a sample depends on no other sample; the bodies only call `ops`, never
+///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
+/// docs/writing_a_layer.md has the protocol on one page.
+template <class L>
+concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {
+  typename L::input;
+  typename L::output;
+};
+
+/// What the plan knows about a layer that is not a combination of others.
+struct leaf_info {
+  static constexpr int most_forms = 8;
+  static constexpr int most_inputs = 2;
+
+  std::array<value_info, most_inputs> inputs{};
+  int input_count = 1;
+  value_info output{};
+  bool is_loss = false;
+  std::array<parameter_info, form_info::most_parameters> parameters{};
+  int parameter_count = 0;
+  std::array<form_info, most_forms> forms{};
+  int form_count = 0;
+  slots_info saved{};
+  slots_info scratch{};
+  std::size_t sequence = 0;  ///< 0: any
+  std::size_t units = 0;     ///< 0: every feature may go elsewhere
+  double flops_per_row = 0;
+  aliasing may_alias{};
+
+  [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
+};
+
+namespace detail {
+
+template <class L>
+struct parameters_of {
+  using type = parameter_list<>;
+};
+template <class L>
+  requires requires { typename L::parameters; }
+struct parameters_of<L> {
+  using type = typename L::parameters;
+};
+
+template <class L>
+struct forms_of {
+  using type = forms<whole>;
+};
+template <class L>
+  requires requires { typename L::forms; }
+struct forms_of<L> {
+  using type = typename L::forms;
+};
+
+template <class L>
+struct saved_of {
+  using type = saved<>;
+};
+template <class L>
+  requires requires { typename L::saved; }
+struct saved_of<L> {
+  using type = typename L::saved;
+};
+
+template <class L>
+struct scratch_of {
+  using type = scratch<>;
+};
+template <class L>
+  requires requires { typename L::scratch; }
+struct scratch_of<L> {
+  using type = typename L::scratch;
+};
+
+template <class Input>
+struct read_inputs {
+  static constexpr int count = 1;
+  static constexpr void apply(leaf_info& info) { info.inputs[0] = Input::info; }
+};
+template <class... Inputs>
+struct read_inputs<inputs<Inputs...>> {
+  static constexpr int count = sizeof...(Inputs);
+  static_assert(count <= leaf_info::most_inputs, "inputs<...>: a layer may have two inputs at most");
+  static constexpr void apply(leaf_info& info) {
+    int index = 0;
+    ((info.inputs[static_cast<std::size_t>(index++)] = Inputs::info), ...);
+    info.input_count = count;
+  }
+};
+
+template <class... Parameters>
+constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
+  static_assert(sizeof...(Parameters) <= form_info::most_parameters,
+                "parameter_list<...>: a layer may have four parameters at most; split the layer");
+  ((info.parameters[static_cast<std::size_t>(info.parameter_count++)] = info_of<Parameters>()),
+   ...);
+}
+
+template <class L>
+constexpr leaf_info read_leaf() {
+  static_assert(layer<L>,
+                "this type is used as a layer but is not one: it needs `using concept_tag = "
+                "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
+  leaf_info info;
+  read_inputs<typename L::input>::apply(info);
+  info.output = L::output::info;
+  info.is_loss = std::is_same_v<typename L::output, loss_value>;
+  using list = typename parameters_of<L>::type;
+  read_parameters(info, list{});
+  for (auto const& form : form_table<list, typename forms_of<L>::type>)
+    info.forms[static_cast<std::size_t>(info.form_count++)] = form;
+  info.saved = read_slots(typename saved_of<L>::type{});
+  info.scratch = read_slots(typename scratch_of<L>::type{});
+  if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
+  if constexpr (requires { L::units; }) info.units = L::units;
+  if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
+  if constexpr (requires { L::flops_per_row; }) {
+    info.flops_per_row = L::flops_per_row;
+  } else {
+    for (auto const& parameter : info.parameters)
+      if (parameter.rank == 2) info.flops_per_row += 2.0 * static_cast<double>(parameter.count());
+  }
+  return info;
+}
+
+}  // namespace detail
+
+/// The description of a layer as a value.
+template <class L>
+inline constexpr leaf_info leaf_of = detail::read_leaf<L>();
+
+}  // namespace plait

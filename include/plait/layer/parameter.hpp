@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "plait/core/name.hpp"
+
+namespace plait {
+
+/// The lengths of a parameter's dimensions, slowest first; one or two of them.
+template <std::size_t... Lengths>
+struct extents {
+  static_assert(sizeof...(Lengths) == 1 || sizeof...(Lengths) == 2,
+                "extents<...>: a parameter is a vector or a matrix; merge further dimensions into "
+                "the second (placements can cut it in parts)");
+  static constexpr int rank = sizeof...(Lengths);
+  static constexpr std::array<std::size_t, sizeof...(Lengths)> lengths{Lengths...};
+  static constexpr std::size_t count = (Lengths * ...);
+};
+
+/// How the first value of a parameter is made, from the seed and the global index of each element.
+struct initializer {
+  enum class kind : int { constant, normal };
+  kind how = kind::constant;
+  /// The constant, or the standard deviation, in units of 1e-9 (so that it can be a template
+  /// argument everywhere).
+  std::int64_t nano = 0;
+
+  [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) * 1e-9; }
+};
+
+/// Every element starts as `value`.
+consteval initializer constant(double value) {
+  return {initializer::kind::constant,
+          static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};
+}
+
+/// Elements start as normal random numbers with mean 0.
+consteval initializer normal(double standard_deviation) {
+  return {initializer::kind::normal, static_cast<std::int64_t>(standard_deviation * 1e9 + 0.5)};
+}
+
+/// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
+template <name Label, class Extents, initializer Initial = constant(0.0)>
+struct parameter {
+  static constexpr name label = Label;
+  using extents = Extents;
+  static constexpr initializer initial = Initial;
+};
+
+template <class... Parameters>
+struct parameter_list {
+  static constexpr int size = sizeof...(Parameters);
+};
+
+/// What the plan knows about a parameter.
+struct parameter_info {
+  name label{};
+  int rank = 1;
+  std::size_t rows = 1;     ///< 1 for a vector
+  std::size_t columns = 1;  ///< the length of a vector
+  initializer initial{};
+
+  [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
+  /// The length of dimension `index`.
+  [[nodiscard]] constexpr std::size_t length(int index) const {
+    return rank == 2 && index == 0 ? rows : columns;
+  }
+};
+
+template <class Parameter>
+constexpr parameter_info info_of() {
+  using shape = typename Parameter::extents;
+  return {Parameter::label, shape::rank, shape::rank == 2 ? shape::lengths[0] : 1,
+          shape::lengths[shape::rank - 1], Parameter::initial};
+}
+
+namespace detail {
+
+template <class List, class Parameter>
+inline constexpr int parameter_index = -1;
+
+template <class... Parameters, class Parameter>
+inline constexpr int parameter_index<parameter_list<Parameters...>, Parameter> = [] {
+  int index = 0, found = -1;
+  ((found = std::is_same_v<Parameters, Parameter> ? index : found, ++index), ...);
+  return found;
+}();
+
+}  // namespace detail
+
+}  // namespace plait

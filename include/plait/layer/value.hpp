@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace plait {
+
+enum class value_kind : int { features, tokens };
+
+/// What flows along one edge of a model, per row (a row is one position of one sample).
+struct value_info {
+  value_kind kind = value_kind::features;
+  std::size_t width = 1;
+
+  friend constexpr bool operator==(value_info const&, value_info const&) = default;
+};
+
+/// Rows of `Width` real numbers: (sequence, batch, Width), row index = position * batch + sample.
+template <std::size_t Width>
+struct features {
+  static constexpr value_info info{value_kind::features, Width};
+};
+
+/// One integer per row, for example a token or a class: (sequence, batch). It has no gradient.
+struct tokens {
+  static constexpr value_info info{value_kind::tokens, 1};
+};
+
+/// Several inputs of one layer, given to its body as a tuple of views.
+template <class... Inputs>
+struct inputs {};
+
+/// The output of a loss layer: one number for the whole batch, a sum over the rows of all ranks.
+struct loss_value {
+  static constexpr value_info info{value_kind::features, 1};
+};
+
+}  // namespace plait

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace plait {
+
+/// How the ranks along one mesh axis hold a value together.
+///
+/// `replicate` and `invariant` look the same in memory. They differ in who owes the reduction of the
+/// gradient: p separate uses of a replicated value leave p summands, one computation repeated by p
+/// ranks on an invariant value leaves a complete gradient.
+enum class placement_kind : int {
+  replicate,    ///< equal on all ranks, each of which uses it for different work
+  invariant,    ///< equal on all ranks, which all do the same work
+  shard,        ///< rank r holds block r of one dimension
+  partial,      ///< the value is the sum of what the ranks hold
+  partial_max,  ///< the value is the maximum of what the ranks hold; it has no gradient
+  only,         ///< one rank holds it, the others hold nothing
+};
+
+/// The dimensions of an activation, stored as (sequence, batch, features), counted from the last.
+/// The dimensions of a parameter are counted from the first: 0, 1, ...
+namespace dim {
+inline constexpr int sequence = -3;
+inline constexpr int batch = -2;
+inline constexpr int features = -1;
+}  // namespace dim
+
+/// A placement on one mesh axis; a value that can be a template argument.
+struct placement {
+  placement_kind kind = placement_kind::invariant;
+  /// The dimension that a shard cuts, or the rank that an `only` names.
+  int index = 0;
+  /// A shard may cut each of `parts` equal pieces of its dimension (query, key and value side by
+  /// side); rank r then holds block r of every piece. Different parts are different placements.
+  int parts = 1;
+
+  friend constexpr bool operator==(placement const&, placement const&) = default;
+};
+
+inline constexpr placement replicate{placement_kind::replicate};
+inline constexpr placement invariant{placement_kind::invariant};
+inline constexpr placement partial{placement_kind::partial};
+inline constexpr placement partial_max{placement_kind::partial_max};
+
+/// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
+template <int Dim, int Parts = 1>
+inline constexpr placement shard{placement_kind::shard, Dim, Parts};
+
+/// Rank `Rank` holds the value, the others nothing.
+template <int Rank>
+inline constexpr placement only{placement_kind::only, Rank};
+
+constexpr bool is_shard(placement at) { return at.kind == placement_kind::shard; }
+constexpr bool is_partial(placement at) {
+  return at.kind == placement_kind::partial || at.kind == placement_kind::partial_max;
+}
+
+/// True if every rank holds the same bits.
+constexpr bool is_whole(placement at) {
+  return at.kind == placement_kind::replicate || at.kind == placement_kind::invariant;
+}
+
+/// The placement of the gradient of a value placed `at`: replicate and partial change places, the
+/// others stay. It is an involution.
+///
+/// Errors: a `partial_max` has no gradient; it is returned unchanged and `transition` refuses it.
+constexpr placement dual(placement at) {
+  if (at.kind == placement_kind::replicate) return partial;
+  if (at.kind == placement_kind::partial) return replicate;
+  return at;
+}
+
+/// For example "shard<features>" or "partial".
+constexpr std::string to_string(placement at) {
+  auto number = [](int value) {
+    std::string digits;
+    if (value == 0) digits = "0";
+    for (; value > 0; value /= 10) digits.insert(digits.begin(), static_cast<char>('0' + value % 10));
+    return digits;
+  };
+  switch (at.kind) {
+    case placement_kind::replicate: return "replicate";
+    case placement_kind::invariant: return "invariant";
+    case placement_kind::partial: return "partial";
+    case placement_kind::partial_max: return "partial_max";
+    case placement_kind::only: return "only<" + number(at.index) + ">";
+    case placement_kind::shard: break;
+  }
+  std::string text = "shard<";
+  text += at.index == dim::sequence   ? "sequence"
+          : at.index == dim::batch    ? "batch"
+          : at.index == dim::features ? "features"
+                                      : number(at.index);
+  if (at.parts != 1) text += ", " + number(at.parts) + " parts";
+  return text + ">";
+}
+
+}  // namespace plait

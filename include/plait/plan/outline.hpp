@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "plait/core/static_vector.hpp"
+#include "plait/layer/combinators.hpp"
+#include "plait/layer/layer.hpp"
+
+namespace plait {
+
+enum class node_kind : int { leaf, sequential, residual, repeat, named, objective };
+
+/// One node of a model's tree. Nodes are kept in depth-first order, a node before its children.
+struct node {
+  node_kind kind = node_kind::leaf;
+  int end = 0;    ///< one past the last node below this one
+  int leaf = -1;  ///< which leaf this is
+  int count = 1;  ///< copies of what is below
+  name label{};
+};
+
+/// A use of a parameter that another layer owns.
+struct tie {
+  int leaf = 0;
+  int parameter = 0;
+  name owner{};
+};
+
+/// The tree of a model as a value; leaves are numbered in depth-first order.
+template <int Nodes, int Leaves>
+struct outline {
+  static_vector<node, Nodes> nodes{};
+  static_vector<leaf_info, Leaves> leaves{};
+  /// The form that the user pinned, empty if none.
+  static_vector<name, Leaves> pins{};
+  static_vector<tie, 2 * Leaves> ties{};
+};
+
+namespace detail {
+
+/// How a type becomes nodes and leaves. The primary template is a leaf.
+template <class L>
+struct outline_of {
+  static constexpr int nodes = 1;
+  using leaves = std::tuple<L>;
+  static constexpr void append(auto& out, name pin) {
+    int const index = out.leaves.size();
+    out.nodes.push_back({node_kind::leaf, out.nodes.size() + 1, index});
+    out.leaves.push_back(leaf_of<L>);
+    out.pins.push_back(pin);
+  }
+};
+
+template <node_kind Kind, class... Below>
+struct outline_of_group {
+  static constexpr int nodes = 1 + (outline_of<Below>::nodes + ...);
+  using leaves = decltype(std::tuple_cat(std::declval<typename outline_of<Below>::leaves>()...));
+  static constexpr void append_group(auto& out, name pin, name label, int count) {
+    int const index = out.nodes.size();
+    out.nodes.push_back({Kind, 0, -1, count, label});
+    (outline_of<Below>::append(out, pin), ...);
+    out.nodes[index].end = out.nodes.size();
+  }
+  static constexpr void append(auto& out, name pin) { append_group(out, pin, {}, 1); }
+};
+
+template <class... Layers>
+struct outline_of<sequential<Layers...>> : outline_of_group<node_kind::sequential, Layers...> {};
+
+template <class L>
+struct outline_of<residual<L>> : outline_of_group<node_kind::residual, L> {};
+
+template <class Model, class Loss>
+struct outline_of<objective<Model, Loss>> : outline_of_group<node_kind::objective, Model, Loss> {};
+
+template <std::size_t Count, class L>
+struct outline_of<repeat<Count, L>> : outline_of_group<node_kind::repeat, L> {
+  static constexpr void append(auto& out, name pin) {
+    outline_of::append_group(out, pin, {}, static_cast<int>(Count));
+  }
+};
+
+template <name Label, class L>
+struct outline_of<named<Label, L>> : outline_of_group<node_kind::named, L> {
+  static constexpr void append(auto& out, name pin) {
+    outline_of::append_group(out, pin, Label, 1);
+  }
+};
+
+template <name Label, class L>
+struct outline_of<pinned<Label, L>> : outline_of<L> {
+  static constexpr void append(auto& out, name) { outline_of<L>::append(out, Label); }
+};
+
+template <class L, class Parameter, name Owner>
+struct outline_of<tied<L, Parameter, Owner>> : outline_of<L> {
+  static constexpr int index = parameter_index<typename parameters_of<L>::type, Parameter>;
+  static_assert(index >= 0, "tied<L, Parameter, Owner>: Parameter is not in L's parameter_list");
+  static constexpr void append(auto& out, name pin) {
+    out.ties.push_back({out.leaves.size(), index, Owner});
+    outline_of<L>::append(out, pin);
+  }
+};
+
+/// Elements of one scope of names: leaves, names and repeats, not what is below those.
+constexpr int count_scope(auto const& tree, int at) {
+  auto const& here = tree.nodes[at];
+  if (here.kind == node_kind::leaf || here.kind == node_kind::named ||
+      here.kind == node_kind::repeat)
+    return 1;
+  int sum = 0;
+  for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
+    sum += count_scope(tree, child);
+  return sum;
+}
+
+constexpr std::string decimal(int value) {
+  std::string digits(1, static_cast<char>('0' + value % 10));
+  for (value /= 10; value > 0; value /= 10)
+    digits.insert(digits.begin(), static_cast<char>('0' + value % 10));
+  return digits;
+}
+
+constexpr void name_leaves(auto const& tree, int at, std::string const& prefix, bool alone,
+                           int& number, std::vector<std::string>& out) {
+  auto const& here = tree.nodes[at];
+  auto const numbered = [&] { return alone ? prefix : prefix + decimal(number) + "."; };
+  auto const open_scope = [&](int child, std::string const& inside) {
+    int first = 0;
+    name_leaves(tree, child, inside, count_scope(tree, child) == 1, first, out);
+  };
+  switch (here.kind) {
+    case node_kind::leaf: out.push_back(numbered()), ++number; return;
+    case node_kind::named: open_scope(at + 1, prefix + here.label.text() + "."), ++number; return;
+    case node_kind::repeat: open_scope(at + 1, numbered() + "*."), ++number; return;
+    case node_kind::objective:
+      open_scope(at + 1, prefix);
+      open_scope(tree.nodes[at + 1].end, prefix + "loss.");
+      return;
+    case node_kind::sequential:
+    case node_kind::residual: break;
+  }
+  for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
+    name_leaves(tree, child, prefix, alone, number, out);
+}
+
+}  // namespace detail
+
+/// The types of a model's leaves, in depth-first order.
+template <class Model>
+using leaves_of = typename detail::outline_of<Model>::leaves;
+
+template <class Model>
+inline constexpr int leaf_count = static_cast<int>(std::tuple_size_v<leaves_of<Model>>);
+
+/// The tree of `Model` as a value.
+template <class Model>
+constexpr auto make_outline() {
+  outline<detail::outline_of<Model>::nodes, leaf_count<Model>> out;
+  detail::outline_of<Model>::append(out, name{});
+  return out;
+}
+
+/// The text that goes before the names of each leaf's parameters ("h.*.attn.c_attn."); the star
+/// stands for the number of the copy within a repeat.
+constexpr std::vector<std::string> leaf_names(auto const& tree) {
+  std::vector<std::string> names;
+  int number = 0;
+  detail::name_leaves(tree, 0, "", detail::count_scope(tree, 0) == 1, number, names);
+  return names;
+}
+
+}  // namespace plait

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "plait/schedule/operation.hpp"
+#include "plait/schedule/schedule.hpp"
+
+namespace plait {
+
+/// All forwards, then all backwards: the simplest schedule, which holds every microbatch at once.
+///
+/// Cost:    bubble (stages - 1) * (forward + backward) time; `microbatches` activation sets.
+/// Source:  Huang et al., "GPipe", 2019.
+struct gpipe {
+  using concept_tag = schedule_tag;
+  static constexpr std::string_view name = "gpipe";
+
+  /// What one stage computes, in order; the same on every stage.
+  [[nodiscard]] static constexpr std::vector<operation> order(int /*stages*/, int /*stage*/,
+                                                              int microbatches) {
+    std::vector<operation> list;
+    list.reserve(2 * static_cast<std::size_t>(microbatches));
+    for (int i = 0; i < microbatches; ++i) list.push_back({work::forward, i});
+    for (int i = 0; i < microbatches; ++i) list.push_back({work::backward, i});
+    return list;
+  }
+
+  /// The most microbatches between their forward and their backward on `stage`.
+  [[nodiscard]] static constexpr int peak_activations(int /*stages*/, int /*stage*/,
+                                                      int microbatches) {
+    return microbatches;
+  }
+};
+
+static_assert(schedule<gpipe>);
+
+}  // namespace plait

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "plait/schedule/operation.hpp"
+#include "plait/schedule/schedule.hpp"
+
+namespace plait {
+
+/// A few forwards to fill the pipeline, then one forward and one backward in turn (1F1B): as fast
+/// as `gpipe`, and the activations held do not grow with the number of microbatches.
+///
+/// On one stage this is the serial run: forward 0, backward 0, forward 1, backward 1, ...
+///
+/// Cost:    bubble (stages - 1) * (forward + backward) time;
+///          min(stages - stage, microbatches) activation sets.
+/// Source:  Narayanan et al., "PipeDream", 2019, and "Memory-efficient pipeline-parallel DNN
+///          training" (the variant that empties the pipeline after each step), 2021.
+struct one_forward_one_backward {
+  using concept_tag = schedule_tag;
+  static constexpr std::string_view name = "one_forward_one_backward";
+
+  /// What `stage` computes, in order; fewer microbatches than stages are allowed.
+  [[nodiscard]] static constexpr std::vector<operation> order(int stages, int stage,
+                                                              int microbatches) {
+    int const warm_up = std::min(stages - 1 - stage, microbatches);
+    std::vector<operation> list;
+    list.reserve(2 * static_cast<std::size_t>(microbatches));
+    for (int i = 0; i < warm_up; ++i) list.push_back({work::forward, i});
+    for (int i = 0; i < microbatches; ++i) {
+      if (warm_up + i < microbatches) list.push_back({work::forward, warm_up + i});
+      list.push_back({work::backward, i});
+    }
+    return list;
+  }
+
+  /// The most microbatches between their forward and their backward on `stage`.
+  [[nodiscard]] static constexpr int peak_activations(int stages, int stage, int microbatches) {
+    return std::min(stages - stage, microbatches);
+  }
+};
+
+static_assert(schedule<one_forward_one_backward>);
+
+}  // namespace plait

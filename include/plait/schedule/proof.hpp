@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/schedule/lowering.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait {
+
+/// What `check` found wrong with a timetable.
+enum class schedule_fault : std::uint8_t {
+  none,
+  out_of_order,
+  incomplete,
+  backward_before_forward,
+  too_many_activations,
+  no_partner,
+  not_received,
+  not_computed,
+  too_many_inputs,
+  too_many_gradients,
+  deadlock
+};
+
+/// One sentence on `fault`.
+[[nodiscard]] constexpr std::string_view text(schedule_fault fault) {
+  switch (fault) {
+    case schedule_fault::none:
+      return "nothing is wrong";
+    case schedule_fault::out_of_order:
+      return "the stage does not do this kind of work on microbatches 0, 1, 2, ... once each";
+    case schedule_fault::incomplete:
+      return "the list ends before all microbatches are done";
+    case schedule_fault::backward_before_forward:
+      return "a backward comes before the forward of its microbatch";
+    case schedule_fault::too_many_activations:
+      return "more microbatches are between forward and backward than the stage has slots for";
+    case schedule_fault::no_partner:
+      return "a message to or from a stage that does not exist, or of a pass that does not happen";
+    case schedule_fault::not_received:
+      return "a computation comes before its input is received";
+    case schedule_fault::not_computed:
+      return "a send comes before its result is computed or after it is overwritten";
+    case schedule_fault::too_many_inputs:
+      return "an activation is received into a slot that is still in use";
+    case schedule_fault::too_many_gradients:
+      return "a gradient is received into a slot that is still in use";
+    case schedule_fault::deadlock:
+      return "the stage waits for ever for the other end of this message";
+  }
+  return "unknown";
+}
+
+/// The result of `check`: a fault and where it is.
+struct schedule_verdict {
+  schedule_fault fault = schedule_fault::none;
+  int stages = 0;
+  int microbatches = 0;
+  int stage = 0;
+  int operation = 0;  // the index in the list of the stage
+
+  /// Whether everything is proved.
+  [[nodiscard]] constexpr bool proven() const { return fault == schedule_fault::none; }
+
+  friend constexpr bool operator==(schedule_verdict const&, schedule_verdict const&) = default;
+};
+
+/// A timetable is wrong; only a schedule that was not checked at compile time can cause it.
+struct schedule_error : error {
+  using error::error;
+};
+
+namespace detail {
+
+class timetable_check {
+ public:
+  constexpr explicit timetable_check(timetable const& table)
+      : table_{table}, stages_{static_cast<int>(table.stages.size())} {}
+
+  // Computations of all stages come first, so that a fault in one stage's order is reported there
+  // and not at a neighbour that waits for it.
+  constexpr schedule_verdict run() const {
+    for (int s = 0; s < stages_; ++s)
+      if (auto const verdict = check_computations(s); !verdict.proven()) return verdict;
+    for (int s = 0; s < stages_; ++s)
+      if (auto const verdict = check_messages(s); !verdict.proven()) return verdict;
+    return check_progress();
+  }
+
+ private:
+  // How many operations of each kind a stage has done.
+  struct counts {
+    int of[work_kinds]{};
+    constexpr int& operator[](work kind) { return of[static_cast<int>(kind)]; }
+    constexpr int operator[](work kind) const { return of[static_cast<int>(kind)]; }
+  };
+
+  constexpr std::vector<operation> const& list(int stage) const {
+    return table_.stages[static_cast<std::size_t>(stage)].operations;
+  }
+
+  constexpr schedule_verdict verdict(schedule_fault fault, int stage, std::size_t index) const {
+    return {fault, stages_, table_.microbatches, stage, static_cast<int>(index)};
+  }
+
+  // How many operations of `kind` the whole list of `stage` must have.
+  constexpr int expected(work kind, int stage) const {
+    bool const of_backward =
+        kind == work::backward || kind == work::send_gradient || kind == work::receive_gradient;
+    int const partner = computes(kind) ? stage : partner_stage(kind, stage);
+    bool const happens = (table_.has_backward || !of_backward) && 0 <= partner && partner < stages_;
+    return happens ? table_.microbatches : 0;
+  }
+
+  // Each microbatch once, in ascending order. The microbatches in use then follow each other, from
+  // the first that is not yet given back; so n slots taken by `microbatch % n` are free of conflict
+  // exactly if at most n are in use, which is what the limits below compare.
+  constexpr schedule_verdict check_computations(int stage) const {
+    auto const& operations = list(stage);
+    int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
+    counts done;
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      operation const op = operations[i];
+      if (!computes(op.kind)) continue;
+      if (op.microbatch != done[op.kind] || op.microbatch >= expected(op.kind, stage))
+        return verdict(schedule_fault::out_of_order, stage, i);
+      if (op.kind == work::backward && op.microbatch >= done[work::forward])
+        return verdict(schedule_fault::backward_before_forward, stage, i);
+      if (op.kind == work::forward && op.microbatch >= given_back(done) + slots)
+        return verdict(schedule_fault::too_many_activations, stage, i);
+      ++done[op.kind];
+    }
+    for (work const kind : {work::forward, work::backward})
+      if (done[kind] != expected(kind, stage))
+        return verdict(schedule_fault::incomplete, stage, operations.size());
+    return verdict(schedule_fault::none, 0, 0);
+  }
+
+  // The first microbatch whose activations the stage still holds, or will.
+  constexpr int given_back(counts const& done) const {
+    return table_.has_backward ? done[work::backward] : done[work::forward];
+  }
+
+  constexpr schedule_verdict check_messages(int stage) const {
+    auto const& operations = list(stage);
+    counts done;
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      operation const op = operations[i];
+      if (auto const fault = message_fault(op, stage, done); fault != schedule_fault::none)
+        return verdict(fault, stage, i);
+      ++done[op.kind];
+    }
+    for (work const kind : {work::send_activation, work::receive_activation, work::send_gradient,
+                            work::receive_gradient})
+      if (done[kind] != expected(kind, stage))
+        return verdict(schedule_fault::incomplete, stage, operations.size());
+    return verdict(schedule_fault::none, 0, 0);
+  }
+
+  constexpr schedule_fault message_fault(operation op, int stage, counts const& done) const {
+    auto const& slots = table_.stages[static_cast<std::size_t>(stage)].slots;
+    if (!computes(op.kind)) {
+      if (expected(op.kind, stage) == 0) return schedule_fault::no_partner;
+      if (op.microbatch != done[op.kind]) return schedule_fault::out_of_order;
+    }
+    switch (op.kind) {
+      case work::forward:
+        return stage > 0 && op.microbatch >= done[work::receive_activation]
+                   ? schedule_fault::not_received
+                   : schedule_fault::none;
+      case work::backward:
+        return stage + 1 < stages_ && op.microbatch >= done[work::receive_gradient]
+                   ? schedule_fault::not_received
+                   : schedule_fault::none;
+      case work::send_activation:
+        return op.microbatch + 1 != done[work::forward] ? schedule_fault::not_computed
+                                                        : schedule_fault::none;
+      case work::send_gradient:
+        return op.microbatch + 1 != done[work::backward] ? schedule_fault::not_computed
+                                                         : schedule_fault::none;
+      case work::receive_activation:
+        return op.microbatch >= given_back(done) + slots.inputs ? schedule_fault::too_many_inputs
+                                                                : schedule_fault::none;
+      case work::receive_gradient:
+        return op.microbatch >= done[work::backward] + slots.gradients
+                   ? schedule_fault::too_many_gradients
+                   : schedule_fault::none;
+    }
+    return schedule_fault::none;
+  }
+
+  // Runs all lists with sends that block until they are received. No list chooses between messages,
+  // so if one way of taking turns comes to the end, every way does.
+  constexpr schedule_verdict check_progress() const {
+    std::vector<std::size_t> next(table_.stages.size(), 0);
+    std::vector<int> awake;
+    for (int s = 0; s < stages_; ++s) awake.push_back(s);
+    while (!awake.empty()) {
+      int const stage = awake.back();
+      awake.pop_back();
+      auto const& operations = list(stage);
+      auto& here = next[static_cast<std::size_t>(stage)];
+      for (; here < operations.size(); ++here) {
+        operation const op = operations[here];
+        if (computes(op.kind)) continue;
+        int const partner = partner_stage(op.kind, stage);
+        auto& there = next[static_cast<std::size_t>(partner)];
+        auto const& theirs = list(partner);
+        if (there == theirs.size() || theirs[there] != operation{other_end(op.kind), op.microbatch})
+          break;  // the partner wakes this stage when it comes to the message
+        ++there;
+        awake.push_back(partner);
+      }
+    }
+    for (int s = 0; s < stages_; ++s)
+      if (next[static_cast<std::size_t>(s)] != list(s).size())
+        return verdict(schedule_fault::deadlock, s, next[static_cast<std::size_t>(s)]);
+    return verdict(schedule_fault::none, 0, 0);
+  }
+
+  timetable const& table_;
+  int stages_;
+};
+
+}  // namespace detail
+
+/// Proves a timetable or names its first fault.
+///
+/// Proved:  every microbatch has one forward and one backward on each stage, both kinds in
+///          ascending order, each after what it needs has been computed or received; every send
+///          meets the receive of its microbatch; no slot is taken while it is in use; and all
+///          stages come to their end even if every send blocks until it is received.
+/// Cost:    O(operations); compile time see docs/design/schedule.md.
+[[nodiscard]] constexpr schedule_verdict check(timetable const& table) {
+  return detail::timetable_check{table}.run();
+}
+
+namespace detail {
+
+// The numbers are template arguments so that every compiler prints them next to the text.
+template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Operation>
+consteval void require_no_fault() {
+  static_assert(Fault == schedule_fault::none,
+                "schedule: the timetable has the named Fault in the list of Stage at the place "
+                "Operation; correct order or peak_activations of the schedule");
+}
+
+// One constant for each size: a compiler limits the work of one, and keeps the value.
+template <class Schedule, int Stages, int Microbatches>
+inline constexpr schedule_verdict verdict_of = check(training_timetable<Schedule>(Stages,
+                                                                                  Microbatches));
+
+template <class Schedule, int Stages, int... MicrobatchesLessOne>
+consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLessOne...>) {
+  schedule_verdict first;
+  ((first = first.proven() ? verdict_of<Schedule, Stages, MicrobatchesLessOne + 1> : first), ...);
+  return first;
+}
+
+}  // namespace detail
+
+/// Checks `table` and throws if it has a fault: the run-time half of `require_proven_up_to`.
+///
+/// Errors:  schedule_error that names the fault, the stage and the operation.
+inline void require_proven(timetable const& table) {
+  auto const verdict = check(table);
+  if (verdict.proven()) return;
+  auto const& list = table.stages[static_cast<std::size_t>(verdict.stage)].operations;
+  auto const index = static_cast<std::size_t>(verdict.operation);
+  throw schedule_error{"timetable for " + std::to_string(verdict.stages) + " stages and " +
+                       std::to_string(verdict.microbatches) + " microbatches: stage " +
+                       std::to_string(verdict.stage) + ", operation " + std::to_string(index) +
+                       " (" + (index < list.size() ? text(list[index]) : "end of the list") +
+                       "): " + std::string{text(verdict.fault)}};
+}
+
+/// The first fault of `Schedule` with `Stages` stages and 1, 2, ... `Microbatches` microbatches.
+template <class Schedule, int Stages, int Microbatches>
+inline constexpr schedule_verdict verdict_up_to =
+    detail::first_fault<Schedule, Stages>(std::make_integer_sequence<int, Microbatches>{});
+
+/// Whether `Schedule` is proved for `Stages` stages and every number of microbatches from 1 to
+/// `Microbatches`.
+template <class Schedule, int Stages, int Microbatches>
+inline constexpr bool proven_up_to = verdict_up_to<Schedule, Stages, Microbatches>.proven();
+
+/// Fails to compile, naming the fault and its place, unless `proven_up_to` with the same arguments.
+template <class Schedule, int Stages, int Microbatches>
+consteval void require_proven_up_to() {
+  constexpr schedule_verdict found = verdict_up_to<Schedule, Stages, Microbatches>;
+  detail::require_no_fault<found.fault, found.stages, found.microbatches, found.stage,
+                           found.operation>();
+}
+
+}  // namespace plait

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "plait/schedule/operation.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it is a schedule by `using concept_tag = schedule_tag;`.
+struct schedule_tag {};
+
+/// Decides in which order each stage of a pipeline computes its microbatches.
+///
+/// Syntax:  name -> std::string_view;
+///          order(stages, stage, microbatches) -> std::vector<operation>;
+///          peak_activations(stages, stage, microbatches) -> int;
+///          all three static and constexpr.
+/// Meaning: order lists only forward and backward; every microbatch once in each kind, forwards and
+///          backwards each in the order 0, 1, 2, ... so that gradients are added in the order of
+///          the serial run; at most peak_activations microbatches lie between their forward and
+///          their backward. Valid for every 0 <= stage < stages and every microbatches >= 1.
+///          Messages are added by `lower`; `check` (proof.hpp) proves the result.
+template <class S>
+concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requires {
+  { S::name } -> std::convertible_to<std::string_view>;
+  { S::order(1, 0, 1) } -> std::same_as<std::vector<operation>>;
+  { S::peak_activations(1, 0, 1) } -> std::same_as<int>;
+  typename std::integral_constant<std::size_t, S::order(1, 0, 1).size()>;
+  typename std::integral_constant<int, S::peak_activations(1, 0, 1)>;
+};
+
+}  // namespace plait

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiles SOURCE as it is, which must succeed, and with PLAIT_EXPECT_FAIL, which must fail and print
+# each text that the file expects. Needs COMPILER, INCLUDE, SOURCE.
+cmake_minimum_required(VERSION 3.24)
+
+function(fail text)
+  message(NOTICE "${SOURCE}: ${text}")  # as it is; an error would be wrapped
+  message(FATAL_ERROR "must-fail check")
+endfunction()
+
+file(READ "${SOURCE}" source)
+if(NOT source MATCHES "\n// expect: ")
+  fail("no line '// expect: text'")
+endif()
+
+# Fixed language, so that quotes in messages are the same everywhere.
+set(compile ${CMAKE_COMMAND} -E env LC_ALL=C
+  ${COMPILER} -std=c++20 -fsyntax-only -pthread -I${INCLUDE} "${SOURCE}")
+
+execute_process(COMMAND ${compile}
+  RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT code EQUAL 0)
+  fail("the right way does not build:\n${output}")
+endif()
+
+execute_process(COMMAND ${compile} -DPLAIT_EXPECT_FAIL
+  RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(code EQUAL 0)
+  fail("the mistake builds; it should not")
+endif()
+
+# A loop over the text, as brackets and semicolons in a message would confuse a CMake list.
+while(source MATCHES "\n// expect: ([^\n]+)\n(.*)")
+  set(text "${CMAKE_MATCH_1}")
+  set(source "\n${CMAKE_MATCH_2}")
+  string(FIND "${output}" "${text}" position)
+  if(position EQUAL -1)
+    fail("the compiler's output lacks the text\n  ${text}\nin:\n${output}")
+  endif()
+endwhile()

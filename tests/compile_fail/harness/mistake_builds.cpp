@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: this text is never printed
+int main() {}

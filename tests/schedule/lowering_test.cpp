@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/schedule/lowering.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "plait/schedule/gpipe.hpp"
+#include "plait/schedule/one_forward_one_backward.hpp"
+#include "plait/schedule/proof.hpp"
+
+namespace {
+
+using plait::operation;
+using plait::stage_slots;
+using plait::timetable;
+using plait::work;
+
+std::string letters(plait::stage_program const& program) {
+  std::string out;
+  for (operation const op : program.operations) {
+    constexpr char const* words[]{"F", "B", "sa", "ra", "sg", "rg"};
+    out += words[static_cast<int>(op.kind)] + std::to_string(op.microbatch) + ' ';
+  }
+  return out;
+}
+
+template <class Schedule>
+class Lowering : public testing::Test {};
+using Schedules = testing::Types<plait::gpipe, plait::one_forward_one_backward>;
+TYPED_TEST_SUITE(Lowering, Schedules);
+
+// Worked out by hand: forward 1, backward 2; on stage 1 the activation of microbatch 1 comes while
+// backward 0 is next, and that of microbatch 2 while backward 1 runs.
+TEST(LoweringByHand, OneForwardOneBackwardOnTwoStages) {
+  auto const table = plait::training_timetable<plait::one_forward_one_backward>(2, 3);
+  EXPECT_EQ(letters(table.stages[0]), "F0 sa0 F1 sa1 rg0 B0 F2 rg1 sa2 B1 rg2 B2 ");
+  EXPECT_EQ(letters(table.stages[1]), "ra0 F0 ra1 B0 sg0 F1 B1 sg1 ra2 F2 B2 sg2 ");
+  EXPECT_EQ(table.stages[0].slots, (stage_slots{2, 0, 1}));
+  EXPECT_EQ(table.stages[1].slots, (stage_slots{1, 2, 0}));
+}
+
+TEST(LoweringByHand, Evaluation) {
+  auto const table = plait::evaluation_timetable(3, 2);
+  EXPECT_FALSE(table.has_backward);
+  EXPECT_EQ(letters(table.stages[0]), "F0 sa0 F1 sa1 ");
+  EXPECT_EQ(letters(table.stages[1]), "ra0 F0 ra1 sa0 F1 sa1 ");
+  EXPECT_EQ(letters(table.stages[2]), "ra0 F0 ra1 F1 ");
+  EXPECT_EQ(table.stages[0].slots, (stage_slots{1, 0, 0}));
+  EXPECT_EQ(table.stages[1].slots, (stage_slots{1, 1, 0}));
+}
+
+TEST(LoweringByHand, OneStageHasNoMessages) {
+  auto const table = plait::training_timetable<plait::one_forward_one_backward>(1, 2);
+  EXPECT_EQ(letters(table.stages[0]), "F0 B0 F1 B1 ");
+  EXPECT_EQ(table.stages[0].slots, (stage_slots{1, 0, 0}));
+}
+
+TYPED_TEST(Lowering, KeepsTheComputeOrderOfTheSchedule) {
+  auto table = plait::training_timetable<TypeParam>(5, 7);
+  for (int s = 0; s < 5; ++s) {
+    auto list = table.stages[static_cast<std::size_t>(s)].operations;
+    std::erase_if(list, [](operation op) { return !plait::computes(op.kind); });
+    EXPECT_EQ(list, TypeParam::order(5, s, 7));
+  }
+}
+
+// One owner per slot, taken and given back as documented at stage_slots.
+struct slot_board {
+  std::vector<int> owner;
+  explicit slot_board(int slots) : owner(static_cast<std::size_t>(slots), -1) {}
+  int& slot_of(int microbatch) {
+    return owner[static_cast<std::size_t>(microbatch) % owner.size()];
+  }
+  bool take(int microbatch) {
+    if (owner.empty() || slot_of(microbatch) != -1) return false;
+    slot_of(microbatch) = microbatch;
+    return true;
+  }
+  bool give_back(int microbatch) {
+    if (slot_of(microbatch) != microbatch) return false;
+    slot_of(microbatch) = -1;
+    return true;
+  }
+};
+
+void expect_no_slot_conflict(timetable const& table) {
+  std::size_t const last = table.stages.size() - 1;
+  for (std::size_t s = 0; s <= last; ++s) {
+    auto const& [operations, slots] = table.stages[s];
+    slot_board activations{slots.activations}, inputs{slots.inputs}, gradients{slots.gradients};
+    for (operation const op : operations) {
+      bool fine = true;
+      if (op.kind == work::forward) fine = activations.take(op.microbatch);
+      if (op.kind == work::receive_activation) fine = inputs.take(op.microbatch);
+      if (op.kind == work::receive_gradient) fine = gradients.take(op.microbatch);
+      if (op.kind == (table.has_backward ? work::backward : work::forward)) {
+        fine = fine && activations.give_back(op.microbatch);
+        if (s > 0) fine = fine && inputs.give_back(op.microbatch);
+        if (s < last && table.has_backward) fine = fine && gradients.give_back(op.microbatch);
+      }
+      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::text(op);
+    }
+  }
+}
+
+// The declared slots are free of conflict, are all needed, and follow the closed forms.
+TYPED_TEST(Lowering, SlotsAreTightAndFreeOfConflict) {
+  for (int const p : {1, 2, 3, 4, 5, 8})
+    for (int m = 1; m <= 5 * p; ++m) {
+      auto const table = plait::training_timetable<TypeParam>(p, m);
+      expect_no_slot_conflict(table);
+      for (int s = 0; s < p; ++s) {
+        auto const& [operations, slots] = table.stages[static_cast<std::size_t>(s)];
+        EXPECT_EQ(slots, plait::count_slots(operations, true)) << p << ' ' << s << ' ' << m;
+        bool const is_gpipe = std::is_same_v<TypeParam, plait::gpipe>;
+        EXPECT_EQ(slots.activations, is_gpipe ? m : std::min(p - s, m));
+        EXPECT_EQ(slots.inputs, s == 0 ? 0 : is_gpipe ? m : std::min(p - s + 1, m));
+        EXPECT_EQ(slots.gradients, s + 1 == p ? 0 : 1);
+      }
+    }
+}
+
+TEST(Evaluation, OneSlotOfEachKindAndProven) {
+  for (int const p : {1, 2, 3, 4, 5, 8})
+    for (int m = 1; m <= 5 * p; ++m) {
+      auto const table = plait::evaluation_timetable(p, m);
+      expect_no_slot_conflict(table);
+      EXPECT_EQ(plait::check(table).fault, plait::schedule_fault::none) << p << ' ' << m;
+      for (std::size_t s = 0; s < table.stages.size(); ++s)
+        EXPECT_EQ(table.stages[s].slots, (stage_slots{1, s == 0 ? 0 : 1, 0}));
+    }
+}
+
+TEST(Timetable, RefusesSizesBelowOne) {
+  using schedule = plait::gpipe;
+  EXPECT_THROW((void)plait::training_timetable<schedule>(0, 1), plait::input_error);
+  EXPECT_THROW((void)plait::training_timetable<schedule>(1, 0), plait::input_error);
+  EXPECT_THROW((void)plait::evaluation_timetable(1, 0), plait::input_error);
+  EXPECT_THROW((void)plait::evaluation_timetable(-1, 1), plait::input_error);
+}
+
+}  // namespace

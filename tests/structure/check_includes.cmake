@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+# Reads every #include of the headers under INCLUDE/plait and reports each that breaks a rule:
+#   - a folder includes itself and the folders before it in the order below, never a later one;
+#   - backend/<x>/ does not include backend/<y>/, and the files of backend/ itself include neither;
+#   - a header of an optional component is included only by headers of the same component;
+#   - only backend/<name>/ and component headers include anything outside the standard library;
+#   - own headers are written "plait/...", and start with the licence line and #pragma once.
+cmake_minimum_required(VERSION 3.24)
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
+
+set(floors
+  core placement mesh layer schedule policy plan                                # the plan half
+  tensor backend run nn train data io elastic observe testing)                  # the run half
+
+# Headers of the operating system, needed where the standard library has no word for it.
+set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")
+set(standard_header "^[a-z0-9_]+$")
+set(most_lines 600)
+
+set(violations "")
+macro(report text)
+  string(APPEND violations "  include/${header}:${number}: ${text}\n")
+endmacro()
+
+# The folder under plait/ of a header, "" for plait/*.hpp; and the backend's name, "" if none.
+function(locate header folder backend)
+  set(${folder} "" PARENT_SCOPE)
+  set(${backend} "" PARENT_SCOPE)
+  if(header MATCHES "^plait/([^/]+)/")
+    set(${folder} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+  endif()
+  if(header MATCHES "^plait/backend/([^/]+)/")
+    set(${backend} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The optional component that a header belongs to, "" for none.
+function(component_of header result)
+  set(${result} "" PARENT_SCOPE)
+  foreach(component IN LISTS plait_components)
+    foreach(path IN LISTS plait_headers_of_${component})
+      string(FIND "${header}" "plait/${path}" position)
+      if(position EQUAL 0)
+        set(${result} ${component} PARENT_SCOPE)
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+file(GLOB_RECURSE headers RELATIVE "${INCLUDE}" "${INCLUDE}/plait/*.hpp")
+foreach(header IN LISTS headers)
+  locate(${header} folder backend)
+  component_of(${header} component)
+  list(FIND floors "${folder}" floor)
+  set(number 1)
+  if(folder AND floor EQUAL -1)
+    report("the folder '${folder}' is not in the order of tests/structure/check_includes.cmake")
+    continue()
+  endif()
+
+  # Lines that are no #include are emptied first: a CMake list cannot hold them whole.
+  file(READ "${INCLUDE}/${header}" text)
+  if(NOT text MATCHES "^// SPDX-License-Identifier: Apache-2.0\n#pragma once\n")
+    report("the first two lines are not the licence and #pragma once")
+  endif()
+  string(REGEX REPLACE "\n[ \t]*#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])[^\n]*" "\n@\\1" text "${text}")
+  string(REGEX REPLACE "\n[^@\n][^\n]*" "\n" text "\n${text}")
+  string(REPLACE "\n" ";" lines "${text}")
+  list(POP_FRONT lines)
+
+  set(number 0)
+  foreach(line IN LISTS lines)
+    math(EXPR number "${number} + 1")
+    if(NOT line MATCHES "^@(.)(.+).$")
+      continue()
+    endif()
+    set(bracket "${CMAKE_MATCH_1}")
+    set(target "${CMAKE_MATCH_2}")
+
+    if(NOT target MATCHES "^plait/")
+      if(bracket STREQUAL "\"")
+        report("\"${target}\" is not written from the root, as in \"plait/core/name.hpp\"")
+      elseif(NOT target MATCHES "${standard_header}" AND NOT target MATCHES "${system_header}"
+          AND NOT backend AND NOT component)
+        report("<${target}> is outside the standard library; it belongs in backend/<name>/")
+      endif()
+      continue()
+    endif()
+
+    if(bracket STREQUAL "<")
+      report("<${target}> is written \"${target}\" inside plait")
+    endif()
+    component_of(${target} target_component)
+    if(target_component AND NOT target_component STREQUAL component)
+      report("\"${target}\" belongs to the component '${target_component}', this header does not")
+    endif()
+    if(folder STREQUAL "")
+      continue()  # plait/*.hpp: collections, which may include everything else
+    endif()
+
+    locate(${target} target_folder target_backend)
+    list(FIND floors "${target_folder}" target_floor)
+    if(target_folder STREQUAL "")
+      if(NOT target STREQUAL "plait/version.hpp")
+        report("\"${target}\" is for users; include what is used")
+      endif()
+    elseif(target_floor GREATER floor)
+      report("${folder}/ may not include ${target_folder}/: the arrow goes up")
+    elseif(target_backend AND folder STREQUAL "backend" AND NOT target_backend STREQUAL backend)
+      report("\"${target}\" belongs to another backend; move what both need to backend/")
+    endif()
+  endforeach()
+
+  if(number GREATER most_lines)
+    report("more than ${most_lines} lines; split the header")
+  endif()
+endforeach()
+
+if(violations)
+  message(NOTICE "Headers that break a rule:\n${violations}")
+  message(FATAL_ERROR "include check")
+endif()
+list(LENGTH headers count)
+message(STATUS "${count} headers keep the rules")

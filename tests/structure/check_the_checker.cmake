@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# check_includes.cmake must accept a proper tree and report each planted violation. Needs SCRATCH.
+cmake_minimum_required(VERSION 3.24)
+set(checker "${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake")
+set(top "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n")
+
+# Writes a tree whose header `file` has `body`; `report` is what must be said, "" for nothing.
+function(expect report file body)
+  file(REMOVE_RECURSE "${SCRATCH}")
+  foreach(other core/name plan/plan tensor/view backend/device backend/host/device
+      backend/simulated/device io/safetensors testing/layer version plait)
+    file(WRITE "${SCRATCH}/plait/${other}.hpp" "${top}")
+  endforeach()
+  file(WRITE "${SCRATCH}/plait/${file}" "${body}")
+
+  execute_process(COMMAND ${CMAKE_COMMAND} -D INCLUDE=${SCRATCH} -P "${checker}"
+    RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(report STREQUAL "")
+    if(NOT code EQUAL 0)
+      message(SEND_ERROR "should be accepted: ${file}\n${body}\nbut:\n${output}")
+    endif()
+  elseif(code EQUAL 0)
+    message(SEND_ERROR "should be reported (${report}): ${file}\n${body}")
+  else()
+    string(FIND "${output}" "${report}" position)
+    if(position EQUAL -1)
+      message(SEND_ERROR "${file} should be reported as '${report}', but:\n${output}")
+    endif()
+  endif()
+endfunction()
+
+expect("" tensor/good.hpp "${top}\n#include <vector>\n#include <unistd.h>\n
+#include \"plait/core/name.hpp\"\n#include \"plait/plan/plan.hpp\"\n#include \"plait/version.hpp\"\n
+namespace plait { int a[2]; /* [ ; #include \"plait/testing/layer.hpp\" */ }\n")
+expect("" backend/host/good.hpp
+  "${top}#if PLAIT_USE_CBLAS\n#  include <cblas.h>\n#endif\n#include \"plait/backend/device.hpp\"\n")
+expect("" io/safetensors.hpp "${top}#include <nlohmann/json.hpp>\n#include \"plait/core/name.hpp\"\n")
+expect("" plait.hpp "${top}#include \"plait/testing/layer.hpp\"\n#include \"plait/core/name.hpp\"\n")
+
+expect("plait/core/bad.hpp:4: core/ may not include plan/: the arrow goes up"
+  core/bad.hpp "${top}\n#include \"plait/plan/plan.hpp\"\n")
+expect("plan/ may not include tensor/: the arrow goes up"
+  plan/bad.hpp "${top}struct a {};\n  #  include \"plait/tensor/view.hpp\" // why\n")
+expect("io/ may not include testing/: the arrow goes up"
+  io/deep/down/bad.hpp "${top}#include \"plait/testing/layer.hpp\"\n")
+expect("belongs to another backend"
+  backend/host/bad.hpp "${top}#include \"plait/backend/simulated/device.hpp\"\n")
+expect("belongs to another backend"
+  backend/bad.hpp "${top}#include \"plait/backend/host/device.hpp\"\n")
+expect("belongs to the component 'safetensors'"
+  plait.hpp "${top}#include \"plait/io/safetensors.hpp\"\n")
+expect("belongs to the component 'safetensors'"
+  io/checkpoint.hpp "${top}#include \"plait/io/safetensors.hpp\"\n")
+expect("<cblas.h> is outside the standard library"
+  tensor/bad.hpp "${top}#include <cblas.h>\n")
+expect("<nlohmann/json.hpp> is outside the standard library"
+  io/bad.hpp "${top}#include <nlohmann/json.hpp>\n")
+expect("is for users; include what is used"
+  core/bad.hpp "${top}#include \"plait/plait.hpp\"\n")
+expect("is written \"plait/core/name.hpp\" inside plait"
+  tensor/bad.hpp "${top}#include <plait/core/name.hpp>\n")
+expect("is not written from the root"
+  core/bad.hpp "${top}#include \"name.hpp\"\n")
+expect("the folder 'attic' is not in the order"
+  attic/bad.hpp "${top}")
+expect("the first two lines are not the licence and #pragma once"
+  core/bad.hpp "#include <vector>\n")
+string(REPEAT "\n" 600 long)
+expect("more than 600 lines"
+  core/bad.hpp "${top}${long}")
