@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "plait/schedule/gpipe.hpp"
@@ -32,14 +34,54 @@ class Lowering : public testing::Test {};
 using Schedules = testing::Types<plait::gpipe, plait::one_forward_one_backward>;
 TYPED_TEST_SUITE(Lowering, Schedules);
 
-// Worked out by hand: forward 1, backward 2; on stage 1 the activation of microbatch 1 comes while
-// backward 0 is next, and that of microbatch 2 while backward 1 runs.
+// Worked out by hand: forward 1, backward 2. At time 2 activation 1 comes to stage 1 before it
+// begins backward 0; at time 7 forward 2 and backward 1 end, and the message of the lower stage
+// goes first.
 TEST(LoweringByHand, OneForwardOneBackwardOnTwoStages) {
   auto const table = plait::training_timetable<plait::one_forward_one_backward>(2, 3);
-  EXPECT_EQ(letters(table.stages[0]), "F0 sa0 F1 sa1 rg0 B0 F2 rg1 sa2 B1 rg2 B2 ");
-  EXPECT_EQ(letters(table.stages[1]), "ra0 F0 ra1 B0 sg0 F1 B1 sg1 ra2 F2 B2 sg2 ");
+  EXPECT_EQ(letters(table.stages[0]), "F0 sa0 F1 sa1 rg0 B0 F2 sa2 rg1 B1 rg2 B2 ");
+  EXPECT_EQ(letters(table.stages[1]), "ra0 F0 ra1 B0 sg0 F1 B1 ra2 sg1 F2 B2 sg2 ");
   EXPECT_EQ(table.stages[0].slots, (stage_slots{2, 0, 1}));
   EXPECT_EQ(table.stages[1].slots, (stage_slots{1, 2, 0}));
+}
+
+// A user's own schedule: as many forwards ahead as hide the messages of both directions.
+struct eager {
+  using concept_tag = plait::schedule_tag;
+  static constexpr std::string_view name = "eager";
+  static constexpr std::vector<operation> order(int stages, int stage, int microbatches) {
+    int const warm_up = std::min(2 * (stages - 1 - stage), microbatches);
+    std::vector<operation> list;
+    for (int i = 0; i < warm_up; ++i) list.push_back({work::forward, i});
+    for (int i = 0; i < microbatches; ++i) {
+      if (warm_up + i < microbatches) list.push_back({work::forward, warm_up + i});
+      list.push_back({work::backward, i});
+    }
+    return list;
+  }
+  static constexpr int peak_activations(int stages, int stage, int microbatches) {
+    return std::min(2 * (stages - 1 - stage) + 1, microbatches);
+  }
+};
+
+// Because a backward takes as long as two forwards, forward 4 of stage 0 ends while stage 1 still
+// waits for gradient 0 (both come at time 5, the lower stage first).
+TEST(LoweringByHand, ABackwardTakesAsLongAsTwoForwards) {
+  auto const table = plait::training_timetable<eager>(3, 5);
+  EXPECT_EQ(letters(table.stages[1]),
+            "ra0 F0 ra1 sa0 F1 ra2 sa1 F2 ra3 sa2 ra4 rg0 B0 sg0 F3 sa3 rg1 B1 sg1 F4 sa4 rg2 B2 "
+            "sg2 rg3 B3 sg3 rg4 B4 sg4 ");
+  EXPECT_EQ(table.stages[1].slots, (stage_slots{3, 5, 1}));
+}
+
+TEST(ScheduleOfOnesOwn, IsProvenAndMeetsItsPeaks) {
+  for (int const p : {1, 2, 3, 4, 5, 8})
+    for (int m = 1; m <= 5 * p; ++m) {
+      auto const table = plait::training_timetable<eager>(p, m);
+      EXPECT_EQ(plait::check(table).fault, plait::schedule_fault::none) << p << ' ' << m;
+      for (auto const& [operations, slots] : table.stages)
+        EXPECT_EQ(slots, plait::count_slots(operations, true)) << p << ' ' << m;
+    }
 }
 
 TEST(LoweringByHand, Evaluation) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "plait/schedule/gpipe.hpp"
@@ -14,7 +16,7 @@ namespace {
 using plait::gpipe;
 using plait::one_forward_one_backward;
 
-// The published-style reference vectors: forward 1, backward 2 (input and weight gradients 1 each).
+// Forward 1, backward 2: the gradients of input and weights take as long as a forward each.
 struct reference {
   int stages, microbatches, makespan, bubble, messages;
   std::vector<int> peak;
@@ -93,7 +95,7 @@ TEST(Simulation, EvaluationIsAStraightPipeline) {
 TEST(Simulation, RefusesATimetableThatNeverEnds) {
   auto table = plait::training_timetable<gpipe>(2, 2);
   std::erase(table.stages[0].operations, plait::operation{plait::work::forward, 1});
-  EXPECT_THROW((void)plait::simulate(table), plait::input_error);
+  EXPECT_THROW((void)plait::simulate(table), plait::schedule_error);
 }
 
 static_assert(plait::simulate(plait::training_timetable<gpipe>(4, 8)).makespan() == 33);

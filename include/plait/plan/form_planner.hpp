@@ -50,9 +50,11 @@ enum class planning_error : int {
 };
 
 /// The forms that the planner chose, one index for each leaf.
-template <int Leaves>
+template <int Nodes, int Leaves>
 struct chosen_forms {
   std::array<int, static_cast<std::size_t>(Leaves)> form{};
+  /// For each residual node, the placement of what it adds.
+  std::array<placement, static_cast<std::size_t>(Nodes)> edges{};
   form_cost cost{};
   placement output = invariant;  ///< of the whole model
   planning_error error = planning_error::none;
@@ -111,7 +113,7 @@ struct form_planner {
   bool shard_sequence;
   static_vector<placement, most_placements> placements{};
   static_vector<table, decltype(Tree::nodes)::capacity> tables{};
-  chosen_forms<decltype(Tree::leaves)::capacity> chosen{};
+  chosen_forms<decltype(Tree::nodes)::capacity, decltype(Tree::leaves)::capacity> chosen{};
 
   static constexpr table nothing() {
     table all;
@@ -329,6 +331,7 @@ struct form_planner {
       case node_kind::repeat: choose(at + 1, from, to); break;
       case node_kind::residual: {
         auto const way = close(at + 1, from);
+        chosen.edges[static_cast<std::size_t>(at)] = placements[from];
         choose(at + 1, way.entered, way.left);
         break;
       }

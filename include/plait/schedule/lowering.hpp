@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -69,25 +70,25 @@ constexpr void place_message(timetable& table, std::vector<stage_clock>& clocks,
 }
 
 constexpr void check_sizes(int stages, int microbatches) {
-  if (stages < 1) throw input_error{"timetable: the number of stages must be at least 1"};
-  if (microbatches < 1)
-    throw input_error{"timetable: the number of microbatches must be at least 1"};
+  if (stages < 1 || microbatches < 1)
+    throw input_error{"timetable: " + std::to_string(stages) + " stages and " +
+                      std::to_string(microbatches) + " microbatches; both must be at least 1"};
 }
 
 }  // namespace detail
 
 /// Adds the messages to the compute orders of all stages and counts the slots that they need.
 ///
-/// Messages and computations stand in one line, in the order in which a simulated run finishes the
-/// former and begins the latter; each stage gets its part of that line. The first unfinished item
-/// of the line is therefore next on every stage it belongs to, so that some stage can always go on,
-/// even when sends block until they are received. Putting each receive just before its use instead
+/// All computations, when they begin in a simulated run, and all messages, when their result is
+/// ready, stand in one line; each stage gets its part of it. The first unfinished item of the line
+/// is therefore next on every stage it belongs to, so that some stage can always go on, even when
+/// sends block until they are received. Putting each receive just before its use instead
 /// deadlocks for everything but `gpipe`.
 ///
 /// A send stands before the next computation of its stage, so one output buffer is enough.
 /// Orders that cannot be run to their end are kept as they are; `check` names what is wrong.
 ///
-/// Cost:    O(stages * (makespan in units of one forward)), that is O(operations).
+/// Cost:    O(stages * (microbatches + stages)).
 [[nodiscard]] constexpr timetable lower(std::vector<std::vector<operation>> const& orders,
                                         int microbatches, bool has_backward) {
   std::size_t const stages = orders.size();

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/error.hpp"
+
 namespace plait {
 
 /// What one entry of a stage's list does: two kinds of computing, four ends of messages.
@@ -102,6 +104,11 @@ struct timetable {
   int microbatches = 0;
   bool has_backward = true;
   std::vector<stage_program> stages;
+};
+
+/// A timetable is wrong; only a schedule that was not checked at compile time can cause it.
+struct schedule_error : error {
+  using error::error;
 };
 
 }  // namespace plait

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/error.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/operation.hpp"
 
@@ -70,11 +69,6 @@ struct schedule_verdict {
   [[nodiscard]] constexpr bool proven() const { return fault == schedule_fault::none; }
 
   friend constexpr bool operator==(schedule_verdict const&, schedule_verdict const&) = default;
-};
-
-/// A timetable is wrong; only a schedule that was not checked at compile time can cause it.
-struct schedule_error : error {
-  using error::error;
 };
 
 namespace detail {

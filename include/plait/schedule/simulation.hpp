@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "plait/core/error.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait {
@@ -68,7 +67,7 @@ struct schedule_times {
 /// input has come. Messages overlap with computations and with each other.
 ///
 /// Cost:    O(operations).
-/// Errors:  input_error if a computation waits for something that never comes.
+/// Errors:  schedule_error if a computation waits for something that never comes.
 [[nodiscard]] constexpr schedule_times simulate(timetable const& table,
                                                 schedule_costs const& costs = {}) {
   std::size_t const stages = table.stages.size();
@@ -107,7 +106,7 @@ struct schedule_times {
   }
   for (std::size_t s = 0; s < stages; ++s)
     if (next[s] != table.stages[s].operations.size())
-      throw input_error{"simulate: a stage waits for ever; check() names the fault"};
+      throw schedule_error{"simulate: a stage waits for ever; check() names the fault"};
   return times;
 }
 

@@ -24,11 +24,11 @@ namespace plait {
 struct thread_options {
   /// A wait longer than this is an error that says what every rank does.
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
-  /// Looks at the awaited value with a pause between, before the thread yields; -1 chooses: none
-  /// where there are more ranks than processors.
-  int spins = -1;
-  /// Looks with a yield to other threads between, before the thread sleeps; -1 chooses.
+  /// How often a rank yields its processor to other threads before it sleeps; -1 chooses.
   int yields = -1;
+  /// How often it looks, with a pause between, before each yield; -1 chooses: not at all where there
+  /// are more ranks than processors.
+  int spins = -1;
 };
 
 namespace detail {
@@ -74,8 +74,8 @@ class waiting_room {
                                                       std::chrono::hours{24 * 365})) {
     auto const processors = static_cast<int>(std::thread::hardware_concurrency());
     bool const own_processor = processors == 0 || ranks <= processors;
-    spins_ = options.spins >= 0 ? options.spins : own_processor ? 2000 : 0;
-    yields_ = options.yields >= 0 ? options.yields : own_processor ? 0 : 20;
+    spins_ = options.spins >= 0 ? options.spins : own_processor ? 100 : 0;
+    yields_ = options.yields >= 0 ? options.yields : own_processor ? 20 : 10;
   }
 
   // Breaking the world must reach every counter; all are declared before the ranks start.
@@ -93,8 +93,11 @@ class waiting_room {
   // Returns when the target is reached; throws if the world breaks before.
   void wait_until_over(int rank, wait const& what) {
     bool over = what.over();
-    for (int i = 0; !over && i < spins_; ++i, over = what.over()) pause_processor();
-    for (int i = 0; !over && i < yields_; ++i, over = what.over()) std::this_thread::yield();
+    for (int round = 0; !over && round < yields_; ++round) {
+      for (int i = 0; !over && i < spins_; ++i, over = what.over()) pause_processor();
+      if (!over) std::this_thread::yield();
+      over = over || what.over();
+    }
     if (!over) sleep_until_over(rank, what);
     if (count_of(what.word->load()) < what.target) throw_verdict();
   }
@@ -157,10 +160,10 @@ class waiting_room {
     auto deadline = std::chrono::steady_clock::now() + timeout_;
     while (!what.over()) {
       if (me.bell.wait_until(lock, deadline) == std::cv_status::no_timeout || what.over()) continue;
-      auto const seconds = std::chrono::duration<double>(timeout_).count();
+      auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
       if (count_of(what.word->load()) < what.certain_from)
         break_world(cause::timed_out, "rank " + std::to_string(rank) + " waited longer than " +
-                                          std::to_string(seconds) + " s: " + state_text());
+                                          std::to_string(limit) + " ms: " + state_text());
       deadline += timeout_;
     }
     me.asleep.store(false);

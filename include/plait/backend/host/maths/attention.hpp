@@ -11,9 +11,9 @@
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 
-// Causal self-attention, one (sample, head) after the other. Queries are taken in blocks and a block
-// sees only the keys up to its last query, so most of the masked triangle is never computed. The
-// probabilities are not kept: backward makes them again from the logarithm of their sum.
+// Causal self-attention, one (sample, head) after the other. Queries are taken in blocks and a
+// block sees only the keys up to its last query, so most of the masked triangle is never computed.
+// The probabilities are not kept: backward makes them again from the logarithm of their sum.
 
 namespace plait::host_maths {
 
@@ -24,8 +24,8 @@ inline constexpr std::size_t attention_query_block = 64;
 
 // Row strides, in elements, of one (sample, head) inside the packed arrays.
 struct attention_strides {
-  std::size_t qkv;    // (sequence, batch, 3, heads, head_width), from position to position
-  std::size_t out;    // (sequence, batch, heads, head_width)
+  std::size_t qkv;      // (sequence, batch, 3, heads, head_width), from position to position
+  std::size_t out;      // (sequence, batch, heads, head_width)
   std::size_t log_sum;  // (sequence, batch, heads)
   std::size_t to_key;   // from a query to the key of the same position
 };
@@ -141,8 +141,8 @@ void attention_backward(T const* qkv, T const* out, T const* log_sum, T const* d
         T* const dq = dqkv + qkv_begin + first * stride.qkv;
         matmul<T>(no, yes, queries, keys, head_width, scale, q, stride.qkv, k, stride.qkv, 0,
                   probabilities, keys);  // scores (queries, keys)
-        matmul<T>(no, yes, queries, keys, head_width, 1, d_o, stride.out, v, stride.qkv, 0,
-                  dscores, keys);  // gradient by the probabilities (queries, keys)
+        matmul<T>(no, yes, queries, keys, head_width, 1, d_o, stride.out, v, stride.qkv, 0, dscores,
+                  keys);  // gradient by the probabilities (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
           std::size_t const visible = first + i + 1;
           T* const p = probabilities + i * keys;

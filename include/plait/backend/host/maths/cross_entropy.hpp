@@ -28,8 +28,8 @@ void row_max(T const* logits, T* max, std::size_t rows, std::size_t cols) {
                       [=](std::size_t c) { return logits[c]; });
 }
 
-/// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus max,
-/// or 0 if the target is not in this shard.
+/// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
+/// max, or 0 if the target is not in this shard.
 ///
 /// Shapes: logits (rows, cols); targets, max (rows); terms (rows, 2)
 template <class T>
@@ -58,8 +58,8 @@ double cross_entropy_sum(T const* terms, std::int32_t const* targets, std::int32
   return sum;
 }
 
-/// dlogits = scale * (softmax - one_hot(target)), zeros in the rows to ignore, from the terms summed
-/// over all shards; dlogits may be logits.
+/// dlogits = scale * (softmax - one_hot(target)), zeros in the rows to ignore, from the terms
+/// summed over all shards; dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, cols); targets, max (rows); terms (rows, 2)
 template <class T>
@@ -87,13 +87,15 @@ inline std::size_t count_labels(std::int32_t const* targets, std::int32_t ignore
   return count;
 }
 
-/// Index of the first of n targets that is neither `ignore` nor in [0, classes); n if there is none.
+/// Index of the first of n targets that is neither `ignore` nor in [0, classes); n if there is
+/// none.
 ///
 /// The functions above take such a target for another shard's, so check what comes from outside.
 inline std::size_t first_invalid_label(std::int32_t const* targets, std::int32_t ignore,
                                        std::size_t classes, std::size_t n) {
   std::size_t i = 0;
-  while (i < n && (targets[i] == ignore || detail::local_row(targets[i], 0, classes) < classes)) ++i;
+  while (i < n && (targets[i] == ignore || detail::local_row(targets[i], 0, classes) < classes))
+    ++i;
   return i;
 }
 

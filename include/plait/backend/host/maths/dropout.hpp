@@ -10,8 +10,8 @@
 
 namespace plait::host_maths {
 
-/// Where a local block (positions, batch, columns) lies in the whole activation. An element's global
-/// index is (sample * sequence_global + position) * width_global + column, all three global.
+/// Where a local block (positions, batch, columns) lies in the whole activation. An element's
+/// global index is (sample * sequence_global + position) * width_global + column, all three global.
 struct dropout_block {
   std::size_t batch_local = 1;  // samples in the block; row r is position r / batch_local of it
   std::size_t first_position = 0;
@@ -27,8 +27,8 @@ constexpr std::uint32_t dropout_threshold(double probability) {
   return scaled < 4294967295.0 ? static_cast<std::uint32_t>(scaled) : 4294967295u;
 }
 
-/// y = x * keep_scale where random number `global index` of the stream `key` is at least `threshold`,
-/// else 0; with dy and dx for x and y it is its own gradient. y may be x.
+/// y = x * keep_scale where random number `global index` of the stream `key` is at least
+/// `threshold`, else 0; with dy and dx for x and y it is its own gradient. y may be x.
 ///
 /// Shapes: x, y (rows, cols), where rows is a multiple of block.batch_local
 template <class T>

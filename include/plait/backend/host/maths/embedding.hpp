@@ -20,7 +20,8 @@ inline std::size_t local_row(std::int32_t id, std::size_t first, std::size_t cou
 }  // namespace detail
 
 /// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
-/// local_rows); zeros if the row is not among them, so that the shards' results add up to the whole.
+/// local_rows); zeros if the row is not among them, so that the shards' results add up to the
+/// whole.
 ///
 /// Shapes: ids (n); table (local_rows, cols); out (n, cols)
 template <class T>
@@ -28,8 +29,10 @@ void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
                  std::size_t local_rows, T* out, std::size_t n, std::size_t cols) {
   for (std::size_t i = 0; i < n; ++i) {
     std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
-    if (row == local_rows) fill(T{0}, out + i * cols, cols);
-    else copy(table + row * cols, out + i * cols, cols);
+    if (row == local_rows)
+      fill(T{0}, out + i * cols, cols);
+    else
+      copy(table + row * cols, out + i * cols, cols);
   }
 }
 

@@ -31,7 +31,7 @@ PLAIT_HOST_DEVICE inline float exponential(float x) {
   float const shifted = clamped * 1.44269504f + rounder;
   float const n = shifted - rounder;
   float const r = (clamped - n * 0.693145752f) - n * 1.42860677e-6f;  // ln(2) in two parts
-  float e_r = 1.0f / 5040;                                             // Taylor up to r^7
+  float e_r = 1.0f / 5040;                                            // Taylor up to r^7
   e_r = e_r * r + 1.0f / 720;
   e_r = e_r * r + 1.0f / 120;
   e_r = e_r * r + 1.0f / 24;

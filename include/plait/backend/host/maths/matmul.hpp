@@ -118,8 +118,10 @@ void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t 
             for (std::size_t y = 0; y < height; ++y) {
               T* const out = c + (row + i + y) * ldc + column + j;
               T const* const sum = sums + y * tile::columns;
-              if (keep == T{0}) for (std::size_t x = 0; x < width; ++x) out[x] = alpha * sum[x];
-              else for (std::size_t x = 0; x < width; ++x) out[x] = keep * out[x] + alpha * sum[x];
+              if (keep == T{0})
+                for (std::size_t x = 0; x < width; ++x) out[x] = alpha * sum[x];
+              else
+                for (std::size_t x = 0; x < width; ++x) out[x] = keep * out[x] + alpha * sum[x];
             }
           }
         }

@@ -38,14 +38,17 @@ void layer_norm_forward(T const* x, T const* gamma, T const* beta, T* y, T* stat
                         std::size_t rows, std::size_t cols, std::type_identity_t<T> epsilon) {
   for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols, statistics += 2) {
     T const mean = lane_sum<T>(cols, [=](std::size_t c) { return x[c]; }) / static_cast<T>(cols);
-    T const squares = lane_sum<T>(cols, [=](std::size_t c) { return (x[c] - mean) * (x[c] - mean); });
+    T const squares =
+        lane_sum<T>(cols, [=](std::size_t c) { return (x[c] - mean) * (x[c] - mean); });
     T const inverse_deviation = 1 / std::sqrt(squares / static_cast<T>(cols) + epsilon);
     auto const normalize = [=](T const* from) {
       for (std::size_t c = 0; c < cols; ++c)
         y[c] = (from[c] - mean) * inverse_deviation * gamma[c] + beta[c];
     };
-    if (x == y) normalize(y);  // see map() for why this is a loop of its own
-    else normalize(x);
+    if (x == y)
+      normalize(y);  // see map() for why this is a loop of its own
+    else
+      normalize(x);
     statistics[0] = mean;
     statistics[1] = inverse_deviation;
   }
@@ -64,19 +67,21 @@ void layer_norm_backward_input(T const* dy, T const* x, T const* statistics, T c
     // dx = inverse_deviation * (g - average(g) - h * average(g * h))
     T const average_g =
         lane_sum<T>(cols, [=](std::size_t c) { return dy[c] * gamma[c]; }) / static_cast<T>(cols);
-    T const average_gh = lane_sum<T>(cols,
-                                     [=](std::size_t c) {
-                                       return dy[c] * gamma[c] * ((x[c] - mean) * inverse_deviation);
-                                     }) /
-                         static_cast<T>(cols);
+    T const average_gh =
+        lane_sum<T>(
+            cols,
+            [=](std::size_t c) { return dy[c] * gamma[c] * ((x[c] - mean) * inverse_deviation); }) /
+        static_cast<T>(cols);
     auto const differentiate = [=](T const* from) {
       for (std::size_t c = 0; c < cols; ++c) {
         T const h = (x[c] - mean) * inverse_deviation;
         dx[c] = inverse_deviation * (from[c] * gamma[c] - average_g - h * average_gh);
       }
     };
-    if (dy == dx) differentiate(dx);
-    else differentiate(dy);
+    if (dy == dx)
+      differentiate(dx);
+    else
+      differentiate(dy);
   }
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plait/core/static_vector.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/outline.hpp"
+#include "plait/plan/program.hpp"
+
+namespace plait {
+
+/// One parameter of one leaf, on the tensor axis. On the data axis every parameter is stored
+/// invariant and used as replicate; on the stage axis its stage alone holds it.
+struct parameter_entry {
+  int leaf = 0;
+  int index = 0;  ///< among the parameters of the leaf
+  int item = 0;
+  parameter_info info{};
+  placement used = invariant;    ///< what the layer's body sees
+  placement stored = invariant;  ///< between steps
+  std::size_t local_rows = 1, local_columns = 1;
+  int owner = -1;  ///< for a tied parameter, the entry that owns the value
+
+  [[nodiscard]] constexpr std::size_t local_count() const { return local_rows * local_columns; }
+  /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
+  [[nodiscard]] constexpr bool reduced_over_tensor() const {
+    return adjoint(transition_between(stored, used)).moves == movement::all_reduce;
+  }
+  /// True if only the first rank of the tensor axis sees the value, the others zeros.
+  [[nodiscard]] constexpr bool masked() const {
+    return transition_between(stored, used).moves == movement::mask;
+  }
+};
+
+template <int Leaves>
+using parameter_entries = static_vector<parameter_entry, Leaves * form_info::most_parameters>;
+
+/// The names of the parameters, in the order of the entries; a star stands for the copy's number.
+constexpr std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
+  auto const leaves = leaf_names(tree);
+  std::vector<std::string> names;
+  for (auto const& entry : entries)
+    names.push_back(leaves[static_cast<std::size_t>(entry.leaf)] + entry.info.label.text());
+  return names;
+}
+
+enum class tie_error : int { none, unknown_owner, other_shape, other_placement, other_item };
+
+/// Lists the parameters of all leaves in the chosen forms.
+template <class Tree, int Leaves>
+constexpr parameter_entries<Leaves> list_parameters(Tree const& tree, program<Leaves> const& code,
+                                                    int ranks, tie_error& problem) {
+  parameter_entries<Leaves> entries;
+  auto const p = static_cast<std::size_t>(ranks);
+  for (int item = 0; item < code.items.size(); ++item)
+    for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf)
+      for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
+        parameter_entry entry{leaf, i, item, tree.leaves[leaf].parameters[std::size_t(i)]};
+        entry.used = code.forms[leaf].uses[std::size_t(i)];
+        entry.stored = stored(entry.used);
+        bool const cut = is_shard(entry.stored);
+        bool const cut_rows = cut && entry.info.rank == 2 && entry.stored.index == 0;
+        entry.local_rows = entry.info.rows / (cut_rows ? p : 1);
+        entry.local_columns = entry.info.columns / (cut && !cut_rows ? p : 1);
+        entries.push_back(entry);
+      }
+  if (tree.ties.size() == 0) return entries;
+  auto const names = parameter_names(tree, entries);
+  for (auto const& link : tree.ties)
+    for (auto& entry : entries) {
+      if (entry.leaf != link.leaf || entry.index != link.parameter) continue;
+      for (int owner = 0; owner < entries.size(); ++owner)
+        if (names[static_cast<std::size_t>(owner)] == link.owner.text()) entry.owner = owner;
+      if (entry.owner < 0) {
+        problem = tie_error::unknown_owner;
+        continue;
+      }
+      auto const& owner = entries[entry.owner];
+      if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns)
+        problem = tie_error::other_shape;
+      else if (owner.stored != entry.stored)
+        problem = tie_error::other_placement;
+      else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
+        problem = tie_error::other_item;
+    }
+  return entries;
+}
+
+}  // namespace plait

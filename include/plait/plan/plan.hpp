@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/form_planner.hpp"
+#include "plait/plan/layout.hpp"
+#include "plait/plan/parameter_plan.hpp"
+#include "plait/plan/program.hpp"
+#include "plait/plan/stage_split.hpp"
+#include "plait/plan/storage.hpp"
+#include "plait/plan/workload.hpp"
+#include "plait/policy/policies.hpp"
+#include "plait/schedule/lowering.hpp"
+#include "plait/schedule/proof.hpp"
+
+namespace plait {
+
+namespace detail {
+
+template <planning_error Error, class Layer, std::size_t Length, int Ranks>
+consteval void check_forms() {
+  static_assert(Error != planning_error::nothing_divides,
+                "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or "
+                "heads) is a multiple of Ranks; choose a Ranks that divides it, pad the layer, or "
+                "write pinned<\"whole\", Layer> to let every rank do all its work");
+  static_assert(Error != planning_error::pin_not_divisible,
+                "pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
+                "pin another form, or choose a Ranks that divides it");
+  static_assert(Error != planning_error::unknown_pin,
+                "pinned<Label, Layer>: Layer has no form of that name; see its forms<...>");
+  static_assert(Error != planning_error::no_chain,
+                "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
+                "a form that ends as it began); unpin a form, or add a `whole` form to your layer");
+}
+
+template <int Stages, int Units>
+consteval void check_stage_count() {
+  static_assert(Stages <= Units,
+                "pipeline<Stages>: the model has only Units layers (copies within a repeat "
+                "included), fewer than Stages; use fewer stages");
+}
+
+template <std::size_t One, std::size_t Other>
+consteval void check_sequences() {
+  static_assert(One == 0 || Other == 0 || One == Other,
+                "this model has layers for sequences of length One and of length Other; give all "
+                "its layers the same sequence length");
+}
+
+template <std::size_t Sequence, int Ranks>
+consteval void check_sequence_shards() {
+  static_assert(Sequence % static_cast<std::size_t>(Ranks) == 0,
+                "tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple "
+                "of Ranks; use sequence::whole or another Ranks");
+}
+
+constexpr bool has_nested_repeat(auto const& tree) {
+  for (int i = 0; i < tree.nodes.size(); ++i) {
+    auto const kind = tree.nodes[i].kind;
+    if (kind != node_kind::repeat && kind != node_kind::residual) continue;
+    for (int below = i + 1; below < tree.nodes[i].end; ++below)
+      if (tree.nodes[below].kind == node_kind::repeat) return true;
+  }
+  return false;
+}
+
+constexpr bool cuts_sequence(auto const& code) {
+  for (auto const& what : code.values)
+    if (is_shard(what.at) && what.at.index == dim::sequence) return true;
+  return false;
+}
+
+/// The schedule and the cuts of a pipeline policy, or those of a single stage.
+template <class Stage>
+struct stage_policy {
+  using order = typename Stage::order;
+  using cuts = typename Stage::cuts;
+};
+template <>
+struct stage_policy<serial> {
+  using order = one_forward_one_backward;
+  using cuts = balanced;
+};
+
+template <class Tensor>
+inline constexpr bool shards_sequence = Tensor::shard_sequence;
+template <>
+inline constexpr bool shards_sequence<serial> = false;
+
+}  // namespace detail
+
+/// Where the buffers of one stage lie in its activation arena, in bytes.
+struct stage_arena {
+  stage_slots slots{};
+  std::size_t record_bytes = 0;     ///< of one microbatch: the records of all copies on the stage
+  std::size_t input_bytes = 0;      ///< of the activation received from the previous stage
+  std::size_t output_bytes = 0;     ///< of the activation sent to the next stage
+  std::size_t edge_bytes = 0;       ///< of the largest activation between two items
+  std::size_t batch_input_bytes = 0, batch_target_bytes = 0;  ///< of one microbatch
+  std::size_t inputs_offset = 0, gradients_offset = 0, edges_offset = 0;
+  std::size_t transient_offset = 0, zeros_offset = 0, batch_offset = 0;
+  std::size_t total_bytes = 0;
+};
+
+/// Everything that is known of a job before it runs: forms, transitions, stages, memory, traffic.
+///
+/// All members are constants; the functions take run-time numbers and may be used in static_assert.
+template <class Model, class Policy>
+struct plan {
+  using model = Model;
+  using leaf_types = leaves_of<Model>;
+  using tensor_policy = policy_along<Policy, axis::tensor>;
+  using stage_policy = detail::stage_policy<policy_along<Policy, axis::stage>>;
+  using schedule_type = typename stage_policy::order;
+
+  static constexpr mesh grid = mesh_of<Policy>;
+  static constexpr int tensor_ranks = grid.size(axis::tensor);
+  static constexpr int stages = grid.size(axis::stage);
+  static constexpr int leaf_count = plait::leaf_count<Model>;
+
+  static constexpr auto tree = make_outline<Model>();
+  static_assert(!detail::has_nested_repeat(tree),
+                "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it in "
+                "the outermost sequential, with the residual or the product of counts inside");
+
+  static constexpr auto chosen =
+      choose_forms(tree, tensor_ranks, detail::shards_sequence<tensor_policy>);
+  static constexpr bool forms_checked =
+      (detail::check_forms<chosen.error, std::tuple_element_t<std::size_t(chosen.error_leaf),
+                                                              leaf_types>,
+                           chosen.error_length, tensor_ranks>(),
+       true);
+  static_assert(forms_checked);
+
+  static constexpr auto code = write_program(tree, chosen, tensor_ranks);
+  static constexpr auto storage = plan_storage(code, tree.leaves);
+
+  /// The length of the sequences, 1 if no layer cares.
+  static constexpr std::size_t sequence_length = [] {
+    std::size_t length = 1;
+    for (auto const& leaf : tree.leaves)
+      if (leaf.sequence != 0) length = leaf.sequence;
+    return length;
+  }();
+  static constexpr bool sequences_checked = [] {
+    constexpr std::size_t other = [] {
+      for (auto const& leaf : tree.leaves)
+        if (leaf.sequence != 0 && leaf.sequence != sequence_length) return leaf.sequence;
+      return std::size_t{0};
+    }();
+    detail::check_sequences<sequence_length, other>();
+    if constexpr (detail::cuts_sequence(code))
+      detail::check_sequence_shards<sequence_length, tensor_ranks>();
+    return true;
+  }();
+  static_assert(sequences_checked);
+
+  static constexpr tie_error tie_problem = [] {
+    tie_error problem = tie_error::none;
+    list_parameters(tree, code, tensor_ranks, problem);
+    return problem;
+  }();
+  static_assert(tie_problem != tie_error::unknown_owner,
+                "tied<L, Parameter, Owner>: no parameter of the model is called Owner; write its "
+                "full name, as in \"wte.weight\"");
+  static_assert(tie_problem != tie_error::other_shape,
+                "tied<L, Parameter, Owner>: the owner has another shape than Parameter");
+  static_assert(tie_problem != tie_error::other_placement,
+                "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
+                "placements; pin forms that cut it alike");
+  static_assert(tie_problem != tie_error::other_item,
+                "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied");
+  static constexpr auto entries = [] {
+    tie_error problem = tie_error::none;
+    return list_parameters(tree, code, tensor_ranks, problem);
+  }();
+
+  static constexpr bool stage_count_checked =
+      (detail::check_stage_count<stages, code.unit_count()>(), true);
+  static_assert(stage_count_checked);
+  static constexpr bool cuts_are_ordered =
+      split_stages<typename stage_policy::cuts>(code, stages).size() == std::size_t(stages);
+  static_assert(cuts_are_ordered,
+                "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
+                "ascending order, each at least 1 and below the number of units");
+  /// The units of each stage.
+  static constexpr auto stage_units = [] {
+    std::array<unit_range, static_cast<std::size_t>(stages)> out{};
+    auto const split = split_stages<typename stage_policy::cuts>(code, stages);
+    std::copy(split.begin(), split.end(), out.begin());
+    return out;
+  }();
+  static_assert(tie_problem != tie_error::none || [] {
+    for (auto const& entry : entries)
+      for (auto const& units : stage_units)
+        if (entry.owner >= 0 && (copies_in(code, entry.item, units).copies > 0) !=
+                                    (copies_in(code, entries[entry.owner].item, units).copies > 0))
+          return false;
+    return true;
+  }(), "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut the model so "
+       "that one stage has both (cut_at)");
+
+  /// True on the stage that runs the first, or the last, layer.
+  static constexpr bool is_first(int stage) { return stage == 0; }
+  static constexpr bool is_last(int stage) { return stage == stages - 1; }
+
+  /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
+  static constexpr auto needs_gradient = [] {
+    std::array<bool, static_cast<std::size_t>(decltype(code)::most_values)> out{};
+    for (int v = 0; v < code.values.size(); ++v)
+      out[std::size_t(v)] = code.values[v].info.kind == value_kind::features;
+    out[std::size_t(code.items[0].in)] = false;
+    for (auto const& now : code.steps)
+      if (now.kind == step_kind::move || now.kind == step_kind::branch)
+        out[std::size_t(now.out)] = out[std::size_t(now.out)] && out[std::size_t(now.in)];
+    return out;
+  }();
+
+  static constexpr auto activation_layout_for(std::size_t rows, std::size_t element_bytes) {
+    return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes);
+  }
+  static constexpr auto parameter_layout_for(int stage) {
+    return lay_out_parameters(code, entries, stage_units[std::size_t(stage)]);
+  }
+
+  /// The slots that a stage needs for microbatches in flight.
+  static constexpr stage_slots slots_for(int stage, int microbatches) {
+    return training_timetable<schedule_type>(stages, microbatches)
+        .stages[std::size_t(stage)]
+        .slots;
+  }
+
+  static constexpr stage_arena arena_for(int stage, workload const& load) {
+    stage_arena out;
+    auto const units = stage_units[std::size_t(stage)];
+    auto const layout = activation_layout_for(load.rows, load.element_bytes);
+    out.slots = slots_for(stage, load.microbatches);
+    bool first = true;
+    for (int i = 0; i < code.items.size(); ++i) {
+      auto const here = copies_in(code, i, units);
+      if (here.copies == 0) continue;
+      auto const at = std::size_t(i);
+      if (first) out.input_bytes = layout.input_bytes[at];
+      first = false;
+      out.output_bytes = layout.output_bytes[at];
+      out.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
+      out.edge_bytes =
+          std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
+    }
+    auto const whole_bytes = [&](value_info const& info) {
+      return aligned(load.rows * (info.kind == value_kind::tokens
+                                      ? sizeof(std::int32_t)
+                                      : info.width * load.element_bytes));
+    };
+    auto const& last = tree.leaves[tree.leaves.size() - 1];
+    if (is_first(stage)) out.batch_input_bytes = whole_bytes(tree.leaves[0].input());
+    if (is_last(stage) && last.input_count > 1)
+      out.batch_target_bytes = whole_bytes(last.inputs[1]);
+    std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
+    auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
+    out.inputs_offset = take(is_first(stage) ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
+    out.gradients_offset =
+        take(is_last(stage) ? 0 : out.output_bytes * std::size_t(out.slots.gradients));
+    out.edges_offset = take(2 * out.edge_bytes);
+    out.transient_offset = take(layout.transient_bytes);
+    out.zeros_offset = take(aligned(parameter_layout_for(stage).masked_count * load.element_bytes));
+    out.batch_offset =
+        take((out.batch_input_bytes + out.batch_target_bytes) * std::size_t(load.microbatches));
+    out.total_bytes = next;
+    return out;
+  }
+
+  /// Bytes that a rank of `stage` needs.
+  static constexpr memory_need memory(int stage, workload const& load) {
+    auto const parameters = parameter_layout_for(stage);
+    std::size_t const bytes = parameters.count() * load.element_bytes;
+    return {bytes, bytes + parameters.tied_count * load.element_bytes,
+            bytes * std::size_t(load.optimizer_states), arena_for(stage, load).total_bytes};
+  }
+
+  /// Bytes that the rank with the greatest need needs.
+  static constexpr std::size_t bytes_per_rank(workload const& load) {
+    std::size_t most = 0;
+    for (int stage = 0; stage < stages; ++stage) most = std::max(most, memory(stage, load).total());
+    return most;
+  }
+
+  /// The mesh with the data axis of `load` filled in.
+  static constexpr mesh grid_for(workload const& load) {
+    return grid.size(axis::data) == 0 ? grid.with_data_ranks(load.data_ranks) : grid;
+  }
+
+  /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
+  static constexpr wire_need wire(axis_set over, int stage, workload const& load) {
+    wire_need out;
+    auto const full = grid_for(load);
+    auto const ranks = full.size(over);
+    auto const element = static_cast<std::int64_t>(load.element_bytes);
+    auto const microbatches = static_cast<std::int64_t>(load.microbatches);
+    if (over == axis_set(axis::tensor)) add_tensor_moves(out, stage, load);
+    if (over == axis_set(axis::stage)) {
+      auto const layout_of_edge = [&](int unit) {
+        auto const& what = code.values[value_before(unit)];
+        return static_cast<std::int64_t>(local_block(what, load.rows, tensor_ranks).count()) *
+               element;
+      };
+      auto const units = stage_units[std::size_t(stage)];
+      if (!is_last(stage)) out.forward += microbatches * layout_of_edge(units.end);
+      if (!is_first(stage)) out.backward += microbatches * layout_of_edge(units.begin);
+    }
+    auto const all_reduce = [&](std::size_t count, std::int64_t bytes_each) {
+      out.step += wire_bytes(movement::all_reduce, static_cast<std::int64_t>(count) * bytes_each,
+                             ranks);
+    };
+    auto const parameters = parameter_layout_for(stage);
+    if (over == axis_set(axis::data)) {
+      all_reduce(parameters.data_count, element);
+      all_reduce(1, 8);  // the number of labels
+    }
+    if (over == (axis::data | axis::tensor)) all_reduce(parameters.data_tensor_count, element);
+    if (over == (axis::data | axis::stage)) all_reduce(1, 8);  // the loss
+    if (over == (axis::data | axis::tensor | axis_set(axis::stage)) && load.gradient_norm)
+      all_reduce(std::size_t(parameter_tensor_count()), 8);
+    return out;
+  }
+
+  /// The same, of the rank that moves most.
+  static constexpr wire_need wire(axis_set over, workload const& load) {
+    wire_need most;
+    for (int stage = 0; stage < stages; ++stage)
+      if (auto const here = wire(over, stage, load); here.total() > most.total()) most = here;
+    return most;
+  }
+
+  /// Parameters of the whole model: each copy of a repeat has its own.
+  static constexpr int parameter_tensor_count() {
+    int count = 0;
+    for (auto const& entry : entries)
+      if (entry.owner < 0) count += code.items[entry.item].count;
+    return count;
+  }
+  /// Elements of all parameters of the whole model.
+  static constexpr std::size_t parameter_count() {
+    std::size_t count = 0;
+    for (auto const& entry : entries)
+      if (entry.owner < 0)
+        count += entry.info.count() * std::size_t(code.items[entry.item].count);
+    return count;
+  }
+
+  /// The number of the parameter `entry` of copy `copy` among all parameters of the model.
+  static constexpr int parameter_number(int entry, int copy) {
+    int number = 0;
+    auto const owned = [](int e) { return entries[e].owner < 0; };
+    int const item = entries[entry].item;
+    for (int e = 0; e < entries.size(); ++e)
+      if (owned(e) && entries[e].item < item) number += code.items[entries[e].item].count;
+    int in_copy = 0, before = 0;
+    for (int e = 0; e < entries.size(); ++e)
+      if (owned(e) && entries[e].item == item) {
+        before += e < entry;
+        ++in_copy;
+      }
+    return number + copy * in_copy + before;
+  }
+
+  /// The value that enters pipeline unit `unit` (> 0).
+  static constexpr int value_before(int unit) {
+    for (int i = 0; i < code.items.size(); ++i) {
+      unit -= code.items[i].count;
+      if (unit <= 0) return code.items[i].out;
+    }
+    return code.items[code.items.size() - 1].out;
+  }
+
+ private:
+  static constexpr void add_tensor_moves(wire_need& out, int stage, workload const& load) {
+    auto const units = stage_units[std::size_t(stage)];
+    for (int i = 0; i < code.items.size(); ++i) {
+      auto const times = static_cast<std::int64_t>(copies_in(code, i, units).copies) *
+                         static_cast<std::int64_t>(load.microbatches);
+      if (times == 0) continue;
+      auto const bytes = [&](std::size_t width) {
+        return static_cast<std::int64_t>(load.rows * width * load.element_bytes);
+      };
+      for (int s = code.items[i].first_step; s < code.items[i].end_step; ++s) {
+        auto const& now = code.steps[s];
+        if (now.kind == step_kind::move) {
+          auto const& what = code.values[now.in];
+          auto const row = transition_between(what.at, code.values[now.out].at);
+          out.forward += times * wire_bytes(row.moves, bytes(what.info.width), tensor_ranks);
+          if (needs_gradient[std::size_t(now.in)])
+            out.backward +=
+                times * wire_bytes(adjoint(row).moves, bytes(what.info.width), tensor_ranks);
+        }
+        if (now.kind == step_kind::leaf) {
+          auto const& form = code.forms[now.leaf];
+          for (int k = 0; k < form.inner_count; ++k) {
+            auto const& move = form.inner[std::size_t(k)];
+            out.forward +=
+                times * wire_bytes(transition_between(move.from, move.to).moves, bytes(move.width),
+                                   tensor_ranks);
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace plait

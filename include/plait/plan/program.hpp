@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/core/static_vector.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/outline.hpp"
+
+namespace plait {
+
+/// A tensor that flows through the model, with its placement on the tensor axis.
+struct value {
+  value_info info{};
+  placement at = invariant;
+  int item = 0;
+};
+
+enum class step_kind : int {
+  leaf,    ///< out = layer(in)
+  move,    ///< out = in in another placement
+  branch,  ///< out = in; `skip` is the sum that in also enters (a residual begins)
+  add,     ///< out = in + skip (a residual ends)
+};
+
+/// One step of the forward; the backward runs the steps in reverse, each by its adjoint.
+struct step {
+  step_kind kind = step_kind::leaf;
+  int leaf = -1;
+  int in = -1;
+  int out = -1;
+  int skip = -1;
+};
+
+/// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy of
+/// what a repeat repeats.
+struct item {
+  int first_step = 0, end_step = 0;
+  int first_leaf = 0, end_leaf = 0;
+  int in = 0, out = 0;  ///< values
+  int count = 1;        ///< copies; the units of the pipeline
+  bool repeated = false;
+  double flops_per_row = 0;  ///< of one copy, forward, on one rank of the tensor axis
+};
+
+/// The model as a straight list of steps: the leaves in the chosen forms, the transitions between
+/// them, and where residuals begin and end.
+template <int Leaves>
+struct program {
+  // Each leaf has its step, a move before and one after; each residual two more.
+  static constexpr int most_steps = 6 * Leaves + 4;
+  static constexpr int most_values = 8 * Leaves + 6;
+  static_vector<step, most_steps> steps{};
+  static_vector<value, most_values> values{};
+  static_vector<item, 2 * Leaves + 1> items{};
+  /// The chosen form of each leaf.
+  static_vector<form_info, Leaves> forms{};
+  bool has_loss = false;
+
+  /// Pipeline units: the copies of all items.
+  [[nodiscard]] constexpr int unit_count() const {
+    int sum = 0;
+    for (auto const& piece : items) sum += piece.count;
+    return sum;
+  }
+};
+
+namespace detail {
+
+template <class Tree, class Chosen>
+struct program_builder {
+  static constexpr int leaves = decltype(Tree::leaves)::capacity;
+
+  Tree const& tree;
+  Chosen const& chosen;
+  int ranks;
+  program<leaves> out{};
+
+  constexpr form_info const& form_of(int leaf) const { return out.forms[leaf]; }
+
+  constexpr placement input_placement(int at) const {
+    auto const& here = tree.nodes[at];
+    if (here.kind == node_kind::leaf) return form_of(here.leaf).input;
+    if (here.kind == node_kind::residual) return chosen.edges[static_cast<std::size_t>(at)];
+    return input_placement(at + 1);
+  }
+
+  constexpr int add_value(value_info info, placement at) {
+    out.values.push_back({info, at, out.items.size() - 1});
+    return out.values.size() - 1;
+  }
+
+  constexpr int move_to(int from, placement at) {
+    if (out.values[from].at == at) return from;
+    int const moved = add_value(out.values[from].info, at);
+    out.steps.push_back({step_kind::move, -1, from, moved});
+    return moved;
+  }
+
+  constexpr int build(int at, int in) {
+    auto const& here = tree.nodes[at];
+    switch (here.kind) {
+      case node_kind::leaf: {
+        in = move_to(in, form_of(here.leaf).input);
+        int const made = add_value(tree.leaves[here.leaf].output, form_of(here.leaf).output);
+        out.steps.push_back({step_kind::leaf, here.leaf, in, made});
+        return made;
+      }
+      case node_kind::residual: {
+        auto const edge = chosen.edges[static_cast<std::size_t>(at)];
+        in = move_to(in, edge);
+        auto const info = out.values[in].info;
+        int const begin = out.steps.size();
+        int const inside = add_value(info, edge);
+        out.steps.push_back({step_kind::branch, -1, in, inside});
+        int const added = move_to(build(at + 1, inside), edge);
+        int const sum = add_value(info, edge);
+        out.steps.push_back({step_kind::add, -1, added, sum, in});
+        out.steps[begin].skip = sum;
+        return sum;
+      }
+      case node_kind::repeat:
+      case node_kind::sequential:
+      case node_kind::named:
+      case node_kind::objective: break;
+    }
+    for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
+      in = build(child, in);
+    return in;
+  }
+
+  /// The nodes that become items, in order.
+  constexpr void collect(int at, static_vector<int, leaves>& found) const {
+    auto const& here = tree.nodes[at];
+    bool const opens = here.kind == node_kind::sequential || here.kind == node_kind::objective ||
+                       here.kind == node_kind::named;
+    if (!opens) {
+      found.push_back(at);
+      return;
+    }
+    for (int child = at + 1; child < here.end; child = tree.nodes[child].end) collect(child, found);
+  }
+
+  constexpr void open_item(int count, bool repeated, int first_leaf) {
+    item piece;
+    piece.first_step = out.steps.size();
+    piece.first_leaf = piece.end_leaf = first_leaf;
+    piece.count = count;
+    piece.repeated = repeated;
+    out.items.push_back(piece);
+  }
+
+  constexpr void close_item(int in, int made) {
+    auto& piece = out.items.back();
+    piece.in = in;
+    piece.out = made;
+    piece.end_step = out.steps.size();
+    for (int i = piece.first_step; i < piece.end_step; ++i) {
+      int const leaf = out.steps[i].leaf;
+      if (leaf < 0) continue;
+      piece.end_leaf = leaf + 1;
+      piece.flops_per_row +=
+          tree.leaves[leaf].flops_per_row / (form_of(leaf).shares_work() ? ranks : 1);
+    }
+  }
+
+  /// An item that only moves its input; needed where a loop's end cannot move for its neighbour.
+  constexpr void append_move(value_info info, placement from, placement to, int next_leaf) {
+    open_item(1, false, next_leaf);
+    int const in = add_value(info, from);
+    close_item(in, move_to(in, to));
+  }
+
+  constexpr void run() {
+    for (int i = 0; i < tree.leaves.size(); ++i)
+      out.forms.push_back(
+          tree.leaves[i].forms[static_cast<std::size_t>(chosen.form[static_cast<std::size_t>(i)])]);
+    static_vector<int, leaves> nodes;
+    collect(0, nodes);
+    out.has_loss = tree.leaves[tree.leaves.size() - 1].is_loss;
+    value_info info = tree.leaves[0].input();
+    placement at = invariant;  // what comes from outside is whole
+    int leaf = 0;
+    for (int i = 0; i < nodes.size(); ++i) {
+      auto const& here = tree.nodes[nodes[i]];
+      bool const repeated = here.kind == node_kind::repeat;
+      if (repeated && at != input_placement(nodes[i]))
+        append_move(info, at, input_placement(nodes[i]), leaf), at = input_placement(nodes[i]);
+      open_item(here.count, repeated, leaf);
+      int const in = add_value(info, at);
+      int made = build(repeated ? nodes[i] + 1 : nodes[i], in);
+      // The producer moves its output for the next item; a loop must end as it began.
+      if (!repeated)
+        made = move_to(made, i + 1 < nodes.size() ? input_placement(nodes[i + 1])
+                             : out.has_loss       ? invariant
+                                                  : chosen.output);
+      close_item(in, made);
+      info = out.values[made].info;
+      at = out.values[made].at;
+      leaf = out.items.back().end_leaf;
+    }
+    if (!out.has_loss && at != chosen.output) append_move(info, at, chosen.output, leaf);
+  }
+};
+
+}  // namespace detail
+
+/// Writes the model as a program, in the chosen forms, for a tensor axis of `ranks` ranks.
+template <class Tree, class Chosen>
+constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) {
+  detail::program_builder<Tree, Chosen> builder{tree, chosen, ranks};
+  builder.run();
+  return builder.out;
+}
+
+}  // namespace plait

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "plait/plan/program.hpp"
+#include "plait/policy/policies.hpp"
+
+namespace plait {
+
+/// The units [begin, end) of one stage.
+struct unit_range {
+  int begin = 0, end = 0;
+};
+
+/// A range of the copies of one item that a stage runs.
+struct item_range {
+  int first_copy = 0;
+  int copies = 0;
+};
+
+/// Which copies of item `index` lie in a range of units.
+template <int Leaves>
+constexpr item_range copies_in(program<Leaves> const& code, int index, unit_range units) {
+  int first = 0;
+  for (int i = 0; i < index; ++i) first += code.items[i].count;
+  int const begin = std::max(units.begin, first);
+  int const end = std::min(units.end, first + code.items[index].count);
+  return begin < end ? item_range{begin - first, end - begin} : item_range{};
+}
+
+namespace detail {
+
+/// The first units of the stages so that the greatest sum of costs is as small as it can be.
+constexpr std::vector<int> balance(std::vector<double> const& costs, int stages) {
+  auto const units = static_cast<int>(costs.size());
+  auto const at = [](int i) { return static_cast<std::size_t>(i); };
+  std::vector<double> sums(costs.size() + 1, 0.0);
+  for (int i = 0; i < units; ++i) sums[at(i + 1)] = sums[at(i)] + costs[at(i)];
+  // best[s][u]: the greatest stage when the first u units make s stages; from[s][u]: where the last
+  // of these begins. Among equals the earlier stages get less, as they hold more microbatches.
+  std::vector<std::vector<double>> best(at(stages + 1), std::vector<double>(at(units + 1), 1e300));
+  std::vector<std::vector<int>> from(at(stages + 1), std::vector<int>(at(units + 1), 0));
+  best[0][0] = 0;
+  for (int s = 1; s <= stages; ++s)
+    for (int u = s; u <= units; ++u)
+      for (int begin = s - 1; begin < u; ++begin) {
+        double const here = std::max(best[at(s - 1)][at(begin)], sums[at(u)] - sums[at(begin)]);
+        if (here < best[at(s)][at(u)]) best[at(s)][at(u)] = here, from[at(s)][at(u)] = begin;
+      }
+  std::vector<int> begins(at(stages), 0);
+  for (int s = stages, u = units; s > 0; --s) begins[at(s - 1)] = u = from[at(s)][at(u)];
+  return begins;
+}
+
+template <class Cuts>
+struct read_cuts;
+
+template <>
+struct read_cuts<balanced> {
+  template <int Leaves>
+  static constexpr std::vector<int> begins(program<Leaves> const& code, int stages) {
+    std::vector<double> costs;
+    for (auto const& piece : code.items)
+      for (int i = 0; i < piece.count; ++i) costs.push_back(piece.flops_per_row);
+    return balance(costs, stages);
+  }
+};
+
+template <int... Units>
+struct read_cuts<cut_at<Units...>> {
+  template <int Leaves>
+  static constexpr std::vector<int> begins(program<Leaves> const&, int) {
+    return {0, Units...};
+  }
+};
+
+}  // namespace detail
+
+/// The units of each stage. Empty if `Cuts` does not make `stages` stages in ascending order.
+template <class Cuts, int Leaves>
+constexpr std::vector<unit_range> split_stages(program<Leaves> const& code, int stages) {
+  auto begins = detail::read_cuts<Cuts>::begins(code, stages);
+  std::vector<unit_range> ranges;
+  if (static_cast<int>(begins.size()) != stages) return ranges;
+  begins.push_back(code.unit_count());
+  for (std::size_t s = 0; s + 1 < begins.size(); ++s) {
+    if (begins[s] >= begins[s + 1]) return {};
+    ranges.push_back({begins[s], begins[s + 1]});
+  }
+  return ranges;
+}
+
+}  // namespace plait

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "plait/placement/transition.hpp"
+#include "plait/plan/program.hpp"
+
+namespace plait {
+
+/// Which buffer a value (or its gradient) lies in.
+enum class home : int {
+  input,      ///< the item's input (or the gradient of it), given by the caller
+  output,     ///< the item's output (or the gradient of it), given by the caller
+  kept,       ///< a buffer that lives from the forward to the backward of one microbatch
+  transient,  ///< a buffer that lives within one call
+};
+
+/// Where one value lies: at the start of the buffer of `root`, or at this rank's block of its rows.
+struct residence {
+  home where = home::transient;
+  int root = 0;
+  bool row_block = false;
+};
+
+/// Where all values of a program and their gradients lie.
+///
+/// A step whose result can stand where its operand stood has no buffer of its own: a change of type,
+/// an all_reduce, this rank's block of rows, the sum at the end of a residual, and what layers allow
+/// by `may_alias`.
+template <int Values>
+struct storage_plan {
+  std::array<residence, static_cast<std::size_t>(Values)> values{};
+  std::array<residence, static_cast<std::size_t>(Values)> gradients{};
+};
+
+namespace detail {
+
+/// Merges values that share a buffer. Each root knows what must not happen to it.
+template <int Values>
+struct buffer_sharing {
+  std::array<int, static_cast<std::size_t>(Values)> parent{};
+  std::array<bool, static_cast<std::size_t>(Values)> block{};   ///< a block of the parent's rows
+  std::array<bool, static_cast<std::size_t>(Values)> pinned{};  ///< must keep its value
+  std::array<int, static_cast<std::size_t>(Values)> readers{};  ///< residuals that read it later
+
+  constexpr buffer_sharing() {
+    for (int i = 0; i < Values; ++i) parent[static_cast<std::size_t>(i)] = i;
+  }
+  [[nodiscard]] constexpr int root(int value) const {
+    while (parent[static_cast<std::size_t>(value)] != value)
+      value = parent[static_cast<std::size_t>(value)];
+    return value;
+  }
+  [[nodiscard]] constexpr bool is_block(int value) const {
+    for (; parent[static_cast<std::size_t>(value)] != value;
+         value = parent[static_cast<std::size_t>(value)])
+      if (block[static_cast<std::size_t>(value)]) return true;
+    return false;
+  }
+  constexpr void put(int value, int into, bool as_block = false) {
+    auto const mine = static_cast<std::size_t>(root(value));
+    int const theirs = root(into);
+    if (static_cast<int>(mine) == theirs) return;
+    parent[mine] = as_block || is_block(into) ? into : theirs;
+    block[mine] = as_block;
+    auto const target = static_cast<std::size_t>(theirs);
+    pinned[target] = pinned[target] || pinned[mine];
+    readers[target] += readers[mine];
+  }
+  [[nodiscard]] constexpr bool is_pinned(int value) const {
+    return pinned[static_cast<std::size_t>(root(value))];
+  }
+  constexpr int& readers_of(int value) { return readers[static_cast<std::size_t>(root(value))]; }
+};
+
+constexpr bool slices_rows(transition row) {
+  return row.moves == movement::slice && row.to.index == dim::sequence;
+}
+
+template <int Leaves>
+constexpr void share_values(program<Leaves> const& code, auto const& leaves, item const& piece,
+                            buffer_sharing<program<Leaves>::most_values>& share) {
+  auto pin = [&](int value) { share.pinned[static_cast<std::size_t>(value)] = true; };
+  for (int i = piece.first_step; i < piece.end_step; ++i) {
+    auto const& now = code.steps[i];
+    if (now.kind != step_kind::leaf) continue;
+    if (leaves[now.leaf].saved.keeps_input) pin(now.in);
+    if (leaves[now.leaf].saved.keeps_output) pin(now.out);
+  }
+  auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
+  for (int i = piece.first_step; i < piece.end_step; ++i) {
+    auto const& now = code.steps[i];
+    bool const leaves_item = now.out == piece.out && from_outside(now.in);
+    switch (now.kind) {
+      case step_kind::leaf:
+        if (leaves[now.leaf].may_alias.forward && !from_outside(now.in) &&
+            !share.is_pinned(now.in) && share.readers_of(now.in) == 0)
+          share.put(now.out, now.in);
+        break;
+      case step_kind::move: {
+        auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+        bool const in_place = row.moves == movement::all_reduce && !from_outside(now.in) &&
+                              !share.pinned[static_cast<std::size_t>(now.in)] &&
+                              share.readers_of(now.in) == 0;
+        if ((row.moves == movement::none || in_place) && !leaves_item) share.put(now.out, now.in);
+        if (slices_rows(row) && now.out != piece.out) share.put(now.out, now.in, true);
+        break;
+      }
+      case step_kind::branch:
+        share.put(now.out, now.in);
+        ++share.readers_of(now.in);
+        break;
+      case step_kind::add:
+        if (!from_outside(now.in) && !share.is_pinned(now.in)) share.put(now.out, now.in);
+        break;
+    }
+  }
+}
+
+template <int Leaves>
+constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, item const& piece,
+                               buffer_sharing<program<Leaves>::most_values>& share) {
+  // The gradient of the item's input must end in a buffer other than that of its output.
+  auto const merge = [&](int value, int into, bool as_block = false) {
+    bool const reaches_input = share.root(value) == share.root(piece.in);
+    bool const reaches_output = share.root(into) == share.root(piece.out);
+    if (!(reaches_input && reaches_output)) share.put(value, into, as_block);
+  };
+  for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
+    auto const& now = code.steps[i];
+    switch (now.kind) {
+      case step_kind::leaf:
+        if (leaves[now.leaf].may_alias.backward && now.in != piece.in &&
+            share.root(now.out) != share.root(piece.out) && share.readers_of(now.out) == 0)
+          merge(now.in, now.out);
+        break;
+      case step_kind::move: {
+        auto const back =
+            adjoint(transition_between(code.values[now.in].at, code.values[now.out].at));
+        bool const in_place =
+            back.moves == movement::all_reduce && share.readers_of(now.out) == 0;
+        if (back.moves == movement::none || in_place) merge(now.in, now.out);
+        if (slices_rows(back) && now.in != piece.in) merge(now.in, now.out, true);
+        break;
+      }
+      case step_kind::add:
+        merge(now.in, now.out);
+        ++share.readers_of(now.out);
+        break;
+      case step_kind::branch:
+        --share.readers_of(now.skip);
+        if (share.readers_of(now.out) == 0 && share.root(now.out) != share.root(now.skip) &&
+            !share.is_block(now.out))
+          merge(now.in, now.out);
+        break;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Decides which values share a buffer and how long each buffer lives.
+template <int Leaves>
+constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves) {
+  constexpr int most_values = program<Leaves>::most_values;
+  storage_plan<most_values> out;
+  detail::buffer_sharing<most_values> values, gradients;
+  for (auto const& piece : code.items) {
+    detail::share_values(code, leaves, piece, values);
+    detail::share_gradients(code, leaves, piece, gradients);
+  }
+  for (int i = 0; i < code.values.size(); ++i) {
+    auto const& piece = code.items[code.values[i].item];
+    auto const settle = [&](auto const& share, bool keeps) {
+      int const root = share.root(i);
+      home const where = root == share.root(piece.in)                   ? home::input
+                         : root == share.root(piece.out)                ? home::output
+                         : keeps && share.pinned[static_cast<std::size_t>(root)] ? home::kept
+                                                                        : home::transient;
+      return residence{where, root, share.is_block(i)};
+    };
+    out.values[static_cast<std::size_t>(i)] = settle(values, true);
+    out.gradients[static_cast<std::size_t>(i)] = settle(gradients, false);
+  }
+  return out;
+}
+
+}  // namespace plait

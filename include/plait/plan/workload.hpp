@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace plait {
+
+/// The run-time numbers that bytes depend on.
+struct workload {
+  std::size_t rows = 1;          ///< of one microbatch on one data rank: positions times samples
+  int microbatches = 1;          ///< per step
+  int data_ranks = 1;            ///< counts only if the policy leaves it to the launch
+  std::size_t element_bytes = 4;
+  int optimizer_states = 2;      ///< arenas the size of the parameters: 2 for AdamW
+  bool gradient_norm = false;    ///< true when gradients are clipped
+};
+
+/// Bytes that one rank needs.
+struct memory_need {
+  std::size_t parameters = 0;
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;
+  std::size_t activations = 0;  ///< and batches, boundary buffers and scratch
+
+  [[nodiscard]] constexpr std::size_t total() const {
+    return parameters + gradients + optimizer + activations;
+  }
+};
+
+/// Bytes that one rank's share of the collectives of one group moves in a step.
+struct wire_need {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+  std::int64_t step = 0;  ///< once per step: gradients, counts, loss, gradient norm
+
+  [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
+};
+
+inline namespace literals {
+constexpr std::size_t operator""_KiB(unsigned long long count) { return count << 10; }
+constexpr std::size_t operator""_MiB(unsigned long long count) { return count << 20; }
+constexpr std::size_t operator""_GiB(unsigned long long count) { return count << 30; }
+}  // namespace literals
+
+}  // namespace plait

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#undef PLAIT_USE_CBLAS  // this program is about the portable kernel, whatever the build uses
+#include "plait/backend/host/maths/matmul.hpp"
+
+#include "backend/host_maths_matmul_cases.hpp"
+
+// The portable kernel sums every element of C in the same order wherever it lies, so a product of
+// some rows of A has the bits of the product of all.
+TYPED_TEST(MatmulTest, RowsDoNotDependOnEachOther) {
+  std::size_t const m = 61, n = 37, k = 150, first = 13, rows = 20;
+  auto const a = values<TypeParam>(m * k, 1), b = values<TypeParam>(k * n, 2);
+  std::vector<TypeParam> whole(m * n), part(rows * n);
+  matmul<TypeParam>(transpose::no, transpose::no, m, n, k, 1, a.data(), k, b.data(), n, 0,
+                    whole.data(), n);
+  matmul<TypeParam>(transpose::no, transpose::no, rows, n, k, 1, a.data() + first * k, k, b.data(),
+                    n, 0, part.data(), n);
+  for (std::size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i], whole[first * n + i]);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plait/core/random.hpp"
+
+namespace host_maths_testing {
+
+/// n numbers in (-1, 1), a stream of their own for every `site`.
+template <class T>
+std::vector<T> values(std::size_t n, std::uint32_t site) {
+  std::vector<T> result(n);
+  for (std::size_t i = 0; i < n; ++i)
+    result[i] = static_cast<T>(
+        2 * plait::uniform_from_bits(plait::random_word({.seed = 5, .site = site}, i)) - 1);
+  return result;
+}
+
+inline double dot(std::vector<double> const& a, std::vector<double> const& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Every |a[i] - b[i]| is at most `bound`.
+template <class A, class B>
+void expect_near(std::vector<A> const& a, std::vector<B> const& b, double bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(static_cast<double>(a[i]), static_cast<double>(b[i]), bound) << "element " << i;
+}
+
+/// `gradient` is that of loss() by every element of x, by central differences of step 1e-5: their
+/// own error is about 1e-10 * third derivative plus 1e-11 of rounding.
+template <class Loss>
+void expect_gradient(Loss const& loss, std::vector<double>& x,
+                     std::vector<double> const& gradient) {
+  constexpr double step = 1e-5;
+  ASSERT_EQ(x.size(), gradient.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    double const before = x[i];
+    x[i] = before + step;
+    double const above = loss();
+    x[i] = before - step;
+    double const below = loss();
+    x[i] = before;
+    ASSERT_NEAR(gradient[i], (above - below) / (2 * step), 2e-8) << "element " << i;
+  }
+}
+
+template <class T>
+inline constexpr double epsilon = sizeof(T) == 4 ? 1.2e-7 : 2.3e-16;
+
+}  // namespace host_maths_testing

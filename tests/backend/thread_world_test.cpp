@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/backend/host/thread_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ctime>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plait/backend/host/thread_communicator.hpp"
+
+namespace {
+
+using plait::thread_communicator;
+
+struct ThreadErrors : testing::Test {
+  // What each rank threw. Most of these tests would else be hangs, so TearDown asks for speed.
+  template <class Error, class Program>
+  std::vector<std::string> expect_each(int ranks, Program program, plait::thread_options options = {}) {
+    std::vector<int> members(static_cast<std::size_t>(ranks));
+    std::iota(members.begin(), members.end(), 0);
+    plait::thread_world world{ranks, options};
+    int const group = world.add_group(members);
+    std::vector<std::string> texts(members.size());
+    plait::run_ranks(world, [&](int rank) {
+      thread_communicator comm{world, group, members, rank};
+      try {
+        program(comm);
+      } catch (Error const& e) {
+        texts[static_cast<std::size_t>(rank)] = e.what();
+      }
+    });
+    return texts;
+  }
+
+  void TearDown() override {
+    EXPECT_LT(std::chrono::steady_clock::now() - begin_, std::chrono::seconds{2});
+  }
+
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+void expect_text_everywhere(std::vector<std::string> const& texts, std::string const& expected) {
+  for (auto const& text : texts) EXPECT_EQ(text, expected);
+}
+
+TEST_F(ThreadErrors, DifferentCollectives) {
+  auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<float> x(4, 1.0f), all(8, 1.0f);
+    if (comm.rank() == 0) {
+      EXPECT_THROW(
+          {
+            try {
+              comm.all_reduce(std::span{x});
+            } catch (...) {
+              EXPECT_EQ(x, std::vector<float>(4, 1.0f));
+              throw;
+            }
+          },
+          plait::collective_mismatch);
+      comm.all_gather(x, std::span{all});  // after an error on all ranks the group still works ...
+      comm.all_reduce(std::span{x});       // ... and the same mistake gives the same error
+    } else {
+      EXPECT_THROW(comm.all_gather(x, std::span{all}), plait::collective_mismatch);
+      EXPECT_EQ(all, std::vector<float>(8, 1.0f));
+      comm.all_gather(x, std::span{all});
+      comm.all_gather(x, std::span{all});
+    }
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called all_reduce of 16 bytes on group {0,1} (float32, sum), but "
+                         "rank 1 called all_gather of 16 bytes per rank on group {0,1} (float32)");
+}
+
+TEST_F(ThreadErrors, DifferentSizes) {
+  auto const texts = expect_each<plait::collective_mismatch>(3, [](thread_communicator& comm) {
+    std::vector<float> x(comm.rank() == 2 ? 5 : 4, 1.0f);
+    auto const before = x;
+    try {
+      comm.all_reduce(std::span{x});
+    } catch (...) {
+      EXPECT_EQ(x, before);
+      throw;
+    }
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called all_reduce of 16 bytes on group {0,1,2} (float32, sum), but "
+                         "rank 2 called all_reduce of 20 bytes on group {0,1,2} (float32, sum)");
+}
+
+TEST_F(ThreadErrors, DifferentElementTypes) {
+  auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<float> x(4);
+    std::vector<int> y(4);
+    if (comm.rank() == 0)
+      comm.broadcast(std::span{x}, 0);
+    else
+      comm.broadcast(std::span{y}, 0);
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called broadcast of 16 bytes from rank 0 on group {0,1} (float32), but "
+                         "rank 1 called broadcast of 16 bytes from rank 0 on group {0,1} (int32)");
+}
+
+TEST_F(ThreadErrors, DifferentRoots) {
+  auto const texts = expect_each<plait::collective_mismatch>(4, [](thread_communicator& comm) {
+    std::vector<double> x(4, 1.0);
+    comm.reduce(std::span{x}, comm.rank() == 3 ? 1 : 2);
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called reduce of 32 bytes to rank 2 on group {0,1,2,3} (float64), but "
+                         "rank 3 called reduce of 32 bytes to rank 1 on group {0,1,2,3} (float64)");
+}
+
+TEST_F(ThreadErrors, DifferentReductions) {
+  auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<double> x(1);
+    comm.all_reduce(std::span{x},
+                    comm.rank() == 0 ? plait::reduction::max : plait::reduction::sum);
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called all_reduce of 8 bytes on group {0,1} (float64, max), but "
+                         "rank 1 called all_reduce of 8 bytes on group {0,1} (float64, sum)");
+}
+
+TEST_F(ThreadErrors, BlockSizesThatDoNotFitAreAnErrorOnEveryRank) {
+  auto texts = expect_each<plait::size_mismatch>(3, [](thread_communicator& comm) {
+    std::vector<float> x(2), all(comm.rank() == 1 ? 5 : 6, 1.0f);
+    auto const before = all;
+    try {
+      comm.all_gather(x, std::span{all});
+    } catch (...) {
+      EXPECT_EQ(all, before);
+      throw;
+    }
+  });
+  expect_text_everywhere(texts,
+                         "rank 1 called all_gather of 8 bytes per rank on group {0,1,2}: the buffer "
+                         "for all ranks has 20 bytes, not 24");
+  texts = expect_each<plait::size_mismatch>(3, [](thread_communicator& comm) {
+    std::vector<float> x(4), y(4);
+    comm.all_to_all(x, std::span{y});
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called all_to_all of 16 bytes on group {0,1,2}: its 4 elements "
+                         "cannot be cut into 3 equal blocks");
+  texts = expect_each<plait::size_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<float> whole(comm.rank() == 1 ? 3 : 100), x(2);  // only the root's is looked at
+    comm.scatter(whole, std::span{x}, 1);
+  });
+  expect_text_everywhere(texts,
+                         "rank 1 called scatter of 8 bytes per rank from rank 1 on group {0,1}: the "
+                         "buffer for all ranks has 12 bytes, not 16");
+}
+
+TEST_F(ThreadErrors, ARootOutsideTheGroup) {
+  auto const texts = expect_each<plait::input_error>(2, [](thread_communicator& comm) {
+    std::vector<float> x(4);
+    comm.broadcast(std::span{x}, 2);
+  });
+  expect_text_everywhere(texts,
+                         "rank 0 called broadcast of 16 bytes from member 2 on group {0,1}: the root "
+                         "must be from 0 to 1");
+}
+
+TEST_F(ThreadErrors, DifferentTagsAndSizesOfAMessage) {
+  auto const run = [&](int tag, std::size_t count) {
+    return expect_each<plait::collective_mismatch>(2, [=](thread_communicator& comm) {
+      std::vector<float> x(4, static_cast<float>(comm.rank()));
+      if (comm.rank() == 0) {
+        EXPECT_THROW(comm.send(std::span{x}, 1, 7), plait::collective_mismatch);
+        comm.send(std::span{x}, 1, 7);  // the pair still works
+        comm.send(std::span{x}, 1, 7);
+      } else {
+        auto const wrong = std::span{x}.first(count);
+        EXPECT_THROW(comm.receive(wrong, 0, tag), plait::collective_mismatch);
+        EXPECT_EQ(x[0], 1.0f);
+        comm.receive(std::span{x}, 0, 7);
+        EXPECT_EQ(x[3], 0.0f);
+        comm.receive(wrong, 0, tag);
+      }
+    });
+  };
+  expect_text_everywhere(
+      run(8, 4),
+      "rank 0 called send of 16 bytes to rank 1 with tag 7 on group {0,1} (float32), but "
+      "rank 1 called receive of 16 bytes from rank 0 with tag 8 on group {0,1} (float32)");
+  expect_text_everywhere(
+      run(7, 3),
+      "rank 0 called send of 16 bytes to rank 1 with tag 7 on group {0,1} (float32), but "
+      "rank 1 called receive of 12 bytes from rank 0 with tag 7 on group {0,1} (float32)");
+}
+
+TEST_F(ThreadErrors, WaitingForARankThatHasFinished) {
+  auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<float> x(16);
+    if (comm.rank() == 0) comm.all_reduce(std::span{x});
+  });
+  EXPECT_EQ(texts[0],
+            "deadlock: rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished");
+}
+
+TEST_F(ThreadErrors, WaitingForAFinishedRankIsFoundWhileOthersCompute) {
+  auto const texts = expect_each<plait::collective_mismatch>(3, [](thread_communicator& comm) {
+    std::vector<float> x(16);
+    if (comm.rank() == 0) comm.send(std::span{x}, 1, 3);
+    if (comm.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds{300});
+  });
+  EXPECT_EQ(texts[0],
+            "deadlock: rank 0 waits in send of 64 bytes to rank 1 with tag 3 on group {0,1,2}; "
+            "rank 1 has finished; rank 2 is running");
+}
+
+TEST_F(ThreadErrors, TwoSendsThatWaitForEachOther) {
+  auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<float> x(2), y(2);
+    comm.send(std::span{x}, 1 - comm.rank(), 0);
+    comm.receive(std::span{y}, 1 - comm.rank(), 0);
+  });
+  expect_text_everywhere(texts,
+                         "deadlock: rank 0 waits in send of 8 bytes to rank 1 with tag 0 on group "
+                         "{0,1}; rank 1 waits in send of 8 bytes to rank 0 with tag 0 on group {0,1}");
+}
+
+TEST_F(ThreadErrors, RanksThatWaitForEachOtherInDifferentGroups) {
+  // A ring of three pairs: each rank first calls its left pair, whose other member calls its own.
+  plait::thread_world world{3};
+  std::vector<std::vector<int>> const pairs{{0, 1}, {1, 2}, {2, 0}};
+  for (auto const& pair : pairs) world.add_group(pair);
+  std::vector<std::string> texts(3);
+  plait::run_ranks(world, [&](int rank) {
+    auto const own = static_cast<std::size_t>(rank);
+    thread_communicator comm{world, rank, pairs[own], rank};
+    std::vector<double> x(static_cast<std::size_t>(rank) + 1);
+    try {
+      comm.all_reduce(std::span{x});
+    } catch (plait::collective_mismatch const& e) {
+      texts[own] = e.what();
+    }
+  });
+  expect_text_everywhere(texts,
+                         "deadlock: rank 0 waits in all_reduce of 8 bytes on group {0,1}; "
+                         "rank 1 waits in all_reduce of 16 bytes on group {1,2}; "
+                         "rank 2 waits in all_reduce of 24 bytes on group {2,0}");
+}
+
+TEST_F(ThreadErrors, ALongComputationIsNoError) {
+  auto const texts = expect_each<plait::error>(3, [](thread_communicator& comm) {
+    std::vector<float> x(4, 1.0f);
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{200});
+    comm.all_reduce(std::span{x});
+    EXPECT_EQ(x[0], 3.0f);
+  });
+  expect_text_everywhere(texts, "");
+}
+
+TEST_F(ThreadErrors, AWaitThatIsTooLongSaysWhatEveryRankDoes) {
+  auto const texts = expect_each<plait::communication_timeout>(
+      3,
+      [](thread_communicator& comm) {
+        if (comm.rank() == 1) {
+          try {
+            while (true) {
+              std::this_thread::sleep_for(std::chrono::milliseconds{400});
+              comm.barrier();
+            }
+          } catch (plait::communication_timeout const&) {
+            return;
+          }
+        }
+        comm.barrier();
+      },
+      {.timeout = std::chrono::milliseconds{100}});
+  for (std::size_t const rank : {0u, 2u}) {
+    EXPECT_NE(texts[rank].find("waited longer than 100 ms: "), std::string::npos) << texts[rank];
+    EXPECT_NE(texts[rank].find("rank 0 waits in barrier on group {0,1,2}; rank 1 is running; "
+                               "rank 2 waits in barrier"),
+              std::string::npos)
+        << texts[rank];
+  }
+}
+
+TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
+  std::vector<int> const members{0, 1, 2};
+  auto const run = [&](auto fail) {
+    plait::thread_world world{3};
+    int const group = world.add_group(members);
+    std::mutex mutex;
+    std::vector<std::string> aborted;
+    try {
+      plait::run_ranks(world, [&](int rank) {
+        thread_communicator comm{world, group, members, rank};
+        comm.barrier();
+        if (rank == 1) fail();
+        try {
+          comm.barrier();
+        } catch (plait::job_aborted const& e) {
+          std::scoped_lock const lock{mutex};
+          aborted.push_back(e.what());
+          throw;
+        }
+      });
+    } catch (...) {
+      EXPECT_EQ(aborted.size(), 2u);
+      EXPECT_THROW(plait::run_ranks(world, [](int) {}), plait::job_aborted);  // it stays broken
+      for (auto const& text : aborted) EXPECT_EQ(text.find("rank 1 failed"), 0u) << text;
+      throw;
+    }
+  };
+  auto const text_of = [&]<class Error>(Error const& thrown) {
+    try {
+      run([&] { throw thrown; });
+    } catch (Error const& e) {
+      return std::string(e.what());
+    } catch (plait::error const& e) {
+      try {
+        std::rethrow_if_nested(e);
+      } catch (Error const& nested) {
+        return std::string(e.what()) + " <- " + nested.what();
+      }
+    }
+    return std::string("nothing thrown");
+  };
+  EXPECT_EQ(text_of(plait::input_error{"no such file"}), "rank 1: no such file");
+  EXPECT_EQ(text_of(plait::size_mismatch{"rank 1 has 3, not 4"}), "rank 1 has 3, not 4");
+  EXPECT_EQ(text_of(std::out_of_range{"index 9"}), "rank 1: index 9 <- index 9");
+  EXPECT_THROW(run([] { throw 5; }), int);
+}
+
+TEST_F(ThreadErrors, AMismatchIsReportedAndNotTheAbortItCauses) {
+  std::vector<int> const members{0, 1, 2, 3};
+  plait::thread_world world{4};
+  int const group = world.add_group(members);
+  try {
+    plait::run_ranks(world, [&](int rank) {
+      thread_communicator comm{world, group, members, rank};
+      std::vector<float> x(rank == 3 ? 1 : 2);
+      comm.all_reduce(std::span{x});
+    });
+    FAIL() << "no error";
+  } catch (plait::collective_mismatch const& e) {
+    EXPECT_EQ(std::string(e.what()).find("rank 0 called all_reduce of 8 bytes"), 0u) << e.what();
+  }
+}
+
+TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
+  plait::thread_world world{2};
+  std::vector<int> const members{0, 1};
+  int const group = world.add_group(members);
+  std::jthread const outside{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    world.abort("the operator stopped the job");
+  }};
+  std::vector<std::string> texts(2);
+  plait::run_ranks(world, [&](int rank) {
+    thread_communicator comm{world, group, members, rank};
+    try {
+      std::vector<int> x(1);
+      if (rank == 0) comm.receive(std::span{x}, 1, 0);
+      while (true) std::this_thread::sleep_for(std::chrono::milliseconds{80}), comm.barrier();
+    } catch (plait::job_aborted const& e) {
+      texts[static_cast<std::size_t>(rank)] = e.what();
+    }
+  });
+  expect_text_everywhere(texts, "the operator stopped the job");
+}
+
+// An abort may come at any point of a call: each call then ends on all ranks or on none, and no rank
+// leaves while another still reads its buffer (the address sanitizer would see it).
+TEST_F(ThreadErrors, AbortAtAnyMomentLeavesNoRankBehind) {
+  std::vector<int> const members{0, 1, 2};
+  for (int round = 0; round < 100; ++round) {
+    plait::thread_world world{3};
+    int const group = world.add_group(members);
+    std::vector<int> ended(3);
+    std::jthread const outside{[&] {
+      std::this_thread::sleep_for(std::chrono::microseconds{10 * round});
+      world.abort("stop");
+    }};
+    EXPECT_THROW(plait::run_ranks(world,
+                                  [&](int rank) {
+                                    thread_communicator comm{world, group, members, rank};
+                                    while (true) {
+                                      std::vector<float> x(300, 1.0f);
+                                      comm.all_reduce(std::span{x});
+                                      EXPECT_EQ(x[299], 3.0f);
+                                      ++ended[static_cast<std::size_t>(rank)];
+                                      if (rank == 0) comm.send(std::span{x}, 2, 1);
+                                      if (rank == 2) comm.receive(std::span{x}, 0, 1);
+                                    }
+                                  }),
+                 plait::job_aborted);
+    EXPECT_EQ(ended[0], ended[1]);
+    EXPECT_EQ(ended[0], ended[2]);
+  }
+}
+
+// Both ways of waiting: without any look before sleeping, and with looks only.
+TEST_F(ThreadErrors, NoWakeUpIsLost) {
+  for (auto const options : {plait::thread_options{.yields = 0, .spins = 0},
+                             plait::thread_options{.yields = 3, .spins = 10}}) {
+    auto const texts = expect_each<plait::error>(
+        4,
+        [](thread_communicator& comm) {
+          std::vector<int> x(1);
+          for (int i = 0; i < 300; ++i) {
+            comm.barrier();
+            if (comm.rank() % 2 == 0)
+              comm.send(std::span{x}, comm.rank() + 1, i);
+            else
+              comm.receive(std::span{x}, comm.rank() - 1, i);
+          }
+        },
+        options);
+    expect_text_everywhere(texts, "");
+  }
+}
+
+TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
+  auto const before = std::clock();
+  auto const texts = expect_each<plait::error>(4, [](thread_communicator& comm) {
+    if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds{500});
+    comm.barrier();
+  });
+  expect_text_everywhere(texts, "");
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.25);
+}
+
+TEST_F(ThreadErrors, AWorldRunsAgainAfterRanksHaveFinished) {
+  plait::thread_world world{2};
+  std::vector<int> const members{1, 0};
+  int const group = world.add_group(members);
+  for (int run = 0; run < 3; ++run)
+    plait::run_ranks(world, [&](int rank) {
+      thread_communicator comm{world, group, members, rank};
+      std::vector<int> x{rank + 1};
+      comm.all_reduce(std::span{x});
+      EXPECT_EQ(x[0], 3);
+      comm.barrier();
+    });
+}
+
+TEST_F(ThreadErrors, WrongDeclarations) {
+  EXPECT_THROW(plait::thread_world{0}, plait::input_error);
+  plait::thread_world world{3};
+  EXPECT_THROW(world.add_group({}), plait::input_error);
+  EXPECT_THROW(world.add_group({0, 3}), plait::input_error);
+  EXPECT_THROW(world.add_group({1, 1}), plait::input_error);
+  EXPECT_EQ(world.add_group({0, 2}), 0);
+  EXPECT_EQ(world.add_group({1}), 1);
+  EXPECT_THROW(thread_communicator(world, 2, {0, 2}, 0), plait::input_error);
+  EXPECT_THROW(thread_communicator(world, 0, {2, 0}, 0), plait::input_error);
+  EXPECT_THROW(thread_communicator(world, 0, {0, 2}, 1), plait::input_error);
+}
+
+}  // namespace
