@@ -61,6 +61,15 @@ TEST(Dropout, EveryBlockOfTheWholeIsTheWhole) {
   }
 }
 
+TEST(Dropout, NumberEqualToTheThresholdIsKept) {
+  float const x = 1;
+  float y = 0;
+  maths::dropout(&x, &y, 1, 1, key, plait::random_word(key, 0), 1, {});
+  EXPECT_EQ(y, 1);
+  maths::dropout(&x, &y, 1, 1, key, plait::random_word(key, 0) + 1, 1, {});
+  EXPECT_EQ(y, 0);
+}
+
 TEST(Dropout, KeepsTheRightShare) {
   std::size_t const n = 100000;
   std::vector<float> const x(n, 1.0f);

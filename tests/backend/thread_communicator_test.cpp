@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <bit>
-#include <cmath>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -101,7 +101,8 @@ TYPED_TEST(ThreadCollectives, AllGatherConcatenatesInRankOrder) {
     std::vector<TypeParam> receive(p * count);
     comm.all_gather(send, std::span{receive});
     std::vector<TypeParam> in_place(p * count);
-    auto const own = std::span{in_place}.subspan(static_cast<std::size_t>(comm.rank()) * count, count);
+    auto const own =
+        std::span{in_place}.subspan(static_cast<std::size_t>(comm.rank()) * count, count);
     std::copy(send.begin(), send.end(), own.begin());
     comm.all_gather(own, std::span{in_place});
     for (std::size_t i = 0; i < p * count; ++i) {
@@ -202,7 +203,8 @@ TYPED_TEST(ThreadCollectives, MessagesPassAroundARing) {
     int const previous = (comm.rank() + comm.size() - 1) % comm.size();
     auto const mine = values<TypeParam>(comm.rank(), count);
     std::vector<TypeParam> got(count);
-    for (int tag = 0; tag < 3; ++tag) {  // sends wait for their receiver: one rank must break the ring
+    for (int tag = 0; tag < 3;
+         ++tag) {  // sends wait for their receiver: one rank must break the ring
       if (comm.rank() == 0) {
         comm.send(std::span{mine}, next, tag);
         comm.receive(std::span{got}, previous, tag);
@@ -292,9 +294,9 @@ TEST(ThreadCommunicator, CountsTheBusiestRanksBytes) {
     std::vector<float> other(15);
     auto const s = std::span{small};
     auto const b = std::span{big};
-    comm.all_reduce(s);                      // 2 * 20 * 2/3 = 26.67
+    comm.all_reduce(s);  // 2 * 20 * 2/3 = 26.67
     comm.all_reduce(s, reduction::max);
-    comm.all_gather(small, b);               // 60 * 2/3
+    comm.all_gather(small, b);  // 60 * 2/3
     comm.reduce_scatter(big, s);
     comm.all_to_all(big, std::span{other});  // 3 * 60 * 2/9
     comm.broadcast(s, 1);

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <ctime>
 #include <mutex>
 #include <numeric>
@@ -22,7 +24,8 @@ using plait::thread_communicator;
 struct ThreadErrors : testing::Test {
   // What each rank threw. Most of these tests would else be hangs, so TearDown asks for speed.
   template <class Error, class Program>
-  std::vector<std::string> expect_each(int ranks, Program program, plait::thread_options options = {}) {
+  std::vector<std::string> expect_each(int ranks, Program program,
+                                       plait::thread_options options = {}) {
     std::vector<int> members(static_cast<std::size_t>(ranks));
     std::iota(members.begin(), members.end(), 0);
     plait::thread_world world{ranks, options};
@@ -89,23 +92,23 @@ TEST_F(ThreadErrors, DifferentSizes) {
       throw;
     }
   });
-  expect_text_everywhere(texts,
-                         "rank 0 called all_reduce of 16 bytes on group {0,1,2} (float32, sum), but "
-                         "rank 2 called all_reduce of 20 bytes on group {0,1,2} (float32, sum)");
+  expect_text_everywhere(
+      texts,
+      "rank 0 called all_reduce of 16 bytes on group {0,1,2} (float32, sum), but "
+      "rank 2 called all_reduce of 20 bytes on group {0,1,2} (float32, sum)");
 }
 
 TEST_F(ThreadErrors, DifferentElementTypes) {
   auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
     std::vector<float> x(4);
     std::vector<int> y(4);
-    if (comm.rank() == 0)
-      comm.broadcast(std::span{x}, 0);
-    else
-      comm.broadcast(std::span{y}, 0);
+    if (comm.rank() == 0) comm.broadcast(std::span{x}, 0);
+    else comm.broadcast(std::span{y}, 0);
   });
-  expect_text_everywhere(texts,
-                         "rank 0 called broadcast of 16 bytes from rank 0 on group {0,1} (float32), but "
-                         "rank 1 called broadcast of 16 bytes from rank 0 on group {0,1} (int32)");
+  expect_text_everywhere(
+      texts,
+      "rank 0 called broadcast of 16 bytes from rank 0 on group {0,1} (float32), but "
+      "rank 1 called broadcast of 16 bytes from rank 0 on group {0,1} (int32)");
 }
 
 TEST_F(ThreadErrors, DifferentRoots) {
@@ -113,16 +116,16 @@ TEST_F(ThreadErrors, DifferentRoots) {
     std::vector<double> x(4, 1.0);
     comm.reduce(std::span{x}, comm.rank() == 3 ? 1 : 2);
   });
-  expect_text_everywhere(texts,
-                         "rank 0 called reduce of 32 bytes to rank 2 on group {0,1,2,3} (float64), but "
-                         "rank 3 called reduce of 32 bytes to rank 1 on group {0,1,2,3} (float64)");
+  expect_text_everywhere(
+      texts,
+      "rank 0 called reduce of 32 bytes to rank 2 on group {0,1,2,3} (float64), but "
+      "rank 3 called reduce of 32 bytes to rank 1 on group {0,1,2,3} (float64)");
 }
 
 TEST_F(ThreadErrors, DifferentReductions) {
   auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
     std::vector<double> x(1);
-    comm.all_reduce(std::span{x},
-                    comm.rank() == 0 ? plait::reduction::max : plait::reduction::sum);
+    comm.all_reduce(std::span{x}, comm.rank() == 0 ? plait::reduction::max : plait::reduction::sum);
   });
   expect_text_everywhere(texts,
                          "rank 0 called all_reduce of 8 bytes on group {0,1} (float64, max), but "
@@ -140,9 +143,10 @@ TEST_F(ThreadErrors, BlockSizesThatDoNotFitAreAnErrorOnEveryRank) {
       throw;
     }
   });
-  expect_text_everywhere(texts,
-                         "rank 1 called all_gather of 8 bytes per rank on group {0,1,2}: the buffer "
-                         "for all ranks has 20 bytes, not 24");
+  expect_text_everywhere(
+      texts,
+      "rank 1 called all_gather of 8 bytes per rank on group {0,1,2}: the buffer "
+      "for all ranks has 20 bytes, not 24");
   texts = expect_each<plait::size_mismatch>(3, [](thread_communicator& comm) {
     std::vector<float> x(4), y(4);
     comm.all_to_all(x, std::span{y});
@@ -154,9 +158,10 @@ TEST_F(ThreadErrors, BlockSizesThatDoNotFitAreAnErrorOnEveryRank) {
     std::vector<float> whole(comm.rank() == 1 ? 3 : 100), x(2);  // only the root's is looked at
     comm.scatter(whole, std::span{x}, 1);
   });
-  expect_text_everywhere(texts,
-                         "rank 1 called scatter of 8 bytes per rank from rank 1 on group {0,1}: the "
-                         "buffer for all ranks has 12 bytes, not 16");
+  expect_text_everywhere(
+      texts,
+      "rank 1 called scatter of 8 bytes per rank from rank 1 on group {0,1}: the "
+      "buffer for all ranks has 12 bytes, not 16");
 }
 
 TEST_F(ThreadErrors, ARootOutsideTheGroup) {
@@ -164,9 +169,10 @@ TEST_F(ThreadErrors, ARootOutsideTheGroup) {
     std::vector<float> x(4);
     comm.broadcast(std::span{x}, 2);
   });
-  expect_text_everywhere(texts,
-                         "rank 0 called broadcast of 16 bytes from member 2 on group {0,1}: the root "
-                         "must be from 0 to 1");
+  expect_text_everywhere(
+      texts,
+      "rank 0 called broadcast of 16 bytes from member 2 on group {0,1}: the root "
+      "must be from 0 to 1");
 }
 
 TEST_F(ThreadErrors, DifferentTagsAndSizesOfAMessage) {
@@ -206,6 +212,14 @@ TEST_F(ThreadErrors, WaitingForARankThatHasFinished) {
             "deadlock: rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished");
 }
 
+TEST_F(ThreadErrors, ARankThatFinishesWakesThoseThatSleep) {
+  auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    else comm.barrier();
+  });
+  EXPECT_EQ(texts[0], "deadlock: rank 0 waits in barrier on group {0,1}; rank 1 has finished");
+}
+
 TEST_F(ThreadErrors, WaitingForAFinishedRankIsFoundWhileOthersCompute) {
   auto const texts = expect_each<plait::collective_mismatch>(3, [](thread_communicator& comm) {
     std::vector<float> x(16);
@@ -223,9 +237,10 @@ TEST_F(ThreadErrors, TwoSendsThatWaitForEachOther) {
     comm.send(std::span{x}, 1 - comm.rank(), 0);
     comm.receive(std::span{y}, 1 - comm.rank(), 0);
   });
-  expect_text_everywhere(texts,
-                         "deadlock: rank 0 waits in send of 8 bytes to rank 1 with tag 0 on group "
-                         "{0,1}; rank 1 waits in send of 8 bytes to rank 0 with tag 0 on group {0,1}");
+  expect_text_everywhere(
+      texts,
+      "deadlock: rank 0 waits in send of 8 bytes to rank 1 with tag 0 on group "
+      "{0,1}; rank 1 waits in send of 8 bytes to rank 0 with tag 0 on group {0,1}");
 }
 
 TEST_F(ThreadErrors, RanksThatWaitForEachOtherInDifferentGroups) {
@@ -371,8 +386,8 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
   expect_text_everywhere(texts, "the operator stopped the job");
 }
 
-// An abort may come at any point of a call: each call then ends on all ranks or on none, and no rank
-// leaves while another still reads its buffer (the address sanitizer would see it).
+// An abort may come at any point of a call: each call then ends on all ranks or on none, and no
+// rank leaves while another still reads its buffer (the address sanitizer would see it).
 TEST_F(ThreadErrors, AbortAtAnyMomentLeavesNoRankBehind) {
   std::vector<int> const members{0, 1, 2};
   for (int round = 0; round < 100; ++round) {
@@ -401,6 +416,46 @@ TEST_F(ThreadErrors, AbortAtAnyMomentLeavesNoRankBehind) {
   }
 }
 
+// A sender that gave up while its buffer is being read would change what arrives.
+TEST_F(ThreadErrors, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
+  std::vector<int> const members{0, 1};
+  std::vector<int> sent(4'000'000), received(sent.size());
+  for (int round = 0; round < 20; ++round) {
+    plait::thread_world world{2};
+    int const group = world.add_group(members);
+    std::ranges::fill(sent, 7);
+    std::ranges::fill(received, 0);
+    bool arrived = false;
+    std::jthread const outside{[&] {
+      std::this_thread::sleep_for(std::chrono::microseconds{200 + 100 * round});
+      world.abort("stop");
+    }};
+    auto const run = [&](int rank) {
+      thread_communicator comm{world, group, members, rank};
+      if (rank == 1) {
+        comm.receive(std::span{received}, 0, 0);
+        arrived = true;
+      } else {
+        try {
+          comm.send(std::span{sent}, 1, 0);
+        } catch (plait::job_aborted const&) {
+          std::ranges::fill(sent, 9);
+          throw;
+        }
+      }
+    };
+    try {
+      plait::run_ranks(world, run);
+    } catch (plait::job_aborted const&) {
+      EXPECT_FALSE(arrived);
+    }
+    EXPECT_EQ(std::ranges::count(received, 9), 0);
+    if (arrived) {
+      EXPECT_EQ(std::ranges::count(received, 7), static_cast<std::ptrdiff_t>(received.size()));
+    }
+  }
+}
+
 // Both ways of waiting: without any look before sleeping, and with looks only.
 TEST_F(ThreadErrors, NoWakeUpIsLost) {
   for (auto const options : {plait::thread_options{.yields = 0, .spins = 0},
@@ -411,10 +466,8 @@ TEST_F(ThreadErrors, NoWakeUpIsLost) {
           std::vector<int> x(1);
           for (int i = 0; i < 300; ++i) {
             comm.barrier();
-            if (comm.rank() % 2 == 0)
-              comm.send(std::span{x}, comm.rank() + 1, i);
-            else
-              comm.receive(std::span{x}, comm.rank() - 1, i);
+            if (comm.rank() % 2 == 0) comm.send(std::span{x}, comm.rank() + 1, i);
+            else comm.receive(std::span{x}, comm.rank() - 1, i);
           }
         },
         options);

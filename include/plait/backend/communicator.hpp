@@ -83,33 +83,30 @@ concept can_reduce = communicator<Comm> && requires(Comm& comm, std::span<T> ino
 
 /// Concatenates `send` of all ranks, in rank order, into `receive` on rank `root`.
 template <class Comm, class T>
-concept can_gather =
-    communicator<Comm> &&
-    requires(Comm& comm, std::span<T const> send, std::span<T> receive, int root) {
-      { comm.gather(send, receive, root) } -> std::same_as<void>;
-    };
+concept can_gather = communicator<Comm> &&
+                     requires(Comm& comm, std::span<T const> send, std::span<T> receive, int root) {
+                       { comm.gather(send, receive, root) } -> std::same_as<void>;
+                     };
 
 /// Leaves block r of `send` of rank `root` in `receive` on rank r.
 template <class Comm, class T>
-concept can_scatter =
-    communicator<Comm> &&
-    requires(Comm& comm, std::span<T const> send, std::span<T> receive, int root) {
-      { comm.scatter(send, receive, root) } -> std::same_as<void>;
-    };
+concept can_scatter = communicator<Comm> && requires(Comm& comm, std::span<T const> send,
+                                                     std::span<T> receive, int root) {
+  { comm.scatter(send, receive, root) } -> std::same_as<void>;
+};
 
 /// Moves values from one rank to another; neither side may count on buffering.
 template <class Comm, class T>
-concept can_send_receive =
-    communicator<Comm> &&
-    requires(Comm& comm, std::span<T const> values, std::span<T> buffer, int rank, int tag) {
-      { comm.send(values, rank, tag) } -> std::same_as<void>;
-      { comm.receive(buffer, rank, tag) } -> std::same_as<void>;
-    };
+concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<T const> values,
+                                                          std::span<T> buffer, int rank, int tag) {
+  { comm.send(values, rank, tag) } -> std::same_as<void>;
+  { comm.receive(buffer, rank, tag) } -> std::same_as<void>;
+};
 
 /// What one member of a group was asked to move, counted without any knowledge of a plan.
 ///
-/// Units:   bytes on the wire of the busiest rank under a bandwidth-optimal algorithm, rounded up to
-///          whole bytes per call; not what the engine below really moved.
+/// Units:   bytes on the wire of the busiest rank under a bandwidth-optimal algorithm, each call
+///          rounded up to whole bytes; not what the engine below really moved.
 class traffic {
  public:
   /// The bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole tensor

@@ -85,7 +85,8 @@ inline constexpr int parameter_index = -1;
 
 template <class... Parameters, class Parameter>
 inline constexpr int parameter_index<parameter_list<Parameters...>, Parameter> = [] {
-  int index = 0, found = -1;
+  [[maybe_unused]] int index = 0;
+  int found = -1;
   ((found = std::is_same_v<Parameters, Parameter> ? index : found, ++index), ...);
   return found;
 }();

@@ -82,7 +82,8 @@ inline constexpr int own_slot_index = -1;
 
 template <template <class...> class List, class... Slots, class Slot>
 inline constexpr int own_slot_index<List<Slots...>, Slot> = [] {
-  int index = 0, found = -1;
+  [[maybe_unused]] int index = 0;
+  int found = -1;
   ((std::is_same_v<Slots, Slot> ? (found = index, 0) : 0,
     index += !std::is_same_v<Slots, input_slot> && !std::is_same_v<Slots, output_slot>),
    ...);

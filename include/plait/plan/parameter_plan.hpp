@@ -50,11 +50,17 @@ constexpr std::vector<std::string> parameter_names(auto const& tree, auto const&
 
 enum class tie_error : int { none, unknown_owner, other_shape, other_placement, other_item };
 
+template <int Leaves>
+struct parameter_list_result {
+  parameter_entries<Leaves> entries{};
+  tie_error problem = tie_error::none;
+};
+
 /// Lists the parameters of all leaves in the chosen forms.
 template <class Tree, int Leaves>
-constexpr parameter_entries<Leaves> list_parameters(Tree const& tree, program<Leaves> const& code,
-                                                    int ranks, tie_error& problem) {
-  parameter_entries<Leaves> entries;
+constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, int ranks) {
+  parameter_list_result<Leaves> out;
+  auto& [entries, problem] = out;
   auto const p = static_cast<std::size_t>(ranks);
   for (int item = 0; item < code.items.size(); ++item)
     for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf)
@@ -68,7 +74,7 @@ constexpr parameter_entries<Leaves> list_parameters(Tree const& tree, program<Le
         entry.local_columns = entry.info.columns / (cut && !cut_rows ? p : 1);
         entries.push_back(entry);
       }
-  if (tree.ties.size() == 0) return entries;
+  if (tree.ties.size() == 0) return out;
   auto const names = parameter_names(tree, entries);
   for (auto const& link : tree.ties)
     for (auto& entry : entries) {
@@ -87,7 +93,7 @@ constexpr parameter_entries<Leaves> list_parameters(Tree const& tree, program<Le
       else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
         problem = tie_error::other_item;
     }
-  return entries;
+  return out;
 }
 
 }  // namespace plait

@@ -60,6 +60,60 @@ consteval void check_sequence_shards() {
                 "of Ranks; use sequence::whole or another Ranks");
 }
 
+template <tie_error Problem>
+consteval void check_ties() {
+  static_assert(Problem != tie_error::unknown_owner,
+                "tied<L, Parameter, Owner>: no parameter of the model is called Owner; write its "
+                "full name, as in \"wte.weight\"");
+  static_assert(Problem != tie_error::other_shape,
+                "tied<L, Parameter, Owner>: the owner has another shape than Parameter");
+  static_assert(Problem != tie_error::other_placement,
+                "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
+                "placements; pin forms that cut it alike");
+  static_assert(Problem != tie_error::other_item,
+                "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied");
+}
+
+constexpr std::size_t sequence_length_of(auto const& tree) {
+  for (auto const& leaf : tree.leaves)
+    if (leaf.sequence != 0) return leaf.sequence;
+  return 1;
+}
+
+constexpr std::size_t other_sequence(auto const& tree, std::size_t length) {
+  for (auto const& leaf : tree.leaves)
+    if (leaf.sequence != 0 && leaf.sequence != length) return leaf.sequence;
+  return 0;
+}
+
+template <std::size_t Stages>
+constexpr std::array<unit_range, Stages> stage_array(std::vector<unit_range> const& split) {
+  std::array<unit_range, Stages> out{};
+  for (std::size_t s = 0; s < split.size() && s < Stages; ++s) out[s] = split[s];
+  return out;
+}
+
+constexpr bool ties_stay_on_stages(auto const& code, auto const& entries, auto const& stage_units) {
+  for (auto const& entry : entries)
+    for (auto const& units : stage_units)
+      if (entry.owner >= 0 && (copies_in(code, entry.item, units).copies > 0) !=
+                                  (copies_in(code, entries[entry.owner].item, units).copies > 0))
+        return false;
+  return true;
+}
+
+template <int Leaves>
+constexpr auto find_needed_gradients(program<Leaves> const& code) {
+  std::array<bool, std::size_t(program<Leaves>::most_values)> out{};
+  for (int v = 0; v < code.values.size(); ++v)
+    out[std::size_t(v)] = code.values[v].info.kind == value_kind::features;
+  out[std::size_t(code.items[0].in)] = false;
+  for (auto const& now : code.steps)
+    if (now.kind == step_kind::move || now.kind == step_kind::branch)
+      out[std::size_t(now.out)] = out[std::size_t(now.out)] && out[std::size_t(now.in)];
+  return out;
+}
+
 constexpr bool has_nested_repeat(auto const& tree) {
   for (int i = 0; i < tree.nodes.size(); ++i) {
     auto const kind = tree.nodes[i].kind;
@@ -102,9 +156,8 @@ struct stage_arena {
   std::size_t input_bytes = 0;      ///< of the activation received from the previous stage
   std::size_t output_bytes = 0;     ///< of the activation sent to the next stage
   std::size_t edge_bytes = 0;       ///< of the largest activation between two items
-  std::size_t batch_input_bytes = 0, batch_target_bytes = 0;  ///< of one microbatch
   std::size_t inputs_offset = 0, gradients_offset = 0, edges_offset = 0;
-  std::size_t transient_offset = 0, zeros_offset = 0, batch_offset = 0;
+  std::size_t transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
 };
 
@@ -142,44 +195,19 @@ struct plan {
   static constexpr auto storage = plan_storage(code, tree.leaves);
 
   /// The length of the sequences, 1 if no layer cares.
-  static constexpr std::size_t sequence_length = [] {
-    std::size_t length = 1;
-    for (auto const& leaf : tree.leaves)
-      if (leaf.sequence != 0) length = leaf.sequence;
-    return length;
-  }();
-  static constexpr bool sequences_checked = [] {
-    constexpr std::size_t other = [] {
-      for (auto const& leaf : tree.leaves)
-        if (leaf.sequence != 0 && leaf.sequence != sequence_length) return leaf.sequence;
-      return std::size_t{0};
-    }();
-    detail::check_sequences<sequence_length, other>();
-    if constexpr (detail::cuts_sequence(code))
-      detail::check_sequence_shards<sequence_length, tensor_ranks>();
-    return true;
-  }();
+  static constexpr std::size_t sequence_length = detail::sequence_length_of(tree);
+  static constexpr bool sequences_checked =
+      (detail::check_sequences<sequence_length,
+                               detail::other_sequence(tree, sequence_length)>(),
+       detail::check_sequence_shards<detail::cuts_sequence(code) ? sequence_length : 0,
+                                     tensor_ranks>(),
+       true);
   static_assert(sequences_checked);
 
-  static constexpr tie_error tie_problem = [] {
-    tie_error problem = tie_error::none;
-    list_parameters(tree, code, tensor_ranks, problem);
-    return problem;
-  }();
-  static_assert(tie_problem != tie_error::unknown_owner,
-                "tied<L, Parameter, Owner>: no parameter of the model is called Owner; write its "
-                "full name, as in \"wte.weight\"");
-  static_assert(tie_problem != tie_error::other_shape,
-                "tied<L, Parameter, Owner>: the owner has another shape than Parameter");
-  static_assert(tie_problem != tie_error::other_placement,
-                "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
-                "placements; pin forms that cut it alike");
-  static_assert(tie_problem != tie_error::other_item,
-                "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied");
-  static constexpr auto entries = [] {
-    tie_error problem = tie_error::none;
-    return list_parameters(tree, code, tensor_ranks, problem);
-  }();
+  static constexpr auto listed = list_parameters(tree, code, tensor_ranks);
+  static constexpr auto& entries = listed.entries;
+  static constexpr bool ties_checked = (detail::check_ties<listed.problem>(), true);
+  static_assert(ties_checked);
 
   static constexpr bool stage_count_checked =
       (detail::check_stage_count<stages, code.unit_count()>(), true);
@@ -190,37 +218,18 @@ struct plan {
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
                 "ascending order, each at least 1 and below the number of units");
   /// The units of each stage.
-  static constexpr auto stage_units = [] {
-    std::array<unit_range, static_cast<std::size_t>(stages)> out{};
-    auto const split = split_stages<typename stage_policy::cuts>(code, stages);
-    std::copy(split.begin(), split.end(), out.begin());
-    return out;
-  }();
-  static_assert(tie_problem != tie_error::none || [] {
-    for (auto const& entry : entries)
-      for (auto const& units : stage_units)
-        if (entry.owner >= 0 && (copies_in(code, entry.item, units).copies > 0) !=
-                                    (copies_in(code, entries[entry.owner].item, units).copies > 0))
-          return false;
-    return true;
-  }(), "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut the model so "
-       "that one stage has both (cut_at)");
+  static constexpr auto stage_units = detail::stage_array<std::size_t(stages)>(
+      split_stages<typename stage_policy::cuts>(code, stages));
+  static_assert(detail::ties_stay_on_stages(code, entries, stage_units),
+                "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
+                "the model so that one stage has both (cut_at)");
 
   /// True on the stage that runs the first, or the last, layer.
   static constexpr bool is_first(int stage) { return stage == 0; }
   static constexpr bool is_last(int stage) { return stage == stages - 1; }
 
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
-  static constexpr auto needs_gradient = [] {
-    std::array<bool, static_cast<std::size_t>(decltype(code)::most_values)> out{};
-    for (int v = 0; v < code.values.size(); ++v)
-      out[std::size_t(v)] = code.values[v].info.kind == value_kind::features;
-    out[std::size_t(code.items[0].in)] = false;
-    for (auto const& now : code.steps)
-      if (now.kind == step_kind::move || now.kind == step_kind::branch)
-        out[std::size_t(now.out)] = out[std::size_t(now.out)] && out[std::size_t(now.in)];
-    return out;
-  }();
+  static constexpr auto needs_gradient = detail::find_needed_gradients(code);
 
   static constexpr auto activation_layout_for(std::size_t rows, std::size_t element_bytes) {
     return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes);
@@ -253,15 +262,6 @@ struct plan {
       out.edge_bytes =
           std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
     }
-    auto const whole_bytes = [&](value_info const& info) {
-      return aligned(load.rows * (info.kind == value_kind::tokens
-                                      ? sizeof(std::int32_t)
-                                      : info.width * load.element_bytes));
-    };
-    auto const& last = tree.leaves[tree.leaves.size() - 1];
-    if (is_first(stage)) out.batch_input_bytes = whole_bytes(tree.leaves[0].input());
-    if (is_last(stage) && last.input_count > 1)
-      out.batch_target_bytes = whole_bytes(last.inputs[1]);
     std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
     auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
     out.inputs_offset = take(is_first(stage) ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
@@ -270,8 +270,6 @@ struct plan {
     out.edges_offset = take(2 * out.edge_bytes);
     out.transient_offset = take(layout.transient_bytes);
     out.zeros_offset = take(aligned(parameter_layout_for(stage).masked_count * load.element_bytes));
-    out.batch_offset =
-        take((out.batch_input_bytes + out.batch_target_bytes) * std::size_t(load.microbatches));
     out.total_bytes = next;
     return out;
   }
@@ -281,7 +279,21 @@ struct plan {
     auto const parameters = parameter_layout_for(stage);
     std::size_t const bytes = parameters.count() * load.element_bytes;
     return {bytes, bytes + parameters.tied_count * load.element_bytes,
-            bytes * std::size_t(load.optimizer_states), arena_for(stage, load).total_bytes};
+            bytes * std::size_t(load.optimizer_states), arena_for(stage, load).total_bytes,
+            batch_bytes(load)};
+  }
+
+  /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
+  static constexpr std::size_t batch_bytes(workload const& load) {
+    auto const bytes_of = [&](value_info const& info) {
+      return aligned(load.rows * (info.kind == value_kind::tokens
+                                      ? sizeof(std::int32_t)
+                                      : info.width * load.element_bytes));
+    };
+    auto const& last = tree.leaves[tree.leaves.size() - 1];
+    return std::size_t(load.microbatches) *
+           (bytes_of(tree.leaves[0].input()) +
+            (last.input_count > 1 ? bytes_of(last.inputs[1]) : 0));
   }
 
   /// Bytes that the rank with the greatest need needs.

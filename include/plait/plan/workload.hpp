@@ -21,10 +21,11 @@ struct memory_need {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
-  std::size_t activations = 0;  ///< and batches, boundary buffers and scratch
+  std::size_t activations = 0;  ///< and boundary buffers and scratch
+  std::size_t batches = 0;      ///< inputs and targets of one step
 
   [[nodiscard]] constexpr std::size_t total() const {
-    return parameters + gradients + optimizer + activations;
+    return parameters + gradients + optimizer + activations + batches;
   }
 };
 

@@ -21,8 +21,8 @@ constexpr element_range share_of(std::size_t count, int rank, int ranks) {
   constexpr std::size_t line = 64 / sizeof(T);
   auto const lines = (count + line - 1) / line;
   auto const begin = [&](int r) {
-    return std::min(count, lines * static_cast<std::size_t>(r) /
-                               static_cast<std::size_t>(ranks) * line);
+    return std::min(count,
+                    lines * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks) * line);
   };
   return {begin(rank), begin(rank + 1)};
 }
@@ -33,8 +33,8 @@ inline void copy_bytes(void* target, void const* source, std::size_t bytes) {
 }
 
 // Combines `source(0)`, `source(1)`, ... element by element in this order and hands the results to
-// `store(first, values, count)` tile by tile. A tile stays in the first-level cache and is copied to
-// each target on its own: two interleaved streams of writes with equal offsets modulo 4096 are
+// `store(first, values, count)` tile by tile. A tile stays in the first-level cache and is copied
+// to each target on its own: two interleaved streams of writes with equal offsets modulo 4096 are
 // several times slower on some processors.
 template <class T, class Combine, class Source, class Store>
 void combine_tiles(element_range range, int ranks, Combine combine, Source source, Store store) {

@@ -96,8 +96,8 @@ inline std::string full_call_text(thread_call const& call, std::vector<int> cons
 // "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
 inline std::string mismatch_text(int rank_a, thread_call const& a, int rank_b, thread_call const& b,
                                  std::vector<int> const& members) {
-  return "rank " + std::to_string(rank_a) + " called " + full_call_text(a, members) + ", but rank " +
-         std::to_string(rank_b) + " called " + full_call_text(b, members);
+  return "rank " + std::to_string(rank_a) + " called " + full_call_text(a, members) +
+         ", but rank " + std::to_string(rank_b) + " called " + full_call_text(b, members);
 }
 
 // Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -12,6 +11,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
 
@@ -22,8 +22,8 @@ namespace plait {
 ///
 /// Sums are made in rank order, each element by exactly one rank, so results are the same bits on
 /// every rank and do not depend on timing.
-/// Cost:    at most two meetings of the group per call; each element is moved once, without a buffer
-///          between; no allocation after construction.
+/// Cost:    at most two meetings of the group per call; elements go straight from buffer to
+///          buffer; no allocation after construction.
 /// Errors:  all members compare their calls before any buffer is written. collective_mismatch on
 ///          every member if kind, size, element type, operation or root differ; size_mismatch on
 ///          every member if a block size does not fit; collective_mismatch if ranks wait for each
@@ -37,27 +37,13 @@ class thread_communicator {
   /// Joins group `group_id`, which has been declared with the same `members`.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
                       int world_rank)
-      : room_(&world.room_) {
-    auto const who = "rank " + std::to_string(world_rank) + ": thread_communicator: ";
-    if (group_id < 0 || group_id >= static_cast<int>(world.groups_.size()))
-      throw input_error(who + "group " + std::to_string(group_id) + " has not been declared; the world has " +
-                        std::to_string(world.groups_.size()) + " groups");
-    group_ = world.groups_[static_cast<std::size_t>(group_id)].get();
-    if (group_->members != members)
-      throw input_error(who + "group " + std::to_string(group_id) + " has been declared as " +
-                        detail::group_text(group_->members) + ", not as " +
-                        detail::group_text(members));
-    auto const place = std::ranges::find(members, world_rank);
-    if (place == members.end())
-      throw input_error(who + "it is not a member of " + detail::group_text(members));
-    rank_ = static_cast<int>(place - members.begin());
-  }
+      : seat_(join(world, group_id, members, world_rank)) {}
 
   thread_communicator(thread_communicator&&) noexcept = default;
   thread_communicator& operator=(thread_communicator&&) noexcept = default;
 
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] int size() const noexcept { return static_cast<int>(group_->members.size()); }
+  [[nodiscard]] int rank() const noexcept { return seat_.rank(); }
+  [[nodiscard]] int size() const noexcept { return seat_.size(); }
 
   /// What this member was asked to move since construction or the last reset.
   [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
@@ -65,7 +51,7 @@ class thread_communicator {
 
   /// Returns on no rank before the last rank has called it.
   void barrier() {
-    meet({.kind = collective::barrier});
+    seat_.meet({.kind = collective::barrier});
     counted_.record(collective::barrier, 0, size());
   }
 
@@ -78,11 +64,11 @@ class thread_communicator {
     call.operation = operation;
     exchange(call, inout.size_bytes(), [&] {
       detail::combine_in_rank_order<T>(
-          detail::share_of<T>(inout.size(), rank_, size()), size(), operation,
-          [&](int rank) { return source<T>(rank); },
+          detail::share_of<T>(inout.size(), rank(), size()), size(), operation,
+          [&](int member) { return seat_.source<T>(member); },
           [&](std::size_t first, T const* values, std::size_t count) {
             for (int i = 0; i < size(); ++i)
-              detail::copy_bytes(target<T>(i) + first, values, count * sizeof(T));
+              detail::copy_bytes(seat_.target<T>(i) + first, values, count * sizeof(T));
           });
     });
   }
@@ -97,7 +83,7 @@ class thread_communicator {
                                  receive.data());
     exchange(call, receive.size_bytes(), [&] {
       for_each_peer([&](int peer) {
-        detail::copy_bytes(block(receive.data(), peer, send.size()), source<T>(peer),
+        detail::copy_bytes(block(receive.data(), peer, send.size()), seat_.source<T>(peer),
                            send.size_bytes());
       });
     });
@@ -105,8 +91,8 @@ class thread_communicator {
 
   /// Adds `send` over all ranks and leaves block r of the sum in `receive` on rank r.
   ///
-  /// Shapes:  send (size()*n), receive (n), the same n on every rank; receive may be this rank's own
-  ///          block of send and may not overlap it otherwise.
+  /// Shapes:  send (size()*n), receive (n), the same n on every rank; receive may be this rank's
+  ///          own block of send and may not overlap it otherwise.
   template <class T>
   void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
     auto const call = call_of<T>(collective::reduce_scatter, receive.size(), send.size(),
@@ -115,7 +101,7 @@ class thread_communicator {
       auto const count = receive.size();
       detail::combine_in_rank_order<T>(
           {0, count}, size(), reduction::sum,
-          [&](int rank) { return block(source<T>(rank), rank_, count); },
+          [&](int member) { return block(seat_.source<T>(member), rank(), count); },
           [&](std::size_t first, T const* values, std::size_t values_count) {
             detail::copy_bytes(receive.data() + first, values, values_count * sizeof(T));
           });
@@ -132,8 +118,8 @@ class thread_communicator {
     exchange(call, send.size_bytes() * static_cast<std::size_t>(size()), [&] {
       auto const count = send.size() / static_cast<std::size_t>(size());
       for_each_peer([&](int peer) {
-        detail::copy_bytes(block(receive.data(), peer, count), block(source<T>(peer), rank_, count),
-                           count * sizeof(T));
+        detail::copy_bytes(block(receive.data(), peer, count),
+                           block(seat_.source<T>(peer), rank(), count), count * sizeof(T));
       });
     });
   }
@@ -146,10 +132,10 @@ class thread_communicator {
     auto call = call_of<T>(collective::broadcast, inout.size(), 0, inout.data(), inout.data());
     call.other = root;
     exchange(call, inout.size_bytes(),
-             [&] { detail::copy_bytes(inout.data(), source<T>(root), inout.size_bytes()); });
+             [&] { detail::copy_bytes(inout.data(), seat_.source<T>(root), inout.size_bytes()); });
   }
 
-  /// Adds `inout` over all ranks into that of rank `root`; the other ranks' buffers stay as they are.
+  /// Adds `inout` over all ranks into that of rank `root`; the others keep theirs as it is.
   ///
   /// Shapes:  inout (n), the same n on every rank.
   template <class T>
@@ -158,10 +144,10 @@ class thread_communicator {
     call.other = root;
     exchange(call, inout.size_bytes(), [&] {
       detail::combine_in_rank_order<T>(
-          detail::share_of<T>(inout.size(), rank_, size()), size(), reduction::sum,
-          [&](int rank) { return source<T>(rank); },
+          detail::share_of<T>(inout.size(), rank(), size()), size(), reduction::sum,
+          [&](int member) { return seat_.source<T>(member); },
           [&](std::size_t first, T const* values, std::size_t count) {
-            detail::copy_bytes(target<T>(root) + first, values, count * sizeof(T));
+            detail::copy_bytes(seat_.target<T>(root) + first, values, count * sizeof(T));
           });
     });
   }
@@ -172,13 +158,14 @@ class thread_communicator {
   ///          elsewhere; on the root send may be its own block of receive.
   template <class T>
   void gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    auto call = call_of<T>(collective::gather, send.size(), rank_ == root ? receive.size() : 0,
+    auto call = call_of<T>(collective::gather, send.size(), rank() == root ? receive.size() : 0,
                            send.data(), receive.data());
     call.other = root;
-    exchange(call, send.size_bytes() * static_cast<std::size_t>(size()), [&] {  // each its own block
-      detail::copy_bytes(block(target<T>(root), rank_, send.size()), send.data(),
-                         send.size_bytes());
-    });
+    exchange(call, send.size_bytes() * static_cast<std::size_t>(size()),
+             [&] {  // each its own block
+               detail::copy_bytes(block(seat_.target<T>(root), rank(), send.size()), send.data(),
+                                  send.size_bytes());
+             });
   }
 
   /// Leaves block r of `send` of rank `root` in `receive` on rank r.
@@ -187,11 +174,11 @@ class thread_communicator {
   ///          elsewhere; on the root receive may be its own block of send.
   template <class T>
   void scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    auto call = call_of<T>(collective::scatter, receive.size(), rank_ == root ? send.size() : 0,
+    auto call = call_of<T>(collective::scatter, receive.size(), rank() == root ? send.size() : 0,
                            send.data(), receive.data());
     call.other = root;
     exchange(call, receive.size_bytes() * static_cast<std::size_t>(size()), [&] {
-      detail::copy_bytes(receive.data(), block(source<T>(root), rank_, receive.size()),
+      detail::copy_bytes(receive.data(), block(seat_.source<T>(root), rank(), receive.size()),
                          receive.size_bytes());
     });
   }
@@ -201,18 +188,11 @@ class thread_communicator {
   /// Errors:  collective_mismatch on both ranks if tag, size or element type differ.
   template <class T>
   void send(std::span<T> values, int to, int tag) {
-    auto call = call_of<std::remove_const_t<T>>(collective::send, values.size(), 0, values.data(),
-                                                nullptr);
+    auto call =
+        call_of<std::remove_const_t<T>>(collective::send, values.size(), 0, values.data(), nullptr);
     call.other = to;
     call.tag = tag;
-    check_other_end(call);
-    auto& box = group_->mailbox(rank_, to);
-    box.sent = call;
-    auto const posted = room_->advance(box.state);
-    auto const peer = group_->members[static_cast<std::size_t>(to)];
-    room_->wake({&peer, 1});
-    wait(box.state, posted + 2, posted + 1, {&peer, 1}, call);
-    if (!fits(box)) throw collective_mismatch(message_text(box, to));
+    seat_.send(call);
     counted_.record(collective::send, call.bytes, size());
   }
 
@@ -224,23 +204,29 @@ class thread_communicator {
     auto call = call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data());
     call.other = from;
     call.tag = tag;
-    check_other_end(call);
-    auto& box = group_->mailbox(from, rank_);
-    auto const messages = detail::waiting_room::count_of(box.state.load()) / 3;
-    auto const peer = group_->members[static_cast<std::size_t>(from)];
-    wait(box.state, 3 * messages + 1, 3 * messages + 1, {&peer, 1}, call);
-    room_->advance(box.state);  // from here the sender stays until we are done
-    box.received = call;
-    bool const good = fits(box);
-    auto const text = good ? std::string{} : message_text(box, rank_);
-    if (good) detail::copy_bytes(buffer.data(), box.sent.source, call.bytes);
-    box.state.fetch_add(1);
-    room_->wake({&peer, 1});
-    if (!good) throw collective_mismatch(text);
+    seat_.receive(call);
     counted_.record(collective::receive, call.bytes, size());
   }
 
  private:
+  static detail::thread_seat join(thread_world& world, int group_id,
+                                  std::vector<int> const& members, int world_rank) {
+    auto const who = "rank " + std::to_string(world_rank) + ": thread_communicator: ";
+    if (group_id < 0 || group_id >= static_cast<int>(world.groups_.size()))
+      throw input_error(who + "group " + std::to_string(group_id) +
+                        " has not been declared; the world has " +
+                        std::to_string(world.groups_.size()) + " groups");
+    auto& group = *world.groups_[static_cast<std::size_t>(group_id)];
+    if (group.members != members)
+      throw input_error(who + "group " + std::to_string(group_id) + " has been declared as " +
+                        detail::group_text(group.members) + ", not as " +
+                        detail::group_text(members));
+    auto const place = std::ranges::find(members, world_rank);
+    if (place == members.end())
+      throw input_error(who + "it is not a member of " + detail::group_text(members));
+    return {world.room_, group, static_cast<int>(place - members.begin())};
+  }
+
   template <class T>
   static detail::thread_call call_of(collective kind, std::size_t count, std::size_t whole_count,
                                      void const* source, void* target) {
@@ -255,74 +241,12 @@ class thread_communicator {
   // One collective: meet, move, and leave when no other member needs the buffers any more.
   template <class Move>
   void exchange(detail::thread_call const& call, std::size_t tensor_bytes, Move move) {
-    meet(call);
+    seat_.meet(call);
     if (tensor_bytes != 0) {
       move();
-      leave(call);
+      seat_.leave(call);
     }
     counted_.record(call.kind, tensor_bytes, size());
-  }
-
-  // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
-  void meet(detail::thread_call const& call) {
-    auto& me = group_->member[static_cast<std::size_t>(rank_)];
-    me.calls[++me.meetings % 2] = call;
-    if (size() > 1) {
-      me.arrivals += static_cast<std::uint64_t>(size());
-      if (room_->advance(group_->arrivals) == me.arrivals)
-        room_->wake(group_->members);
-      else
-        wait(group_->arrivals, me.arrivals, me.arrivals, group_->members, call);
-      for (int other = 1; other < size(); ++other)
-        if (!shown(0).agrees_with(shown(other)))
-          throw collective_mismatch(detail::mismatch_text(
-              group_->members[0], shown(0), group_->members[static_cast<std::size_t>(other)],
-              shown(other), group_->members));
-    }
-    for (int member = 0; member < size(); ++member)
-      detail::check_shape(group_->members[static_cast<std::size_t>(member)],
-                          member == call.other, shown(member), group_->members);
-  }
-
-  // All members come here after a meeting without an error, and none goes before the last is here,
-  // whatever happens elsewhere: others may be reading its buffers.
-  void leave(detail::thread_call const& call) {
-    if (size() == 1) return;
-    auto& me = group_->member[static_cast<std::size_t>(rank_)];
-    me.arrivals += static_cast<std::uint64_t>(size());
-    auto const count = detail::waiting_room::count_of(group_->arrivals.fetch_add(1)) + 1;
-    if (count == me.arrivals)
-      room_->wake(group_->members);
-    else
-      wait(group_->arrivals, me.arrivals, 0, group_->members, call);
-  }
-
-  void wait(detail::waiting_room::counter const& word, std::uint64_t target,
-            std::uint64_t certain_from, std::span<int const> awaited,
-            detail::thread_call const& call) {
-    room_->wait_until_over(group_->members[static_cast<std::size_t>(rank_)],
-                           {.word = &word,
-                            .target = target,
-                            .certain_from = certain_from,
-                            .awaited = awaited,
-                            .call = &call,
-                            .members = &group_->members});
-  }
-
-  // The call of member `member` in the present meeting.
-  detail::thread_call const& shown(int member) const {
-    auto const meeting = group_->member[static_cast<std::size_t>(rank_)].meetings % 2;
-    return group_->member[static_cast<std::size_t>(member)].calls[meeting];
-  }
-
-  template <class T>
-  T const* source(int member) const {
-    return static_cast<T const*>(shown(member).source);
-  }
-
-  template <class T>
-  T* target(int member) const {
-    return static_cast<T*>(shown(member).target);
   }
 
   template <class T>
@@ -333,33 +257,10 @@ class thread_communicator {
   // Begins with this rank, so that not all ranks read from one at the same time.
   template <class Action>
   void for_each_peer(Action action) const {
-    for (int i = 0; i < size(); ++i) action((rank_ + i) % size());
+    for (int i = 0; i < size(); ++i) action((rank() + i) % size());
   }
 
-  void check_other_end(detail::thread_call const& call) const {
-    if (call.other >= 0 && call.other < size() && call.other != rank_) return;
-    throw input_error("rank " +
-                      std::to_string(group_->members[static_cast<std::size_t>(rank_)]) +
-                      " called " + detail::call_text(call, group_->members) +
-                      ": the other end must be another member of the group");
-  }
-
-  static bool fits(detail::thread_mailbox const& box) {
-    return box.sent.tag == box.received.tag && box.sent.bytes == box.received.bytes &&
-           box.sent.element == box.received.element;
-  }
-
-  std::string message_text(detail::thread_mailbox const& box, int receiver) const {
-    auto const rank_of = [&](int member) {
-      return group_->members[static_cast<std::size_t>(member)];
-    };
-    return detail::mismatch_text(rank_of(box.received.other), box.sent, rank_of(receiver),
-                                 box.received, group_->members);
-  }
-
-  detail::waiting_room* room_;
-  detail::thread_group* group_ = nullptr;
-  int rank_ = 0;
+  detail::thread_seat seat_;
   traffic counted_;
 };
 

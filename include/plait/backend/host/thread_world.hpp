@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -16,45 +14,11 @@
 #include <vector>
 
 #include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/waiting_room.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
-
-namespace detail {
-
-// The letterbox of one (sender, receiver) pair. Message k takes the counter from 3k (empty) over
-// 3k+1 (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
-struct alignas(64) thread_mailbox {
-  waiting_room::counter state{0};
-  thread_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
-};
-
-// What one member shows to the others. Two calls, used in turn: a member may already publish its
-// next call while a slower one still compares this one.
-struct alignas(64) thread_member {
-  std::array<thread_call, 2> calls;
-  std::uint64_t meetings = 0;  // this and the next are the member's own
-  std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
-};
-
-struct thread_group {
-  explicit thread_group(std::vector<int> ranks)
-      : members(std::move(ranks)),
-        member(members.size()),
-        mailboxes(members.size() * members.size()) {}
-
-  thread_mailbox& mailbox(int from, int to) {
-    return mailboxes[static_cast<std::size_t>(from) * members.size() + static_cast<std::size_t>(to)];
-  }
-
-  std::vector<int> members;  // world ranks in group order
-  std::vector<thread_member> member;
-  std::vector<thread_mailbox> mailboxes;
-  alignas(64) waiting_room::counter arrivals{0};  // alone on its cache line
-};
-
-}  // namespace detail
 
 /// What the ranks of one process share: the groups in which they communicate and the state that
 /// turns a deadlock, a failed rank or a hang into an error on every waiting rank.
@@ -80,8 +44,7 @@ class thread_world {
         std::ranges::adjacent_find(sorted) != sorted.end())
       throw input_error("thread_world::add_group: " + detail::group_text(members) +
                         " is not a set of different ranks from 0 to " + std::to_string(size_ - 1));
-    auto& group =
-        *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
+    auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
     for (auto& box : group.mailboxes) room_.watch(box.state);
     return static_cast<int>(groups_.size()) - 1;
@@ -96,8 +59,8 @@ class thread_world {
   /// Errors:  that of the earlier failure if the world is broken.
   void start() { room_.start(); }
 
-  /// Says that `rank` will call nothing any more, so that a rank that waits for it is told; run_ranks()
-  /// calls it.
+  /// Says that `rank` will call nothing any more, so that a rank that waits for it is told;
+  /// run_ranks() calls it.
   void finish(int rank) { room_.finish(rank); }
 
  private:
@@ -153,8 +116,8 @@ inline std::string failure_text(std::exception_ptr const& failure, int rank) {
 /// threads of their own, and returns when all have ended.
 ///
 /// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
-///          job_aborted that the other ranks then throw is not. A plait error keeps its type; another
-///          standard exception is nested in a plait::error. The text names the rank.
+///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
+///          another standard exception is nested in a plait::error. The text names the rank.
 template <class Program>
 void run_ranks(thread_world& world, Program&& program) {
   std::mutex mutex;

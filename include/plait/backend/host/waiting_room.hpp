@@ -26,8 +26,8 @@ struct thread_options {
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
   /// How often a rank yields its processor to other threads before it sleeps; -1 chooses.
   int yields = -1;
-  /// How often it looks, with a pause between, before each yield; -1 chooses: not at all where there
-  /// are more ranks than processors.
+  /// How often it looks, with a pause between, before each yield; -1 chooses: not at all where
+  /// there are more ranks than processors.
   int spins = -1;
 };
 
@@ -186,7 +186,7 @@ class waiting_room {
   }
 
   // A rank can move if it runs, if its wait is over, or if all ranks it waits for can move. Only
-  // registered ranks count as waiting and they leave under the mutex, so what is found here is final.
+  // registered ranks count as waiting and they leave under the mutex, so what is found is final.
   bool someone_is_stuck() {
     for (std::size_t i = 0; i < ranks_.size(); ++i)
       can_move_[i] = !ranks_[i].finished && (ranks_[i].waits == nullptr || ranks_[i].waits->over());
@@ -212,12 +212,10 @@ class waiting_room {
     std::string text;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       text += (i == 0 ? "rank " : "; rank ") + std::to_string(i);
-      if (ranks_[i].finished)
-        text += " has finished";
+      if (ranks_[i].finished) text += " has finished";
       else if (auto const* const what = ranks_[i].waits)
         text += " waits in " + call_text(*what->call, *what->members);
-      else
-        text += " is running";
+      else text += " is running";
     }
     return text;
   }

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "plait/backend/host/maths/elementwise.hpp"
-#include "plait/backend/host/maths/exponential.hpp"
+#include "plait/tensor/functions.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 
@@ -76,6 +76,7 @@ constexpr std::size_t attention_backward_scratch(std::size_t sequence, std::size
 template <class T>
 void attention_forward(T const* qkv, T* out, T* log_sum, T* scratch, std::size_t sequence,
                        std::size_t batch, std::size_t heads, std::size_t head_width) {
+  if (sequence == 0) return;
   using enum transpose;
   auto const stride = detail::strides_of_attention(batch, heads, head_width);
   T const scale = detail::attention_scale<T>(head_width);
@@ -114,6 +115,7 @@ template <class T>
 void attention_backward(T const* qkv, T const* out, T const* log_sum, T const* dout, T* dqkv,
                         T* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
                         std::size_t head_width) {
+  if (sequence == 0) return;
   using enum transpose;
   constexpr std::size_t block = detail::attention_query_block;
   auto const stride = detail::strides_of_attention(batch, heads, head_width);

@@ -9,7 +9,7 @@
 
 #include "plait/backend/host/maths/elementwise.hpp"
 #include "plait/backend/host/maths/embedding.hpp"
-#include "plait/backend/host/maths/exponential.hpp"
+#include "plait/tensor/functions.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 
 // Cross-entropy of logits that may be a shard [first_class, first_class + cols) of the classes. The

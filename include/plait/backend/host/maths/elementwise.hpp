@@ -15,10 +15,8 @@ void map(Function const& function, T const* x, T* y, std::size_t n) {
   auto const run = [&](T const* from) {
     for (std::size_t i = 0; i < n; ++i) y[i] = function(from[i]);
   };
-  if (x == y)
-    run(y);
-  else
-    run(x);
+  if (x == y) run(y);
+  else run(x);
 }
 
 /// out[i] = function(x[i], y[i]) for i in [0, n); out may be x or y, else nothing may overlap.
@@ -27,14 +25,10 @@ void map(Function const& function, T const* x, T const* y, T* out, std::size_t n
   auto const run = [&](T const* first, T const* second) {
     for (std::size_t i = 0; i < n; ++i) out[i] = function(first[i], second[i]);
   };
-  if (x == out && y == out)
-    run(out, out);
-  else if (x == out)
-    run(out, y);
-  else if (y == out)
-    run(x, out);
-  else
-    run(x, y);
+  if (x == out && y == out) run(out, out);
+  else if (x == out) run(out, y);
+  else if (y == out) run(x, out);
+  else run(x, y);
 }
 
 /// out = x + y; out may be x or y.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,9 +13,8 @@ namespace detail {
 
 // The row of a shard [first, first + count) that holds `id`, or `count` if another shard has it.
 inline std::size_t local_row(std::int32_t id, std::size_t first, std::size_t count) {
-  if (id < 0) return count;
-  auto const row = static_cast<std::size_t>(id);
-  return row < first || row - first >= count ? count : row - first;
+  // A negative id, or one below `first`, wraps around to a huge number.
+  return std::min(static_cast<std::size_t>(id) - first, count);
 }
 
 }  // namespace detail
@@ -29,10 +29,8 @@ void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
                  std::size_t local_rows, T* out, std::size_t n, std::size_t cols) {
   for (std::size_t i = 0; i < n; ++i) {
     std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
-    if (row == local_rows)
-      fill(T{0}, out + i * cols, cols);
-    else
-      copy(table + row * cols, out + i * cols, cols);
+    if (row == local_rows) fill(T{0}, out + i * cols, cols);
+    else copy(table + row * cols, out + i * cols, cols);
   }
 }
 

@@ -3,12 +3,13 @@
 
 #include <bit>
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
-#include "plait/core/macros.hpp"
+#include "plait/tensor/functions.hpp"
 
 namespace plait::host_maths {
+
+using functions::choose;
+using functions::exponential;
 
 /// How many partial results a reduction over a row keeps: one cache line of `T`. It is the same for
 /// every instruction set, so the order of additions never depends on the build.
@@ -32,19 +33,6 @@ inline T reduce_in_lanes(std::size_t n, T start, Term term, Join join) {
 }
 
 }  // namespace detail
-
-/// `condition ? yes : no` as bit operations. Compilers do not turn it back into a branch, which
-/// would keep the loop around it from being vectorised (floating point may trap).
-template <class T>
-PLAIT_HOST_DEVICE constexpr T choose(bool condition, T yes, T no) {
-#if defined(__CUDA_ARCH__)
-  return condition ? yes : no;
-#else
-  using bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  bits const mask = condition ? ~bits{0} : bits{0};
-  return std::bit_cast<T>((std::bit_cast<bits>(yes) & mask) | (std::bit_cast<bits>(no) & ~mask));
-#endif
-}
 
 /// Sum of `term(0)` to `term(n-1)`: term i enters lane i % lanes, the lanes are added as a tree.
 template <class T, class Term>

@@ -45,10 +45,8 @@ void layer_norm_forward(T const* x, T const* gamma, T const* beta, T* y, T* stat
       for (std::size_t c = 0; c < cols; ++c)
         y[c] = (from[c] - mean) * inverse_deviation * gamma[c] + beta[c];
     };
-    if (x == y)
-      normalize(y);  // see map() for why this is a loop of its own
-    else
-      normalize(x);
+    if (x == y) normalize(y);  // see map() for why this is a loop of its own
+    else normalize(x);
     statistics[0] = mean;
     statistics[1] = inverse_deviation;
   }
@@ -78,10 +76,8 @@ void layer_norm_backward_input(T const* dy, T const* x, T const* statistics, T c
         dx[c] = inverse_deviation * (from[c] * gamma[c] - average_g - h * average_gh);
       }
     };
-    if (dy == dx)
-      differentiate(dx);
-    else
-      differentiate(dy);
+    if (dy == dx) differentiate(dx);
+    else differentiate(dy);
   }
 }
 

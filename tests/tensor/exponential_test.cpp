@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/host/maths/exponential.hpp"
+#include "plait/tensor/functions.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-using plait::host_maths::exponential;
+using plait::functions::exponential;
 
 TEST(Exponential, FloatIsWithinItsBound) {
   double worst = 0;

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/host/waiting_room.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait::detail {
+
+// The letterbox of one (sender, receiver) pair. Message k takes the counter from 3k (empty) over
+// 3k+1 (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
+struct alignas(64) thread_mailbox {
+  waiting_room::counter state{0};
+  thread_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
+};
+
+// What one member shows to the others. Two calls, used in turn: a member may already publish its
+// next call while a slower one still compares this one.
+struct alignas(64) thread_member {
+  std::array<thread_call, 2> calls;
+  std::uint64_t meetings = 0;  // this and the next are the member's own
+  std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
+};
+
+struct thread_group {
+  explicit thread_group(std::vector<int> ranks)
+      : members(std::move(ranks)),
+        member(members.size()),
+        mailboxes(members.size() * members.size()) {}
+
+  thread_mailbox& mailbox(int from, int to) {
+    return mailboxes[static_cast<std::size_t>(from) * members.size() +
+                     static_cast<std::size_t>(to)];
+  }
+
+  std::vector<int> members;  // world ranks in group order
+  std::vector<thread_member> member;
+  std::vector<thread_mailbox> mailboxes;
+  alignas(64) waiting_room::counter arrivals{0};  // alone on its cache line
+};
+
+// The place of one member at its group's table: how calls meet and messages pass.
+class thread_seat {
+ public:
+  thread_seat(waiting_room& room, thread_group& group, int rank)
+      : room_(&room), group_(&group), rank_(rank) {}
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(group_->members.size()); }
+
+  // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
+  void meet(thread_call const& call) {
+    auto& me = own();
+    me.calls[++me.meetings % 2] = call;
+    if (size() > 1) {
+      me.arrivals += static_cast<std::uint64_t>(size());
+      if (room_->advance(group_->arrivals) == me.arrivals) room_->wake(group_->members);
+      else wait(group_->arrivals, me.arrivals, me.arrivals, group_->members, call);
+      for (int other = 1; other < size(); ++other)
+        if (!shown(0).agrees_with(shown(other)))
+          throw collective_mismatch(mismatch_text(world_rank(0), shown(0), world_rank(other),
+                                                  shown(other), group_->members));
+    }
+    for (int member = 0; member < size(); ++member)
+      check_shape(world_rank(member), member == call.other, shown(member), group_->members);
+  }
+
+  // All members come here after a meeting without an error, and none goes before the last is here,
+  // whatever happens elsewhere: others may be reading its buffers.
+  void leave(thread_call const& call) {
+    if (size() == 1) return;
+    auto& me = own();
+    me.arrivals += static_cast<std::uint64_t>(size());
+    if (waiting_room::count_of(group_->arrivals.fetch_add(1)) + 1 == me.arrivals)
+      room_->wake(group_->members);
+    else wait(group_->arrivals, me.arrivals, 0, group_->members, call);
+  }
+
+  // What member `member` shows in the present meeting.
+  template <class T>
+  T const* source(int member) const {
+    return static_cast<T const*>(shown(member).source);
+  }
+
+  template <class T>
+  T* target(int member) const {
+    return static_cast<T*>(shown(member).target);
+  }
+
+  // Posts the message and returns when the receiver has copied it.
+  void send(thread_call const& call) {
+    check_other_end(call);
+    auto& box = group_->mailbox(rank_, call.other);
+    box.sent = call;
+    auto const posted = room_->advance(box.state);
+    int const peer = world_rank(call.other);
+    room_->wake({&peer, 1});
+    wait(box.state, posted + 2, posted + 1, {&peer, 1}, call);
+    if (!fit(box)) throw collective_mismatch(message_text(box, peer));
+  }
+
+  // Waits for the message and copies it.
+  void receive(thread_call const& call) {
+    check_other_end(call);
+    auto& box = group_->mailbox(call.other, rank_);
+    auto const posted = waiting_room::count_of(box.state.load()) / 3 * 3 + 1;
+    int const peer = world_rank(call.other);
+    wait(box.state, posted, posted, {&peer, 1}, call);
+    room_->advance(box.state);  // from here on the sender stays until we are done
+    box.received = call;
+    bool const good = fit(box);
+    auto const text = good ? std::string{} : message_text(box, world_rank(rank_));
+    if (good) copy_bytes(call.target, box.sent.source, call.bytes);
+    box.state.fetch_add(1);
+    room_->wake({&peer, 1});
+    if (!good) throw collective_mismatch(text);
+  }
+
+ private:
+  thread_member& own() const { return group_->member[static_cast<std::size_t>(rank_)]; }
+
+  int world_rank(int member) const { return group_->members[static_cast<std::size_t>(member)]; }
+
+  thread_call const& shown(int member) const {
+    return group_->member[static_cast<std::size_t>(member)].calls[own().meetings % 2];
+  }
+
+  void wait(waiting_room::counter const& word, std::uint64_t target, std::uint64_t certain_from,
+            std::span<int const> awaited, thread_call const& call) {
+    room_->wait_until_over(world_rank(rank_), {.word = &word,
+                                               .target = target,
+                                               .certain_from = certain_from,
+                                               .awaited = awaited,
+                                               .call = &call,
+                                               .members = &group_->members});
+  }
+
+  void check_other_end(thread_call const& call) const {
+    if (call.other >= 0 && call.other < size() && call.other != rank_) return;
+    throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
+                      call_text(call, group_->members) +
+                      ": the other end must be another member of the group");
+  }
+
+  static bool fit(thread_mailbox const& box) {
+    return box.sent.tag == box.received.tag && box.sent.bytes == box.received.bytes &&
+           box.sent.element == box.received.element;
+  }
+
+  // `receiver` is a world rank.
+  std::string message_text(thread_mailbox const& box, int receiver) const {
+    return mismatch_text(world_rank(box.received.other), box.sent, receiver, box.received,
+                         group_->members);
+  }
+
+  waiting_room* room_;
+  thread_group* group_;
+  int rank_;
+};
+
+}  // namespace plait::detail

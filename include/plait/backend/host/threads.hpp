@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/thread_communicator.hpp"
+#include "plait/backend/host/thread_world.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/run/rank.hpp"
+
+namespace plait {
+
+/// The backend that is always there: each rank is a thread of this process, single-threaded itself.
+///
+/// It keeps OpenBLAS at one thread per rank while the job runs and restores the setting afterwards.
+struct threads {
+  /// Ranks of a data axis whose size the policy leaves to the launch.
+  int data_ranks = 1;
+  thread_options options{};
+
+  using rank_type = rank_handle<host_device, thread_communicator>;
+
+  /// Calls f(rank) on every rank of `grid` and returns when all have ended.
+  ///
+  /// Errors: the first failure of a rank ends all ranks and is thrown here.
+  template <class Program>
+  void run(mesh const& grid, Program&& program) const {
+    host_maths::single_threaded_maths const guard;
+    thread_world world(grid.world_size(), options);
+    // All groups over all sets of axes, in one fixed order, before any rank runs.
+    std::vector<std::array<int, rank_type::group_count>> ids(std::size_t(grid.world_size()));
+    for (unsigned const bits : group_order) {
+      axis_set over;
+      over.bits = bits;
+      for (int rank = 0; rank < grid.world_size(); ++rank) {
+        auto members = grid.group_of(rank, over);
+        ids[std::size_t(rank)][bits] = members.front() == rank
+                                           ? world.add_group(std::move(members))
+                                           : ids[std::size_t(members.front())][bits];
+      }
+    }
+    run_ranks(world, [&](int rank) {
+      auto const group = [&]<std::size_t... Bits>(std::index_sequence<Bits...>) {
+        return std::array{make_group(world, grid, ids[std::size_t(rank)][Bits], rank,
+                                     static_cast<unsigned>(Bits))...};
+      };
+      rank_type handle(grid, rank, host_device{},
+                       group(std::make_index_sequence<rank_type::group_count>{}));
+      program(handle);
+    });
+  }
+
+ private:
+  static thread_communicator make_group(thread_world& world, mesh const& grid, int id, int rank,
+                                        unsigned bits) {
+    axis_set over;
+    over.bits = bits;
+    return thread_communicator(world, id, grid.group_of(rank, over), rank);
+  }
+};
+
+}  // namespace plait

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+namespace detail {
+
+constexpr std::size_t samples_per_rank(std::size_t samples, int data_ranks) {
+  if (data_ranks < 1 || samples % static_cast<std::size_t>(data_ranks) != 0)
+    throw input_error("global_batch: " + std::to_string(samples) + " samples do not divide over " +
+                      std::to_string(data_ranks) + " data ranks");
+  return samples / static_cast<std::size_t>(data_ranks);
+}
+
+constexpr std::size_t at_least_one_sample(std::size_t samples) {
+  if (samples == 0) throw input_error("a batch must have at least 1 sample, got 0");
+  return samples;
+}
+
+// The numbers are template arguments so that every compiler prints them next to the text.
+template <std::size_t Samples, int DataRanks>
+consteval void check_batch_split() {
+  static_assert(DataRanks >= 1 && Samples % (DataRanks >= 1 ? DataRanks : 1) == 0,
+                "global_batch<Samples>: the samples do not divide over the data ranks; choose a "
+                "batch that is a multiple of the data ranks");
+}
+
+}  // namespace detail
+
+/// Samples of one step over all data ranks: `global_batch<64>{}`, or `global_batch<>{n}` for a
+/// number known at run time.
+template <std::size_t Samples = 0>
+struct global_batch {
+  static constexpr bool is_static = true;
+  static constexpr std::size_t samples = Samples;
+
+  /// Samples of one data rank. Errors: input_error if they do not divide.
+  [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
+    return detail::samples_per_rank(samples, data_ranks);
+  }
+};
+
+/// The size that is known at run time. Errors: input_error for 0 samples.
+template <>
+struct global_batch<0> {
+  static constexpr bool is_static = false;
+  std::size_t samples;
+
+  constexpr explicit global_batch(std::size_t count)
+      : samples(detail::at_least_one_sample(count)) {}
+
+  [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
+    return detail::samples_per_rank(samples, data_ranks);
+  }
+};
+
+/// Samples of one step on each data rank: `per_rank_batch<16>{}`, or `per_rank_batch<>{n}`.
+template <std::size_t Samples = 0>
+struct per_rank_batch {
+  static constexpr bool is_static = true;
+  static constexpr std::size_t samples = Samples;
+
+  /// The batch of all data ranks together.
+  [[nodiscard]] constexpr global_batch<> over(int data_ranks) const {
+    return global_batch<>{data_ranks < 1 ? 0 : samples * static_cast<std::size_t>(data_ranks)};
+  }
+};
+
+/// The size that is known at run time. Errors: input_error for 0 samples.
+template <>
+struct per_rank_batch<0> {
+  static constexpr bool is_static = false;
+  std::size_t samples;
+
+  constexpr explicit per_rank_batch(std::size_t count)
+      : samples(detail::at_least_one_sample(count)) {}
+
+  [[nodiscard]] constexpr global_batch<> over(int data_ranks) const {
+    return global_batch<>{data_ranks < 1 ? 0 : samples * static_cast<std::size_t>(data_ranks)};
+  }
+};
+
+namespace detail {
+template <class>
+inline constexpr bool is_global_batch = false;
+template <std::size_t Samples>
+inline constexpr bool is_global_batch<global_batch<Samples>> = true;
+template <class>
+inline constexpr bool is_per_rank_batch = false;
+template <std::size_t Samples>
+inline constexpr bool is_per_rank_batch<per_rank_batch<Samples>> = true;
+}  // namespace detail
+
+/// A `global_batch` of either kind.
+template <class B>
+concept global_batch_size = detail::is_global_batch<B>;
+
+/// Says what to write where the global batch is asked for and something else was given.
+template <class Batch>
+consteval void require_global_batch() {
+  static_assert(!detail::is_per_rank_batch<Batch>,
+                "per_rank_batch<N> is given where the global batch is asked for; write "
+                "global_batch<N * data ranks>{}, or per_rank_batch<N>{}.over(data ranks)");
+  static_assert(detail::is_per_rank_batch<Batch> || detail::is_global_batch<Batch>,
+                "the batch size is a bare number, which does not say whether it counts the samples "
+                "of one data rank or of all; write global_batch<N>{} or global_batch<>{n}");
+}
+
+/// Checks at compile time that `Batch` is global and divides over `DataRanks`, if both are known
+/// then; 0 stands for a number of data ranks chosen at run time.
+template <class Batch, int DataRanks>
+consteval void check_divides() {
+  require_global_batch<Batch>();
+  if constexpr (DataRanks != 0 && global_batch_size<Batch>)
+    if constexpr (Batch::is_static) detail::check_batch_split<Batch::samples, DataRanks>();
+}
+
+static_assert(global_batch_size<global_batch<64>> && global_batch_size<global_batch<>>);
+static_assert(!global_batch_size<per_rank_batch<16>>);
+
+}  // namespace plait

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "plait/core/error.hpp"
+#include "plait/data/dataset.hpp"
+
+namespace plait {
+
+namespace detail {
+
+inline void append_file(std::string& text, std::filesystem::path const& path) {
+  std::error_code problem;
+  auto const status = std::filesystem::status(path, problem);
+  if (!std::filesystem::exists(status))
+    throw input_error("text file '" + path.string() +
+                      "' cannot be read: " + (problem ? problem.message() : "it does not exist"));
+  if (std::filesystem::is_directory(status))
+    throw input_error("text file '" + path.string() + "' cannot be read: it is a directory");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw input_error("text file '" + path.string() + "' cannot be opened for reading");
+  std::array<char, 1 << 16> chunk;  // NOLINT: filled by read
+  while (file) {
+    file.read(chunk.data(), chunk.size());
+    text.append(chunk.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof()) throw input_error("text file '" + path.string() + "' cannot be read to its end");
+}
+
+}  // namespace detail
+
+/// A text cut into sequences of bytes, to be predicted byte by byte: the inputs of sample i are the
+/// bytes from i * sequence on, its targets the same shifted by one. Bytes that do not fill a last
+/// sequence are not used.
+///
+/// Shapes: inputs, targets of a sample (sequence), values 0 to 255.
+/// Cost:   the text is read once and held in memory.
+class byte_text {
+ public:
+  using concept_tag = dataset_tag;
+  using element = std::int32_t;
+
+  /// Values that a token can have.
+  static constexpr std::size_t vocabulary = 256;
+
+  /// A text that is already in memory; `source` names it in messages.
+  ///
+  /// Errors: input_error if `sequence` is 0, or the text empty or shorter than sequence + 1 bytes.
+  [[nodiscard]] static byte_text from_text(std::string text, std::size_t sequence,
+                                           std::string const& source = "the text") {
+    if (sequence == 0) throw input_error("byte_text: the sequence length must be at least 1");
+    if (text.empty()) throw input_error(source + " is empty");
+    if (text.size() - 1 < sequence)
+      throw input_error(source + " has " + std::to_string(text.size()) +
+                        " bytes; one sequence of " + std::to_string(sequence) + " needs at least " +
+                        std::to_string(sequence) + " + 1");
+    return byte_text(std::move(text), sequence);
+  }
+
+  /// Errors: as from_text, and input_error if the file is missing, a directory or not readable.
+  [[nodiscard]] static byte_text from_file(std::filesystem::path const& path,
+                                           std::size_t sequence) {
+    std::string text;
+    detail::append_file(text, path);
+    return from_text(std::move(text), sequence, "text file '" + path.string() + "'");
+  }
+
+  /// The files one after another, with nothing between them.
+  ///
+  /// Errors: as from_file; a single file may be empty.
+  [[nodiscard]] static byte_text from_files(std::span<std::filesystem::path const> paths,
+                                            std::size_t sequence) {
+    std::string text;
+    for (auto const& path : paths) detail::append_file(text, path);
+    return from_text(std::move(text), sequence,
+                     "the text of " + std::to_string(paths.size()) + " files");
+  }
+
+  [[nodiscard]] std::size_t size() const { return (text_.size() - 1) / sequence_; }
+  [[nodiscard]] std::size_t sequence_length() const { return sequence_; }
+  [[nodiscard]] std::size_t bytes() const { return text_.size(); }
+
+  void inputs(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 0, out); }
+  void targets(std::size_t sample, std::span<std::int32_t> out) const { copy(sample, 1, out); }
+
+ private:
+  byte_text(std::string text, std::size_t sequence) : text_(std::move(text)), sequence_(sequence) {}
+
+  void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const {
+    if (sample >= size() || out.size() != sequence_)
+      throw size_mismatch("byte_text: sample " + std::to_string(sample) + " of " +
+                          std::to_string(size()) + " into a span of " + std::to_string(out.size()) +
+                          ", the sequence length is " + std::to_string(sequence_));
+    char const* const begin = text_.data() + sample * sequence_ + shift;
+    std::transform(begin, begin + sequence_, out.begin(), [](char byte) {
+      return static_cast<std::int32_t>(static_cast<unsigned char>(byte));
+    });
+  }
+
+  std::string text_;
+  std::size_t sequence_;
+};
+
+static_assert(token_dataset<byte_text>);
+
+}  // namespace plait

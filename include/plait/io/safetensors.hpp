@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "plait/core/error.hpp"
+#include "plait/io/file.hpp"
+
+namespace plait {
+
+static_assert(std::endian::native == std::endian::little,
+              "plait/io/safetensors.hpp: safetensors files are little-endian and this machine is "
+              "not; it needs conversions that plait does not have");
+
+/// How the elements of a tensor are stored in a safetensors file.
+enum class stored_type {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  i64,
+  u64,
+  f64
+};
+
+namespace detail {
+
+// In the order of stored_type.
+inline constexpr std::array<char const*, 15> stored_type_names{
+    "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
+    "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
+inline constexpr std::array<std::size_t, 15> stored_type_bytes{1, 1, 1, 1, 1, 2, 2, 2,
+                                                               2, 4, 4, 4, 8, 8, 8};
+
+}  // namespace detail
+
+/// The name of a type in the file's header.
+constexpr char const* to_string(stored_type type) {
+  return detail::stored_type_names[static_cast<std::size_t>(type)];
+}
+
+constexpr std::size_t element_bytes(stored_type type) {
+  return detail::stored_type_bytes[static_cast<std::size_t>(type)];
+}
+
+/// The type that stores a float or double as it is.
+template <std::floating_point T>
+inline constexpr stored_type stored_type_of =
+    std::same_as<T, float> ? stored_type::f32 : stored_type::f64;
+
+/// One named tensor of a file.
+struct safetensors_entry {
+  std::string name;
+  stored_type type = stored_type::f32;
+  std::vector<std::size_t> shape;
+
+  [[nodiscard]] std::size_t elements() const {
+    std::size_t product = 1;
+    for (std::size_t const extent : shape) product *= extent;
+    return product;
+  }
+  [[nodiscard]] std::size_t bytes() const { return elements() * element_bytes(type); }
+};
+
+namespace detail {
+
+inline constexpr std::size_t most_header_bytes = 100'000'000;  // the limit of the format
+
+inline std::string shape_text(std::span<std::size_t const> shape) {
+  std::string out = "(";
+  for (std::size_t i = 0; i < shape.size() && i < 8; ++i)
+    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return out + (shape.size() > 8 ? ", ...)" : ")");
+}
+
+// False if the product overflows.
+inline bool multiply(std::size_t& product, std::size_t factor) {
+  if (factor != 0 && product > std::numeric_limits<std::size_t>::max() / factor) return false;
+  product *= factor;
+  return true;
+}
+
+// False if the bytes of the tensor overflow.
+inline bool countable(safetensors_entry const& entry) {
+  std::size_t bytes = element_bytes(entry.type);
+  return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
+}
+
+inline float float_from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+
+inline float float_from_f16(std::uint16_t bits) {
+  std::uint32_t const sign = (bits & 0x8000u) << 16;
+  std::uint32_t const rest = bits & 0x7fffu;
+  if (rest >= 0x7c00u)  // infinity, or not a number
+    return std::bit_cast<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
+  float const small = static_cast<float>(rest) * 0x1p-24f;  // zero and subnormal: exact
+  return sign != 0 ? -small : small;
+}
+
+}  // namespace detail
+
+/// Reads tensors by name from a safetensors file. The constructor checks the whole header, so that
+/// a damaged file is refused before anything is read; what is left to `read` is the tensor's type
+/// and number of elements.
+///
+/// Errors:  input_error, one sentence that names the file, the tensor and the numbers.
+/// Threads: all members are const and may run at the same time.
+/// Source:  https://huggingface.co/docs/safetensors (the format).
+class safetensors_reader {
+ public:
+  explicit safetensors_reader(std::filesystem::path const& path)
+      : path_(path.string()), file_(path_, detail::open_for::reading) {
+    std::size_t const size = file_.size();
+    if (size < 8) refuse("has " + std::to_string(size) + " bytes, too few for a header");
+    std::uint64_t length = 0;
+    file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
+    if (length > size - 8)
+      refuse("says that its header has " + std::to_string(length) + " bytes, but only " +
+             std::to_string(size - 8) + " follow");
+    if (length > detail::most_header_bytes)
+      refuse("has a header of " + std::to_string(length) + " bytes; at most " +
+             std::to_string(detail::most_header_bytes) + " are allowed");
+    std::string header(static_cast<std::size_t>(length), '\0');
+    file_.read(std::as_writable_bytes(std::span(header)), 8);
+    data_begin_ = 8 + header.size();
+    data_bytes_ = size - data_begin_;
+    understand(parse(header));
+    check_coverage();
+  }
+
+  /// The names of all tensors, in the order of their data.
+  [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
+
+  [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
+
+  /// Errors: input_error if there is no such tensor.
+  [[nodiscard]] safetensors_entry const& info(std::string_view name) const {
+    return find(name).entry;
+  }
+
+  /// The file's free-form pairs of texts.
+  [[nodiscard]] std::map<std::string, std::string> const& metadata() const { return metadata_; }
+
+  /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
+  void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
+    auto const& found = info(name).shape;
+    if (!std::ranges::equal(found, shape))
+      refuse(name, "has the shape " + detail::shape_text(found) + ", but " +
+                       detail::shape_text(shape) + " is needed");
+  }
+
+  /// Reads a whole tensor, row-major; F64, F32, BF16 and F16 are converted to T.
+  ///
+  /// Errors: input_error if the tensor is missing, has another number of elements, or another type.
+  template <std::floating_point T>
+  void read(std::string_view name, std::span<T> out) const {
+    auto const& [entry, begin] = find(name);
+    if (entry.elements() != out.size())
+      refuse(name, "has " + std::to_string(entry.elements()) + " elements " +
+                       detail::shape_text(entry.shape) + ", but " + std::to_string(out.size()) +
+                       " are needed");
+    std::size_t const at = data_begin_ + begin;
+    if (entry.type == stored_type_of<T>) return file_.read(std::as_writable_bytes(out), at);
+    switch (entry.type) {
+      case stored_type::f64: return read_as<double>(out, at, [](double x) { return x; });
+      case stored_type::f32: return read_as<float>(out, at, [](float x) { return x; });
+      case stored_type::bf16: return read_as<std::uint16_t>(out, at, detail::float_from_bf16);
+      case stored_type::f16: return read_as<std::uint16_t>(out, at, detail::float_from_f16);
+      default:
+        refuse(name, "holds " + std::string(to_string(entry.type)) +
+                         "; only F64, F32, BF16 and F16 can be read as numbers");
+    }
+  }
+
+ private:
+  using json = nlohmann::json;
+
+  struct tensor {
+    safetensors_entry entry;
+    std::size_t begin = 0;  // from data_begin_
+  };
+
+  [[noreturn]] void refuse(std::string const& what) const {
+    throw input_error("safetensors file " + detail::in_quotes(path_) + " " + what);
+  }
+  [[noreturn]] void refuse(std::string_view name, std::string const& what) const {
+    throw input_error("safetensors file " + detail::in_quotes(path_) + ": tensor " +
+                      detail::in_quotes(name) + " " + what);
+  }
+
+  [[nodiscard]] tensor const& find(std::string_view name) const {
+    auto const found = tensors_.find(name);
+    if (found == tensors_.end()) refuse("has no tensor " + detail::in_quotes(name));
+    return found->second;
+  }
+
+  template <class Stored, class T, class Convert>
+  void read_as(std::span<T> out, std::size_t at, Convert convert) const {
+    std::array<Stored, 8192> chunk;  // NOLINT: filled by read
+    while (!out.empty()) {
+      auto const part = std::span(chunk).first(std::min(chunk.size(), out.size()));
+      file_.read(std::as_writable_bytes(part), at);
+      std::ranges::transform(part, out.begin(),
+                             [&](Stored x) { return static_cast<T>(convert(x)); });
+      out = out.subspan(part.size());
+      at += part.size_bytes();
+    }
+  }
+
+  // Refuses what nlohmann::json would take: keys given twice, and nesting deeper than the format's,
+  // which could use up the memory.
+  [[nodiscard]] json parse(std::string const& header) const {
+    if (!header.starts_with('{')) refuse("has a header that does not begin with '{'");
+    std::vector<std::set<std::string>> keys;
+    auto const check = [&](int depth, json::parse_event_t event, json& item) {
+      using enum json::parse_event_t;
+      if ((event == object_start || event == array_start) && depth > 2)
+        refuse("has a header that is nested more than 3 deep");
+      if (event == object_start) keys.emplace_back();
+      if (event == object_end) keys.pop_back();
+      if (event == key && !keys.back().insert(item.get<std::string>()).second)
+        refuse("names " + detail::in_quotes(item.get<std::string>()) + " twice in its header");
+      return true;
+    };
+    try {
+      return json::parse(header, check);
+    } catch (json::parse_error const& problem) {
+      refuse("has a header that is not JSON (at its byte " + std::to_string(problem.byte) + ")");
+    }
+  }
+
+  void understand(json const& header) {
+    for (auto const& [name, value] : header.items()) {
+      if (name == "__metadata__") {
+        if (!value.is_object()) refuse("has a __metadata__ that is not an object");
+        for (auto const& [key, text] : value.items()) {
+          if (!text.is_string())
+            refuse("has a __metadata__ whose " + detail::in_quotes(key) + " is not a string");
+          metadata_.emplace(key, text.get<std::string>());
+        }
+        continue;
+      }
+      tensor found = understand(name, value);
+      names_.push_back(name);
+      tensors_.emplace(name, std::move(found));
+    }
+  }
+
+  [[nodiscard]] tensor understand(std::string const& name, json const& value) const {
+    auto const is_sizes = [](json const& list) {
+      return list.is_array() &&
+             std::ranges::all_of(list, [](json const& n) { return n.is_number_unsigned(); });
+    };
+    if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
+        !value.contains("shape") || !value.contains("data_offsets"))
+      refuse(name, "must be described by dtype, shape and data_offsets, and nothing else");
+    if (!value["dtype"].is_string()) refuse(name, "has a dtype that is not a string");
+    if (!is_sizes(value["shape"])) refuse(name, "has a shape that is not a list of sizes");
+    if (!is_sizes(value["data_offsets"]) || value["data_offsets"].size() != 2)
+      refuse(name, "has data_offsets that are not two positions");
+
+    auto const dtype = value["dtype"].get<std::string>();
+    auto const* const known = std::ranges::find(detail::stored_type_names, dtype);
+    if (known == detail::stored_type_names.end())
+      refuse(name, "has the unknown dtype " + detail::in_quotes(dtype));
+    safetensors_entry entry{name,
+                            static_cast<stored_type>(known - detail::stored_type_names.begin()),
+                            value["shape"].get<std::vector<std::size_t>>()};
+    if (!detail::countable(entry))
+      refuse(name, "has the shape " + detail::shape_text(entry.shape) + ", which overflows");
+
+    auto const begin = value["data_offsets"][0].get<std::size_t>();
+    auto const end = value["data_offsets"][1].get<std::size_t>();
+    if (begin > end || end > data_bytes_)
+      refuse(name, "has data_offsets " + std::to_string(begin) + " to " + std::to_string(end) +
+                       "; the file has " + std::to_string(data_bytes_) + " bytes of data");
+    if (end - begin != entry.bytes())
+      refuse(name, "has " + std::to_string(end - begin) + " bytes of data; " + dtype +
+                       " of shape " + detail::shape_text(entry.shape) + " needs " +
+                       std::to_string(entry.bytes()));
+    return {std::move(entry), begin};
+  }
+
+  // The data must be covered without overlaps or holes. Also puts names_ into the data's order.
+  void check_coverage() {
+    auto const place = [&](std::string const& name) {
+      auto const& found = tensors_.at(name);
+      return std::pair(found.begin, found.begin + found.entry.bytes());
+    };
+    std::ranges::sort(names_, {}, place);
+    std::size_t covered = 0;
+    for (auto const& name : names_) {
+      auto const [begin, end] = place(name);
+      if (begin != covered)
+        refuse(name, "begins at byte " + std::to_string(begin) + " of the data, but the tensors " +
+                         "before it end at " + std::to_string(covered));
+      covered = end;
+    }
+    if (covered != data_bytes_)
+      refuse("has " + std::to_string(data_bytes_) + " bytes of data, but its tensors end at " +
+             std::to_string(covered));
+  }
+
+  std::string path_;
+  detail::open_file file_;
+  std::size_t data_begin_ = 0;
+  std::size_t data_bytes_ = 0;
+  std::vector<std::string> names_;
+  std::map<std::string, tensor, std::less<>> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Writes a safetensors file tensor by tensor. The data goes to `path` + ".partial", which replaces
+/// `path` in commit() and is removed if the writer ends before that: `path` is never half a file.
+///
+/// Errors:  input_error that names the path and, where there is one, the tensor.
+/// Threads: after construction, different tensors may be written at the same time.
+class safetensors_writer {
+ public:
+  /// Writes the header. Wider types come first in the file, so that all data is aligned.
+  ///
+  /// Errors: also input_error for names given twice and types other than F32 and F64.
+  safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
+                     std::map<std::string, std::string> const& metadata = {})
+      : path_(path.string()), header_(make_header(entries, metadata)), file_(path_) {
+    std::uint64_t const length = header_.size();
+    file_.write(std::as_bytes(std::span(&length, 1)), 0);
+    file_.write(std::as_bytes(std::span(header_)), 8);
+  }
+
+  /// Writes a whole tensor, row-major, whose type must be that of T. Tensors may come in any order.
+  ///
+  /// Errors: input_error if there is no such tensor or its type or number of elements is another.
+  template <class T, std::size_t Extent>
+  void write(std::string_view name, std::span<T, Extent> values) {
+    using element = std::remove_const_t<T>;
+    static_assert(std::same_as<element, float> || std::same_as<element, double>,
+                  "safetensors_writer::write: the values must be float or double");
+    auto const found = slots_.find(name);
+    if (found == slots_.end()) refuse("has no tensor " + detail::in_quotes(name) + " to write");
+    auto& [entry, begin, written] = found->second;
+    if (entry.type != stored_type_of<element> || entry.elements() != values.size())
+      refuse("needs " + std::to_string(entry.elements()) + " " + to_string(entry.type) +
+             " elements for tensor " + detail::in_quotes(name) + ", given " +
+             std::to_string(values.size()) + " " + to_string(stored_type_of<element>));
+    file_.write(std::as_bytes(values), 8 + header_.size() + begin);
+    written = true;
+  }
+
+  /// Makes the file appear under its name, complete and on disk.
+  ///
+  /// Errors: input_error if a tensor was not written or the disk fails; `path` is then as it was.
+  void commit() {
+    for (auto const& [name, tensor] : slots_)
+      if (!tensor.written && tensor.entry.elements() != 0)
+        refuse("cannot be completed: tensor " + detail::in_quotes(name) + " was not written");
+    file_.commit();
+  }
+
+ private:
+  struct slot {
+    safetensors_entry entry;
+    std::size_t begin = 0;
+    bool written = false;
+  };
+
+  static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;  // positions are signed
+
+  [[noreturn]] void refuse(std::string const& what) const {
+    throw input_error("safetensors file " + detail::in_quotes(path_) + " " + what);
+  }
+  [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const {
+    throw input_error("safetensors file " + detail::in_quotes(path_) + ": tensor " +
+                      detail::in_quotes(entry.name) + " " + what);
+  }
+
+  [[nodiscard]] std::string make_header(std::span<safetensors_entry const> entries,
+                                        std::map<std::string, std::string> const& metadata) {
+    nlohmann::ordered_json header = nlohmann::ordered_json::object();
+    if (!metadata.empty()) header["__metadata__"] = metadata;
+    for (auto const& entry : entries) {
+      if (entry.type != stored_type::f32 && entry.type != stored_type::f64)
+        refuse(entry, std::string("is of type ") + to_string(entry.type) + ", not F32 or F64");
+      if (entry.name == "__metadata__" || !slots_.emplace(entry.name, slot{entry}).second)
+        refuse(entry, "has a name that is taken");
+    }
+    std::size_t begin = 0;
+    for (stored_type const type : {stored_type::f64, stored_type::f32})
+      for (auto const& entry : entries) {
+        if (entry.type != type) continue;
+        if (!detail::countable(entry) || entry.bytes() > most_data_bytes - begin)
+          refuse(entry, "is too large, its shape is " + detail::shape_text(entry.shape));
+        slots_.at(entry.name).begin = begin;
+        std::size_t const end = begin + entry.bytes();
+        header[entry.name] = {
+            {"dtype", to_string(type)}, {"shape", entry.shape}, {"data_offsets", {begin, end}}};
+        begin = end;
+      }
+    std::string text;
+    try {
+      text = header.dump();
+    } catch (nlohmann::json::type_error const&) {
+      refuse("cannot be written: a name or a text of its metadata is not UTF-8");
+    }
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins at a multiple of 8
+    if (text.size() > detail::most_header_bytes)
+      refuse("would have a header of " + std::to_string(text.size()) + " bytes; at most " +
+             std::to_string(detail::most_header_bytes) + " are allowed");
+    return text;
+  }
+
+  std::string path_;
+  std::map<std::string, slot, std::less<>> slots_;
+  std::string header_;
+  detail::partial_file file_;
+};
+
+}  // namespace plait

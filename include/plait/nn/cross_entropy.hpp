@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "plait/core/error.hpp"
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// -log(softmax(logits)[label]), summed over the rows whose label is not `Ignored` and divided by
+/// the number of such rows in the whole global batch.
+///
+/// Shapes: logits (rows, Classes), labels (rows) in [0, Classes) or Ignored.
+/// Moves:  cut by classes: the maximum and two sums for each row, forward only.
+template <std::size_t Classes, std::int32_t Ignored = -100>
+struct cross_entropy {
+  using concept_tag = layer_tag;
+  using input = inputs<features<Classes>, tokens>;
+  using output = loss_value;
+  using forms = plait::forms<
+      whole, form<"classes", shard<dim::features>, invariant, inner<partial_max, invariant, 1>,
+                  inner<partial, invariant, 2>>>;
+  using max = slot<"max", 1>;
+  using terms = slot<"terms", 2>;
+  using saved = plait::saved<input_slot, max, terms>;
+  static constexpr double flops_per_row = 4.0 * Classes;
+  static constexpr aliasing may_alias{.backward = true};
+
+  /// The rows that count, of the labels of one rank.
+  ///
+  /// Errors: input_error for a label that is neither a class nor Ignored.
+  static std::int64_t count(std::span<std::int32_t const> labels) {
+    std::int64_t valid = 0;
+    for (auto const label : labels) {
+      if (label == Ignored) continue;
+      if (label < 0 || static_cast<std::size_t>(label) >= Classes)
+        throw input_error("cross_entropy: label " + std::to_string(label) +
+                          " is not one of the " + std::to_string(Classes) + " classes");
+      ++valid;
+    }
+    return valid;
+  }
+
+  static void forward(auto& ops, auto const&, auto x, auto loss, auto const& saved) {
+    auto const& [logits, labels] = x;
+    auto const local_max = ops.template over_columns<partial_max>(logits, saved[max{}]);
+    ops.row_max(logits, local_max);                                    // (rows, 1)
+    auto const largest = ops.template move<invariant>(local_max);
+    auto const local_terms = ops.template over_columns<partial>(logits, saved[terms{}]);
+    ops.cross_entropy_terms(logits, labels, largest, local_terms);     // (rows, 2)
+    auto const sums = ops.template move<invariant>(local_terms);
+    ops.cross_entropy(sums, labels, Ignored, loss);
+  }
+  static void backward_input(auto& ops, auto const&, auto const& saved, auto seed, auto dx) {
+    auto const& [logits, labels] = saved[input_slot{}];
+    ops.cross_entropy_backward(logits, labels, saved[max{}], saved[terms{}], Ignored, seed, dx);
+  }
+};
+
+}  // namespace plait::nn

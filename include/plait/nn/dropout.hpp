@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// Drops elements with a probability of `PerMille` / 1000 while training and scales the others up.
+///
+/// Which elements are dropped depends on the seed, the step, the layer and the global index of the
+/// element alone, so that every plan drops the same.
+/// Shapes: x, y (rows, Width).
+template <std::size_t Width, int PerMille>
+struct dropout {
+  static_assert(PerMille >= 0 && PerMille < 1000,
+                "dropout<Width, PerMille>: PerMille must be in [0, 1000)");
+  using concept_tag = layer_tag;
+  using input = features<Width>;
+  using output = features<Width>;
+  using forms = plait::forms<whole, by_features, by_sequence<>>;
+  // Memory traffic only: no reason to cut what a neighbour needs whole.
+  static constexpr double flops_per_row = 0;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
+
+  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
+    ops.dropout(x, y, PerMille / 1000.0, Width);
+  }
+  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
+    ops.dropout(dy, dx, PerMille / 1000.0, Width);
+  }
+};
+
+}  // namespace plait::nn

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// The row of a table for each token.
+///
+/// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens are in
+///         [0, Vocabulary).
+/// Moves:  cut by vocabulary each rank looks up what it has, the output is partial.
+template <std::size_t Vocabulary, std::size_t Width, initializer Initial = normal(0.02)>
+struct embedding {
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<Vocabulary, Width>, Initial>;
+  using parameters = parameter_list<weight>;
+  using input = tokens;
+  using output = features<Width>;
+  using forms =
+      plait::forms<whole,
+                   form<"features", replicate, shard<dim::features>, split<weight, 1>>,
+                   form<"vocabulary", replicate, partial, split<weight, 0>>, by_sequence<>>;
+  using saved = plait::saved<input_slot>;
+  static constexpr double flops_per_row = 1.0 * Width;
+
+  static void forward(auto& ops, auto const& p, auto ids, auto y, auto const&) {
+    ops.gather_rows(ids, p[weight{}], y);
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
+                                  auto const& dp) {
+    ops.scatter_add_rows(saved[input_slot{}], dy, dp[weight{}]);
+  }
+};
+
+/// Adds the row of a learned table for each position.
+///
+/// Shapes: x, y (Sequence * batch, Width), weight (Sequence, Width).
+template <std::size_t Sequence, std::size_t Width, initializer Initial = normal(0.02)>
+struct positions {
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<Sequence, Width>, Initial>;
+  using parameters = parameter_list<weight>;
+  using input = features<Width>;
+  using output = features<Width>;
+  using forms = plait::forms<
+      whole, form<"features", shard<dim::features>, shard<dim::features>, split<weight, 1>>,
+      by_sequence<split<weight, 0>>>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr double flops_per_row = 1.0 * Width;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
+
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
+    ops.add_positions(x, p[weight{}], y);
+  }
+  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
+    ops.copy(dy, dx);
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const&, auto dy, auto const& dp) {
+    ops.accumulate_positions(dy, dp[weight{}]);
+  }
+};
+
+}  // namespace plait::nn

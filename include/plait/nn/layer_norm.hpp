@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// Rows with mean 0 and variance 1, times a weight, plus a bias.
+///
+/// Shapes: x, y (rows, Width); weight, bias (Width). Epsilon is 1e-5.
+/// Moves:  on sequence shards, one all_reduce of the parameters' gradients per step.
+template <std::size_t Width>
+struct layer_norm {
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<Width>, constant(1.0)>;
+  using bias = parameter<"bias", extents<Width>>;
+  using parameters = parameter_list<weight, bias>;
+  using input = features<Width>;
+  using output = features<Width>;
+  using forms = plait::forms<whole, by_sequence<>>;
+  using statistics = slot<"statistics", 2>;
+  using saved = plait::saved<input_slot, statistics>;
+  static constexpr double flops_per_row = 8.0 * Width;
+  static constexpr aliasing may_alias{.backward = true};
+  static constexpr double epsilon = 1e-5;
+
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
+    ops.layer_norm(x, p[weight{}], p[bias{}], y, saved[statistics{}], epsilon);
+  }
+  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
+    ops.layer_norm_backward_input(dy, saved[input_slot{}], saved[statistics{}], p[weight{}], dx);
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
+                                  auto const& dp) {
+    ops.layer_norm_backward_parameters(dy, saved[input_slot{}], saved[statistics{}], dp[weight{}],
+                                       dp[bias{}]);
+  }
+};
+
+}  // namespace plait::nn

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/layer/layer.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::nn {
+
+/// How a linear layer's matrix is stored.
+enum class weight_order : int { input_output, output_input };
+
+/// Options of a linear layer.
+struct linear_options {
+  bool bias = true;
+  weight_order order = weight_order::input_output;
+  /// The output is this many equal pieces side by side; a column split cuts each of them.
+  int parts = 1;
+  /// The weight starts as normal random numbers of this deviation, the bias as zeros.
+  initializer weight = normal(0.02);
+};
+
+namespace detail {
+
+template <std::size_t In, std::size_t Out, linear_options Options>
+struct linear_parameters {
+  static constexpr bool in_out = Options.order == weight_order::input_output;
+  static constexpr int input_dim = in_out ? 0 : 1, output_dim = in_out ? 1 : 0;
+  using weight = parameter<"weight", extents<in_out ? In : Out, in_out ? Out : In>, Options.weight>;
+  using bias = parameter<"bias", extents<Out>>;
+  using parameters = std::conditional_t<Options.bias, parameter_list<weight, bias>,
+                                        parameter_list<weight>>;
+  static constexpr int parts = Options.parts;
+  static constexpr placement out_features = shard<dim::features, parts>;
+  using forms = std::conditional_t<
+      Options.bias,
+      plait::forms<whole,
+                   form<"column", replicate, out_features, split<weight, output_dim, parts>,
+                        split<bias, 0, parts>>,
+                   row_split<split<weight, input_dim>, once<bias>>, by_sequence<>>,
+      plait::forms<whole,
+                   form<"column", replicate, out_features, split<weight, output_dim, parts>>,
+                   row_split<split<weight, input_dim>>, by_sequence<>>>;
+};
+
+}  // namespace detail
+
+/// y = x w + b.
+///
+/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out).
+/// Moves:  column: the whole input, a block of the output; row: a block of the input, a partial
+///         output to which b is added once.
+template <std::size_t In, std::size_t Out, linear_options Options = linear_options{}>
+struct linear : detail::linear_parameters<In, Out, Options> {
+  static_assert(Out % static_cast<std::size_t>(Options.parts) == 0,
+                "linear<In, Out, {.parts}>: Out is not a multiple of parts");
+  using concept_tag = layer_tag;
+  using base = detail::linear_parameters<In, Out, Options>;
+  using weight = typename base::weight;
+  using bias = typename base::bias;
+  using input = features<In>;
+  using output = features<Out>;
+  using saved = plait::saved<input_slot>;
+
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
+    ops.matmul(x, input_output(p[weight{}]), y);          // (rows, out)
+    if constexpr (Options.bias) ops.add_row(p[bias{}], y);
+  }
+  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
+    ops.matmul(dy, output_input(p[weight{}]), dx);        // (rows, in)
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
+                                  auto const& dp) {
+    auto const x = saved[input_slot{}];
+    if constexpr (base::in_out)
+      ops.accumulate_matmul(transposed(x), dy, dp[weight{}]);  // (in, out)
+    else
+      ops.accumulate_matmul(transposed(dy), x, dp[weight{}]);  // (out, in)
+    if constexpr (Options.bias) ops.accumulate_column_sums(dy, dp[bias{}]);
+  }
+
+ private:
+  static constexpr auto input_output(auto w) {
+    if constexpr (base::in_out) return w;
+    else return transposed(w);
+  }
+  static constexpr auto output_input(auto w) {
+    if constexpr (base::in_out) return transposed(w);
+    else return w;
+  }
+};
+
+}  // namespace plait::nn

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/placement/transition.hpp"
+
+namespace plait {
+
+/// A value of `rows` rows and `width` columns in one group of the axis, whole.
+struct whole_shape {
+  std::size_t rows = 0, width = 0;
+  [[nodiscard]] constexpr std::size_t count() const { return rows * width; }
+};
+
+namespace detail {
+
+/// The local blocks of one value in two placements, and what it takes to get from one to the other.
+template <class Device, class Comm, class T>
+struct mover {
+  Device& device;
+  Comm& comm;
+  whole_shape shape;
+  T* staging;
+
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(comm.size()); }
+  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(comm.rank()); }
+  [[nodiscard]] std::size_t block() const { return shape.count() / ranks(); }
+
+  void copy(T const* from, T* to, std::size_t count) const {
+    device.copy_bytes(from, to, count * sizeof(T));
+  }
+
+  /// Copies the column block of rank `r` between a matrix of whole rows and one of that block.
+  void copy_columns(placement at, std::size_t r, std::size_t rows, T const* from, T* to,
+                    bool into_block) const {
+    auto const parts = static_cast<std::size_t>(at.parts);
+    std::size_t const part = shape.width / parts, piece = part / ranks();
+    for (std::size_t g = 0; g < parts; ++g) {
+      std::size_t const whole = g * part + r * piece, cut = g * piece;
+      if (into_block)
+        device.copy_blocks(from + whole, shape.width, to + cut, parts * piece, rows, piece);
+      else
+        device.copy_blocks(from + cut, parts * piece, to + whole, shape.width, rows, piece);
+    }
+  }
+
+  void take_block(placement at, std::size_t r, T const* whole, T* to) const {
+    if (at.index == dim::sequence)
+      copy(whole + r * block(), to, block());
+    else
+      copy_columns(at, r, shape.rows, whole, to, true);
+  }
+  void put_block(placement at, std::size_t r, T const* from, T* whole) const {
+    if (at.index == dim::sequence)
+      copy(from, whole + r * block(), block());
+    else
+      copy_columns(at, r, shape.rows, from, whole, false);
+  }
+
+  /// All blocks of a whole value behind each other, and back. Row blocks are so already.
+  T const* pack(placement at, T const* whole) const {
+    if (at.index == dim::sequence) return whole;
+    for (std::size_t r = 0; r < ranks(); ++r) take_block(at, r, whole, staging + r * block());
+    return staging;
+  }
+  T* unpacked(placement at, T* whole) const { return at.index == dim::sequence ? whole : staging; }
+  void unpack(placement at, T* whole) const {
+    if (at.index == dim::sequence) return;
+    for (std::size_t r = 0; r < ranks(); ++r) put_block(at, r, staging + r * block(), whole);
+  }
+};
+
+}  // namespace detail
+
+/// Brings a value from placement `From` to placement `To`: executes the row of the table.
+///
+/// Shapes: in, out: the local blocks of a value of `shape`; out may be in where the row allows it
+///         (none, all_reduce, mask). Memory of a rank that holds nothing may be null.
+///         staging: shape.count() elements, used where columns are cut.
+/// Moves:  wire_bytes(row.moves, ...) over `comm`.
+/// Errors: those of the communicator.
+template <placement From, placement To, class Device, class Comm, class T>
+void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {
+  constexpr transition row = transition_between(From, To);
+  static_assert(row.allowed(), "move_value<From, To>: the table has no such transition");
+  detail::mover<Device, Comm, T> const with{device, comm, shape, staging};
+  std::size_t const whole = shape.count(), block = with.block();
+  bool const at_from = is_shard(From) || From.kind != placement_kind::only ||
+                       comm.rank() == From.index;
+  auto const to_span = [](T* data, std::size_t count) { return std::span<T>(data, count); };
+  auto const from_span = [](T const* data, std::size_t count) {
+    return std::span<T const>(data, count);
+  };
+  constexpr auto moves = row.moves;
+  if constexpr (moves == movement::none) {
+    if (at_from) with.copy(in, out, is_shard(From) ? block : whole);
+  } else if constexpr (moves == movement::slice) {
+    with.take_block(To, with.rank(), in, out);
+  } else if constexpr (moves == movement::zero_pad) {
+    device.fill(T{0}, out, whole);
+    with.put_block(From, with.rank(), in, out);
+  } else if constexpr (moves == movement::mask) {
+    if (comm.rank() == 0)
+      with.copy(in, out, whole);
+    else
+      device.fill(T{0}, out, whole);
+  } else if constexpr (moves == movement::keep) {
+    if (comm.rank() == To.index) with.copy(in, out, whole);
+  } else if constexpr (moves == movement::zero_elsewhere) {
+    if (at_from)
+      with.copy(in, out, whole);
+    else
+      device.fill(T{0}, out, whole);
+  } else if constexpr (moves == movement::all_reduce) {
+    with.copy(in, out, whole);
+    comm.all_reduce(to_span(out, whole));
+  } else if constexpr (moves == movement::all_reduce_max) {
+    with.copy(in, out, whole);
+    comm.all_reduce(to_span(out, whole), reduction::max);
+  } else if constexpr (moves == movement::all_gather) {
+    comm.all_gather(from_span(in, block), to_span(with.unpacked(From, out), whole));
+    with.unpack(From, out);
+  } else if constexpr (moves == movement::reduce_scatter) {
+    comm.reduce_scatter(from_span(with.pack(To, in), whole), to_span(out, block));
+  } else if constexpr (moves == movement::all_to_all) {
+    std::size_t const rows = shape.rows / with.ranks(), piece = block / with.ranks();
+    if constexpr (From.index == dim::sequence) {
+      for (std::size_t r = 0; r < with.ranks(); ++r)
+        with.copy_columns(To, r, rows, in, staging + r * piece, true);
+      comm.all_to_all(from_span(staging, block), to_span(out, block));
+    } else {
+      comm.all_to_all(from_span(in, block), to_span(staging, block));
+      for (std::size_t r = 0; r < with.ranks(); ++r)
+        with.copy_columns(From, r, rows, staging + r * piece, out, false);
+    }
+  } else if constexpr (moves == movement::broadcast) {
+    if (at_from) with.copy(in, out, whole);
+    comm.broadcast(to_span(out, whole), From.index);
+  } else if constexpr (moves == movement::reduce) {
+    // The summands of the other ranks stay as they are; only the root's buffer is written.
+    if (comm.rank() == To.index) {
+      with.copy(in, out, whole);
+      comm.reduce(to_span(out, whole), To.index);
+    } else {
+      comm.reduce(to_span(const_cast<T*>(in), whole), To.index);
+    }
+  } else if constexpr (moves == movement::scatter) {
+    T const* packed = at_from ? with.pack(To, in) : nullptr;
+    comm.scatter(from_span(packed, at_from ? whole : 0), to_span(out, block), From.index);
+  } else if constexpr (moves == movement::gather) {
+    bool const root = comm.rank() == To.index;
+    comm.gather(from_span(in, block), to_span(root ? with.unpacked(From, out) : nullptr,
+                                              root ? whole : 0), To.index);
+    if (root) with.unpack(From, out);
+  } else if constexpr (moves == movement::send) {
+    if (comm.rank() == From.index) comm.send(from_span(in, whole), To.index, 0);
+    if (comm.rank() == To.index) comm.receive(to_span(out, whole), From.index, 0);
+  }
+}
+
+}  // namespace plait

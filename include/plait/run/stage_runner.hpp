@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "plait/plan/parallel.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/move.hpp"
+#include "plait/run/operations.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait {
+
+/// The number of the entry of parameter `index` of leaf `leaf`.
+template <class Plan>
+consteval int entry_of(int leaf, int index) {
+  for (int e = 0; e < Plan::entries.size(); ++e)
+    if (Plan::entries[e].leaf == leaf && Plan::entries[e].index == index) return e;
+  return -1;
+}
+
+/// Runs the forward and the backward of one pipeline stage on one microbatch: walks through the
+/// plan's program, makes the views that the layers see and applies the transitions between them.
+///
+/// Cost:   no allocation; the only branches are which items the stage has.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class stage_runner {
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using device_type = typename Rank::device_type;
+  using communicator = typename Rank::communicator_type;
+  using memory = typename device_type::memory;
+  using ops_type = operations<device_type, communicator>;
+  static constexpr int leaves = plan::leaf_count;
+  static constexpr auto& code = plan::code;
+
+ public:
+  /// The arenas of the rank: activations in bytes, parameters and gradients in elements.
+  struct arenas {
+    std::byte* activations = nullptr;
+    T* parameters = nullptr;
+    T* gradients = nullptr;
+  };
+
+  stage_runner(Rank& rank, workload const& load, arenas const& where)
+      : rank_(rank),
+        stage_(rank.place().stage),
+        arena_(plan::arena_for(stage_, load)),
+        layout_(plan::activation_layout_for(load.rows, sizeof(T))),
+        parameters_(plan::parameter_layout_for(stage_)),
+        rows_(load.rows),
+        where_(where) {
+    std::size_t next = 0;
+    int unit = 0;
+    for (int i = 0; i < code.items.size(); ++i) {
+      auto const at = static_cast<std::size_t>(i);
+      first_record_[at] = next;
+      first_unit_[at] = unit;
+      next += layout_.record_bytes[at] * static_cast<std::size_t>(parameters_.copies[at].copies);
+      unit += code.items[i].count;
+    }
+  }
+
+  [[nodiscard]] stage_arena const& arena() const { return arena_; }
+  [[nodiscard]] parameter_layout<leaves> const& parameters() const { return parameters_; }
+  /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
+  [[nodiscard]] layer_context& context() { return context_; }
+
+  /// Where the labels of the microbatch are, and where its loss is added.
+  void set_loss(void const* targets, double* loss) {
+    targets_ = targets;
+    loss_ = loss;
+  }
+
+  /// Runs the stage on `input` and returns its output, which lies in activation slot `slot`. The
+  /// items from `end_item` on are left out (the loss, when only the model's output is wanted).
+  std::byte* forward(std::byte* input, int slot, int end_item = code.items.size()) {
+    record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
+    for_each_item([&]<int Item>() {
+      if (Item >= end_item) return;
+      for (int copy = 0; copy < copies<Item>(); ++copy) {
+        enter<Item>(copy);
+        std::byte* const output = record<Item>(copy);
+        for_each_step<Item>(
+            [&]<int Step>() { this->template forward_step<Item, Step>(input, output, copy); });
+        input = output;
+      }
+    });
+    return input;
+  }
+
+  /// Runs the stage backward on the gradient of its output and returns the gradient of its input.
+  ///
+  /// `input` and `slot` are those of the forward; gradients of parameters are added up.
+  std::byte* backward(std::byte* input, int slot, std::byte* gradient) {
+    record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
+    int edge = 0;
+    for_each_item_backward([&]<int Item>() {
+      for (int copy = copies<Item>() - 1; copy >= 0; --copy) {
+        enter<Item>(copy);
+        std::byte* const output = record<Item>(copy);
+        std::byte* const before = output == record_ ? input : previous_output<Item>(copy);
+        std::byte* const made =
+            where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge);
+        edge = 1 - edge;
+        for_each_step_backward<Item>([&]<int Step>() {
+          this->template backward_step<Item, Step>(before, output, copy, gradient, made);
+        });
+        gradient = made;
+      }
+    });
+    return gradient;
+  }
+
+  /// The value of parameter `entry` in copy `copy` (counted from the stage's first).
+  [[nodiscard]] T* parameter(int entry, int copy) const {
+    auto const at = static_cast<std::size_t>(entry);
+    return where_.parameters + parameters_.offset[at] +
+           parameters_.stride[at] * static_cast<std::size_t>(copy);
+  }
+  /// The gradient accumulator of that use.
+  [[nodiscard]] T* gradient(int entry, int copy) const {
+    auto const at = static_cast<std::size_t>(entry);
+    return where_.gradients + parameters_.gradient_offset[at] +
+           parameters_.stride[at] * static_cast<std::size_t>(copy);
+  }
+
+ private:
+  template <class Body>
+  static void for_each_item(Body body) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (body.template operator()<static_cast<int>(I)>(), ...);
+    }(std::make_index_sequence<std::size_t(code.items.size())>{});
+  }
+  template <class Body>
+  static void for_each_item_backward(Body body) {
+    constexpr std::size_t count = std::size_t(code.items.size());
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (body.template operator()<static_cast<int>(count - 1 - I)>(), ...);
+    }(std::make_index_sequence<count>{});
+  }
+  template <int Item>
+  static constexpr std::size_t step_count =
+      std::size_t(code.items[Item].end_step - code.items[Item].first_step);
+  template <int Item, class Body>
+  static void for_each_step(Body body) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (body.template operator()<code.items[Item].first_step + static_cast<int>(I)>(), ...);
+    }(std::make_index_sequence<step_count<Item>>{});
+  }
+  template <int Item, class Body>
+  static void for_each_step_backward(Body body) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (body.template operator()<code.items[Item].end_step - 1 - static_cast<int>(I)>(), ...);
+    }(std::make_index_sequence<step_count<Item>>{});
+  }
+
+  template <int Item>
+  [[nodiscard]] int copies() const {
+    return parameters_.copies[std::size_t(Item)].copies;
+  }
+  template <int Item>
+  [[nodiscard]] std::byte* record(int copy) const {
+    return record_ + first_record_[std::size_t(Item)] +
+           layout_.record_bytes[std::size_t(Item)] * static_cast<std::size_t>(copy);
+  }
+  template <int Item>
+  [[nodiscard]] std::byte* previous_output(int copy) const {
+    if (copy > 0) return record<Item>(copy - 1);
+    for (int item = Item - 1; item >= 0; --item)
+      if (parameters_.copies[std::size_t(item)].copies > 0)
+        return record_ + first_record_[std::size_t(Item)] - layout_.record_bytes[std::size_t(item)];
+    return nullptr;
+  }
+
+  template <int Item>
+  void enter(int copy) {
+    context_.copy = copy + parameters_.copies[std::size_t(Item)].first_copy;
+    unit_ = first_unit_[std::size_t(Item)] + context_.copy;
+  }
+
+  // --- where values lie -------------------------------------------------------------------------
+
+  template <int Value>
+  static constexpr placement gradient_at = dual(code.values[Value].at);
+
+  template <int Value>
+  [[nodiscard]] block_shape block() const {
+    return local_block(code.values[Value], rows_, plan::tensor_ranks);
+  }
+
+  template <int Value>
+  [[nodiscard]] std::size_t block_offset() const {
+    constexpr bool is_tokens = code.values[Value].info.kind == value_kind::tokens;
+    return static_cast<std::size_t>(rank_.place().tensor) * block<Value>().count() *
+           (is_tokens ? sizeof(std::int32_t) : sizeof(T));
+  }
+
+  template <int Value>
+  [[nodiscard]] std::byte* value_data(std::byte* input, std::byte* output) const {
+    constexpr residence home_of = plan::storage.values[std::size_t(Value)];
+    std::size_t const offset = home_of.row_block ? block_offset<Value>() : 0;
+    std::size_t const root = layout_.value_offset[std::size_t(home_of.root)];
+    if constexpr (home_of.where == home::input) return input + offset;
+    if constexpr (home_of.where == home::output) return output + offset;
+    if constexpr (home_of.where == home::kept) return output + root + offset;
+    return where_.activations + arena_.transient_offset + root + offset;
+  }
+
+  template <int Value>
+  [[nodiscard]] std::byte* gradient_data(std::byte* of_output, std::byte* of_input) const {
+    constexpr residence home_of = plan::storage.gradients[std::size_t(Value)];
+    std::size_t const offset = home_of.row_block ? block_offset<Value>() : 0;
+    std::size_t const root = layout_.gradient_offset[std::size_t(home_of.root)];
+    if constexpr (home_of.where == home::input) return of_input + offset;
+    if constexpr (home_of.where == home::output) return of_output + offset;
+    return where_.activations + arena_.transient_offset + root + offset;
+  }
+
+  // --- what layers see ----------------------------------------------------------------------------
+
+  template <int Value, bool IsConst>
+  auto value_view(std::byte* data) const {
+    constexpr auto& what = code.values[Value];
+    auto const shape = block<Value>();
+    if constexpr (what.info.kind == value_kind::tokens) {
+      return token_view<memory>{reinterpret_cast<std::int32_t const*>(data), shape.rows};
+    } else {
+      using element = std::conditional_t<IsConst, T const, T>;
+      return view<element, view_placement_of_value(what.at), memory>{reinterpret_cast<T*>(data),
+                                                                     shape.rows, shape.columns};
+    }
+  }
+  template <int Value, bool IsConst>
+  auto gradient_view(std::byte* data) const {
+    using element = std::conditional_t<IsConst, T const, T>;
+    auto const shape = block<Value>();
+    return view<element, view_placement_of_value(gradient_at<Value>), memory>{
+        reinterpret_cast<T*>(data), shape.rows, shape.columns};
+  }
+
+  /// The input of a leaf as its body sees it: a view, or a pair for a layer with two inputs.
+  template <int Step>
+  auto input_view(std::byte* input, std::byte* output) const {
+    constexpr auto& now = code.steps[Step];
+    auto const x = value_view<now.in, true>(value_data<now.in>(input, output));
+    if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
+      if constexpr (plan::tree.leaves[now.leaf].inputs[1].kind == value_kind::tokens) {
+        return std::pair{x, token_view<memory>{static_cast<std::int32_t const*>(targets_), rows_}};
+      } else {
+        return std::pair{x, view<T const, invariant, memory>{
+                                static_cast<T const*>(targets_), rows_,
+                                plan::tree.leaves[now.leaf].inputs[1].width}};
+      }
+    } else {
+      return x;
+    }
+  }
+
+  template <int Leaf, bool IsGradient>
+  struct parameter_access {
+    stage_runner const& runner;
+    int copy;
+
+    template <class Parameter>
+    auto operator[](Parameter) const {
+      using layer_type = std::tuple_element_t<std::size_t(Leaf), typename plan::leaf_types>;
+      constexpr int index =
+          detail::parameter_index<typename detail::parameters_of<layer_type>::type, Parameter>;
+      static_assert(index >= 0,
+                    "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
+      constexpr int number = entry_of<plan>(Leaf, index);
+      constexpr auto& entry = plan::entries[number];
+      if constexpr (IsGradient) {
+        return view<T, view_placement_of_parameter(dual(entry.used), entry.info.rank), memory>{
+            runner.gradient(number, copy), entry.local_rows, entry.local_columns};
+      } else {
+        T const* data = runner.parameter(number, copy);
+        if constexpr (entry.masked()) {
+          // The transition invariant -> partial: ranks other than the first see zeros.
+          if (runner.rank_.place().tensor != 0)
+            data = reinterpret_cast<T const*>(runner.where_.activations +
+                                              runner.arena_.zeros_offset);
+        }
+        return view<T const, view_placement_of_parameter(entry.used, entry.info.rank), memory>{
+            data, entry.local_rows, entry.local_columns};
+      }
+    }
+  };
+
+  template <int Step, bool IsConst>
+  struct slot_access {
+    static constexpr int leaf = code.steps[Step].leaf;
+    using layer_type = std::tuple_element_t<std::size_t(leaf), typename plan::leaf_types>;
+    stage_runner const& runner;
+    std::byte* input;
+    std::byte* output;
+
+    auto operator[](input_slot) const {
+      static_assert(plan::tree.leaves[leaf].saved.keeps_input,
+                    "saved[input_slot{}]: the layer does not save its input; add input_slot to its "
+                    "saved<...>");
+      return runner.template input_view<Step>(input, output);
+    }
+    auto operator[](output_slot) const {
+      static_assert(plan::tree.leaves[leaf].saved.keeps_output,
+                    "saved[output_slot{}]: the layer does not save its output; add output_slot to "
+                    "its saved<...>");
+      constexpr int out = code.steps[Step].out;
+      return runner.template value_view<out, true>(runner.template value_data<out>(input, output));
+    }
+    template <name Label, std::size_t PerRow, follows Shape, std::size_t Fixed>
+    auto operator[](slot<Label, PerRow, Shape, Fixed> key) const {
+      constexpr int kept =
+          detail::own_slot_index<typename detail::saved_of<layer_type>::type, decltype(key)>;
+      constexpr int used =
+          detail::own_slot_index<typename detail::scratch_of<layer_type>::type, decltype(key)>;
+      static_assert(kept >= 0 || used >= 0,
+                    "saved[slot{}]: the layer has no such slot; add it to its saved<...> or "
+                    "scratch<...>");
+      constexpr auto& form = code.forms[leaf];
+      constexpr slot_info info{Label, PerRow, Shape == follows::features, Fixed};
+      std::size_t const count = slot_count(info, form, runner.rows_, plan::tensor_ranks);
+      std::size_t const rows = Fixed != 0 ? 1 : count / local_width(info, form);
+      std::byte* data = nullptr;
+      if constexpr (kept >= 0)
+        data = output + runner.layout_.saved_offset[std::size_t(leaf)][std::size_t(kept)];
+      else
+        data = runner.where_.activations + runner.arena_.transient_offset +
+               runner.layout_.scratch_offset[std::size_t(leaf)][std::size_t(used)];
+      using element = std::conditional_t<IsConst && (kept >= 0), T const, T>;
+      return view<element, slot_placement(info, form), memory>{reinterpret_cast<T*>(data), rows,
+                                                               count / rows};
+    }
+
+    static constexpr bool cuts_features(form_info const& form) {
+      auto const cut = [](placement at) { return is_shard(at) && at.index == dim::features; };
+      return cut(form.input) || cut(form.output);
+    }
+    static constexpr std::size_t local_width(slot_info const& info, form_info const& form) {
+      return info.follows_features && cuts_features(form)
+                 ? info.per_row / static_cast<std::size_t>(plan::tensor_ranks)
+                 : info.per_row;
+    }
+    static constexpr placement slot_placement(slot_info const& info, form_info const& form) {
+      if (cuts_features(form))
+        return info.follows_features ? placement{placement_kind::shard, 1} : invariant;
+      return view_placement_of_value(form.input);
+    }
+  };
+
+  // --- steps ----------------------------------------------------------------------------------
+
+  template <int Item, int Step>
+  void forward_step(std::byte* input, std::byte* output, int copy) {
+    constexpr auto& now = code.steps[Step];
+    constexpr auto& from = code.values[now.in];
+    std::byte* const in = value_data<now.in>(input, output);
+    std::byte* const out = value_data<now.out>(input, output);
+    if constexpr (now.kind == step_kind::leaf) {
+      using layer_type = std::tuple_element_t<std::size_t(now.leaf), typename plan::leaf_types>;
+      auto ops = operations_of<now.leaf>();
+      parameter_access<now.leaf, false> const p{*this, copy};
+      slot_access<Step, false> const saved{*this, input, output};
+      auto const x = input_view<Step>(input, output);
+      if constexpr (plan::tree.leaves[now.leaf].is_loss)
+        layer_type::forward(ops, p, x, loss_sum{loss_}, saved);
+      else
+        layer_type::forward(ops, p, x, value_view<now.out, false>(out), saved);
+    } else if constexpr (now.kind == step_kind::move) {
+      using element =
+          std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
+      move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
+    } else if constexpr (now.kind == step_kind::branch) {
+      rank_.device().copy_bytes(in, out, block<now.in>().count() * sizeof(T));
+    } else {
+      rank_.device().add(as_elements(in), as_elements(value_data<now.skip>(input, output)),
+                         as_elements(out), block<now.out>().count());
+    }
+  }
+
+  template <int Item, int Step>
+  void backward_step(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+                     std::byte* of_input) {
+    constexpr auto& now = code.steps[Step];
+    constexpr bool wanted = plan::needs_gradient[std::size_t(now.in)];
+    std::byte* const dout = gradient_data<now.out>(of_output, of_input);
+    std::byte* const din = gradient_data<now.in>(of_output, of_input);
+    if constexpr (now.kind == step_kind::leaf) {
+      using layer_type = std::tuple_element_t<std::size_t(now.leaf), typename plan::leaf_types>;
+      constexpr auto& leaf = plan::tree.leaves[now.leaf];
+      auto ops = operations_of<now.leaf>();
+      parameter_access<now.leaf, false> const p{*this, copy};
+      slot_access<Step, true> const saved{*this, input, output};
+      auto const dy = [&] {
+        if constexpr (leaf.is_loss)
+          return loss_seed{context_.loss_scale};
+        else
+          return gradient_view<now.out, true>(dout);
+      }();
+      // Parameters first: the gradient of the input may overwrite that of the output.
+      if constexpr (leaf.parameter_count > 0)
+        layer_type::backward_parameters(ops, p, saved, dy,
+                                        parameter_access<now.leaf, true>{*this, copy});
+      if constexpr (wanted)
+        layer_type::backward_input(ops, p, saved, dy, gradient_view<now.in, false>(din));
+    } else if constexpr (!wanted) {
+      return;
+    } else if constexpr (now.kind == step_kind::move) {
+      move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
+          code.values[now.in].info.width, dout, din);
+    } else if constexpr (now.kind == step_kind::branch) {
+      rank_.device().add(as_elements(dout),
+                         as_elements(gradient_data<now.skip>(of_output, of_input)),
+                         as_elements(din), block<now.in>().count());
+    } else {
+      rank_.device().copy_bytes(dout, din, block<now.in>().count() * sizeof(T));
+    }
+  }
+
+  template <placement From, placement To, class Element>
+  void move(std::size_t width, std::byte* in, std::byte* out) {
+    auto& tensor = rank_.group(axis::tensor);
+    move_value<From, To>(
+        rank_.device(), tensor, whole_shape{rows_, width}, reinterpret_cast<Element const*>(in),
+        reinterpret_cast<Element*>(out),
+        reinterpret_cast<Element*>(where_.activations + arena_.transient_offset +
+                                   layout_.staging_offset));
+  }
+
+  static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
+
+  template <int Leaf>
+  ops_type operations_of() {
+    context_.site = static_cast<std::uint32_t>(unit_ * leaves + Leaf);
+    return {rank_.device(), rank_.group(axis::tensor), context_};
+  }
+
+  Rank& rank_;
+  int stage_;
+  stage_arena arena_;
+  activation_layout<leaves> layout_;
+  parameter_layout<leaves> parameters_;
+  std::size_t rows_;
+  arenas where_;
+  std::array<std::size_t, std::size_t(2 * leaves + 1)> first_record_{};
+  std::array<int, std::size_t(2 * leaves + 1)> first_unit_{};
+  layer_context context_{};
+  std::byte* record_ = nullptr;
+  int unit_ = 0;
+  void const* targets_ = nullptr;
+  double* loss_ = nullptr;
+};
+
+}  // namespace plait

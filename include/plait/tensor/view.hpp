@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "plait/placement/placement.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it names a kind of memory by `using concept_tag = memory_tag;`.
+struct memory_tag {};
+
+/// Ordinary memory of the process. Devices of other backends have a type of their own, so that a
+/// host pointer is never given to a device by mistake.
+struct host_memory {
+  using concept_tag = memory_tag;
+};
+
+/// What a layer's body sees of a tensor: the local block of a matrix, and in its type where the
+/// ranks of the tensor axis have the rest.
+///
+/// In a view `shard<0>` means that the ranks hold blocks of the rows (positions, or rows of a
+/// parameter) and `shard<1>` blocks of the columns (features).
+/// Shapes:  (rows, columns), contiguous, row-major; a vector has one row.
+template <class T, placement At = invariant, class Memory = host_memory>
+struct view {
+  using element = T;
+  using memory = Memory;
+  static constexpr placement at = At;
+
+  T* data = nullptr;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+
+  [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
+
+  constexpr operator view<T const, At, Memory>() const  // NOLINT: implicit, as for pointers
+    requires(!std::is_const_v<T>)
+  {
+    return {data, rows, columns};
+  }
+};
+
+/// A view to be read transposed in a matrix product.
+template <class View>
+struct transposed_view {
+  View of;
+};
+
+template <class T, placement At, class Memory>
+constexpr transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> what) {
+  return {what};
+}
+
+/// Integers, one for each row: tokens or labels.
+template <class Memory = host_memory>
+struct token_view {
+  std::int32_t const* data = nullptr;
+  std::size_t rows = 0;
+};
+
+/// How an activation's placement reads in a view: blocks of positions are rows, of features columns.
+constexpr placement view_placement_of_value(placement at) {
+  if (!is_shard(at)) return at;
+  return at.index == dim::features ? placement{at.kind, 1, at.parts} : placement{at.kind, 0, 1};
+}
+
+/// How a parameter's placement reads in a view: a vector is one row.
+constexpr placement view_placement_of_parameter(placement at, int rank) {
+  if (!is_shard(at)) return at;
+  return rank == 1 ? placement{at.kind, 1, at.parts} : at;
+}
+
+}  // namespace plait

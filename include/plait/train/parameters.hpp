@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/core/random.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/run/move.hpp"
+
+namespace plait {
+
+/// One parameter of a rank's stage: which it is, and where its block lies in the arenas.
+struct local_parameter {
+  int entry = 0;
+  int copy = 0;           ///< of the repeat, counted from the model's first
+  int number = 0;         ///< among all parameters of the model
+  std::string name;
+  std::size_t offset = 0; ///< in elements
+  std::size_t count = 0;
+};
+
+/// The full name of a parameter: the star of a repeat becomes the copy's number.
+inline std::string name_of_copy(std::string pattern, int copy) {
+  if (auto const star = pattern.find('*'); star != std::string::npos)
+    pattern.replace(star, 1, std::to_string(copy));
+  return pattern;
+}
+
+/// The parameters that a stage owns, in the order of the layers.
+template <class Plan>
+std::vector<local_parameter> parameters_of_stage(int stage) {
+  auto const names = parameter_names(Plan::tree, Plan::entries);
+  auto const layout = Plan::parameter_layout_for(stage);
+  std::vector<local_parameter> out;
+  for (int item = 0; item < Plan::code.items.size(); ++item) {
+    auto const range = layout.copies[std::size_t(item)];
+    for (int k = 0; k < range.copies; ++k)
+      for (int e = 0; e < Plan::entries.size(); ++e) {
+        auto const& entry = Plan::entries[e];
+        if (entry.item != item || entry.owner >= 0) continue;
+        int const copy = range.first_copy + k;
+        out.push_back({e, copy, Plan::parameter_number(e, copy),
+                       name_of_copy(names[std::size_t(e)], copy),
+                       layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k),
+                       entry.local_count()});
+      }
+  }
+  return out;
+}
+
+namespace detail {
+
+/// The placement of a stored parameter in the words of activations, as `move_value` takes them.
+constexpr placement as_value_placement(parameter_entry const& entry) {
+  if (!is_shard(entry.stored)) return entry.stored;
+  bool const rows = entry.info.rank == 2 && entry.stored.index == 0;
+  return {placement_kind::shard, rows ? dim::sequence : dim::features, entry.stored.parts};
+}
+
+/// Calls body.operator()<entry>() for the entry with number `entry`.
+template <class Plan, class Body>
+void with_entry(int entry, Body body) {
+  [&]<std::size_t... E>(std::index_sequence<E...>) {
+    ((static_cast<int>(E) == entry ? body.template operator()<static_cast<int>(E)>() : void()),
+     ...);
+  }(std::make_index_sequence<std::size_t(Plan::entries.size())>{});
+}
+
+/// Calls action(place in the whole matrix, place in the block, length) for each run of elements of
+/// a rank's block that lie together.
+template <class Action>
+void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Action action) {
+  auto const at = as_value_placement(entry);
+  auto const r = static_cast<std::size_t>(tensor_rank);
+  bool const cut_columns = is_shard(at) && at.index == dim::features;
+  bool const cut_rows = is_shard(at) && !cut_columns;
+  auto const parts = static_cast<std::size_t>(cut_columns ? at.parts : 1);
+  std::size_t const part = entry.info.columns / parts;
+  std::size_t const piece = cut_columns ? part / static_cast<std::size_t>(ranks) : part;
+  for (std::size_t row = 0; row < entry.local_rows; ++row)
+    for (std::size_t g = 0; g < parts; ++g) {
+      std::size_t const whole_row = cut_rows ? r * entry.local_rows + row : row;
+      std::size_t const first = g * part + (cut_columns ? r * piece : 0);
+      action(whole_row * entry.info.columns + first, row * entry.local_columns + g * piece, piece);
+    }
+}
+
+}  // namespace detail
+
+/// Writes the first value of a parameter's block: a function of the seed, the parameter and the
+/// global index of each element, so that every plan starts from the same weights.
+template <class T>
+void initial_values(parameter_entry const& entry, int number, std::uint64_t seed, int tensor_rank,
+                    int ranks, std::span<T> block) {
+  random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
+  double const scale = entry.info.initial.number();
+  detail::for_each_run(entry, tensor_rank, ranks,
+                       [&](std::size_t whole, std::size_t local, std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i)
+      block[local + i] = static_cast<T>(entry.info.initial.how == initializer::kind::constant
+                                            ? scale
+                                            : scale * random_normal(key, whole + i));
+  });
+}
+
+/// Copies a rank's block out of a whole parameter.
+template <class T>
+void take_block(parameter_entry const& entry, int tensor_rank, int ranks, std::span<T const> whole,
+                std::span<T> block) {
+  detail::for_each_run(entry, tensor_rank, ranks,
+                       [&](std::size_t from, std::size_t to, std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i) block[to + i] = whole[from + i];
+  });
+}
+
+}  // namespace plait

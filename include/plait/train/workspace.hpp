@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "plait/run/stage_runner.hpp"
+#include "plait/schedule/lowering.hpp"
+#include "plait/schedule/proof.hpp"
+
+namespace plait {
+
+/// What one shape of batch needs: an arena for activations, a runner and the stage's timetable.
+///
+/// Cost:   one allocation when it is made, none when it is used.
+/// Errors: schedule_error if the timetable for this number of microbatches is not proven.
+template <class Job, class Rank>
+class workspace {
+  using plan = typename Job::plan_type;
+  using runner_type = stage_runner<Job, Rank>;
+
+ public:
+  /// Which timetable the workspace runs.
+  enum class purpose : bool { training, evaluation };
+
+  workspace(Rank& rank, workload const& load, purpose what, typename Job::element* parameters,
+            typename Job::element* gradients)
+      : load_(load),
+        arena_(plan::arena_for(rank.place().stage, load).total_bytes),
+        runner_(rank, load, {arena_.data(), parameters, gradients}) {
+    auto table = what == purpose::training
+                     ? training_timetable<typename plan::schedule_type>(plan::stages,
+                                                                         load.microbatches)
+                     : evaluation_timetable(plan::stages, load.microbatches);
+    require_proven(table);
+    program_ = std::move(table.stages[static_cast<std::size_t>(rank.place().stage)]);
+  }
+
+  [[nodiscard]] bool fits(workload const& load) const {
+    return load.rows == load_.rows && load.microbatches == load_.microbatches;
+  }
+  [[nodiscard]] workload const& load() const { return load_; }
+  [[nodiscard]] runner_type& runner() { return runner_; }
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
+
+  /// Runs the stage's timetable on the microbatches of a batch.
+  ///
+  /// Moves: activations and gradients between stages, see `plan::wire`.
+  template <class Batch>
+  void run(Rank& rank, Batch const& batch, double* loss) {
+    auto const& arena = runner_.arena();
+    auto const& slots = program_.slots;
+    int const stage = rank.place().stage;
+    auto& stages = rank.group(axis::stage);
+    auto const input_of = [&](int microbatch) {
+      if (plan::is_first(stage)) return batch.input_of(microbatch);
+      return arena_.data() + arena.inputs_offset +
+             arena.input_bytes * static_cast<std::size_t>(microbatch % slots.inputs);
+    };
+    auto const gradient_of = [&](int microbatch) -> std::byte* {
+      if (plan::is_last(stage)) return nullptr;
+      return arena_.data() + arena.gradients_offset +
+             arena.output_bytes * static_cast<std::size_t>(microbatch % slots.gradients);
+    };
+    std::byte* output = nullptr;
+    std::byte* gradient = nullptr;
+    for (auto const& now : program_.operations) {
+      int const m = now.microbatch;
+      runner_.context().microbatch = m;
+      runner_.context().first_sample =
+          batch.first_sample + batch.samples * static_cast<std::size_t>(m);
+      switch (now.kind) {
+        case work::forward:
+          runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+          output = runner_.forward(input_of(m), m % slots.activations);
+          break;
+        case work::backward:
+          runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+          gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
+          break;
+        case work::send_activation:
+          stages.send(elements(output, stage, false), stage + 1, m);
+          break;
+        case work::receive_activation:
+          stages.receive(elements(input_of(m), stage, true), stage - 1, m);
+          break;
+        case work::send_gradient:
+          stages.send(elements(gradient, stage, true), stage - 1, m);
+          break;
+        case work::receive_gradient:
+          stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
+          break;
+      }
+    }
+  }
+
+  /// The activation (or its gradient) that enters or leaves a stage, without the padding.
+  [[nodiscard]] auto elements(std::byte* data, int stage, bool entering) const {
+    using T = typename Job::element;
+    auto const units = plan::stage_units[static_cast<std::size_t>(stage)];
+    auto const& what = plan::code.values[plan::value_before(entering ? units.begin : units.end)];
+    return std::span<T>(reinterpret_cast<T*>(data),
+                        local_block(what, load_.rows, plan::tensor_ranks).count());
+  }
+  /// Where the activation of microbatch 0 is received.
+  [[nodiscard]] std::byte* received_input() const {
+    return arena_.data() + runner_.arena().inputs_offset;
+  }
+
+ private:
+  workload load_;
+  typename Rank::device_type::arena arena_;
+  runner_type runner_;
+  stage_program program_;
+};
+
+}  // namespace plait
