@@ -156,16 +156,17 @@ class operations {
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
-  template <class T, placement Qkv, placement Out, placement Sums>
+  template <class T, placement Qkv, placement Out, placement Sums, placement Any>
   void attention(input_of<T, Qkv> qkv, view_of<T, Out> out, view_of<T, Sums> log_sum,
-                 view_of<T, Sums> scratch, std::size_t head_width) {
+                 view_of<T, Any> scratch, std::size_t head_width) {
     check_heads<Qkv, Out>();
     device_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
                       context.batch, out.columns / head_width, head_width);
   }
-  template <class T, placement Qkv, placement Out, placement DOut, placement DQkv, placement Sums>
+  template <class T, placement Qkv, placement Out, placement DOut, placement DQkv, placement Sums,
+            placement Any>
   void attention_backward(input_of<T, Qkv> qkv, input_of<T, Out> out, input_of<T, Sums> log_sum,
-                          input_of<T, DOut> dout, view_of<T, DQkv> dqkv, view_of<T, Sums> scratch,
+                          input_of<T, DOut> dout, view_of<T, DQkv> dqkv, view_of<T, Any> scratch,
                           std::size_t head_width) {
     check_heads<Qkv, Out>();
     typing::check_gradient<Out, DOut>();
