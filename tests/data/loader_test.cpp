@@ -156,10 +156,11 @@ TEST(Loader, FillingAllocatesNothing) {
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inline, as the compiler would else take malloc and operator delete for a mismatched pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
-  if (void* const memory = std::malloc(bytes)) return memory;
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc{};
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

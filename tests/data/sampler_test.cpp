@@ -69,7 +69,7 @@ TEST(Sampler, OrderDependsOnSeedEpochAndSizeOnly) {
 
 // The order is part of the answer of a training run, so it may not change by accident.
 TEST(Sampler, OrderIsTheSameOnEveryMachine) {
-  std::vector<std::size_t> const expected{8, 2, 1, 0, 9, 3, 6, 7, 4, 5};
+  std::vector<std::size_t> const expected{0, 1, 5, 6, 8, 9, 4, 3, 7, 2};
   EXPECT_EQ(epoch_order(sampler(10, {.seed = 42}), 1), expected);
 }
 

@@ -23,14 +23,14 @@ NUMPY_TYPES = {"F32": "<f4", "F64": "<f8"}  # safetensors is little-endian
 TORCH_TYPES = {"float": torch.float32, "double": torch.float64}
 
 
-# ---- safetensors: 8 bytes of header length, a JSON header, then the values of all tensors ----------
+# ---- safetensors: 8 bytes of header length, a JSON header, then the values of all tensors -----
 
 def read_safetensors(path):
     with open(path, "rb") as file:
         content = file.read()
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 + length:
-        sys.exit(f"{path}: truncated: {len(content)} bytes, and the header alone needs {8 + length}")
+        sys.exit(f"{path}: truncated: {len(content)} bytes; the header needs {8 + length}")
     header = json.loads(content[8:8 + length])
     header.pop("__metadata__", None)
     values = content[8 + length:]
@@ -40,8 +40,10 @@ def read_safetensors(path):
             sys.exit(f"{path}: {name} is {entry['dtype']}; only F32 and F64 can be read")
         begin, end = entry["data_offsets"]
         dtype = numpy.dtype(NUMPY_TYPES[entry["dtype"]])
-        if not 0 <= begin <= end <= len(values) or end - begin != math.prod(entry["shape"]) * dtype.itemsize:
-            sys.exit(f"{path}: {name}: data_offsets {begin}, {end} do not fit its shape or the file")
+        needed = math.prod(entry["shape"]) * dtype.itemsize
+        if not 0 <= begin <= end <= len(values) or end - begin != needed:
+            sys.exit(f"{path}: {name}: data_offsets {begin}, {end}; shape needs {needed} bytes, "
+                     f"and the file has {len(values)} for all tensors")
         tensors[name] = numpy.frombuffer(values[begin:end], dtype).reshape(entry["shape"]).copy()
     return tensors
 
@@ -69,10 +71,12 @@ def shapes(size):
     for layer in range(size.layers):
         for name, inputs, outputs in (("ln_1", 0, width), ("attn.c_attn", width, 3 * width),
                                       ("attn.c_proj", width, width), ("ln_2", 0, width),
-                                      ("mlp.c_fc", width, 4 * width), ("mlp.c_proj", 4 * width, width)):
+                                      ("mlp.c_fc", width, 4 * width),
+                                      ("mlp.c_proj", 4 * width, width)):
             result[f"h.{layer}.{name}.weight"] = (inputs, outputs) if inputs else (outputs,)
             result[f"h.{layer}.{name}.bias"] = (outputs,)
-    result.update({"ln_f.weight": (width,), "ln_f.bias": (width,), "lm_head.weight": (VOCABULARY, width)})
+    result.update({"ln_f.weight": (width,), "ln_f.bias": (width,)})
+    result["lm_head.weight"] = (VOCABULARY, width)
     return result
 
 
@@ -100,7 +104,7 @@ def logits(parameters, inputs, size):
     later = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
 
     def attention(x, name):
-        q, k, v = (part.reshape(batch, sequence, size.heads, -1).transpose(1, 2)  # (batch, head, seq, d)
+        q, k, v = (part.reshape(batch, sequence, size.heads, -1).transpose(1, 2)  # (b, head, s, d)
                    for part in linear(x, name + ".c_attn").split(size.width, dim=-1))
         scores = q @ k.transpose(2, 3) / math.sqrt(size.width // size.heads)
         mixed = scores.masked_fill(later, -math.inf).softmax(dim=-1) @ v
@@ -110,8 +114,8 @@ def logits(parameters, inputs, size):
     for layer in range(size.layers):
         block = f"h.{layer}"
         x = x + attention(norm(x, block + ".ln_1"), block + ".attn")
-        hidden = functional.gelu(linear(norm(x, block + ".ln_2"), block + ".mlp.c_fc"), approximate="tanh")
-        x = x + linear(hidden, block + ".mlp.c_proj")
+        hidden = linear(norm(x, block + ".ln_2"), block + ".mlp.c_fc")
+        x = x + linear(functional.gelu(hidden, approximate="tanh"), block + ".mlp.c_proj")
     return norm(x, "ln_f") @ parameters["lm_head.weight"].T
 
 
@@ -131,21 +135,21 @@ def read_text(path, tokens):
 
 
 def batch_at(text, step, batch, sequence):
-    """Sample i of a step starts at byte (step * batch + i) * sequence; targets are one byte later."""
+    """Sample i of step s starts at byte (s * batch + i) * sequence; targets are one byte later."""
     begin, tokens = step * batch * sequence, batch * sequence
     return (text[begin:begin + tokens].reshape(batch, sequence),
             text[begin + 1:begin + 1 + tokens].reshape(batch, sequence))
 
 
 def to_parameters(tensors, precision):
-    return {name: torch.from_numpy(tensor).to(TORCH_TYPES[precision]).requires_grad_()
+    return {name: torch.tensor(tensor, dtype=TORCH_TYPES[precision], requires_grad=True)  # copies
             for name, tensor in tensors.items()}
 
 
 def train(parameters, text, size, args):
     """Trains `parameters` in place and returns each step's loss, taken before its update."""
-    optimizer = torch.optim.AdamW(parameters.values(), lr=args.learning_rate, betas=(0.9, 0.999),
-                                  eps=1e-8, weight_decay=args.weight_decay)
+    optimizer = torch.optim.AdamW(list(parameters.values()), lr=args.learning_rate,
+                                  betas=(0.9, 0.999), eps=1e-8, weight_decay=args.weight_decay)
     losses = []
     for step in range(args.steps):
         inputs, targets = batch_at(text, step, args.batch, size.sequence)
@@ -153,7 +157,7 @@ def train(parameters, text, size, args):
         loss = mean_loss(parameters, inputs, targets, size)
         loss.backward()
         if args.clip > 0:
-            torch.nn.utils.clip_grad_norm_(parameters.values(), args.clip)
+            torch.nn.utils.clip_grad_norm_(list(parameters.values()), args.clip)
         optimizer.step()
         losses.append(loss.item())
     return losses
@@ -164,7 +168,8 @@ def train(parameters, text, size, args):
 def random_weights(size):
     """Random everywhere, also where training would start from 0 or 1, so that no term drops out."""
     generator = numpy.random.RandomState(1)
-    tensors = {name: 0.02 * generator.standard_normal(shape) for name, shape in shapes(size).items()}
+    tensors = {name: 0.02 * generator.standard_normal(shape)
+               for name, shape in shapes(size).items()}
     for name in tensors:
         if "ln_" in name and name.endswith(".weight"):
             tensors[name] += 1
@@ -195,10 +200,10 @@ def self_check(size, text, args):
             difference = (above - below) / (2 * step) - (parameter.grad * direction).sum()
             worst = max(worst, abs(difference.item()) / parameter.grad.norm().item())
 
-    print(f"self-check: loss {double[0]:.4f} -> {double[-1]:.4f}; float differs from double by at most "
-          f"{drift:.1e}; finite differences from gradients by at most {worst:.1e} of the tensor's norm")
+    print(f"self-check: loss {double[0]:.4f} -> {double[-1]:.4f}; float differs from double by at "
+          f"most {drift:.1e}; finite differences from gradients by at most {worst:.1e} of the norm")
     if not (double[-1] < 0.9 * double[0] and drift < 1e-4 and worst < 1e-6):
-        sys.exit("self-check failed: wanted a loss lower by a tenth, at most 1e-4, and at most 1e-6")
+        sys.exit("self-check failed: wanted a loss lower by a tenth, at most 1e-4, at most 1e-6")
 
 
 def main():
@@ -213,8 +218,8 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="samples in a step")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--weight-decay", type=float, default=0.01)
-    parser.add_argument("--clip", type=float, default=0, help="largest global gradient norm; 0: any")
-    parser.add_argument("--self-check", action="store_true", help="checks this script on random weights")
+    parser.add_argument("--clip", type=float, default=0, help="largest gradient norm; 0: any")
+    parser.add_argument("--self-check", action="store_true", help="check this on random weights")
     args = parser.parse_args()
 
     size = SIZES[args.size]

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/random.hpp"
 #include "plait/data/dataset.hpp"
 
 namespace plait {
@@ -36,6 +37,23 @@ class in_memory {
       throw size_mismatch("in_memory: " + std::to_string(features_.size()) +
                           " features are not rows of width " + std::to_string(width_) + " for " +
                           std::to_string(labels_.size()) + " labels");
+  }
+
+  /// Made-up samples: each class has a random centre, its samples lie around it.
+  [[nodiscard]] static in_memory random_classes(std::size_t samples, std::size_t width,
+                                                std::size_t classes, std::uint64_t seed = 0) {
+    if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");
+    std::vector<T> features(samples * width);
+    std::vector<std::int32_t> labels(samples);
+    for (std::size_t s = 0; s < samples; ++s) {
+      labels[s] = static_cast<std::int32_t>(s % classes);
+      for (std::size_t i = 0; i < width; ++i) {
+        double const centre = random_normal({seed, 0, 0}, s % classes * width + i);
+        features[s * width + i] =
+            static_cast<T>(centre + random_normal({seed, 1, 0}, s * width + i));
+      }
+    }
+    return {std::move(features), std::move(labels), width};
   }
 
   [[nodiscard]] std::size_t size() const { return labels_.size(); }

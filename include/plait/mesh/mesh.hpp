@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -36,6 +37,17 @@ struct axis_set {
 };
 
 constexpr axis_set operator|(axis a, axis b) { return axis_set(a) | axis_set(b); }
+
+/// For example "data x tensor".
+constexpr std::string to_string(axis_set over) {
+  std::string text;
+  for (axis which : all_axes)
+    if (over.contains(which)) {
+      if (!text.empty()) text += " x ";
+      text += to_string(which);
+    }
+  return text;
+}
 
 /// Where a rank stands: its index along each axis, 0 along an axis that the mesh lacks.
 struct coordinates {

@@ -74,8 +74,8 @@ class waiting_room {
                                                       std::chrono::hours{24 * 365})) {
     auto const processors = static_cast<int>(std::thread::hardware_concurrency());
     bool const own_processor = processors == 0 || ranks <= processors;
-    spins_ = options.spins >= 0 ? options.spins : own_processor ? 100 : 0;
-    yields_ = options.yields >= 0 ? options.yields : own_processor ? 20 : 10;
+    spins_ = options.spins >= 0 ? options.spins : own_processor ? 20 : 0;
+    yields_ = options.yields >= 0 ? options.yields : own_processor ? 50 : 10;
   }
 
   // Breaking the world must reach every counter; all are declared before the ranks start.

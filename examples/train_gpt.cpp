@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a GPT-2 on the bytes of a text under any of the compiled plans; see train_gpt/options.hpp
+// for the command line, train_gpt/model.hpp for the model and the plans as types, train_gpt/job.hpp
+// for the training itself.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <plait/data/byte_text.hpp>
+#include <plait/io/safetensors.hpp>
+#include <plait/observe/progress.hpp>
+
+#include "train_gpt/options.hpp"
+#include "train_gpt/registry.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using train_gpt::entry;
+
+struct file_source : train_gpt::tensor_source {
+  plait::safetensors_reader reader;
+  explicit file_source(std::string const& path) : reader(path) {}
+  void read(std::string const& name, std::span<float> values) override {
+    reader.read(name, values);
+  }
+  void read(std::string const& name, std::span<double> values) override {
+    reader.read(name, values);
+  }
+};
+
+struct file_sink : train_gpt::tensor_sink {
+  plait::safetensors_writer writer;
+  file_sink(std::string const& path, entry const& job)
+      : writer(path, tensors_of(job), {{"format", "pt"}}) {}
+  void write(std::string const& name, std::span<float const> values) override {
+    writer.write(name, values);
+  }
+  void write(std::string const& name, std::span<double const> values) override {
+    writer.write(name, values);
+  }
+
+  static std::vector<plait::safetensors_entry> tensors_of(entry const& job) {
+    auto const type =
+        job.precision == "double" ? plait::stored_type::f64 : plait::stored_type::f32;
+    std::vector<plait::safetensors_entry> out;
+    for (auto const& tensor : job.parameters()) out.push_back({tensor.name, type, tensor.lengths});
+    return out;
+  }
+};
+
+entry const& find(train_gpt::options const& wanted) {
+  bool known_plan = false;
+  for (auto const& job : train_gpt::entries()) {
+    known_plan = known_plan || job.plan == wanted.plan;
+    if (job.plan == wanted.plan && job.size == wanted.size && job.precision == wanted.precision)
+      return job;
+  }
+  if (!known_plan)
+    throw plait::input_error("unknown plan '" + wanted.plan + "'; --list-plans prints them");
+  throw plait::input_error("plan '" + wanted.plan + "' is not built for size '" + wanted.size +
+                           "' in precision '" + wanted.precision + "'");
+}
+
+void check_batch(train_gpt::options const& wanted, entry const& job) {
+  auto const microbatches = wanted.microbatches > 0 ? wanted.microbatches : job.stages;
+  if (wanted.batch % (job.data_ranks * microbatches) != 0)
+    throw plait::input_error("--batch " + std::to_string(wanted.batch) + " does not divide over " +
+                             std::to_string(job.data_ranks) + " data ranks with " +
+                             std::to_string(microbatches) + " microbatches each");
+}
+
+/// The project's own documents and headers, in a fixed order.
+std::vector<fs::path> own_text() {
+  fs::path const project = TRAIN_GPT_PROJECT_DIR;
+  std::vector<fs::path> files{project / "README.md"};
+  for (char const* folder : {"docs", "include"}) {
+    std::vector<fs::path> found;
+    for (auto const& file : fs::recursive_directory_iterator(project / folder))
+      if (file.path().extension() == ".md" || file.path().extension() == ".hpp")
+        found.push_back(file.path());
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+void write_losses(std::string const& path, std::vector<double> const& losses) {
+  std::string const partial = path + ".partial";
+  {
+    std::ofstream out(partial);
+    out << "step,loss\n";
+    char number[40];
+    for (std::size_t step = 0; step < losses.size(); ++step) {
+      std::snprintf(number, sizeof number, "%.17g", losses[step]);
+      out << step << ',' << number << '\n';
+    }
+    if (!out.flush())
+      throw plait::input_error("the losses cannot be written to '" + path + "'");
+  }
+  fs::rename(partial, path);
+}
+
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) >= 127 || (c < 32 && c != '\n')) c = '.';
+  return text;
+}
+
+void train(train_gpt::options const& wanted, entry const& job) {
+  auto const text = wanted.data.empty() ? plait::byte_text::from_files(own_text(), job.sequence)
+                                        : plait::byte_text::from_file(wanted.data, job.sequence);
+  train_gpt::request request;
+  request.text = &text;
+  request.steps = wanted.steps;
+  request.batch = static_cast<std::size_t>(wanted.batch);
+  request.microbatches = static_cast<int>(wanted.microbatches);
+  request.seed = static_cast<std::uint64_t>(wanted.seed);
+  request.learning_rate = wanted.learning_rate;
+  request.weight_decay = wanted.weight_decay;
+  request.clip = wanted.clip;
+  request.in_order = wanted.in_order;
+  request.generate = static_cast<int>(wanted.generate);
+
+  std::unique_ptr<file_source> init;
+  if (!wanted.init.empty()) {
+    init = std::make_unique<file_source>(wanted.init);
+    for (auto const& tensor : job.parameters())
+      init->reader.expect_shape(tensor.name, tensor.lengths);
+    request.init = init.get();
+  }
+  std::unique_ptr<file_sink> save;
+  auto const& target = wanted.gradients.empty() ? wanted.save : wanted.gradients;
+  if (!target.empty()) {
+    save = std::make_unique<file_sink>(target, job);
+    (wanted.gradients.empty() ? request.save : request.first_gradients) = save.get();
+  }
+
+  std::printf("plan %s on %d rank%s, size %s, %s, %zu bytes of text\n", job.plan.c_str(), job.ranks,
+              job.ranks == 1 ? "" : "s", job.size.c_str(), job.precision.c_str(), text.bytes());
+  plait::progress progress(wanted.steps);
+  std::vector<double> losses;
+  double speed = 0;
+  request.on_step = [&](std::int64_t step, double loss, double tokens_per_second) {
+    losses.push_back(loss);
+    speed = tokens_per_second;
+    progress.update(step, loss, tokens_per_second);
+  };
+  auto const outcome = job.run(request);
+  if (save) save->writer.commit();
+  if (!wanted.losses.empty()) write_losses(wanted.losses, losses);
+  if (!losses.empty())
+    std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", losses.front(), losses.back(), speed);
+  for (auto const& moved : outcome.moved)
+    std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
+  if (!outcome.sample.empty())
+    std::printf("\na sample:\n%s\n", printable(outcome.sample).c_str());
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    auto const wanted = train_gpt::parse(count, words);
+    if (wanted.help) return std::fputs(train_gpt::usage, stdout), 0;
+    if (wanted.list_plans) {
+      for (auto const& job : train_gpt::entries())
+        if (job.size == wanted.size && job.precision == wanted.precision)
+          std::printf("%-12s %d ranks\n", job.plan.c_str(), job.ranks);
+      return 0;
+    }
+    auto const& job = find(wanted);
+    check_batch(wanted, job);
+    if (wanted.explain) {
+      train_gpt::request request;
+      request.batch = static_cast<std::size_t>(wanted.batch);
+      request.microbatches = static_cast<int>(wanted.microbatches);
+      request.clip = wanted.clip;
+      std::fputs(job.explain(request).c_str(), stdout);
+      return 0;
+    }
+    train(wanted, job);
+    return 0;
+  } catch (plait::input_error const& problem) {
+    std::fprintf(stderr, "train_gpt: %s\n", problem.what());
+    return 2;
+  } catch (std::exception const& problem) {
+    std::fprintf(stderr, "train_gpt: %s\n", problem.what());
+    return 1;
+  }
+}

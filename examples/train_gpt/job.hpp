@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "train_gpt/model.hpp"
+#include "train_gpt/registry.hpp"
+
+// What a unit does with its job: the whole training, with no run-time choice of plan left.
+namespace train_gpt {
+
+template <class Job>
+plait::workload workload_of(request const& wanted, std::size_t sequence) {
+  using plan = typename Job::plan_type;
+  int const microbatches = wanted.microbatches > 0 ? wanted.microbatches : plan::stages;
+  std::size_t const samples =
+      wanted.batch / std::size_t(plan::grid.size(plait::axis::data)) / std::size_t(microbatches);
+  return {.rows = samples * sequence, .microbatches = microbatches,
+          .element_bytes = sizeof(typename Job::element), .gradient_norm = wanted.clip > 0};
+}
+
+template <class Job>
+std::vector<tensor_shape> parameters_of() {
+  using plan = typename Job::plan_type;
+  std::vector<tensor_shape> out;
+  for (int stage = 0; stage < plan::stages; ++stage)
+    for (auto const& parameter : plait::parameters_of_stage<plan>(stage)) {
+      auto const& info = plan::entries[parameter.entry].info;
+      out.push_back({parameter.name, info.rank == 2
+                                         ? std::vector<std::size_t>{info.rows, info.columns}
+                                         : std::vector<std::size_t>{info.columns}});
+    }
+  return out;
+}
+
+/// Continues a text byte by byte; every rank makes the same choices.
+template <class Trainer>
+std::string generate(Trainer& trainer, plait::byte_text const& data, int count,
+                     std::uint64_t seed) {
+  std::size_t const sequence = data.sequence_length();
+  std::vector<std::int32_t> window(sequence);
+  data.inputs(0, window);
+  std::size_t const prompt = sequence / 2;
+  std::string text;
+  for (std::size_t i = 0; i < prompt; ++i) text.push_back(static_cast<char>(window[i]));
+  plait::device_batch<plait::host_memory> batch;
+  batch.samples = 1;
+  batch.sequence = sequence;
+  batch.inputs = reinterpret_cast<std::byte*>(window.data());
+  batch.input = {plait::value_kind::tokens, 1};
+  for (int made = 0; made < count; ++made) {
+    std::size_t const length = std::min(text.size(), sequence);
+    for (std::size_t i = 0; i < sequence; ++i)
+      window[i] = i < length
+                      ? static_cast<unsigned char>(text[text.size() - length + i])
+                      : 0;  // later positions do not reach back
+    auto const logits = trainer.predict(batch);  // (sequence, 256)
+    auto const row = logits.subspan((length - 1) * 256, 256);
+    double const temperature = 0.8;
+    double largest = row[0], sum = 0;
+    for (auto const logit : row) largest = std::max<double>(largest, logit);
+    for (auto const logit : row) sum += std::exp((logit - largest) / temperature);
+    double left = sum * plait::uniform_from_bits(plait::random_word({seed, 0x67656e, 0},
+                                                                    std::uint64_t(made)));
+    int choice = 0;
+    for (; choice < 255; ++choice)
+      if ((left -= std::exp((row[std::size_t(choice)] - largest) / temperature)) <= 0) break;
+    text.push_back(static_cast<char>(choice));
+  }
+  return text.substr(prompt);
+}
+
+template <class Job>
+outcome run(request const& wanted, std::size_t sequence) {
+  using T = typename Job::element;
+  outcome out;
+  auto const& data = *wanted.text;
+  plait::launch<Job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(
+        rank,
+        plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
+        {.seed = wanted.seed, .clip = wanted.clip});
+    if (wanted.init != nullptr)
+      trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
+        wanted.init->read(name, values);
+      });
+    auto batches = plait::batches(
+        data, plait::global_batch<>{wanted.batch}, rank,
+        {.seed = wanted.seed,
+         .how = wanted.in_order ? plait::order::sequential : plait::order::shuffled,
+         .epochs = 0, .microbatches = wanted.microbatches});
+    if (wanted.first_gradients != nullptr) {
+      trainer.gradients_of(batches.at(0));
+      trainer.export_gradients([&](std::string const& name, auto const&, std::span<T const> values) {
+        wanted.first_gradients->write(name, values);
+      });
+      return;
+    }
+    using clock = std::chrono::steady_clock;
+    auto const begin = clock::now();
+    for (std::int64_t step = 0; step < wanted.steps; ++step) {
+      auto const report = trainer.step(batches.at(std::uint64_t(step)));
+      if (!std::isfinite(report.loss))
+        throw plait::error("the loss of step " + std::to_string(step) +
+                           " is not a finite number; use a smaller --learning-rate");
+      double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
+      if (rank.is_root() && wanted.on_step)
+        wanted.on_step(step, report.loss,
+                       double(step + 1) * double(wanted.batch * sequence) / seconds);
+    }
+    std::array<std::int64_t, 8> moved{};
+    for (unsigned bits = 1; bits < 8; ++bits) {
+      plait::axis_set over;
+      over.bits = bits;
+      moved[bits] = static_cast<std::int64_t>(rank.group(over).counted().total_bytes());
+    }
+    rank.world().all_reduce(std::span<std::int64_t>(moved));
+    if (wanted.save != nullptr)
+      trainer.export_parameters([&](std::string const& name, auto const&, std::span<T const> values) {
+        wanted.save->write(name, values);
+      });
+    auto sample = wanted.generate > 0
+                      ? generate(trainer, data, wanted.generate, wanted.seed)
+                      : std::string{};
+    if (!rank.is_root()) return;
+    out.sample = std::move(sample);
+    for (unsigned bits = 1; bits < 8; ++bits) {
+      plait::axis_set over;
+      over.bits = bits;
+      if (moved[bits] > 0) out.moved.push_back({plait::to_string(over), moved[bits]});
+    }
+  });
+  return out;
+}
+
+template <class Size, class Job>
+registration enter(char const* size, char const* plan_name, char const* precision) {
+  using plan = typename Job::plan_type;
+  entry job;
+  job.size = size;
+  job.plan = plan_name;
+  job.precision = precision;
+  job.ranks = plan::grid.world_size();
+  job.data_ranks = plan::grid.size(plait::axis::data);
+  job.stages = plan::stages;
+  job.sequence = Size::sequence;
+  job.parameters = parameters_of<Job>;
+  job.explain = [](request const& wanted) {
+    return plait::explain(Job::plan(), workload_of<Job>(wanted, Size::sequence));
+  };
+  job.run = [](request const& wanted) { return run<Job>(wanted, Size::sequence); };
+  return registration(job);
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <plait/plait.hpp>
+
+// The model and the plans of train_gpt, as types.
+namespace train_gpt {
+
+using plait::named;
+using plait::residual;
+using plait::sequential;
+
+/// deviation / sqrt(2 layers), as GPT-2 starts the projections that end a residual branch.
+consteval plait::initializer residual_start(double deviation, double layers) {
+  double root = layers;
+  for (int i = 0; i < 50; ++i) root = 0.5 * (root + 2 * layers / root);
+  return plait::normal(deviation / root);
+}
+
+template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence,
+          std::size_t Vocabulary>
+struct gpt {
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr plait::initializer projection = residual_start(0.02, Layers);
+
+  using attention = plait::nn::causal_self_attention<Width, Heads, Sequence, projection>;
+  using mlp =
+      sequential<named<"c_fc", plait::nn::linear<Width, 4 * Width>>, plait::nn::gelu<4 * Width>,
+                 named<"c_proj", plait::nn::linear<4 * Width, Width, {.weight = projection}>>>;
+  using block = sequential<
+      residual<sequential<named<"ln_1", plait::nn::layer_norm<Width>>, named<"attn", attention>>>,
+      residual<sequential<named<"ln_2", plait::nn::layer_norm<Width>>, named<"mlp", mlp>>>>;
+  using head = plait::nn::linear<Width, Vocabulary,
+                                 {.bias = false, .order = plait::nn::weight_order::output_input}>;
+
+  using model = sequential<named<"wte", plait::nn::embedding<Vocabulary, Width>>,
+                           named<"wpe", plait::nn::positions<Sequence, Width>>,
+                           named<"h", plait::repeat<Layers, block>>,
+                           named<"ln_f", plait::nn::layer_norm<Width>>, named<"lm_head", head>>;
+  using objective = plait::objective<model, plait::nn::cross_entropy<Vocabulary>>;
+};
+
+namespace sizes {
+using tiny = gpt<2, 64, 4, 64, 256>;
+using small = gpt<4, 256, 8, 128, 256>;
+}  // namespace sizes
+
+namespace plans {
+template <int Ranks>
+using dp = plait::data_parallel<Ranks>;
+template <int Ranks>
+using tp = plait::tensor_parallel<Ranks>;
+template <int Ranks>
+using pp = plait::pipeline<Ranks>;
+
+// example-begin plans
+using serial = plait::serial;
+using dp2 = dp<2>;
+using tp2 = tp<2>;
+using pp2 = pp<2>;
+using dp2_tp2 = plait::hybrid<dp<2>, tp<2>>;
+using dp2_pp2 = plait::hybrid<pp<2>, dp<2>>;
+using tp2_pp2 = plait::hybrid<pp<2>, tp<2>>;
+using dp2_tp2_pp2 = plait::hybrid<pp<2>, dp<2>, tp<2>>;
+using dp4 = dp<4>;
+using tp4 = tp<4>;
+using pp4 = pp<4>;
+// example-end
+}  // namespace plans
+
+}  // namespace train_gpt

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <plait/data/byte_text.hpp>
+
+// What the main program knows of the jobs: every (size, plan, precision) is compiled in a unit of
+// its own and enters itself into one list.
+namespace train_gpt {
+
+/// The name and shape of a parameter.
+struct tensor_shape {
+  std::string name;
+  std::vector<std::size_t> lengths;
+};
+
+/// Whole parameters by name, from or to a file.
+struct tensor_source {
+  virtual ~tensor_source() = default;
+  virtual void read(std::string const& name, std::span<float> values) = 0;
+  virtual void read(std::string const& name, std::span<double> values) = 0;
+};
+struct tensor_sink {
+  virtual ~tensor_sink() = default;
+  virtual void write(std::string const& name, std::span<float const> values) = 0;
+  virtual void write(std::string const& name, std::span<double const> values) = 0;
+};
+
+struct request {
+  plait::byte_text const* text = nullptr;  ///< what the model reads
+  std::int64_t steps = 200;
+  std::size_t batch = 16;
+  int microbatches = 0;  ///< 0: what the plan needs
+  std::uint64_t seed = 0;
+  double learning_rate = 3e-3;
+  double weight_decay = 0.01;
+  double clip = 1.0;
+  bool in_order = false;
+  int generate = 0;  ///< bytes of text to make up at the end
+  tensor_source* init = nullptr;
+  tensor_sink* save = nullptr;
+  /// Where the gradients of the first step go, in place of training.
+  tensor_sink* first_gradients = nullptr;
+  std::function<void(std::int64_t step, double loss, double tokens_per_second)> on_step;
+};
+
+struct moved_bytes {
+  std::string axes;
+  std::int64_t bytes = 0;
+};
+
+struct outcome {
+  std::vector<moved_bytes> moved;  ///< by all ranks, in all steps
+  std::string sample;              ///< the text made up at the end
+};
+
+/// One compiled job.
+struct entry {
+  std::string size, plan, precision;
+  int ranks = 1;
+  int data_ranks = 1;
+  int stages = 1;
+  std::size_t sequence = 0;
+  std::vector<tensor_shape> (*parameters)() = nullptr;
+  std::string (*explain)(request const&) = nullptr;
+  outcome (*run)(request const&) = nullptr;
+};
+
+/// All compiled jobs, in the order of their units.
+inline std::vector<entry>& entries() {
+  static std::vector<entry> all;
+  return all;
+}
+
+struct registration {
+  explicit registration(entry const& job) { entries().push_back(job); }
+};
+
+}  // namespace train_gpt

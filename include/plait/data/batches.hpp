@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/data/batch_size.hpp"
+#include "plait/data/loader.hpp"
+#include "plait/data/sampler.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/tensor/batch.hpp"
+
+namespace plait {
+
+struct batch_options {
+  std::uint64_t seed = 0;
+  order how = order::shuffled;
+  last_batch last = last_batch::drop;
+  /// Passes through the data set; 0 goes on for ever.
+  std::uint64_t epochs = 1;
+  /// Pieces of a step that are run one after the other; 0 takes one for each pipeline stage.
+  int microbatches = 0;
+};
+
+/// The batches of one data rank, one for each step, in the memory of the rank's device.
+///
+/// All ranks that differ only along the tensor or stage axis get the same samples, every sample
+/// goes to exactly one data rank per epoch.
+/// Cost:   one allocation when it is made; the next batch takes the place of the last.
+/// Errors: input_error if the samples of a data rank do not divide into microbatches.
+template <class Data, class Batch, class Rank>
+class batch_range {
+  using memory = typename Rank::device_type::memory;
+  using element = typename Data::element;
+
+ public:
+  batch_range(Data const& data, Batch size, Rank& rank, batch_options const& options)
+      : rank_(rank),
+        loader_(data),
+        sampler_(data.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
+        size_(size),
+        epochs_(options.epochs) {
+    require_global_batch<Batch>();
+    batch_.microbatches =
+        options.microbatches > 0 ? options.microbatches : rank.grid().size(axis::stage);
+    std::size_t const per_rank = size.per_rank(rank.grid().size(axis::data));
+    auto const pieces = static_cast<std::size_t>(batch_.microbatches);
+    if (per_rank % pieces != 0)
+      throw input_error("batches: a global batch of " + std::to_string(size.samples) + " gives " +
+                        std::to_string(per_rank) + " samples to each of " +
+                        std::to_string(rank.grid().size(axis::data)) +
+                        " data ranks, which do not divide into " + std::to_string(pieces) +
+                        " microbatches");
+    samples_.resize(per_rank);
+    batch_.samples = per_rank / pieces;
+    batch_.sequence = data.sequence_length();
+    batch_.first_sample = per_rank * static_cast<std::size_t>(rank.place().data);
+    batch_.element_bytes = sizeof(element);
+    batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
+                    loader_.inputs_per_sample() / data.sequence_length()};
+    host_inputs_.resize(per_rank * loader_.inputs_per_sample());
+    host_targets_.resize(per_rank * loader_.targets_per_sample());
+    batch_.input_stride_bytes = host_inputs_.size() / pieces * sizeof(element);
+    batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(std::int32_t);
+    buffer_ = typename Rank::device_type::arena(target_offset() +
+                                                host_targets_.size() * sizeof(std::int32_t));
+    batch_.inputs = buffer_.data();
+    batch_.targets = buffer_.data() + target_offset();
+    batch_.labels = host_targets_.data();
+  }
+  batch_range(batch_range const&) = delete;
+  batch_range& operator=(batch_range const&) = delete;
+
+  /// Steps in one epoch.
+  [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }
+
+  /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
+  device_batch<memory> const& at(std::uint64_t step) {
+    auto const where = sampler_.position(size_, step);
+    auto const slice =
+        sampler_.slice(size_, where.batch, rank_.place().data, rank_.grid().size(axis::data));
+    std::span<std::size_t> const mine(samples_.data(), slice.count);
+    sampler_.fill(where.epoch, slice, mine);
+    loader_.fill(mine, batch_.microbatches, host_inputs_, host_targets_);
+    rank_.device().copy_bytes(host_inputs_.data(), batch_.inputs,
+                              host_inputs_.size() * sizeof(element));
+    rank_.device().copy_bytes(host_targets_.data(), batch_.targets,
+                              host_targets_.size() * sizeof(std::int32_t));
+    return batch_;
+  }
+
+  class iterator {
+   public:
+    iterator(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
+    device_batch<memory> const& operator*() const { return range_->at(step_); }
+    iterator& operator++() {
+      ++step_;
+      return *this;
+    }
+    friend bool operator==(iterator const& it, std::default_sentinel_t) {
+      return it.range_->epochs_ != 0 &&
+             it.step_ >= it.range_->epochs_ * it.range_->steps_per_epoch();
+    }
+
+   private:
+    batch_range* range_;
+    std::uint64_t step_;
+  };
+  iterator begin() { return {*this, 0}; }
+  std::default_sentinel_t end() { return {}; }
+
+ private:
+  [[nodiscard]] std::size_t target_offset() const {
+    return (host_inputs_.size() * sizeof(element) + 63) / 64 * 64;
+  }
+
+  Rank& rank_;
+  loader<Data> loader_;
+  sampler sampler_;
+  Batch size_;
+  std::uint64_t epochs_;
+  std::vector<std::size_t> samples_;
+  std::vector<element> host_inputs_;
+  std::vector<std::int32_t> host_targets_;
+  typename Rank::device_type::arena buffer_;
+  device_batch<memory> batch_;
+};
+
+/// The batches of `rank`: `for (auto const& batch : plait::batches(data, global_batch<64>{},
+/// rank))`.
+template <class Data, class Batch, class Rank>
+auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
+  return batch_range<Data, Batch, Rank>(data, size, rank, options);
+}
+
+}  // namespace plait

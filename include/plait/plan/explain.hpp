@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/plan/plan.hpp"
+#include "plait/schedule/simulation.hpp"
+
+namespace plait {
+
+namespace detail {
+
+inline std::string with_unit(double bytes) {
+  char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
+  char text[32];
+  std::snprintf(text, sizeof text, bytes == static_cast<std::int64_t>(bytes) ? "%.0f %s" : "%.1f %s",
+                bytes, units[unit]);
+  return text;
+}
+
+/// Lines of cells, printed with their columns aligned.
+class text_table {
+ public:
+  void add(std::vector<std::string> cells) {
+    if (widths_.size() < cells.size()) widths_.resize(cells.size());
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      widths_[i] = std::max(widths_[i], cells[i].size());
+    lines_.push_back(std::move(cells));
+  }
+  [[nodiscard]] std::string text() const {
+    std::string out;
+    for (auto const& line : lines_) {
+      std::string row = "  ";
+      for (std::size_t i = 0; i < line.size(); ++i)
+        row += line[i] + std::string(widths_[i] - line[i].size() + 2, ' ');
+      row.erase(row.find_last_not_of(' ') + 1);
+      out += row + '\n';
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::size_t> widths_;
+  std::vector<std::vector<std::string>> lines_;
+};
+
+template <class Plan>
+std::string explain_steps(workload const& load) {
+  auto const& code = Plan::code;
+  auto const names = leaf_names(Plan::tree);
+  text_table table;
+  table.add({"layer", "form", "input", "output", "then on the tensor axis (forward / backward)"});
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const& piece = code.items[i];
+    std::string pending;
+    std::vector<std::string> line;
+    auto const flush = [&] {
+      if (line.empty()) return;
+      line.push_back(pending);
+      table.add(line);
+      line.clear();
+      pending.clear();
+    };
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code.steps[s];
+      if (now.kind == step_kind::leaf) {
+        flush();
+        auto const& form = code.forms[now.leaf];
+        auto name = names[std::size_t(now.leaf)];
+        if (!name.empty()) name.pop_back();
+        line = {name, form.label.text(), to_string(form.input), to_string(form.output)};
+        for (int k = 0; k < form.inner_count; ++k) {
+          auto const& move = form.inner[std::size_t(k)];
+          auto const row = transition_between(move.from, move.to);
+          pending += (pending.empty() ? "inside: " : ", ") + std::string(to_string(row.moves)) +
+                     " of " + std::to_string(move.width) + " per row";
+        }
+      } else if (now.kind == step_kind::move) {
+        auto const& what = code.values[now.in];
+        auto const row = transition_between(what.at, code.values[now.out].at);
+        auto const back = adjoint(row);
+        bool const wanted = Plan::needs_gradient[std::size_t(now.in)];
+        if (Plan::tensor_ranks == 1) continue;
+        if (!pending.empty()) pending += "; ";
+        pending += to_string(row.to);
+        pending += ": " + std::string(to_string(row.moves)) + " / " +
+                   (wanted ? to_string(back.moves) : "none");
+        auto const bytes = wire_bytes(
+            communicates(row.moves) ? row.moves : back.moves,
+            static_cast<std::int64_t>(load.rows * what.info.width * load.element_bytes),
+            Plan::tensor_ranks);
+        if (communicates(row.moves) || (wanted && communicates(back.moves)))
+          pending += ", " + with_unit(static_cast<double>(bytes));
+      } else if (now.kind == step_kind::add) {
+        pending += pending.empty() ? "add" : "; add";
+      }
+    }
+    flush();
+    if (piece.repeated)
+      table.add({"(" + std::to_string(piece.count) + " copies of the layers with a *)"});
+  }
+  return table.text();
+}
+
+template <class Plan>
+std::string explain_stages(workload const& load) {
+  auto const& code = Plan::code;
+  auto const names = leaf_names(Plan::tree);
+  text_table table;
+  table.add({"stage", "layers", "parameters", "gradients", "optimizer", "activations", "batches",
+             "bytes per rank"});
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    std::string layers;
+    for (int i = 0; i < code.items.size(); ++i) {
+      auto const here = copies_in(code, i, Plan::stage_units[std::size_t(stage)]);
+      if (here.copies == 0 || code.items[i].first_leaf == code.items[i].end_leaf) continue;
+      auto name = names[std::size_t(code.items[i].first_leaf)];
+      if (code.items[i].repeated) {
+        name = name.substr(0, name.find('*')) + std::to_string(here.first_copy);
+        if (here.copies > 1) name += "-" + std::to_string(here.first_copy + here.copies - 1);
+      } else if (!name.empty()) {
+        name.pop_back();
+      }
+      layers += (layers.empty() ? "" : ", ") + name;
+    }
+    auto const need = Plan::memory(stage, load);
+    auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
+    table.add({std::to_string(stage), layers, size(need.parameters), size(need.gradients),
+               size(need.optimizer), size(need.activations), size(need.batches),
+               size(need.total())});
+  }
+  return table.text();
+}
+
+template <class Plan>
+std::string explain_wire(workload const& load) {
+  text_table table;
+  table.add({"axes", "ranks", "forward", "backward", "once per step"});
+  for (unsigned bits = 1; bits < 8; ++bits) {
+    axis_set over;
+    over.bits = bits;
+    auto const ranks = Plan::grid_for(load).size(over);
+    auto const need = Plan::wire(over, load);
+    if (ranks == 1 || need.total() == 0) continue;
+    auto const size = [](std::int64_t bytes) { return with_unit(static_cast<double>(bytes)); };
+    table.add({to_string(over), std::to_string(ranks), size(need.forward), size(need.backward),
+               size(need.step)});
+  }
+  auto const text = table.text();
+  return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
+}
+
+}  // namespace detail
+
+/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload.
+template <class Plan>
+std::string explain(Plan, workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  std::string out = "mesh:";
+  for (int i = 0; i < grid.dimension_count; ++i) {
+    auto const& extent = grid.dimensions[std::size_t(i)];
+    out += std::string(i == 0 ? " " : " x ") + to_string(extent.which) + " " +
+           std::to_string(extent.size);
+  }
+  if (grid.dimension_count == 0) out += " one rank";
+  out += ", " + std::to_string(load.microbatches) + " microbatch" +
+         (load.microbatches == 1 ? "" : "es") + " of " + std::to_string(load.rows) + " rows, " +
+         std::to_string(Plan::parameter_count()) + " parameters of " +
+         std::to_string(load.element_bytes) + " bytes\n\n";
+  out += "layers\n" + detail::explain_steps<Plan>(load) + "\n";
+  if (Plan::stages > 1) {
+    auto const times = simulate(
+        training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "pipeline: %s, free of deadlock under blocking sends, idle %.0f %% of the step\n\n",
+                  std::string(Plan::schedule_type::name).c_str(),
+                  100.0 * static_cast<double>(times.bubble(0)) /
+                      static_cast<double>(times.makespan()));
+    out += text;
+  }
+  out += "memory of a rank\n" + detail::explain_stages<Plan>(load) + "\n";
+  out += "sent per step, by the rank that sends most\n" + detail::explain_wire<Plan>(load);
+  return out;
+}
+
+}  // namespace plait

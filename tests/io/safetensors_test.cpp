@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: libs=safetensors
+#include "plait/io/safetensors.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using plait::safetensors_entry;
+using plait::safetensors_reader;
+using plait::safetensors_writer;
+using plait::stored_type;
+
+// Written by the Python library safetensors 0.8.0 with numpy:
+//   save({"weight": float32 [[1.5, -2, 0.25], [3, 4, -0.5]], "half": float16 [1, -0.5, 6e-8, inf],
+//         "wide": float64 [1/3, -2], "steps": int64 7, "none": float32 of shape (0, 3)},
+//        metadata={"format": "np"})
+constexpr unsigned char written_by_python[]{
+    0x48, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x7b, 0x22, 0x5f, 0x5f, 0x6d, 0x65, 0x74, 0x61,
+    0x64, 0x61, 0x74, 0x61, 0x5f, 0x5f, 0x22, 0x3a, 0x7b, 0x22, 0x66, 0x6f, 0x72, 0x6d, 0x61, 0x74,
+    0x22, 0x3a, 0x22, 0x6e, 0x70, 0x22, 0x7d, 0x2c, 0x22, 0x73, 0x74, 0x65, 0x70, 0x73, 0x22, 0x3a,
+    0x7b, 0x22, 0x64, 0x74, 0x79, 0x70, 0x65, 0x22, 0x3a, 0x22, 0x49, 0x36, 0x34, 0x22, 0x2c, 0x22,
+    0x73, 0x68, 0x61, 0x70, 0x65, 0x22, 0x3a, 0x5b, 0x5d, 0x2c, 0x22, 0x64, 0x61, 0x74, 0x61, 0x5f,
+    0x6f, 0x66, 0x66, 0x73, 0x65, 0x74, 0x73, 0x22, 0x3a, 0x5b, 0x30, 0x2c, 0x38, 0x5d, 0x7d, 0x2c,
+    0x22, 0x77, 0x69, 0x64, 0x65, 0x22, 0x3a, 0x7b, 0x22, 0x64, 0x74, 0x79, 0x70, 0x65, 0x22, 0x3a,
+    0x22, 0x46, 0x36, 0x34, 0x22, 0x2c, 0x22, 0x73, 0x68, 0x61, 0x70, 0x65, 0x22, 0x3a, 0x5b, 0x32,
+    0x5d, 0x2c, 0x22, 0x64, 0x61, 0x74, 0x61, 0x5f, 0x6f, 0x66, 0x66, 0x73, 0x65, 0x74, 0x73, 0x22,
+    0x3a, 0x5b, 0x38, 0x2c, 0x32, 0x34, 0x5d, 0x7d, 0x2c, 0x22, 0x6e, 0x6f, 0x6e, 0x65, 0x22, 0x3a,
+    0x7b, 0x22, 0x64, 0x74, 0x79, 0x70, 0x65, 0x22, 0x3a, 0x22, 0x46, 0x33, 0x32, 0x22, 0x2c, 0x22,
+    0x73, 0x68, 0x61, 0x70, 0x65, 0x22, 0x3a, 0x5b, 0x30, 0x2c, 0x33, 0x5d, 0x2c, 0x22, 0x64, 0x61,
+    0x74, 0x61, 0x5f, 0x6f, 0x66, 0x66, 0x73, 0x65, 0x74, 0x73, 0x22, 0x3a, 0x5b, 0x32, 0x34, 0x2c,
+    0x32, 0x34, 0x5d, 0x7d, 0x2c, 0x22, 0x77, 0x65, 0x69, 0x67, 0x68, 0x74, 0x22, 0x3a, 0x7b, 0x22,
+    0x64, 0x74, 0x79, 0x70, 0x65, 0x22, 0x3a, 0x22, 0x46, 0x33, 0x32, 0x22, 0x2c, 0x22, 0x73, 0x68,
+    0x61, 0x70, 0x65, 0x22, 0x3a, 0x5b, 0x32, 0x2c, 0x33, 0x5d, 0x2c, 0x22, 0x64, 0x61, 0x74, 0x61,
+    0x5f, 0x6f, 0x66, 0x66, 0x73, 0x65, 0x74, 0x73, 0x22, 0x3a, 0x5b, 0x32, 0x34, 0x2c, 0x34, 0x38,
+    0x5d, 0x7d, 0x2c, 0x22, 0x68, 0x61, 0x6c, 0x66, 0x22, 0x3a, 0x7b, 0x22, 0x64, 0x74, 0x79, 0x70,
+    0x65, 0x22, 0x3a, 0x22, 0x46, 0x31, 0x36, 0x22, 0x2c, 0x22, 0x73, 0x68, 0x61, 0x70, 0x65, 0x22,
+    0x3a, 0x5b, 0x34, 0x5d, 0x2c, 0x22, 0x64, 0x61, 0x74, 0x61, 0x5f, 0x6f, 0x66, 0x66, 0x73, 0x65,
+    0x74, 0x73, 0x22, 0x3a, 0x5b, 0x34, 0x38, 0x2c, 0x35, 0x36, 0x5d, 0x7d, 0x7d, 0x20, 0x20, 0x20,
+    0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0xd5, 0x3f,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0x00, 0x00, 0xc0, 0x3f, 0x00, 0x00, 0x00, 0xc0,
+    0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x40, 0x40, 0x00, 0x00, 0x80, 0x40, 0x00, 0x00, 0x00, 0xbf,
+    0x00, 0x3c, 0x00, 0xb8, 0x01, 0x00, 0x00, 0x7c};
+
+class Safetensors : public testing::Test {
+ protected:
+  Safetensors()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("plait_safetensors_" + std::to_string(::getpid()))),
+        path_(folder_ / "model.safetensors") {
+    std::filesystem::create_directories(folder_);
+  }
+  ~Safetensors() override { std::filesystem::remove_all(folder_); }
+
+  void store(std::string const& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  void store(std::string const& header, std::string const& data) const {
+    store(with_length(header.size()) + header + data);
+  }
+  [[nodiscard]] std::string content() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static std::string with_length(std::uint64_t length) {
+    std::string out;
+    for (int i = 0; i < 8; ++i) out += static_cast<char>(length >> (8 * i) & 0xff);
+    return out;
+  }
+
+  // The message of the input_error that `call` ends with, without the file's name.
+  [[nodiscard]] std::string refusal(std::function<void()> const& call) const {
+    try {
+      call();
+    } catch (plait::input_error const& problem) {
+      std::string text = problem.what();
+      auto const at = text.find("'" + path_.string() + "'");
+      EXPECT_NE(at, std::string::npos) << text << " does not name the file";
+      return text.substr(std::min(text.size(), at + path_.string().size() + 2));
+    }
+    return "no input_error";
+  }
+  [[nodiscard]] std::string refusal_of_file() const {
+    return refusal([this] { safetensors_reader const reader(path_); });
+  }
+  [[nodiscard]] std::string refusal_of_header(std::string const& header,
+                                              std::string const& data = "") const {
+    store(header, data);
+    return refusal_of_file();
+  }
+
+  // Reads all there is: any broken file either ends in input_error or is read to its end.
+  static bool reads_or_refuses(std::filesystem::path const& path) {
+    try {
+      safetensors_reader const reader(path);
+      for (auto const& name : reader.names()) {
+        std::vector<float> values(reader.info(name).elements());
+        try {
+          reader.read(name, std::span(values));
+        } catch (plait::input_error const&) {  // integers
+        }
+      }
+      return true;
+    } catch (plait::input_error const& problem) {
+      EXPECT_GT(std::string(problem.what()).size(), 20u);
+      return false;
+    }
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path path_;
+};
+
+template <class T>
+std::vector<T> read(safetensors_reader const& reader, std::string const& name) {
+  std::vector<T> out(reader.info(name).elements());
+  reader.read(name, std::span(out));
+  return out;
+}
+
+std::string python_bytes() {
+  return {reinterpret_cast<char const*>(written_by_python), sizeof(written_by_python)};
+}
+
+TEST_F(Safetensors, ReadsWhatPythonWrote) {
+  store(python_bytes());
+  safetensors_reader const reader(path_);
+  EXPECT_EQ(reader.metadata(), (std::map<std::string, std::string>{{"format", "np"}}));
+  EXPECT_EQ(reader.names(), (std::vector<std::string>{"steps", "wide", "none", "weight", "half"}));
+  EXPECT_EQ(reader.info("weight").type, stored_type::f32);
+  EXPECT_EQ(reader.info("weight").shape, (std::vector<std::size_t>{2, 3}));
+  EXPECT_EQ(reader.info("steps").elements(), 1u);
+  EXPECT_EQ(read<float>(reader, "weight"), (std::vector<float>{1.5f, -2, 0.25f, 3, 4, -0.5f}));
+  EXPECT_EQ(read<double>(reader, "weight"), (std::vector<double>{1.5, -2, 0.25, 3, 4, -0.5}));
+  EXPECT_EQ(read<double>(reader, "wide"), (std::vector<double>{1.0 / 3, -2}));
+  EXPECT_EQ(read<float>(reader, "wide"), (std::vector<float>{1.0f / 3, -2}));
+  EXPECT_EQ(read<double>(reader, "half"),
+            (std::vector<double>{1, -0.5, 0x1p-24, std::numeric_limits<double>::infinity()}));
+  EXPECT_TRUE(read<float>(reader, "none").empty());
+  EXPECT_TRUE(reader.contains("half"));
+  EXPECT_FALSE(reader.contains("__metadata__"));
+}
+
+TEST_F(Safetensors, WhatIsWrittenIsReadBack) {
+  std::vector<float> small(6), large(40000);
+  std::vector<double> wide(5);
+  for (std::size_t i = 0; i < small.size(); ++i) small[i] = 1.0f / static_cast<float>(i + 3);
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<float>(i);
+  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = 1.0 / static_cast<double>(i + 7);
+  std::vector<safetensors_entry> const entries{{"a \"quoted\" name", stored_type::f32, {2, 3}},
+                                               {"large", stored_type::f32, {200, 200}},
+                                               {"scalar", stored_type::f32, {}},
+                                               {"empty", stored_type::f32, {4, 0}},
+                                               {"wide", stored_type::f64, {5}}};
+  std::map<std::string, std::string> const metadata{{"step", "12"}, {"format", "pt"}};
+  {
+    safetensors_writer writer(path_, entries, metadata);
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    writer.write("wide", std::span(wide));
+    writer.write("large", std::span<float const>(large));
+    std::array<float, 1> const one{-1};
+    writer.write("scalar", std::span(one));
+    writer.write("a \"quoted\" name", std::span(small));
+    writer.commit();
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".partial"));
+  safetensors_reader const reader(path_);
+  EXPECT_EQ(reader.metadata(), metadata);
+  EXPECT_EQ(reader.names().size(), 5u);
+  EXPECT_EQ(reader.names()[0], "wide");  // wider types first, so that they are aligned
+  EXPECT_EQ(reader.info("large").shape, (std::vector<std::size_t>{200, 200}));
+  EXPECT_EQ(read<float>(reader, "a \"quoted\" name"), small);
+  EXPECT_EQ(read<float>(reader, "large"), large);
+  EXPECT_EQ(read<double>(reader, "large"), std::vector<double>(large.begin(), large.end()));
+  EXPECT_EQ(read<float>(reader, "scalar"), std::vector<float>{-1});
+  EXPECT_EQ(read<double>(reader, "wide"), wide);
+  std::string const bytes = content();
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  EXPECT_EQ(length % 8, 0u);
+  EXPECT_EQ(bytes.size(), 8 + length + 5 * 8 + 40007 * 4);
+}
+
+TEST_F(Safetensors, FilesWithoutTensorsAreFine) {
+  {
+    safetensors_writer writer(path_, {});
+    writer.commit();
+  }
+  EXPECT_TRUE(safetensors_reader(path_).names().empty());
+}
+
+TEST_F(Safetensors, HalfPrecisionIsConvertedExactly) {
+  // F16: smallest, largest subnormal, smallest normal, largest, -0, -2, -infinity, not a number.
+  std::array<std::uint16_t, 8> const f16{0x0001, 0x03ff, 0x0400, 0x7bff,
+                                         0x8000, 0xc000, 0xfc00, 0x7e00};
+  std::array<float, 8> const expected{0x1p-24f, 1023 * 0x1p-24f, 0x1p-14f, 65504, -0.0f,
+                                      -2,       -INFINITY,       NAN};
+  for (std::size_t i = 0; i < 8; ++i) {
+    float const got = plait::detail::float_from_f16(f16[i]);
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(got));
+      continue;
+    }
+    EXPECT_EQ(got, expected[i]) << i;
+    EXPECT_EQ(std::signbit(got), std::signbit(expected[i])) << i;
+  }
+  store(R"({"b":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}})",
+        std::string("\x80\x3f\x49\xc0\x00\xff", 6));
+  EXPECT_EQ(read<float>(safetensors_reader(path_), "b"),
+            (std::vector<float>{1, -3.140625f, -0x1p127f}));
+}
+
+TEST_F(Safetensors, WrongRequestsNameTensorAndNumbers) {
+  store(python_bytes());
+  safetensors_reader const reader(path_);
+  std::vector<float> values(5);
+  EXPECT_EQ(refusal([&] { reader.read("weight", std::span(values)); }),
+            ": tensor 'weight' has 6 elements (2, 3), but 5 are needed");
+  EXPECT_EQ(refusal([&] { reader.read("weigh", std::span(values)); }), " has no tensor 'weigh'");
+  EXPECT_EQ(refusal([&] { (void)reader.info("weigh"); }), " has no tensor 'weigh'");
+  EXPECT_EQ(refusal([&] { (void)read<float>(reader, "steps"); }),
+            ": tensor 'steps' holds I64; only F64, F32, BF16 and F16 can be read as numbers");
+  std::array<std::size_t, 2> const wrong{3, 2}, right{2, 3};
+  EXPECT_EQ(refusal([&] { reader.expect_shape("weight", wrong); }),
+            ": tensor 'weight' has the shape (2, 3), but (3, 2) is needed");
+  EXPECT_EQ(refusal([&] { reader.expect_shape("weight", right); }), "no input_error");
+}
+
+TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
+  EXPECT_EQ(refusal_of_file(), " cannot be opened: No such file or directory");
+  store("");
+  EXPECT_EQ(refusal_of_file(), " has 0 bytes, too few for a header");
+  store("1234567");
+  EXPECT_EQ(refusal_of_file(), " has 7 bytes, too few for a header");
+  store(with_length(3) + "{}");
+  EXPECT_EQ(refusal_of_file(), " says that its header has 3 bytes, but only 2 follow");
+  store(with_length(~std::uint64_t{0}) + "{}");
+  EXPECT_EQ(refusal_of_file(),
+            " says that its header has 18446744073709551615 bytes, but only 2 follow");
+  store(with_length(100'000'001) + "{}");
+  std::filesystem::resize_file(path_, 8 + 100'000'001);
+  EXPECT_EQ(refusal_of_file(), " has a header of 100000001 bytes; at most 100000000 are allowed");
+  std::filesystem::remove(path_);
+  std::filesystem::create_directory(path_);
+  EXPECT_EQ(refusal_of_file(), " cannot be read: it is not a regular file");
+}
+
+TEST_F(Safetensors, HeadersThatAreNotOfTheFormatAreRefused) {
+  EXPECT_EQ(refusal_of_header(""), " has a header that does not begin with '{'");
+  EXPECT_EQ(refusal_of_header("[]"), " has a header that does not begin with '{'");
+  EXPECT_EQ(refusal_of_header(" {}"), " has a header that does not begin with '{'");
+  EXPECT_EQ(refusal_of_header("{]"), " has a header that is not JSON (at its byte 2)");
+  EXPECT_EQ(refusal_of_header("{\"\xff\":1}"), " has a header that is not JSON (at its byte 3)");
+  EXPECT_EQ(refusal_of_header("{}x"), " has a header that is not JSON (at its byte 3)");
+  EXPECT_EQ(refusal_of_header("{\"a\":" + std::string(1000000, '[')),
+            " has a header that is nested more than 3 deep");
+  EXPECT_EQ(refusal_of_header(R"({"__metadata__":[]})"),
+            " has a __metadata__ that is not an object");
+  EXPECT_EQ(refusal_of_header(R"({"__metadata__":{"a":1}})"),
+            " has a __metadata__ whose 'a' is not a string");
+  std::string const tensor = R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  EXPECT_EQ(refusal_of_header("{\"a\":" + tensor + ",\"a\":" + tensor + "}"),
+            " names 'a' twice in its header");
+  EXPECT_EQ(refusal_of_header("{\"a\":" + tensor + "}"), "no input_error");
+  EXPECT_EQ(refusal_of_header("{}", "x"), " has 1 bytes of data, but its tensors end at 0");
+}
+
+TEST_F(Safetensors, TensorsThatAreNotOfTheFormatAreRefused) {
+  auto const refused = [&](std::string const& tensor, std::string const& data = "12345678") {
+    return refusal_of_header("{\"a\":" + tensor + "}", data);
+  };
+  std::string const fields =
+      ": tensor 'a' must be described by dtype, shape and data_offsets, "
+      "and nothing else";
+  EXPECT_EQ(refused("1"), fields);
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2]})"), fields);
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"offsets":[0,8]})"), fields);
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1})"), fields);
+  EXPECT_EQ(refused(R"({"dtype":4,"shape":[2],"data_offsets":[0,8]})"),
+            ": tensor 'a' has a dtype that is not a string");
+  EXPECT_EQ(refused(R"({"dtype":"F33","shape":[2],"data_offsets":[0,8]})"),
+            ": tensor 'a' has the unknown dtype 'F33'");
+  for (std::string const shape :
+       {"2", "[-2]", "[2.0]", "[\"2\"]", "[2e0]", "[36893488147419103232]", "{}", "null", "[null]"})
+    EXPECT_EQ(refused(R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[0,8]})"),
+              ": tensor 'a' has a shape that is not a list of sizes")
+        << shape;
+  for (std::string const offsets : {"8", "[8]", "[0,4,8]", "[-1,8]", "[0,8.0]", "[]"})
+    EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":)" + offsets + "}"),
+              ": tensor 'a' has data_offsets that are not two positions")
+        << offsets;
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]})"),
+            ": tensor 'a' has the shape (4294967296, 4294967296), which overflows");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[4611686018427387906],"data_offsets":[0,8]})"),
+            ": tensor 'a' has the shape (4611686018427387906), which overflows");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,9]})"),
+            ": tensor 'a' has data_offsets 0 to 9; the file has 8 bytes of data");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"),
+            ": tensor 'a' has data_offsets 8 to 0; the file has 8 bytes of data");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[3],"data_offsets":[0,8]})"),
+            ": tensor 'a' has 8 bytes of data; F32 of shape (3) needs 12");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})"),
+            " has 8 bytes of data, but its tensors end at 4");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"),
+            ": tensor 'a' begins at byte 4 of the data, but the tensors before it end at 0");
+  EXPECT_EQ(refusal_of_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                              R"("b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})",
+                              "12345"),
+            ": tensor 'b' begins at byte 3 of the data, but the tensors before it end at 4");
+  EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), "no input_error");
+}
+
+TEST_F(Safetensors, LongAndStrangeNamesStayOneSentence) {
+  std::string const text =
+      refusal_of_header("{\"" + std::string(5000, 'n') + "\":1,\"line\\nbreak\":2}");
+  EXPECT_LT(text.size(), 300u);
+  EXPECT_EQ(refusal_of_header(R"({"line\nbreak":2})").find('\n'), std::string::npos);
+}
+
+TEST_F(Safetensors, EveryTruncationIsRefused) {
+  std::string const whole = python_bytes();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    store(whole.substr(0, size));
+    EXPECT_FALSE(reads_or_refuses(path_)) << size << " bytes of " << whole.size();
+  }
+  store(whole + "x");
+  EXPECT_FALSE(reads_or_refuses(path_));
+  store(whole);
+  EXPECT_TRUE(reads_or_refuses(path_));
+}
+
+TEST_F(Safetensors, ChangedBytesNeverCrash) {
+  std::string const whole = python_bytes();
+  int refused = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at)
+    for (int const change : {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xff}) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ change);
+      store(changed);
+      refused += reads_or_refuses(path_) ? 0 : 1;
+    }
+  EXPECT_GT(refused, 1500);
+}
+
+TEST_F(Safetensors, AFileThatShrinksWhileOpenIsAnError) {
+  store(python_bytes());
+  safetensors_reader const reader(path_);
+  std::filesystem::resize_file(path_, 100);
+  EXPECT_NE(refusal([&] { (void)read<float>(reader, "weight"); }), "no input_error");
+}
+
+TEST_F(Safetensors, WithoutCommitNothingIsWritten) {
+  store("what was there");
+  std::array<float, 2> const two{1, 2};
+  {
+    safetensors_writer writer(path_, std::vector{safetensors_entry{"a", stored_type::f32, {2}}});
+    writer.write("a", std::span(two));
+    EXPECT_TRUE(std::filesystem::exists(path_.string() + ".partial"));
+  }
+  EXPECT_EQ(content(), "what was there");
+  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".partial"));
+}
+
+TEST_F(Safetensors, WrongWritesAreRefused) {
+  std::vector<safetensors_entry> const entries{{"a", stored_type::f32, {2}},
+                                               {"b", stored_type::f64, {1}}};
+  std::array<float, 2> const two{1, 2};
+  safetensors_writer writer(path_, entries);
+  EXPECT_EQ(refusal([&] { writer.write("c", std::span(two)); }), " has no tensor 'c' to write");
+  EXPECT_EQ(refusal([&] { writer.write("a", std::span(two).first(1)); }),
+            " needs 2 F32 elements for tensor 'a', given 1 F32");
+  EXPECT_EQ(refusal([&] { writer.write("b", std::span(two).first(1)); }),
+            " needs 1 F64 elements for tensor 'b', given 1 F32");
+  writer.write("a", std::span(two));
+  EXPECT_EQ(refusal([&] { writer.commit(); }), " cannot be completed: tensor 'b' was not written");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+
+  auto const refused = [&](safetensors_entry const& entry) {
+    return refusal([&] {
+      safetensors_writer(path_, std::vector{safetensors_entry{"a", stored_type::f32, {2}}, entry});
+    });
+  };
+  EXPECT_EQ(refused({"a", stored_type::f64, {1}}), ": tensor 'a' has a name that is taken");
+  EXPECT_EQ(refused({"__metadata__", stored_type::f64, {1}}),
+            ": tensor '__metadata__' has a name that is taken");
+  EXPECT_EQ(refused({"i", stored_type::i64, {1}}), ": tensor 'i' is of type I64, not F32 or F64");
+  EXPECT_EQ(refused({"l", stored_type::f64, {std::size_t{1} << 62}}),
+            ": tensor 'l' is too large, its shape is (4611686018427387904)");
+  EXPECT_EQ(refused({"\xff", stored_type::f32, {1}}),
+            " cannot be written: a name or a text of its metadata is not UTF-8");
+}
+
+TEST_F(Safetensors, PlacesThatCannotBeWrittenAreRefused) {
+  auto const refused = [](std::string const& path) -> std::string {
+    try {
+      safetensors_writer writer(path, {});
+      writer.commit();
+    } catch (plait::input_error const& problem) {
+      return problem.what();
+    }
+    return "no input_error";
+  };
+  std::string const nowhere = (folder_ / "missing" / "x").string();
+  EXPECT_EQ(refused(nowhere),
+            "file '" + nowhere + ".partial' cannot be opened: No such file or directory");
+  EXPECT_EQ(refused(folder_.string()), "file '" + folder_.string() +
+                                           "' cannot be written: it is there and not a regular "
+                                           "file");
+  EXPECT_EQ(refused("/dev/null"),
+            "file '/dev/null' cannot be written: it is there and not a regular file");
+  EXPECT_NE(refused("/proc/plait.safetensors"), "no input_error");
+  EXPECT_FALSE(std::filesystem::exists(folder_.string() + ".partial"));
+}
+
+// A limit on the size of files stands for a full disk: the write fails halfway.
+TEST_F(Safetensors, AFullDiskLeavesWhatWasThere) {
+  store("what was there");
+  auto const old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::string text = "no input_error";
+  try {
+    std::vector<float> const values(10000);
+    safetensors_writer writer(path_,
+                              std::vector{safetensors_entry{"a", stored_type::f32, {10000}}});
+    writer.write("a", std::span(values));
+    writer.commit();
+  } catch (plait::input_error const& problem) {
+    text = problem.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(text, "file '" + path_.string() + ".partial' cannot be written: File too large");
+  EXPECT_EQ(content(), "what was there");
+  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".partial"));
+}
+
+}  // namespace
