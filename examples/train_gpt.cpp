@@ -135,10 +135,9 @@ void train(train_gpt::options const& wanted, entry const& job) {
     request.init = init.get();
   }
   std::unique_ptr<file_sink> save;
-  auto const& target = wanted.gradients.empty() ? wanted.save : wanted.gradients;
-  if (!target.empty()) {
-    save = std::make_unique<file_sink>(target, job);
-    (wanted.gradients.empty() ? request.save : request.first_gradients) = save.get();
+  if (!wanted.save.empty()) {
+    save = std::make_unique<file_sink>(wanted.save, job);
+    request.save = save.get();
   }
 
   std::printf("plan %s on %d rank%s, size %s, %s, %zu bytes of text\n", job.plan.c_str(), job.ranks,

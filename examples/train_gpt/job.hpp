@@ -94,13 +94,6 @@ outcome run(request const& wanted, std::size_t sequence) {
         {.seed = wanted.seed,
          .how = wanted.in_order ? plait::order::sequential : plait::order::shuffled,
          .epochs = 0, .microbatches = wanted.microbatches});
-    if (wanted.first_gradients != nullptr) {
-      trainer.gradients_of(batches.at(0));
-      trainer.export_gradients([&](std::string const& name, auto const&, std::span<T const> values) {
-        wanted.first_gradients->write(name, values);
-      });
-      return;
-    }
     using clock = std::chrono::steady_clock;
     auto const begin = clock::now();
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
@@ -108,6 +101,10 @@ outcome run(request const& wanted, std::size_t sequence) {
       if (!std::isfinite(report.loss))
         throw plait::error("the loss of step " + std::to_string(step) +
                            " is not a finite number; use a smaller --learning-rate");
+      if (wanted.gradients != nullptr)
+        trainer.export_gradients([&](std::string const& name, auto const&, std::span<T const> values) {
+          wanted.gradients->write(name, values);
+        });
       double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
       if (rank.is_root() && wanted.on_step)
         wanted.on_step(step, report.loss,

@@ -16,7 +16,7 @@ namespace train_gpt {
 
 struct options {
   std::string data, plan = "serial", size = "tiny", precision = "float";
-  std::string init, save, losses, gradients;
+  std::string init, save, losses;
   std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
   bool in_order = false, explain = false, list_plans = false, help = false;
@@ -40,7 +40,6 @@ inline constexpr char const* usage =
     "  --init FILE            start from these weights (safetensors)\n"
     "  --save FILE            write the weights at the end (safetensors)\n"
     "  --losses FILE          write step,loss lines (csv)\n"
-    "  --gradients FILE       write the gradients of the first step instead of training\n"
     "  --generate N           bytes of text to make up at the end (200)\n"
     "  --explain              print the plan and stop\n"
     "  --list-plans           print the names of the plans and stop\n";
@@ -78,7 +77,6 @@ inline options parse(int count, char** words) {
     else if (word == "--init") out.init = value();
     else if (word == "--save") out.save = value();
     else if (word == "--losses") out.losses = value();
-    else if (word == "--gradients") out.gradients = value();
     else if (word == "--steps") out.steps = number(std::int64_t{0});
     else if (word == "--batch") out.batch = number(std::int64_t{1});
     else if (word == "--microbatches") out.microbatches = number(std::int64_t{1});

@@ -45,8 +45,8 @@ struct request {
   int generate = 0;  ///< bytes of text to make up at the end
   tensor_source* init = nullptr;
   tensor_sink* save = nullptr;
-  /// Where the gradients of the first step go, in place of training.
-  tensor_sink* first_gradients = nullptr;
+  /// Where the gradients of every step go; for comparisons.
+  tensor_sink* gradients = nullptr;
   std::function<void(std::int64_t step, double loss, double tokens_per_second)> on_step;
 };
 

@@ -35,7 +35,7 @@ TEST(Sampler, EveryEpochIsAPermutation) {
   std::vector<std::size_t> sizes{1000, 4095, 4096, 4097, 65537, 100003};
   for (std::size_t n = 1; n <= 200; ++n) sizes.push_back(n);
   for (std::size_t const n : sizes)
-    for (std::uint64_t const epoch : {0, 1, 2}) {
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
       auto got = epoch_order(sampler(n, {.seed = 3}), epoch);
       std::ranges::sort(got);
       ASSERT_EQ(got, counted(n)) << n << " samples, epoch " << epoch;

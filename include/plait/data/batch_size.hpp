@@ -23,9 +23,9 @@ constexpr std::size_t at_least_one_sample(std::size_t samples) {
 }
 
 // The numbers are template arguments so that every compiler prints them next to the text.
-template <std::size_t Samples, int DataRanks>
+template <std::size_t Samples, std::size_t DataRanks>
 consteval void check_batch_split() {
-  static_assert(DataRanks >= 1 && Samples % (DataRanks >= 1 ? DataRanks : 1) == 0,
+  static_assert(Samples % DataRanks == 0,
                 "global_batch<Samples>: the samples do not divide over the data ranks; choose a "
                 "batch that is a multiple of the data ranks");
 }
@@ -116,7 +116,7 @@ consteval void require_global_batch() {
 template <class Batch, int DataRanks>
 consteval void check_divides() {
   require_global_batch<Batch>();
-  if constexpr (DataRanks != 0 && global_batch_size<Batch>)
+  if constexpr (DataRanks > 0 && global_batch_size<Batch>)
     if constexpr (Batch::is_static) detail::check_batch_split<Batch::samples, DataRanks>();
 }
 

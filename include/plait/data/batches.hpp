@@ -80,6 +80,11 @@ class batch_range {
   /// Steps in one epoch.
   [[nodiscard]] std::size_t steps_per_epoch() const { return sampler_.batches_per_epoch(size_); }
 
+  /// True from the first step after the last epoch on.
+  [[nodiscard]] bool is_past_end(std::uint64_t step) const {
+    return epochs_ != 0 && step >= epochs_ * steps_per_epoch();
+  }
+
   /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
   device_batch<memory> const& at(std::uint64_t step) {
     auto const where = sampler_.position(size_, step);
@@ -104,8 +109,7 @@ class batch_range {
       return *this;
     }
     friend bool operator==(iterator const& it, std::default_sentinel_t) {
-      return it.range_->epochs_ != 0 &&
-             it.step_ >= it.range_->epochs_ * it.range_->steps_per_epoch();
+      return it.range_->is_past_end(it.step_);
     }
 
    private:

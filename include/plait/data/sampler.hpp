@@ -92,6 +92,7 @@ class sampler {
   /// Errors: input_error if an epoch has no batch.
   template <class Batch>
   [[nodiscard]] constexpr epoch_position position(Batch batch, std::uint64_t step) const {
+    require_global_batch<Batch>();
     std::size_t const batches = batches_per_epoch(batch);
     if (batches == 0)
       throw input_error("sampler: a global batch of " + std::to_string(batch.samples) +
@@ -108,6 +109,7 @@ class sampler {
   template <class Batch>
   [[nodiscard]] constexpr sample_slice slice(Batch batch, std::size_t batch_index, int data_rank,
                                              int data_ranks) const {
+    require_global_batch<Batch>();
     std::size_t const share = batch.per_rank(data_ranks);
     if (batch_index >= batches_per_epoch(batch) || data_rank < 0 || data_rank >= data_ranks)
       throw error("sampler: batch " + std::to_string(batch_index) + " of " +
