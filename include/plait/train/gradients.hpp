@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plait/run/rank.hpp"
+#include "plait/backend/rank.hpp"
 #include "plait/train/parameters.hpp"
 
 namespace plait {

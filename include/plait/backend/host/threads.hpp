@@ -10,7 +10,7 @@
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/mesh/mesh.hpp"
-#include "plait/run/rank.hpp"
+#include "plait/backend/rank.hpp"
 
 namespace plait {
 
