@@ -25,7 +25,7 @@ plait::workload workload_of(request const& wanted, std::size_t sequence) {
 }
 
 template <class Job>
-std::vector<tensor_shape> parameters_of() {
+[[gnu::cold]] std::vector<tensor_shape> parameters_of() {
   using plan = typename Job::plan_type;
   std::vector<tensor_shape> out;
   for (int stage = 0; stage < plan::stages; ++stage)
@@ -40,7 +40,7 @@ std::vector<tensor_shape> parameters_of() {
 
 /// Continues a text byte by byte; every rank makes the same choices.
 template <class Trainer>
-std::string generate(Trainer& trainer, plait::byte_text const& data, int count,
+[[gnu::cold]] std::string generate(Trainer& trainer, plait::byte_text const& data, int count,
                      std::uint64_t seed) {
   std::size_t const sequence = data.sequence_length();
   std::vector<std::int32_t> window(sequence);
@@ -136,7 +136,7 @@ outcome run(request const& wanted, std::size_t sequence) {
 }
 
 template <class Size, class Job>
-registration enter(char const* size, char const* plan_name, char const* precision) {
+[[gnu::cold]] registration enter(char const* size, char const* plan_name, char const* precision) {
   using plan = typename Job::plan_type;
   entry job;
   job.size = size;

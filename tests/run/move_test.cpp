@@ -84,7 +84,7 @@ instance encode(placement at, matrix const& value, whole_shape shape, int ranks)
     auto& mine = out[static_cast<std::size_t>(r)];
     if (is_shard(at)) {
       for_each_in_block(at, shape, ranks, r,
-                        [&](std::size_t whole, std::size_t block) { mine[block] = value[whole]; });
+                        [&](std::size_t from, std::size_t block) { mine[block] = value[from]; });
     } else if (at == partial) {
       for (std::size_t i = 0; i < mine.size(); ++i)
         mine[i] = number(100 + static_cast<std::uint32_t>(r), i);
@@ -108,7 +108,7 @@ matrix decode(placement at, instance const& held, whole_shape shape) {
     auto const& mine = held[static_cast<std::size_t>(r)];
     if (is_shard(at))
       for_each_in_block(at, shape, ranks, r,
-                        [&](std::size_t whole, std::size_t block) { out[whole] = mine[block]; });
+                        [&](std::size_t to, std::size_t block) { out[to] = mine[block]; });
     else if (at == partial)
       for (std::size_t i = 0; i < mine.size(); ++i) out[i] += mine[i];
     else if (!mine.empty())
@@ -198,7 +198,6 @@ void execute(int ranks, std::vector<task>& tasks) {
     auto const r = static_cast<std::size_t>(comm.rank());
     for (auto& now : tasks) {
       auto const function = functions_table[index_of(now.from) * count + index_of(now.to)];
-      // The summands of a rooted reduction may be overwritten: the input is lent, not given.
       local in = now.in[r], staging(now.shape.count());
       comm.reset_counted();
       if (now.in_place) {
@@ -206,6 +205,7 @@ void execute(int ranks, std::vector<task>& tasks) {
         now.out[r] = in;
       } else {
         function(rank.device(), comm, now.shape, in.data(), now.out[r].data(), staging.data());
+        EXPECT_EQ(in, now.in[r]) << now.text() << " wrote to its input on rank " << r;
       }
       now.bytes[r] = comm.counted().total_bytes();
     }
@@ -409,17 +409,17 @@ TEST(MoveOther, TokensAreCutBySequenceAndGathered) {
   grid.add(axis::tensor, 3);
   threads{}.run(grid, [&](auto& rank) {
     auto& comm = rank.group(axis::tensor);
-    std::vector<std::int32_t> const whole{5, -1, 7, 2147483647, 0, -100};
+    std::vector<std::int32_t> const tokens{5, -1, 7, 2147483647, 0, -100};
     std::vector<std::int32_t> mine(2), again(6), staging(6);
     whole_shape const shape{6, 1};
-    move_value<invariant, shard<dim::sequence>>(rank.device(), comm, shape, whole.data(),
+    move_value<invariant, shard<dim::sequence>>(rank.device(), comm, shape, tokens.data(),
                                                 mine.data(), staging.data());
     auto const first = static_cast<std::size_t>(2 * comm.rank());
-    EXPECT_EQ(mine, (std::vector<std::int32_t>{whole[first], whole[first + 1]}));
+    EXPECT_EQ(mine, (std::vector<std::int32_t>{tokens[first], tokens[first + 1]}));
     move_value<shard<dim::sequence>, invariant>(rank.device(), comm, shape,
                                                 std::as_const(mine).data(), again.data(),
                                                 staging.data());
-    EXPECT_EQ(again, whole);
+    EXPECT_EQ(again, tokens);
   });
 }
 

@@ -36,17 +36,17 @@ struct batch_options {
 /// Errors: input_error if the samples of a data rank do not divide into microbatches.
 template <class Data, class Batch, class Rank>
 class batch_range {
+  static_assert((require_global_batch<Batch>(), true));
   using memory = typename Rank::device_type::memory;
-  using element = typename Data::element;
+  using element = typename loader<Data>::element;  // the loader says what a data set needs
 
  public:
-  batch_range(Data const& data, Batch size, Rank& rank, batch_options const& options)
+  [[gnu::cold]] batch_range(Data const& data, Batch size, Rank& rank, batch_options const& options)
       : rank_(rank),
         loader_(data),
         sampler_(data.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
         size_(size),
         epochs_(options.epochs) {
-    require_global_batch<Batch>();
     batch_.microbatches =
         options.microbatches > 0 ? options.microbatches : rank.grid().size(axis::stage);
     std::size_t const per_rank = size.per_rank(rank.grid().size(axis::data));

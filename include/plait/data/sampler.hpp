@@ -83,8 +83,8 @@ class sampler {
   [[nodiscard]] constexpr std::size_t batches_per_epoch(Batch batch) const {
     require_global_batch<Batch>();
     std::size_t const full = samples_ / batch.samples;
-    bool const partial = samples_ % batch.samples != 0 && options_.last == last_batch::keep;
-    return full + (partial ? 1 : 0);
+    bool const has_rest = samples_ % batch.samples != 0 && options_.last == last_batch::keep;
+    return full + (has_rest ? 1 : 0);
   }
 
   /// Epoch and batch of a step, counted from 0 over the whole training.

@@ -30,33 +30,49 @@ consteval void check_same_width() {
 template <class Value>
 inline constexpr bool is_tokens = std::is_same_v<Value, tokens>;
 
+template <class>
+inline constexpr bool has_one_input = true;
+template <class... Inputs>
+inline constexpr bool has_one_input<inputs<Inputs...>> = false;
+
 template <class Before, class After, int Position>
 consteval void check_edge() {
   using made = typename Before::output;
   using taken = typename After::input;
+  static_assert(has_one_input<taken>,
+                "sequential<...>: a layer takes several inputs; only the loss of an "
+                "objective<Model, Loss> does");
   static_assert(is_tokens<made> == is_tokens<taken>,
                 "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
                 "other way round; put an embedding between them");
-  if constexpr (!is_tokens<made>) check_widths<made::info.width, taken::info.width, Position>();
+  if constexpr (!is_tokens<made> && has_one_input<taken>)
+    check_widths<made::info.width, taken::info.width, Position>();
+}
+
+template <std::size_t OutputWidth, std::size_t InputWidth>
+consteval void check_loss_width() {
+  static_assert(OutputWidth == InputWidth,
+                "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
+                "InputWidth (its classes); make the two numbers equal");
+}
+
+template <class Model, class Loss>
+consteval void check_loss() {
+  static_assert(std::is_same_v<typename Loss::output, loss_value>,
+                "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
+                "plait::loss_value;`, such as nn::cross_entropy<Classes>");
+  check_loss_width<Model::output::info.width, leaf_of<Loss>.input().width>();
 }
 
 template <class... Layers>
 consteval void check_chain() {
   constexpr int count = sizeof...(Layers);
-  static_assert(count > 0, "sequential<>: a model needs at least one layer");
   []<std::size_t... Index>(std::index_sequence<Index...>) {
     using list = std::tuple<Layers...>;
     (check_edge<std::tuple_element_t<Index, list>, std::tuple_element_t<Index + 1, list>,
                 static_cast<int>(Index) + 1>(),
      ...);
   }(std::make_index_sequence<count - 1>{});
-}
-
-template <class L>
-consteval void check_is_layer() {
-  static_assert(layer<L>,
-                "this type is used as a layer but is not one: it needs `using concept_tag = "
-                "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
 }
 
 }  // namespace detail
@@ -67,24 +83,23 @@ consteval void check_is_layer() {
 /// depth-first order within the nearest name, as in "0.weight".
 template <class... Layers>
 struct sequential {
+  static_assert(sizeof...(Layers) > 0,
+                "sequential<>: a model needs at least one layer; write it between the brackets");
+  static_assert((detail::check_is_layer<Layers>(), ..., true));
   using concept_tag = layer_tag;
   using input = typename std::tuple_element_t<0, std::tuple<Layers...>>::input;
   using output = typename std::tuple_element_t<sizeof...(Layers) - 1, std::tuple<Layers...>>::output;
-
-  static constexpr bool checked = ((detail::check_is_layer<Layers>(), ...),
-                                   detail::check_chain<Layers...>(), true);
-  static_assert(checked);
+  static_assert((detail::check_chain<Layers...>(), true));
 };
 
 /// x + L(x). Input and output have the same placement.
 template <class L>
 struct residual {
+  static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using input = typename L::input;
   using output = typename L::output;
-  static constexpr bool checked =
-      (detail::check_same_width<input::info.width, output::info.width>(), true);
-  static_assert(checked);
+  static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
 };
 
 /// `Count` copies of L one after the other, each with parameters of its own: one instantiation that
@@ -93,18 +108,18 @@ struct residual {
 /// Parameter names: the copy's number goes before those of L, as in "h.3.attn.weight".
 template <std::size_t Count, class L>
 struct repeat {
-  static_assert(Count >= 1, "repeat<Count, L>: Count must be at least 1");
+  static_assert(Count >= 1, "repeat<Count, L>: Count is 0; write at least 1, or leave L out");
+  static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using input = typename L::input;
   using output = typename L::output;
-  static constexpr bool checked =
-      (detail::check_same_width<input::info.width, output::info.width>(), true);
-  static_assert(checked);
+  static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
 };
 
 /// L with a name that goes before the names of its parameters.
 template <name Label, class L>
 struct named {
+  static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using input = typename L::input;
   using output = typename L::output;
@@ -113,6 +128,7 @@ struct named {
 /// L in its form `Label`, whatever the planner would choose.
 template <name Label, class L>
 struct pinned {
+  static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using input = typename L::input;
   using output = typename L::output;
@@ -122,6 +138,7 @@ struct pinned {
 /// earlier layer: one value, one gradient accumulator for each use, summed before the reduction.
 template <class L, class Parameter, name Owner>
 struct tied {
+  static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
   using input = typename L::input;
   using output = typename L::output;
@@ -130,6 +147,8 @@ struct tied {
 /// A model and the layer that measures its loss against targets.
 template <class Model, class Loss>
 struct objective {
+  static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));
+  static_assert((detail::check_loss<Model, Loss>(), true));
   using concept_tag = layer_tag;
   using model = Model;
   using loss = Loss;

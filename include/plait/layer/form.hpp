@@ -103,10 +103,16 @@ template <class List, placement From, placement To, std::size_t Width>
 struct read_clause<List, inner<From, To, Width>> {
   static constexpr void apply(form_info& info) {
     static_assert(transition_between(From, To).allowed(),
-                  "inner<From, To, Width>: there is no transition between these placements");
+                  "inner<From, To, Width>: there is no transition between these placements; the "
+                  "rows partial -> invariant and partial_max -> invariant are what ops.move can do");
     info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width};
   }
 };
+
+template <class Clause>
+inline constexpr bool is_inner = false;
+template <placement From, placement To, std::size_t Width>
+inline constexpr bool is_inner<inner<From, To, Width>> = true;
 
 template <class List, class Form>
 struct read_form {
@@ -117,6 +123,9 @@ struct read_form {
 template <class List, name Label, placement Input, placement Output, class... Clauses>
 struct read_form<List, form<Label, Input, Output, Clauses...>> {
   static constexpr form_info value() {
+    static_assert((is_inner<Clauses> + ... + 0) <= form_info::most_inner,
+                  "form<...>: a form may have four inner<...> moves at most; put what moves at the "
+                  "same time side by side in one slot");
     form_info info{Label, Input, Output};
     info.uses.fill(Input == invariant ? invariant : replicate);
     (read_clause<List, Clauses>::apply(info), ...);

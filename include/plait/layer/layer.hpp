@@ -47,6 +47,17 @@ concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {
   typename L::output;
 };
 
+namespace detail {
+
+template <class L>
+consteval void check_is_layer() {
+  static_assert(layer<L>,
+                "this type is used as a layer but is not one: it needs `using concept_tag = "
+                "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
+}
+
+}  // namespace detail
+
 /// What the plan knows about a layer that is not a combination of others.
 struct leaf_info {
   static constexpr int most_forms = 8;
@@ -120,7 +131,8 @@ struct read_inputs {
 template <class... Inputs>
 struct read_inputs<inputs<Inputs...>> {
   static constexpr int count = sizeof...(Inputs);
-  static_assert(count <= leaf_info::most_inputs, "inputs<...>: a layer may have two inputs at most");
+  static_assert(count <= leaf_info::most_inputs,
+                "inputs<...>: a layer may have two inputs at most, what flows and the targets");
   static constexpr void apply(leaf_info& info) {
     int index = 0;
     ((info.inputs[static_cast<std::size_t>(index++)] = Inputs::info), ...);
@@ -138,17 +150,17 @@ constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
 
 template <class L>
 constexpr leaf_info read_leaf() {
-  static_assert(layer<L>,
-                "this type is used as a layer but is not one: it needs `using concept_tag = "
-                "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
+  check_is_layer<L>();
   leaf_info info;
   read_inputs<typename L::input>::apply(info);
   info.output = L::output::info;
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
   using list = typename parameters_of<L>::type;
   read_parameters(info, list{});
-  for (auto const& form : form_table<list, typename forms_of<L>::type>)
-    info.forms[static_cast<std::size_t>(info.form_count++)] = form;
+  constexpr auto& table = form_table<list, typename forms_of<L>::type>;
+  static_assert(table.size() <= leaf_info::most_forms,
+                "forms<...>: a layer may have eight forms at most; leave out those that cost more");
+  for (auto const& form : table) info.forms[static_cast<std::size_t>(info.form_count++)] = form;
   info.saved = read_slots(typename saved_of<L>::type{});
   info.scratch = read_slots(typename scratch_of<L>::type{});
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;

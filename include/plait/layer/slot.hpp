@@ -51,7 +51,12 @@ struct slots_info {
 namespace detail {
 
 template <class Slot>
-struct read_slot;
+struct read_slot {
+  static_assert(!std::is_same_v<Slot, Slot>,
+                "saved<...> or scratch<...>: an entry is neither input_slot, output_slot nor a "
+                "slot<Label, PerRow>; parameters need not be listed");
+  static constexpr void apply(slots_info&) {}
+};
 
 template <>
 struct read_slot<input_slot> {
@@ -71,6 +76,13 @@ struct read_slot<slot<Label, PerRow, Shape, Fixed>> {
 
 template <template <class...> class List, class... Slots>
 constexpr slots_info read_slots(List<Slots...>) {
+  constexpr int own = ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot>
+                            ? 0
+                            : 1) +
+                       ... + 0);
+  static_assert(own <= slots_info::most_slots,
+                "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
+                "one wider slot of several");
   slots_info info;
   (read_slot<Slots>::apply(info), ...);
   return info;

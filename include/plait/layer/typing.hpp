@@ -51,10 +51,10 @@ constexpr bool works_by_row(placement matrix, placement shared) {
 template <placement A, placement B, placement Out>
 consteval void check_product() {
   static_assert(product(A, B) != no_rule,
-                "ops.matmul(a, b, out): there is no product of a placed A and b placed B; the rules "
-                "are (replicate, replicate), (invariant, invariant), (rows, replicate), (replicate, "
-                "columns), (columns, rows) -> partial, (partial, replicate), (replicate, partial); "
-                "correct the form's placements");
+                "ops.matmul(a, b, out): there is no product of a placed A and b placed B; the "
+                "rules are (replicate, replicate), (invariant, invariant), (rows, replicate), "
+                "(replicate, columns), (columns, rows) -> partial, (partial, replicate), "
+                "(replicate, partial); correct the form's placements");
   static_assert(product(A, B) == no_rule || product(A, B) == Out,
                 "ops.matmul(a, b, out): the product of A and B is not placed Out, as the form "
                 "promises; correct the form's output, or that of the parameter's gradient");
@@ -66,22 +66,25 @@ consteval void check_sum() {
                 "ops.add(a, b, out): operands and result must have one placement (adding partial "
                 "and replicate would count the replicate once for each rank); move one of them, or "
                 "let it enter once");
-  static_assert(A.kind != placement_kind::partial_max, "ops.add: a partial maximum has no sum");
+  static_assert(A.kind != placement_kind::partial_max,
+                "ops.add(a, b, out): a partial maximum has no sum; write "
+                "ops.move<plait::invariant>(a) first");
 }
 
 template <placement Matrix, placement Row>
 consteval void check_add_row() {
   static_assert(adds_row(Matrix, Row),
                 "ops.add_row(row, matrix): this row cannot be added to this matrix (adding partial "
-                "and replicate would count the row once for each rank); write once<row> in the form "
-                "if the matrix is partial, replicate if it is cut by rows");
+                "and replicate would count the row once for each rank); write once<row> in the "
+                "form if the matrix is partial, replicate if it is cut by rows");
 }
 
 template <placement Matrix, placement Sums>
 consteval void check_column_sums() {
   static_assert(column_sums(Matrix) == Sums,
-                "ops.accumulate_columns: the sum over the rows of a matrix placed Matrix is not "
-                "placed Sums, as the form promises for this gradient; correct the parameter's use");
+                "ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed "
+                "Matrix is not placed Sums, as the form promises for this gradient; correct the "
+                "use<...> of the parameter");
 }
 
 /// `Linear`: the function is linear in its last operand, and the others are not partial.
@@ -93,7 +96,8 @@ consteval void check_map() {
                 "a summand is not a summand of f; give the form an input that is not partial, or "
                 "declare `static constexpr bool is_linear = true;` in f");
   static_assert(((Operands == Out) && ...),
-                "ops.map(f, x, y): operands and result must have one placement");
+                "ops.map(f, x, y): operands and result must have one placement; correct the form, "
+                "or the view that is not placed as the form says");
 }
 
 template <placement At, placement Gradient>
@@ -113,7 +117,8 @@ consteval void check_row_operation() {
 template <placement Matrix>
 consteval void check_whole_rows() {
   static_assert(is_whole(Matrix) || is_rows(Matrix),
-                "ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none");
+                "ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none; "
+                "give the form an input that is invariant or cut by positions");
 }
 
 }  // namespace plait::typing

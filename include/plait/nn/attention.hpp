@@ -16,7 +16,8 @@ namespace plait::nn {
 template <std::size_t Width, std::size_t Heads, std::size_t Sequence>
 struct attention_heads {
   static_assert(Width % Heads == 0,
-                "attention<Width, Heads, Sequence>: Width is not a multiple of Heads");
+                "attention_heads<Width, Heads, Sequence>: Width is not a multiple of Heads; each "
+                "head takes Width / Heads features");
   using concept_tag = layer_tag;
   using input = features<3 * Width>;
   using output = features<Width>;

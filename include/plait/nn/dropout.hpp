@@ -15,7 +15,7 @@ namespace plait::nn {
 template <std::size_t Width, int PerMille>
 struct dropout {
   static_assert(PerMille >= 0 && PerMille < 1000,
-                "dropout<Width, PerMille>: PerMille must be in [0, 1000)");
+                "dropout<Width, PerMille>: PerMille must be in [0, 1000); a tenth is written 100");
   using concept_tag = layer_tag;
   using input = features<Width>;
   using output = features<Width>;

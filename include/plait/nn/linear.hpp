@@ -55,7 +55,8 @@ struct linear_parameters {
 template <std::size_t In, std::size_t Out, linear_options Options = linear_options{}>
 struct linear : detail::linear_parameters<In, Out, Options> {
   static_assert(Out % static_cast<std::size_t>(Options.parts) == 0,
-                "linear<In, Out, {.parts}>: Out is not a multiple of parts");
+                "linear<In, Out, {.parts}>: Out is not a multiple of parts; the parts are equal "
+                "pieces of the output side by side");
   using concept_tag = layer_tag;
   using base = detail::linear_parameters<In, Out, Options>;
   using weight = typename base::weight;

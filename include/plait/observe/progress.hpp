@@ -49,12 +49,12 @@ class progress {
   using clock = std::chrono::steady_clock;
 
   static std::string time_text(double seconds) {
-    auto const whole = static_cast<long long>(seconds + 0.5);
+    auto const rounded = static_cast<long long>(seconds + 0.5);
     char text[32];
-    if (whole >= 3600)
-      std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole / 60 % 60);
+    if (rounded >= 3600)
+      std::snprintf(text, sizeof text, "%lldh%02lldm", rounded / 3600, rounded / 60 % 60);
     else
-      std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
+      std::snprintf(text, sizeof text, "%lldm%02llds", rounded / 60, rounded % 60);
     return text;
   }
 

@@ -16,7 +16,7 @@ namespace plait {
 
 namespace detail {
 
-inline std::string with_unit(double bytes) {
+[[gnu::cold]] inline std::string with_unit(double bytes) {
   char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
@@ -29,13 +29,13 @@ inline std::string with_unit(double bytes) {
 /// Lines of cells, printed with their columns aligned.
 class text_table {
  public:
-  void add(std::vector<std::string> cells) {
+  [[gnu::cold]] void add(std::vector<std::string> cells) {
     if (widths_.size() < cells.size()) widths_.resize(cells.size());
     for (std::size_t i = 0; i < cells.size(); ++i)
       widths_[i] = std::max(widths_[i], cells[i].size());
     lines_.push_back(std::move(cells));
   }
-  [[nodiscard]] std::string text() const {
+  [[nodiscard]] [[gnu::cold]] std::string text() const {
     std::string out;
     for (auto const& line : lines_) {
       std::string row = "  ";
@@ -53,7 +53,7 @@ class text_table {
 };
 
 template <class Plan>
-std::string explain_steps(workload const& load) {
+[[gnu::cold]] std::string explain_steps(workload const& load) {
   auto const& code = Plan::code;
   auto const names = leaf_names(Plan::tree);
   text_table table;
@@ -88,7 +88,9 @@ std::string explain_steps(workload const& load) {
         auto const row = transition_between(what.at, code.values[now.out].at);
         auto const back = adjoint(row);
         bool const wanted = Plan::needs_gradient[std::size_t(now.in)];
-        if (Plan::tensor_ranks == 1) continue;
+        if (Plan::tensor_ranks == 1 ||
+            (row.moves == movement::none && (!wanted || back.moves == movement::none)))
+          continue;
         if (!pending.empty()) pending += "; ";
         pending += to_string(row.to);
         pending += ": " + std::string(to_string(row.moves)) + " / " +
@@ -111,7 +113,7 @@ std::string explain_steps(workload const& load) {
 }
 
 template <class Plan>
-std::string explain_stages(workload const& load) {
+[[gnu::cold]] std::string explain_stages(workload const& load) {
   auto const& code = Plan::code;
   auto const names = leaf_names(Plan::tree);
   text_table table;
@@ -141,7 +143,7 @@ std::string explain_stages(workload const& load) {
 }
 
 template <class Plan>
-std::string explain_wire(workload const& load) {
+[[gnu::cold]] std::string explain_wire(workload const& load) {
   text_table table;
   table.add({"axes", "ranks", "forward", "backward", "once per step"});
   for (unsigned bits = 1; bits < 8; ++bits) {
@@ -162,7 +164,7 @@ std::string explain_wire(workload const& load) {
 
 /// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload.
 template <class Plan>
-std::string explain(Plan, workload const& load) {
+[[gnu::cold]] std::string explain(Plan, workload const& load) {
   auto const grid = Plan::grid_for(load);
   std::string out = "mesh:";
   for (int i = 0; i < grid.dimension_count; ++i) {

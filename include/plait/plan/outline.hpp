@@ -100,7 +100,9 @@ struct outline_of<pinned<Label, L>> : outline_of<L> {
 template <class L, class Parameter, name Owner>
 struct outline_of<tied<L, Parameter, Owner>> : outline_of<L> {
   static constexpr int index = parameter_index<typename parameters_of<L>::type, Parameter>;
-  static_assert(index >= 0, "tied<L, Parameter, Owner>: Parameter is not in L's parameter_list");
+  static_assert(index >= 0,
+                "tied<L, Parameter, Owner>: Parameter is not in L's parameter_list (L is the layer "
+                "itself, not a named or sequential one)");
   static constexpr void append(auto& out, name pin) {
     out.ties.push_back({out.leaves.size(), index, Owner});
     outline_of<L>::append(out, pin);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <type_traits>
+
 #include "plait/plan/plan.hpp"
 
 namespace plait {
@@ -18,6 +20,8 @@ struct parallel {
   static_assert(policy<Policy>,
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>");
+  static_assert(std::is_same_v<Element, float> || std::is_same_v<Element, double>,
+                "parallel<Model, Policy, Element>: Element is neither float nor double");
   using model = Model;
   using policy_type = Policy;
   using element = Element;

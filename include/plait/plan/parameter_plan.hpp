@@ -77,9 +77,10 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
   if (tree.ties.size() == 0) return out;
   auto const names = parameter_names(tree, entries);
   for (auto const& link : tree.ties)
-    for (auto& entry : entries) {
+    for (int at = 0; at < entries.size(); ++at) {
+      auto& entry = entries[at];
       if (entry.leaf != link.leaf || entry.index != link.parameter) continue;
-      for (int owner = 0; owner < entries.size(); ++owner)
+      for (int owner = 0; owner < at; ++owner)
         if (names[static_cast<std::size_t>(owner)] == link.owner.text()) entry.owner = owner;
       if (entry.owner < 0) {
         problem = tie_error::unknown_owner;

@@ -33,7 +33,8 @@ consteval void check_forms() {
                 "pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
                 "pin another form, or choose a Ranks that divides it");
   static_assert(Error != planning_error::unknown_pin,
-                "pinned<Label, Layer>: Layer has no form of that name; see its forms<...>");
+                "pinned<Label, Layer>: Layer has no form of that name; write one of the labels in "
+                "its forms<...>");
   static_assert(Error != planning_error::no_chain,
                 "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
                 "a form that ends as it began); unpin a form, or add a `whole` form to your layer");
@@ -57,21 +58,23 @@ template <std::size_t Sequence, int Ranks>
 consteval void check_sequence_shards() {
   static_assert(Sequence % static_cast<std::size_t>(Ranks) == 0,
                 "tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple "
-                "of Ranks; use sequence::whole or another Ranks");
+                "of Ranks; use sequence::unsharded or another Ranks");
 }
 
 template <tie_error Problem>
 consteval void check_ties() {
   static_assert(Problem != tie_error::unknown_owner,
-                "tied<L, Parameter, Owner>: no parameter of the model is called Owner; write its "
-                "full name, as in \"wte.weight\"");
+                "tied<L, Parameter, Owner>: no parameter of an earlier layer is called Owner; "
+                "write its full name, as in \"wte.weight\"");
   static_assert(Problem != tie_error::other_shape,
-                "tied<L, Parameter, Owner>: the owner has another shape than Parameter");
+                "tied<L, Parameter, Owner>: the owner has another shape than Parameter; give one "
+                "of the layers other extents, or a linear layer the other weight_order");
   static_assert(Problem != tie_error::other_placement,
                 "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
                 "placements; pin forms that cut it alike");
   static_assert(Problem != tie_error::other_item,
-                "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied");
+                "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied; write the "
+                "copies out in a sequential");
 }
 
 constexpr std::size_t sequence_length_of(auto const& tree) {
@@ -179,8 +182,8 @@ struct plan {
 
   static constexpr auto tree = make_outline<Model>();
   static_assert(!detail::has_nested_repeat(tree),
-                "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it in "
-                "the outermost sequential, with the residual or the product of counts inside");
+                "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
+                "in the outermost sequential, with the residual or the product of counts inside");
 
   static constexpr auto chosen =
       choose_forms(tree, tensor_ranks, detail::shards_sequence<tensor_policy>);

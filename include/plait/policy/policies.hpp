@@ -38,13 +38,13 @@ struct data_parallel {
 };
 
 /// Whether a tensor axis may also cut the sequence, between the layers that it splits.
-enum class sequence : bool { whole, sharded };
+enum class sequence : bool { unsharded, sharded };
 
 /// Splits layers over `Ranks` ranks, in the chain of forms that costs least (see form_planner.hpp).
 ///
 /// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
 ///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
-template <int Ranks, sequence Sequence = sequence::whole>
+template <int Ranks, sequence Sequence = sequence::unsharded>
 struct tensor_parallel {
   static_assert(Ranks >= 1, "tensor_parallel<Ranks>: Ranks must be at least 1");
   using concept_tag = policy_tag;
@@ -60,6 +60,15 @@ struct balanced {};
 template <int... Units>
 struct cut_at {};
 
+namespace detail {
+template <class>
+inline constexpr bool is_cuts = false;
+template <>
+inline constexpr bool is_cuts<balanced> = true;
+template <int... Units>
+inline constexpr bool is_cuts<cut_at<Units...>> = true;
+}  // namespace detail
+
 /// Gives each of `Ranks` stages a range of the layers, and sends microbatches through them in the
 /// order of `Schedule`.
 ///
@@ -70,6 +79,8 @@ struct pipeline {
   static_assert(schedule<Schedule>,
                 "pipeline<Ranks, Schedule>: Schedule is not a schedule; write plait::gpipe or "
                 "plait::one_forward_one_backward");
+  static_assert(detail::is_cuts<Cuts>,
+                "pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>");
   using concept_tag = policy_tag;
   static constexpr axis along = axis::stage;
   static constexpr int ranks = Ranks;
@@ -135,8 +146,8 @@ struct policy_traits<hybrid<Policies...>> {
     return ((policy_traits<Policies>::grid().has(which) ? 1 : 0) + ... + 0);
   }
   static_assert(count(axis::data) <= 1 && count(axis::tensor) <= 1 && count(axis::stage) <= 1,
-                "hybrid<Policies...>: two policies of one kind; a mesh has one data, one tensor and "
-                "one stage axis, so multiply their sizes into one policy");
+                "hybrid<Policies...>: two policies of one kind; a mesh has one data, one tensor "
+                "and one stage axis, so multiply their sizes into one policy");
   template <axis Which>
   using along = typename first_along<Which, Policies...>::type;
 };

@@ -39,37 +39,37 @@ struct mover {
     auto const parts = static_cast<std::size_t>(at.parts);
     std::size_t const part = shape.width / parts, piece = part / ranks();
     for (std::size_t g = 0; g < parts; ++g) {
-      std::size_t const whole = g * part + r * piece, cut = g * piece;
+      std::size_t const in_all = g * part + r * piece, in_cut = g * piece;
       if (into_block)
-        device.copy_blocks(from + whole, shape.width, to + cut, parts * piece, rows, piece);
+        device.copy_blocks(from + in_all, shape.width, to + in_cut, parts * piece, rows, piece);
       else
-        device.copy_blocks(from + cut, parts * piece, to + whole, shape.width, rows, piece);
+        device.copy_blocks(from + in_cut, parts * piece, to + in_all, shape.width, rows, piece);
     }
   }
 
-  void take_block(placement at, std::size_t r, T const* whole, T* to) const {
+  void take_block(placement at, std::size_t r, T const* all, T* to) const {
     if (at.index == dim::sequence)
-      copy(whole + r * block(), to, block());
+      copy(all + r * block(), to, block());
     else
-      copy_columns(at, r, shape.rows, whole, to, true);
+      copy_columns(at, r, shape.rows, all, to, true);
   }
-  void put_block(placement at, std::size_t r, T const* from, T* whole) const {
+  void put_block(placement at, std::size_t r, T const* from, T* all) const {
     if (at.index == dim::sequence)
-      copy(from, whole + r * block(), block());
+      copy(from, all + r * block(), block());
     else
-      copy_columns(at, r, shape.rows, from, whole, false);
+      copy_columns(at, r, shape.rows, from, all, false);
   }
 
   /// All blocks of a whole value behind each other, and back. Row blocks are so already.
-  T const* pack(placement at, T const* whole) const {
-    if (at.index == dim::sequence) return whole;
-    for (std::size_t r = 0; r < ranks(); ++r) take_block(at, r, whole, staging + r * block());
+  T const* pack(placement at, T const* all) const {
+    if (at.index == dim::sequence) return all;
+    for (std::size_t r = 0; r < ranks(); ++r) take_block(at, r, all, staging + r * block());
     return staging;
   }
-  T* unpacked(placement at, T* whole) const { return at.index == dim::sequence ? whole : staging; }
-  void unpack(placement at, T* whole) const {
+  T* unpacked(placement at, T* all) const { return at.index == dim::sequence ? all : staging; }
+  void unpack(placement at, T* all) const {
     if (at.index == dim::sequence) return;
-    for (std::size_t r = 0; r < ranks(); ++r) put_block(at, r, staging + r * block(), whole);
+    for (std::size_t r = 0; r < ranks(); ++r) put_block(at, r, staging + r * block(), all);
   }
 };
 
@@ -85,9 +85,11 @@ struct mover {
 template <placement From, placement To, class Device, class Comm, class T>
 void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {
   constexpr transition row = transition_between(From, To);
-  static_assert(row.allowed(), "move_value<From, To>: the table has no such transition");
+  static_assert(row.allowed(),
+                "move_value<From, To>: the table of transitions has no row From -> To; go through "
+                "a placement that has, such as invariant");
   detail::mover<Device, Comm, T> const with{device, comm, shape, staging};
-  std::size_t const whole = shape.count(), block = with.block();
+  std::size_t const all = shape.count(), block = with.block();
   bool const at_from = is_shard(From) || From.kind != placement_kind::only ||
                        comm.rank() == From.index;
   auto const to_span = [](T* data, std::size_t count) { return std::span<T>(data, count); };
@@ -96,35 +98,35 @@ void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* o
   };
   constexpr auto moves = row.moves;
   if constexpr (moves == movement::none) {
-    if (at_from) with.copy(in, out, is_shard(From) ? block : whole);
+    if (at_from) with.copy(in, out, is_shard(From) ? block : all);
   } else if constexpr (moves == movement::slice) {
     with.take_block(To, with.rank(), in, out);
   } else if constexpr (moves == movement::zero_pad) {
-    device.fill(T{0}, out, whole);
+    device.fill(T{0}, out, all);
     with.put_block(From, with.rank(), in, out);
   } else if constexpr (moves == movement::mask) {
     if (comm.rank() == 0)
-      with.copy(in, out, whole);
+      with.copy(in, out, all);
     else
-      device.fill(T{0}, out, whole);
+      device.fill(T{0}, out, all);
   } else if constexpr (moves == movement::keep) {
-    if (comm.rank() == To.index) with.copy(in, out, whole);
+    if (comm.rank() == To.index) with.copy(in, out, all);
   } else if constexpr (moves == movement::zero_elsewhere) {
     if (at_from)
-      with.copy(in, out, whole);
+      with.copy(in, out, all);
     else
-      device.fill(T{0}, out, whole);
+      device.fill(T{0}, out, all);
   } else if constexpr (moves == movement::all_reduce) {
-    with.copy(in, out, whole);
-    comm.all_reduce(to_span(out, whole));
+    with.copy(in, out, all);
+    comm.all_reduce(to_span(out, all));
   } else if constexpr (moves == movement::all_reduce_max) {
-    with.copy(in, out, whole);
-    comm.all_reduce(to_span(out, whole), reduction::max);
+    with.copy(in, out, all);
+    comm.all_reduce(to_span(out, all), reduction::max);
   } else if constexpr (moves == movement::all_gather) {
-    comm.all_gather(from_span(in, block), to_span(with.unpacked(From, out), whole));
+    comm.all_gather(from_span(in, block), to_span(with.unpacked(From, out), all));
     with.unpack(From, out);
   } else if constexpr (moves == movement::reduce_scatter) {
-    comm.reduce_scatter(from_span(with.pack(To, in), whole), to_span(out, block));
+    comm.reduce_scatter(from_span(with.pack(To, in), all), to_span(out, block));
   } else if constexpr (moves == movement::all_to_all) {
     std::size_t const rows = shape.rows / with.ranks(), piece = block / with.ranks();
     if constexpr (From.index == dim::sequence) {
@@ -137,27 +139,27 @@ void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* o
         with.copy_columns(From, r, rows, staging + r * piece, out, false);
     }
   } else if constexpr (moves == movement::broadcast) {
-    if (at_from) with.copy(in, out, whole);
-    comm.broadcast(to_span(out, whole), From.index);
+    if (at_from) with.copy(in, out, all);
+    comm.broadcast(to_span(out, all), From.index);
   } else if constexpr (moves == movement::reduce) {
     // The summands of the other ranks stay as they are; only the root's buffer is written.
     if (comm.rank() == To.index) {
-      with.copy(in, out, whole);
-      comm.reduce(to_span(out, whole), To.index);
+      with.copy(in, out, all);
+      comm.reduce(to_span(out, all), To.index);
     } else {
-      comm.reduce(to_span(const_cast<T*>(in), whole), To.index);
+      comm.reduce(to_span(const_cast<T*>(in), all), To.index);
     }
   } else if constexpr (moves == movement::scatter) {
     T const* packed = at_from ? with.pack(To, in) : nullptr;
-    comm.scatter(from_span(packed, at_from ? whole : 0), to_span(out, block), From.index);
+    comm.scatter(from_span(packed, at_from ? all : 0), to_span(out, block), From.index);
   } else if constexpr (moves == movement::gather) {
     bool const root = comm.rank() == To.index;
     comm.gather(from_span(in, block), to_span(root ? with.unpacked(From, out) : nullptr,
-                                              root ? whole : 0), To.index);
+                                              root ? all : 0), To.index);
     if (root) with.unpack(From, out);
   } else if constexpr (moves == movement::send) {
-    if (comm.rank() == From.index) comm.send(from_span(in, whole), To.index, 0);
-    if (comm.rank() == To.index) comm.receive(to_span(out, whole), From.index, 0);
+    if (comm.rank() == From.index) comm.send(from_span(in, all), To.index, 0);
+    if (comm.rank() == To.index) comm.receive(to_span(out, all), From.index, 0);
   }
 }
 

@@ -204,7 +204,8 @@ class operations {
   template <class T, placement At, placement Sums>
   void accumulate_positions(input_of<T, At> dy, view_of<T, Sums> sums) {
     static_assert(typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
-                  "ops.accumulate_positions(dy, sums): the form promises another placement");
+                  "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
+                  "Sums, as the form promises for this gradient; correct the use<...> of the table");
     device_.accumulate_positions(dy.data, sums.data, first_table_row<At, Sums>(dy), positions(dy),
                                  context.batch, dy.columns);
   }
@@ -213,7 +214,8 @@ class operations {
   template <class T, placement At, placement Max>
   void row_max(input_of<T, At> x, view_of<T, Max> max) {
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
-                  "ops.row_max(x, max): the maximum over cut columns is partial_max");
+                  "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
+                  "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
     device_.row_max(x.data, max.data, x.rows, x.columns);
   }
   /// For each row: the sum of exp(logit - max), and logit - max of the label.
@@ -223,10 +225,11 @@ class operations {
   void cross_entropy_terms(input_of<T, At> logits, token_input labels, Max max,
                            view_of<T, Terms> terms) {
     static_assert(!is_partial(Max::at),
-                  "ops.cross_entropy_terms: the maximum is still partial; write "
+                  "ops.cross_entropy_terms(...): the maximum is still partial; write "
                   "ops.move<plait::invariant>(max) first");
     static_assert(typing::is_columns(At) ? Terms == partial : Terms == At,
-                  "ops.cross_entropy_terms: the sums over cut columns are partial");
+                  "ops.cross_entropy_terms(...): the sums over cut columns are partial, otherwise "
+                  "placed like the logits; write ops.over_columns<plait::partial>(logits, terms)");
     device_.cross_entropy_terms(logits.data, labels.data, as_input(max).data, terms.data,
                                 first_column(logits), logits.rows, logits.columns);
   }
@@ -245,7 +248,9 @@ class operations {
                               input_of<T, Row> terms, std::int32_t ignored, loss_seed seed,
                               view_of<T, Gradient> dlogits) {
     typing::check_gradient<At, Gradient>();
-    static_assert(!is_partial(Row), "ops.cross_entropy_backward: terms are still partial");
+    static_assert(!is_partial(Row),
+                  "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
+                  "give it what the forward made of them with ops.move<plait::invariant>");
     device_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
                                    dlogits.data, first_column(logits), ignored, logits.rows,
                                    logits.columns);
@@ -350,8 +355,8 @@ class operations {
     static_assert(typing::is_rows(Sums)       ? Gradient == replicate
                   : typing::is_rows(Gradient) ? Sums == partial
                                               : Sums == Gradient,
-                  "ops.scatter_add_rows(ids, dy, sums): the form promises another placement of the "
-                  "table or of the output");
+                  "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
+                  "placed Sums, as the form promises; correct the use<...> of the table");
   }
   template <placement At, placement Table, class View>
   [[nodiscard]] std::size_t first_table_row(View const& x) const {

@@ -48,7 +48,7 @@ class stage_runner {
     T* gradients = nullptr;
   };
 
-  stage_runner(Rank& rank, workload const& load, arenas const& where)
+  [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
       : rank_(rank),
         stage_(rank.place().stage),
         arena_(plan::arena_for(stage_, load)),

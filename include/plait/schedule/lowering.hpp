@@ -89,7 +89,7 @@ constexpr void check_sizes(int stages, int microbatches) {
 /// Orders that cannot be run to their end are kept as they are; `check` names what is wrong.
 ///
 /// Cost:    O(stages * (microbatches + stages)).
-[[nodiscard]] constexpr timetable lower(std::vector<std::vector<operation>> const& orders,
+[[nodiscard]] [[gnu::cold]] constexpr timetable lower(std::vector<std::vector<operation>> const& orders,
                                         int microbatches, bool has_backward) {
   std::size_t const stages = orders.size();
   timetable table{microbatches, has_backward, std::vector<stage_program>(stages)};

@@ -232,7 +232,7 @@ class timetable_check {
 ///          meets the receive of its microbatch; no slot is taken while it is in use; and all
 ///          stages come to their end even if every send blocks until it is received.
 /// Cost:    O(operations); compile time see docs/design/schedule.md.
-[[nodiscard]] constexpr schedule_verdict check(timetable const& table) {
+[[nodiscard]] [[gnu::cold]] constexpr schedule_verdict check(timetable const& table) {
   return detail::timetable_check{table}.run();
 }
 
@@ -263,7 +263,7 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
 /// Checks `table` and throws if it has a fault: the run-time half of `require_proven_up_to`.
 ///
 /// Errors:  schedule_error that names the fault, the stage and the operation.
-inline void require_proven(timetable const& table) {
+[[gnu::cold]] inline void require_proven(timetable const& table) {
   auto const verdict = check(table);
   if (verdict.proven()) return;
   auto const& list = table.stages[static_cast<std::size_t>(verdict.stage)].operations;

@@ -25,7 +25,7 @@ struct local_parameter {
 };
 
 /// The full name of a parameter: the star of a repeat becomes the copy's number.
-inline std::string name_of_copy(std::string pattern, int copy) {
+[[gnu::cold]] inline std::string name_of_copy(std::string pattern, int copy) {
   if (auto const star = pattern.find('*'); star != std::string::npos)
     pattern.replace(star, 1, std::to_string(copy));
   return pattern;
@@ -33,7 +33,7 @@ inline std::string name_of_copy(std::string pattern, int copy) {
 
 /// The parameters that a stage owns, in the order of the layers.
 template <class Plan>
-std::vector<local_parameter> parameters_of_stage(int stage) {
+[[gnu::cold]] std::vector<local_parameter> parameters_of_stage(int stage) {
   auto const names = parameter_names(Plan::tree, Plan::entries);
   auto const layout = Plan::parameter_layout_for(stage);
   std::vector<local_parameter> out;
@@ -55,11 +55,18 @@ std::vector<local_parameter> parameters_of_stage(int stage) {
 
 namespace detail {
 
-/// The placement of a stored parameter in the words of activations, as `move_value` takes them.
+/// A stored parameter in the words of activations, as `move_value` takes it: a matrix that is cut by
+/// rows is one long row that is cut by features, so that `parts` mean the same for both.
 constexpr placement as_value_placement(parameter_entry const& entry) {
-  if (!is_shard(entry.stored)) return entry.stored;
-  bool const rows = entry.info.rank == 2 && entry.stored.index == 0;
-  return {placement_kind::shard, rows ? dim::sequence : dim::features, entry.stored.parts};
+  return is_shard(entry.stored)
+             ? placement{placement_kind::shard, dim::features, entry.stored.parts}
+             : entry.stored;
+}
+/// The shape of the whole parameter in the same words.
+constexpr whole_shape as_value_shape(parameter_entry const& entry) {
+  bool const cut_rows = is_shard(entry.stored) && entry.info.rank == 2 && entry.stored.index == 0;
+  return cut_rows ? whole_shape{1, entry.info.count()}
+                  : whole_shape{entry.info.rows, entry.info.columns};
 }
 
 /// Calls body.operator()<entry>() for the entry with number `entry`.
@@ -75,19 +82,15 @@ void with_entry(int entry, Body body) {
 /// a rank's block that lie together.
 template <class Action>
 void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Action action) {
-  auto const at = as_value_placement(entry);
+  auto const shape = as_value_shape(entry);
   auto const r = static_cast<std::size_t>(tensor_rank);
-  bool const cut_columns = is_shard(at) && at.index == dim::features;
-  bool const cut_rows = is_shard(at) && !cut_columns;
-  auto const parts = static_cast<std::size_t>(cut_columns ? at.parts : 1);
-  std::size_t const part = entry.info.columns / parts;
-  std::size_t const piece = cut_columns ? part / static_cast<std::size_t>(ranks) : part;
-  for (std::size_t row = 0; row < entry.local_rows; ++row)
-    for (std::size_t g = 0; g < parts; ++g) {
-      std::size_t const whole_row = cut_rows ? r * entry.local_rows + row : row;
-      std::size_t const first = g * part + (cut_columns ? r * piece : 0);
-      action(whole_row * entry.info.columns + first, row * entry.local_columns + g * piece, piece);
-    }
+  bool const cut = is_shard(entry.stored);
+  auto const parts = static_cast<std::size_t>(cut ? entry.stored.parts : 1);
+  std::size_t const part = shape.width / parts;
+  std::size_t const piece = cut ? part / static_cast<std::size_t>(ranks) : part;
+  for (std::size_t row = 0; row < shape.rows; ++row)
+    for (std::size_t g = 0; g < parts; ++g)
+      action(row * shape.width + g * part + (cut ? r * piece : 0), (row * parts + g) * piece, piece);
 }
 
 }  // namespace detail
@@ -100,21 +103,21 @@ void initial_values(parameter_entry const& entry, int number, std::uint64_t seed
   random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
   double const scale = entry.info.initial.number();
   detail::for_each_run(entry, tensor_rank, ranks,
-                       [&](std::size_t whole, std::size_t local, std::size_t length) {
+                       [&](std::size_t global, std::size_t local, std::size_t length) {
     for (std::size_t i = 0; i < length; ++i)
       block[local + i] = static_cast<T>(entry.info.initial.how == initializer::kind::constant
                                             ? scale
-                                            : scale * random_normal(key, whole + i));
+                                            : scale * random_normal(key, global + i));
   });
 }
 
 /// Copies a rank's block out of a whole parameter.
 template <class T>
-void take_block(parameter_entry const& entry, int tensor_rank, int ranks, std::span<T const> whole,
+void take_block(parameter_entry const& entry, int tensor_rank, int ranks, std::span<T const> values,
                 std::span<T> block) {
   detail::for_each_run(entry, tensor_rank, ranks,
                        [&](std::size_t from, std::size_t to, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) block[to + i] = whole[from + i];
+    for (std::size_t i = 0; i < length; ++i) block[to + i] = values[from + i];
   });
 }
 

@@ -59,7 +59,7 @@ class trainer_on {
                 "trainer<Job>(rank, optimizer): the second argument is not an optimizer; write "
                 "plait::adamw{} or plait::sgd{}");
 
-  trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
+  [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
       : rank_(rank),
         optimizer_(std::move(optimizer)),
         options_(options),
@@ -153,14 +153,14 @@ class trainer_on {
   /// Calls source(name, parameter_info, whole values to fill) for each parameter of this rank's
   /// stage and keeps this rank's block.
   template <class Source>
-  void import_parameters(Source source) {
-    std::vector<T> whole, block;
+  [[gnu::cold]] void import_parameters(Source source) {
+    std::vector<T> values, block;
     for (auto const& parameter : owned_) {
       auto const& entry = plan::entries[parameter.entry];
-      whole.resize(entry.info.count());
+      values.resize(entry.info.count());
       block.resize(parameter.count);
-      source(parameter.name, entry.info, std::span<T>(whole));
-      take_block<T>(entry, rank_.place().tensor, plan::tensor_ranks, whole, block);
+      source(parameter.name, entry.info, std::span<T>(values));
+      take_block<T>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
       rank_.device().copy_bytes(block.data(), parameter_data() + parameter.offset,
                                 parameter.count * sizeof(T));
     }
@@ -189,7 +189,7 @@ class trainer_on {
   }
 
   template <class Batch>
-  void check_shape(Batch const& batch) const {
+  [[gnu::cold]] void check_shape(Batch const& batch) const {
     auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
       if (expected != given)
         throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) + " got a batch of " +

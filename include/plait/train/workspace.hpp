@@ -24,7 +24,7 @@ class workspace {
   /// Which timetable the workspace runs.
   enum class purpose : bool { training, evaluation };
 
-  workspace(Rank& rank, workload const& load, purpose what, typename Job::element* parameters,
+  [[gnu::cold]] workspace(Rank& rank, workload const& load, purpose what, typename Job::element* parameters,
             typename Job::element* gradients)
       : load_(load),
         arena_(plan::arena_for(rank.place().stage, load).total_bytes),
@@ -52,7 +52,6 @@ class workspace {
     auto const& arena = runner_.arena();
     auto const& slots = program_.slots;
     int const stage = rank.place().stage;
-    auto& stages = rank.group(axis::stage);
     auto const input_of = [&](int microbatch) {
       if (plan::is_first(stage)) return batch.input_of(microbatch);
       return arena_.data() + arena.inputs_offset +
@@ -70,27 +69,22 @@ class workspace {
       runner_.context().microbatch = m;
       runner_.context().first_sample =
           batch.first_sample + batch.samples * static_cast<std::size_t>(m);
-      switch (now.kind) {
-        case work::forward:
-          runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
-          output = runner_.forward(input_of(m), m % slots.activations);
-          break;
-        case work::backward:
-          runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
-          gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
-          break;
-        case work::send_activation:
+      if (now.kind == work::forward) {
+        runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+        output = runner_.forward(input_of(m), m % slots.activations);
+      } else if (now.kind == work::backward) {
+        runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+        gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
+      } else if constexpr (plan::stages > 1) {
+        auto& stages = rank.group(axis::stage);
+        if (now.kind == work::send_activation)
           stages.send(elements(output, stage, false), stage + 1, m);
-          break;
-        case work::receive_activation:
+        else if (now.kind == work::receive_activation)
           stages.receive(elements(input_of(m), stage, true), stage - 1, m);
-          break;
-        case work::send_gradient:
+        else if (now.kind == work::send_gradient)
           stages.send(elements(gradient, stage, true), stage - 1, m);
-          break;
-        case work::receive_gradient:
+        else
           stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
-          break;
       }
     }
   }

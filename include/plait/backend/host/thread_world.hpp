@@ -37,7 +37,7 @@ class thread_world {
   [[nodiscard]] int size() const noexcept { return size_; }
 
   /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ...
-  int add_group(std::vector<int> members) {
+  [[gnu::cold]] int add_group(std::vector<int> members) {
     auto sorted = members;
     std::ranges::sort(sorted);
     if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size_ ||
@@ -82,7 +82,7 @@ namespace detail {
 
 // Rethrows what rank `rank` threw. A plait error whose text names no rank is rethrown as the same
 // type with "rank R: " before the text; any other standard exception nested in such an error.
-[[noreturn]] inline void rethrow_with_rank(std::exception_ptr const& failure, int rank) {
+[[noreturn]] [[gnu::cold]] inline void rethrow_with_rank(std::exception_ptr const& failure, int rank) {
   auto const prefix = "rank " + std::to_string(rank) + ": ";
   try {
     std::rethrow_exception(failure);
@@ -99,7 +99,7 @@ namespace detail {
   }
 }
 
-inline std::string failure_text(std::exception_ptr const& failure, int rank) {
+[[gnu::cold]] inline std::string failure_text(std::exception_ptr const& failure, int rank) {
   auto const subject = "rank " + std::to_string(rank) + " failed";
   try {
     std::rethrow_exception(failure);

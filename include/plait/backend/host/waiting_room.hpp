@@ -208,7 +208,7 @@ class waiting_room {
   }
 
   // "rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished"
-  std::string state_text() const {
+  [[gnu::cold]] std::string state_text() const {
     std::string text;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       text += (i == 0 ? "rank " : "; rank ") + std::to_string(i);

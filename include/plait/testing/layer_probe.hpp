@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/layer/combinators.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/plan/outline.hpp"
+
+namespace plait::testing {
+
+/// Stands before a layer under test: its output is its parameter, so that what the layer takes can be
+/// set, and the gradient that the layer gives back can be read, like any parameter.
+///
+/// Shapes: values, y (Sequence * Samples, Width); x is ignored.
+template <std::size_t Sequence, std::size_t Samples, std::size_t Width>
+struct probe {
+  using concept_tag = layer_tag;
+  using values = parameter<"values", extents<Sequence * Samples, Width>>;
+  using parameters = parameter_list<values>;
+  using input = features<Width>;
+  using output = features<Width>;
+  // The second form serves layers that take a partial value.
+  using forms = plait::forms<whole, form<"partial", invariant, partial, once<values>>>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr double flops_per_row = 0;
+
+  static void forward(auto& ops, auto const& p, auto, auto y, auto const&) {
+    ops.copy(p[values{}], y);
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const&, auto dy, auto const& dp) {
+    ops.add(dy, dp[values{}], dp[values{}]);
+  }
+};
+
+/// Stands behind a layer under test and asks for its output whole: y = x, in a buffer of its own.
+template <std::size_t Sequence, std::size_t Width>
+struct relay {
+  using concept_tag = layer_tag;
+  using input = features<Width>;
+  using output = features<Width>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr double flops_per_row = 0;
+
+  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.copy(x, y); }
+  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
+    ops.copy(dy, dx);
+  }
+};
+
+/// L as one piece of a program, as within a repeat: the plan shares buffers inside a piece wherever
+/// `may_alias` lets it. Unlike those of a repeat the widths of input and output may differ.
+template <class L>
+struct one_item {
+  using concept_tag = layer_tag;
+  using input = typename L::input;
+  using output = typename L::output;
+};
+
+/// L without the permission to use a buffer twice.
+template <class L>
+struct without_aliasing : L {
+  static constexpr aliasing may_alias{};
+};
+
+}  // namespace plait::testing
+
+namespace plait::detail {
+
+template <class L>
+struct outline_of<plait::testing::one_item<L>> : outline_of_group<node_kind::repeat, L> {};
+
+}  // namespace plait::detail

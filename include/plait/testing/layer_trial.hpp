@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/host/threads.hpp"
+#include "plait/run/launch.hpp"
+#include "plait/run/stage_runner.hpp"
+#include "plait/train/gradients.hpp"
+#include "plait/train/parameters.hpp"
+
+namespace plait::testing::detail {
+
+using tensors = std::vector<std::vector<double>>;
+
+/// The numbers that a trial runs with: whole tensors, the same for every form and number of ranks.
+struct trial_setup {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::size_t sequence = 1;
+  std::size_t samples = 1;
+  tensors parameters;                 ///< the probe's too
+  std::vector<std::int32_t> tokens;   ///< the model's input, or the labels of a loss
+  std::vector<double> targets;        ///< of a loss that takes features
+  std::vector<double> weights;        ///< the functional is the sum of weights times outputs
+  double loss_scale = 1;
+  tensors changed_parameters;         ///< where one sample is another
+  std::vector<std::int32_t> changed_tokens;
+  struct place {
+    std::size_t parameter = 0, element = 0;
+  };
+  std::vector<place> differences;     ///< the elements by which the functional is differentiated
+  static constexpr double step_length = 1e-5;
+
+  [[nodiscard]] std::size_t rows() const { return sequence * samples; }
+};
+
+/// A forward and its backward: outputs (or the loss) and the reduced gradients, in the rank's arena.
+struct pass {
+  std::vector<double> output;
+  std::vector<double> gradients;
+};
+
+/// What one rank found.
+struct rank_record {
+  pass once, twice, changed;
+  double scaled_loss = 0;  ///< of a loss layer: the loss with twice the scale
+  std::vector<double> differences;
+  struct bytes {
+    char const* group;
+    std::int64_t planned, counted;
+  };
+  std::vector<bytes> moved;
+};
+
+/// What all ranks found, and where the parameters lie in their arenas.
+struct trial {
+  std::vector<rank_record> ranks;
+  std::vector<local_parameter> parameters;
+  std::vector<parameter_entry> entries;  ///< of each parameter
+};
+
+/// Runs a model on one rank, again and again, without a trainer in between.
+template <class Job, class Rank>
+class layer_bench {
+  using plan = typename Job::plan_type;
+  static_assert(std::is_same_v<typename Job::element, double>);
+
+ public:
+  layer_bench(Rank& rank, trial_setup const& setup)
+      : rank_(rank),
+        setup_(setup),
+        load_{.rows = setup.rows(), .element_bytes = sizeof(double)},
+        arena_(plan::arena_for(0, load_)),
+        owned_(parameters_of_stage<plan>(0)),
+        activations_(arena_.total_bytes),
+        parameters_(plan::parameter_layout_for(0).count()),
+        gradients_(parameters_.size()),
+        zeros_(setup.rows() * plan::tree.leaves[0].input().width),
+        output_(plan::code.has_loss ? 1 : setup.weights.size()),
+        runner_(rank, load_, {activations_.data(), parameters_.data(), gradients_.data()}) {
+    auto& context = runner_.context();
+    context.seed = setup.seed;
+    context.step = setup.step;
+    context.batch = setup.samples;
+    context.sequence = setup.sequence;
+    context.tensor_rank = rank.place().tensor;
+    context.tensor_ranks = plan::tensor_ranks;
+    context.loss_scale = setup.loss_scale;
+  }
+
+  rank_record run() {
+    rank_record out;
+    use(setup_.parameters, setup_.tokens);
+    out.once = run_passes(1, &out.moved);
+    out.twice = run_passes(2);
+    for (auto const& at : setup_.differences) out.differences.push_back(difference(at));
+    if constexpr (has_loss) {
+      runner_.context().loss_scale = 2 * setup_.loss_scale;
+      forward();
+      out.scaled_loss = output_[0];
+      runner_.context().loss_scale = setup_.loss_scale;
+    }
+    use(setup_.changed_parameters, setup_.changed_tokens);
+    out.changed = run_passes(1);
+    return out;
+  }
+
+ private:
+  static constexpr bool has_loss = plan::code.has_loss;
+  static constexpr bool from_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
+
+  void use(tensors const& values, std::vector<std::int32_t> const& tokens) {
+    tokens_ = &tokens;
+    for (std::size_t i = 0; i < owned_.size(); ++i) set(i, values[i]);
+  }
+  void set(std::size_t parameter, std::vector<double> const& values) {
+    auto const& where = owned_[parameter];
+    take_block<double>(plan::entries[where.entry], rank_.place().tensor, plan::tensor_ranks, values,
+                       std::span(parameters_).subspan(where.offset, where.count));
+  }
+
+  std::byte* input() {
+    void const* const data =
+        from_tokens ? static_cast<void const*>(tokens_->data()) : zeros_.data();
+    return const_cast<std::byte*>(static_cast<std::byte const*>(data));
+  }
+
+  /// Fills a part of the arena with numbers that are not numbers: a layer that reads what nobody has
+  /// written for it is found out. The zeros at the end of the arena stay.
+  void spoil(std::size_t begin) {
+    std::memset(activations_.data() + begin, 0xff, arena_.zeros_offset - begin);
+  }
+
+  void forward() {
+    spoil(0);
+    double loss = 0;
+    constexpr bool from_targets =
+        has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::features;
+    if constexpr (from_targets)
+      runner_.set_loss(setup_.targets.data(), &loss);
+    else
+      runner_.set_loss(tokens_->data(), &loss);
+    std::byte const* const made = runner_.forward(input(), 0);
+    if constexpr (has_loss)
+      output_[0] = loss;
+    else
+      std::memcpy(output_.data(), made, output_.size() * sizeof(double));
+  }
+
+  void backward() {
+    spoil(arena_.edges_offset);  // what need not live from the forward to the backward
+    auto weights = setup_.weights;
+    runner_.backward(input(), 0, reinterpret_cast<std::byte*>(weights.data()));
+  }
+
+  pass run_passes(int count, std::vector<rank_record::bytes>* moved = nullptr) {
+    axis_set const tensor = axis::tensor, both = axis::data | axis::tensor;
+    for (auto& gradient : gradients_) gradient = 0;
+    rank_.group(tensor).reset_counted();
+    rank_.group(both).reset_counted();
+    for (int i = 0; i < count; ++i) {
+      forward();
+      backward();
+    }
+    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradients_.data()});
+    if (moved != nullptr)
+      *moved = {compare_bytes("tensor", tensor), compare_bytes("data and tensor", both)};
+    return {output_, gradients_};
+  }
+
+  rank_record::bytes compare_bytes(char const* name, axis_set over) {
+    return {name, plan::wire(over, 0, load_).total(),
+            static_cast<std::int64_t>(rank_.group(over).counted().total_bytes())};
+  }
+
+  /// The central difference, output by output, so that outputs that stay do not add their rounding.
+  double difference(trial_setup::place at) {
+    auto values = setup_.parameters[at.parameter];
+    double const centre = values[at.element];
+    auto const output_at = [&](double value) {
+      values[at.element] = value;
+      set(at.parameter, values);
+      forward();
+      return output_;
+    };
+    auto const above = output_at(centre + setup_.step_length);
+    auto const below = output_at(centre - setup_.step_length);
+    values[at.element] = centre;
+    set(at.parameter, values);
+    double sum = 0;
+    for (std::size_t i = 0; i < above.size(); ++i)
+      sum += (has_loss ? 1.0 : setup_.weights[i]) * (above[i] - below[i]);
+    return sum / (2 * setup_.step_length);
+  }
+
+  Rank& rank_;
+  trial_setup const& setup_;
+  workload load_;
+  stage_arena arena_;
+  std::vector<local_parameter> owned_;
+  typename Rank::device_type::arena activations_;
+  std::vector<double> parameters_, gradients_, zeros_, output_;
+  std::vector<std::int32_t> const* tokens_ = nullptr;
+  stage_runner<Job, Rank> runner_;
+};
+
+/// Runs `Job` on its ranks.
+template <class Job>
+trial run_trial(trial_setup const& setup) {
+  using plan = typename Job::plan_type;
+  static_assert(plan::stages == 1);
+  trial out;
+  out.parameters = parameters_of_stage<plan>(0);
+  for (auto const& parameter : out.parameters) out.entries.push_back(plan::entries[parameter.entry]);
+  out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
+  threads backend;
+  backend.options.timeout = std::chrono::seconds{30};
+  launch<Job>(backend, [&](auto& rank) {
+    using rank_type = std::remove_reference_t<decltype(rank)>;
+    out.ranks[static_cast<std::size_t>(rank.place().tensor)] =
+        layer_bench<Job, rank_type>(rank, setup).run();
+  });
+  return out;
+}
+
+/// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an element
+/// do not have the same bits.
+inline std::vector<double> assemble(trial const& of, pass rank_record::*which,
+                                    std::size_t parameter, bool& disagree) {
+  auto const& entry = of.entries[parameter];
+  auto const ranks = static_cast<int>(of.ranks.size());
+  std::vector<double> out(entry.info.count());
+  std::vector<bool> seen(out.size());
+  for (int r = 0; r < ranks; ++r) {
+    auto const& arena = (of.ranks[static_cast<std::size_t>(r)].*which).gradients;
+    plait::detail::for_each_run(
+        entry, r, ranks, [&](std::size_t to, std::size_t local, std::size_t length) {
+          for (std::size_t i = 0; i < length; ++i) {
+            double const value = arena[of.parameters[parameter].offset + local + i];
+            if (seen[to + i] && std::memcmp(&out[to + i], &value, sizeof value) != 0)
+              disagree = true;
+            out[to + i] = value;
+            seen[to + i] = true;
+          }
+        });
+  }
+  return out;
+}
+
+}  // namespace plait::testing::detail

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.add(a, b, out): operands and result must have one placement
+// expect: adding partial and replicate would count the replicate once for each rank
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_b = plait::replicate;
+#else
+constexpr plait::placement of_b = plait::partial;
+#endif
+
+void forward(operations& ops, view<float, plait::partial> a, view<float, of_b> b) {
+  ops.add(a, b, a);
+}
+
+int main() {}

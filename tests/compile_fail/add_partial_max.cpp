@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.add: a partial maximum has no sum
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement at = plait::partial_max;
+#else
+constexpr plait::placement at = plait::partial;
+#endif
+
+void forward(operations& ops, view<float, at> a, view<float, at> b) { ops.add(a, b, a); }
+
+int main() {}

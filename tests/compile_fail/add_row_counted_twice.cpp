@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.add_row(row, matrix): this row cannot be added to this matrix
+// expect: write once<row> in the form
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_row = plait::replicate;  // every rank would add the whole bias
+#else
+constexpr plait::placement of_row = plait::partial;
+#endif
+
+void forward(operations& ops, view<float const, of_row> bias, view<float, plait::partial> y) {
+  ops.add_row(bias, y);
+}
+
+int main() {}

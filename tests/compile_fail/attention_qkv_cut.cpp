@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_qkv = plait::shard<1>;  // one rank would hold queries, another keys
+#else
+constexpr plait::placement of_qkv = plait::shard<1, 3>;
+#endif
+
+void forward(operations& ops, view<float const, of_qkv> qkv, view<float, plait::shard<1>> out,
+             view<float, plait::shard<1>> log_sum, view<float> scratch) {
+  ops.attention(qkv, out, log_sum, scratch, 8);
+}
+
+int main() {}

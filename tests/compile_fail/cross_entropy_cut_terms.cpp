@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.cross_entropy_terms(...): the sums over cut columns are partial
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_terms = plait::invariant;
+#else
+constexpr plait::placement of_terms = plait::partial;
+#endif
+
+void forward(operations& ops, view<float const, plait::shard<1>> logits,
+             plait::token_view<> labels, view<float> max, view<float, of_terms> terms) {
+  ops.cross_entropy_terms(logits, labels, max, terms);
+}
+
+int main() {}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.cross_entropy_backward(...): the maximum and the terms are still partial
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_terms = plait::partial;
+#else
+constexpr plait::placement of_terms = plait::invariant;
+#endif
+
+void backward(operations& ops, view<float const, plait::shard<1>> logits,
+              plait::token_view<> labels, view<float const, of_terms> max,
+              view<float const, of_terms> terms, view<float, plait::shard<1>> dlogits) {
+  ops.cross_entropy_backward(logits, labels, max, terms, -100, plait::loss_seed{}, dlogits);
+}
+
+int main() {}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.cross_entropy(terms, ...): the logarithm of a partial sum
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_terms = plait::partial;
+#else
+constexpr plait::placement of_terms = plait::invariant;
+#endif
+
+void forward(operations& ops, plait::token_view<> labels, view<float, of_terms> terms,
+             double& loss) {
+  ops.cross_entropy(terms, labels, -100, plait::loss_sum{&loss});
+}
+
+int main() {}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: form<...>: a form may have four inner<...> moves at most
+#include "plait/layer/layer.hpp"
+
+struct scale {
+  using concept_tag = plait::layer_tag;
+
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+  using sum = plait::inner<plait::partial, plait::invariant, 1>;
+  template <class... Moves>
+  using with = plait::form<"features", plait::shard<plait::dim::features>,
+                           plait::shard<plait::dim::features>, Moves...>;
+#ifdef PLAIT_EXPECT_FAIL
+  using forms = plait::forms<with<sum, sum, sum, sum, sum>>;
+#else
+  using forms = plait::forms<with<sum, sum, sum, sum>>;
+#endif
+};
+
+int main() { return plait::leaf_of<scale>.form_count == 0; }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: forms<...>: an entry is not a form<Label, Input, Output, Clauses...>
+#include "plait/layer/layer.hpp"
+
+struct scale {
+  using concept_tag = plait::layer_tag;
+
+  using weight = plait::parameter<"weight", plait::extents<8>>;
+  using parameters = plait::parameter_list<weight>;
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+#ifdef PLAIT_EXPECT_FAIL
+  using forms = plait::forms<plait::whole, plait::split<weight, 0>>;
+#else
+  using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 0>>>;
+#endif
+};
+
+int main() { return plait::leaf_of<scale>.form_count == 0; }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: a gradient must be placed as the dual of its value
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_gradient = plait::partial;
+#else
+constexpr plait::placement of_gradient = plait::invariant;
+#endif
+
+void backward(operations& ops, view<float const> logits, plait::token_view<> labels,
+              view<float const> max, view<float const> terms, view<float, of_gradient> dlogits) {
+  ops.cross_entropy_backward(logits, labels, max, terms, -100, plait::loss_seed{}, dlogits);
+}
+
+int main() {}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: inputs<...>: a layer may have two inputs at most
+#include "plait/layer/layer.hpp"
+
+struct scale {
+  using concept_tag = plait::layer_tag;
+
+#ifdef PLAIT_EXPECT_FAIL
+  using input = plait::inputs<plait::features<8>, plait::features<8>, plait::tokens>;
+#else
+  using input = plait::inputs<plait::features<8>, plait::tokens>;
+#endif
+  using output = plait::features<8>;
+};
+
+int main() { return plait::leaf_of<scale>.input_count == 0; }

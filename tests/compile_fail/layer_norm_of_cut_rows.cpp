@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: this operation works on whole rows: the matrix must be invariant
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement at = plait::shard<1>;  // a rank would take the mean of its columns alone
+#else
+constexpr plait::placement at = plait::invariant;
+#endif
+
+void forward(operations& ops, view<float const, at> x, view<float const, at> gamma,
+             view<float const, at> beta, view<float, at> y, view<float, at> statistics) {
+  ops.layer_norm(x, gamma, beta, y, statistics, 1e-5);
+}
+
+int main() {}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: saved<...> or scratch<...>: a layer may have four slots of its own in each
+#include "plait/layer/layer.hpp"
+
+struct scale {
+  using concept_tag = plait::layer_tag;
+
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+  template <plait::name Label>
+  using one = plait::slot<Label, 1>;
+#ifdef PLAIT_EXPECT_FAIL
+  using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">>;
+#else
+  using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">>;
+#endif
+};
+
+int main() { return plait::leaf_of<scale>.saved.own_count == 0; }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not placed Sums
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_sums = plait::invariant;  // the other ranks' positions are missing
+#else
+constexpr plait::placement of_sums = plait::partial;
+#endif
+
+void backward_parameters(operations& ops, plait::token_view<> ids,
+                         view<float const, plait::shard<0>> dy, view<float, of_sums> dtable) {
+  ops.scatter_add_rows(ids, dy, dtable);
+}
+
+int main() {}

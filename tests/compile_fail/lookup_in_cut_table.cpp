@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are partial
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_out = plait::invariant;  // zeros where another rank has the row
+#else
+constexpr plait::placement of_out = plait::partial;
+#endif
+
+void forward(operations& ops, plait::token_view<> ids, view<float const, plait::shard<0>> table,
+             view<float, of_out> out) {
+  ops.gather_rows(ids, table, out);
+}
+
+int main() {}

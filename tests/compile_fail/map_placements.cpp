@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.map(f, x, y): operands and result must have one placement
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+#include "plait/tensor/functions.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_y = plait::invariant;
+#else
+constexpr plait::placement of_y = plait::shard<1>;
+#endif
+
+void forward(operations& ops, view<float const, plait::shard<1>> x, view<float, of_y> y) {
+  ops.map(plait::functions::relu{}, x, y);
+}
+
+int main() {}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: tensor_parallel<Ranks>: no chain of forms leads through the model
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+// A repeat must end as it began, and a row split begins with features and ends with a sum.
+#ifdef PLAIT_EXPECT_FAIL
+using layer = plait::pinned<"row", plait::nn::linear<64, 64>>;
+#else
+using layer = plait::sequential<plait::pinned<"row", plait::nn::linear<64, 64>>,
+                                plait::nn::linear<64, 64>, plait::nn::linear<64, 64>>;
+#endif
+
+using job = plait::parallel<plait::repeat<2, layer>, plait::tensor_parallel<2>>;
+
+int main() { return job::plan().stages == 0; }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: objective<Model, Loss>: Model makes OutputWidth features, but Loss takes InputWidth
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/nn/cross_entropy.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr std::size_t classes = 10;
+#else
+constexpr std::size_t classes = 12;
+#endif
+
+using model = plait::objective<plait::nn::linear<8, 12>, plait::nn::cross_entropy<classes>>;
+
+int main() { return model::output::info.width == 0; }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: an optimizer step, a norm or a clip was asked for on gradients that are still partial
+#include "plait/backend/host/threads.hpp"
+#include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/train/trainer.hpp"
+
+struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn::cross_entropy<4>>,
+                             plait::data_parallel<2>> {};
+
+void update(plait::threads::rank_type& rank, plait::gradients<job, plait::partial> mine,
+            float* parameters, std::vector<plait::local_parameter> const& owned) {
+#ifdef PLAIT_EXPECT_FAIL
+  auto const gradients = mine;
+#else
+  auto const gradients = plait::reduce_gradients<job>(rank, mine);
+#endif
+  plait::update_parameters(rank, plait::sgd{}, gradients, parameters, parameters, 36, owned,
+                           {true, true}, 0, 1.0, 1.0);
+}
+
+int main() {}

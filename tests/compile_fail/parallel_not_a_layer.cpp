@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: parallel<Model, Policy>: Model is not a layer
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using job = plait::parallel<plait::serial, plait::nn::linear<8, 8>>;  // the other way round
+#else
+using job = plait::parallel<plait::nn::linear<8, 8>, plait::serial>;
+#endif
+
+int main() { return job::plan().stages == 0; }

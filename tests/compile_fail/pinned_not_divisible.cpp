@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/layer/combinators.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using layer = plait::pinned<"column", plait::nn::linear<64, 9>>;
+#else
+using layer = plait::pinned<"row", plait::nn::linear<64, 9>>;
+#endif
+
+using job = plait::parallel<layer, plait::tensor_parallel<2>>;
+
+int main() { return job::plan().stages == 0; }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: pinned<Label, Layer>: Layer has no form of that name
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using layer = plait::pinned<"columns", plait::nn::linear<64, 8>>;
+#else
+using layer = plait::pinned<"column", plait::nn::linear<64, 8>>;
+#endif
+
+using job = plait::parallel<layer, plait::tensor_parallel<2>>;
+
+int main() { return job::plan().stages == 0; }

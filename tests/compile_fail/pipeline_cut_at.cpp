@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: cut_at needs Stages - 1 units in ascending order
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using cuts = plait::cut_at<4, 2>;
+#else
+using cuts = plait::cut_at<2, 4>;
+#endif
+
+using model = plait::repeat<6, plait::nn::linear<8, 8>>;
+using job = plait::parallel<model, plait::pipeline<3, plait::one_forward_one_backward, cuts>>;
+
+int main() { return job::plan().stages == 0; }

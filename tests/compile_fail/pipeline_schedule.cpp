@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: pipeline<Ranks, Schedule>: Schedule is not a schedule
+#include "plait/policy/policies.hpp"
+#include "plait/schedule/gpipe.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using chosen = plait::pipeline<2, plait::cut_at<3>>;
+#else
+using chosen = plait::pipeline<2, plait::gpipe, plait::cut_at<3>>;
+#endif
+
+int main() { return chosen::ranks == 0; }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed Sums
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_sums = plait::invariant;  // the other ranks' positions are missing
+#else
+constexpr plait::placement of_sums = plait::partial;
+#endif
+
+void backward_parameters(operations& ops, view<float const, plait::shard<0>> dy,
+                         view<float, of_sums> dtable) {
+  ops.accumulate_positions(dy, dtable);
+}
+
+int main() {}

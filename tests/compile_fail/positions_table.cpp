@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.add_positions(x, table, y): this table cannot be added to this x
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_table = plait::invariant;  // nobody would add up its gradient
+#else
+constexpr plait::placement of_table = plait::replicate;
+#endif
+
+void forward(operations& ops, view<float, plait::shard<0>> x, view<float const, of_table> table) {
+  ops.add_positions(view<float const, plait::shard<0>>(x), table, x);
+}
+
+int main() {}

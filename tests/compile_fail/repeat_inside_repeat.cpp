@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: repeat<Count, L>: a repeat stands inside a residual or another repeat
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+using layer = plait::nn::linear<8, 8>;
+#ifdef PLAIT_EXPECT_FAIL
+using model = plait::repeat<2, plait::sequential<layer, plait::repeat<3, layer>>>;
+#else
+using model = plait::repeat<2, plait::sequential<layer, layer, layer, layer>>;
+#endif
+
+using job = plait::parallel<model, plait::serial>;
+
+int main() { return job::plan().stages == 0; }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.row_max(x, max): the maximum over cut columns is partial_max
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement of_max = plait::invariant;
+#else
+constexpr plait::placement of_max = plait::partial_max;
+#endif
+
+void forward(operations& ops, view<float const, plait::shard<1>> x, view<float, of_max> max) {
+  ops.row_max(x, max);
+}
+
+int main() {}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none
+#include "plait/backend/host/host_device.hpp"
+#include "plait/run/operations.hpp"
+
+using plait::view;
+struct no_communicator {};
+using operations = plait::operations<plait::host_device, no_communicator>;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::placement at = plait::shard<1>;
+#else
+constexpr plait::placement at = plait::shard<0>;
+#endif
+
+struct largest_to_front {
+  void operator()(std::size_t columns, float* row) const {
+    for (std::size_t i = 1; i < columns; ++i)
+      if (row[i] > row[0]) row[0] = row[i];
+  }
+};
+
+void forward(operations& ops, view<float, at> x) { ops.rows(largest_to_front{}, x); }
+
+int main() {}

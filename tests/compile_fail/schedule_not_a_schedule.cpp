@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: Schedule is not a schedule; it needs concept_tag = plait::schedule_tag
+#include "plait/schedule/gpipe.hpp"
+#include "plait/schedule/lowering.hpp"
+
+struct untagged : plait::gpipe {
+#ifdef PLAIT_EXPECT_FAIL
+  using concept_tag = void;
+#else
+  using concept_tag = plait::schedule_tag;
+#endif
+};
+
+int main() { return plait::training_timetable<untagged>(2, 4).stages.empty(); }

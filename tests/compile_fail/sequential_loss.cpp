@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: sequential<...>: a layer takes several inputs; only the loss of an objective<Model, Loss> does
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/nn/cross_entropy.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using model = plait::sequential<plait::nn::linear<8, 12>, plait::nn::cross_entropy<12>>;
+#else
+using model = plait::objective<plait::nn::linear<8, 12>, plait::nn::cross_entropy<12>>;
+#endif
+
+int main() { return model::output::info.width == 0; }

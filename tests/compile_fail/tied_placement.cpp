@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: tied<L, Parameter, Owner>: the two layers keep the parameter in different placements
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/embedding.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+using options = plait::nn::linear_options;
+constexpr options head_options{.bias = false, .order = plait::nn::weight_order::output_input};
+
+using head = plait::nn::linear<16, 32, head_options>;
+using table = plait::nn::embedding<32, 16>;
+#ifdef PLAIT_EXPECT_FAIL
+constexpr plait::name form = "features";
+#else
+constexpr plait::name form = "vocabulary";
+#endif
+
+using model = plait::sequential<
+    plait::named<"wte", plait::pinned<form, table>>,
+    plait::pinned<"column", plait::tied<head, head::weight, "wte.weight">>>;
+using job = plait::parallel<model, plait::tensor_parallel<2>>;
+
+int main() { return job::plan().stages == 0; }

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: tied<L, Parameter, Owner>: the two layers are on different pipeline stages
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/embedding.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+using options = plait::nn::linear_options;
+constexpr options head_options{.bias = false, .order = plait::nn::weight_order::output_input};
+
+using head = plait::nn::linear<16, 32, head_options>;
+using table = plait::nn::embedding<32, 16>;
+#ifdef PLAIT_EXPECT_FAIL
+using policy = plait::pipeline<2>;
+#else
+using policy = plait::data_parallel<2>;
+#endif
+
+using model = plait::sequential<plait::named<"wte", table>,
+                                plait::tied<head, head::weight, "wte.weight">>;
+using job = plait::parallel<model, policy>;
+
+int main() { return job::plan().stages == 0; }
