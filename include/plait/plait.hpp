@@ -14,6 +14,7 @@
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/layer_norm.hpp"
 #include "plait/nn/linear.hpp"
+#include "plait/nn/product.hpp"
 #include "plait/observe/progress.hpp"
 #include "plait/plan/explain.hpp"
 #include "plait/plan/parallel.hpp"

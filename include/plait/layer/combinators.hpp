@@ -30,23 +30,26 @@ consteval void check_same_width() {
 template <class Value>
 inline constexpr bool is_tokens = std::is_same_v<Value, tokens>;
 
-template <class>
-inline constexpr bool has_one_input = true;
-template <class... Inputs>
-inline constexpr bool has_one_input<inputs<Inputs...>> = false;
+template <class Value>
+inline constexpr bool is_several = false;
+template <class... Values>
+inline constexpr bool is_several<inputs<Values...>> = true;
 
 template <class Before, class After, int Position>
 consteval void check_edge() {
   using made = typename Before::output;
   using taken = typename After::input;
-  static_assert(has_one_input<taken>,
-                "sequential<...>: a layer takes several inputs; only the loss of an "
-                "objective<Model, Loss> does");
-  static_assert(is_tokens<made> == is_tokens<taken>,
-                "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
-                "other way round; put an embedding between them");
-  if constexpr (!is_tokens<made> && has_one_input<taken>)
-    check_widths<made::info.width, taken::info.width, Position>();
+  if constexpr (is_several<made> || is_several<taken>) {
+    static_assert(std::is_same_v<made, taken>,
+                  "sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose "
+                  "outputs are A and B, and nothing else may follow a fan_out");
+  } else {
+    static_assert(is_tokens<made> == is_tokens<taken>,
+                  "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
+                  "other way round; put an embedding between them");
+    if constexpr (!is_tokens<made>)
+      check_widths<made::info.width, taken::info.width, Position>();
+  }
 }
 
 template <std::size_t OutputWidth, std::size_t InputWidth>
@@ -100,6 +103,16 @@ struct residual {
   using input = typename L::input;
   using output = typename L::output;
   static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
+};
+
+/// Two layers that take the same input; their outputs are the two inputs of the layer that follows.
+template <class First, class Second>
+struct fan_out {
+  using concept_tag = layer_tag;
+  using input = typename First::input;
+  using output = inputs<typename First::output, typename Second::output>;
+  static_assert(std::is_same_v<typename First::input, typename Second::input>,
+                "fan_out<First, Second>: the two layers take different inputs; make them equal");
 };
 
 /// `Count` copies of L one after the other, each with parameters of its own: one instantiation that

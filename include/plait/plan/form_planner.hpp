@@ -53,7 +53,7 @@ enum class planning_error : int {
 template <int Nodes, int Leaves>
 struct chosen_forms {
   std::array<int, static_cast<std::size_t>(Leaves)> form{};
-  /// For each residual node, the placement of what it adds.
+  /// For each residual or fan_out, the placement of its input.
   std::array<placement, static_cast<std::size_t>(Nodes)> edges{};
   form_cost cost{};
   placement output = invariant;  ///< of the whole model
@@ -80,7 +80,11 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
     if (leaf.units != 0 && leaf.units % p != 0) return leaf.units;
     return fails(width, at.parts) ? width : 0;
   };
-  if (auto const length = edge(form.input, leaf.input().width)) return length;
+  for (int i = 0; i < leaf.input_count; ++i) {
+    auto const& input = leaf.inputs[static_cast<std::size_t>(i)];
+    if (input.kind != value_kind::features) continue;
+    if (auto const length = edge(form.input, input.width)) return length;
+  }
   return edge(form.output, leaf.output.width);
 }
 
@@ -259,23 +263,34 @@ struct form_planner {
     int entered = 0, left = 0;
   };
 
-  /// The best way to run the branch of a residual from placement `edge` back to it.
-  constexpr branch close(int child, int edge) const {
+  /// The best way to run a branch from placement `from` to placement `to`.
+  constexpr branch close(int child, int from, int to) const {
     branch best;
-    auto const value = output_of(child);
+    auto const taken = input_of(child), made = output_of(child);
     for (int entered = 0; entered < placements.size(); ++entered)
       for (int left = 0; left < placements.size(); ++left) {
         if (!cell(child, entered, left).possible) continue;
         auto const cost =
-            cross(edge, entered, value) + cell(child, entered, left) + cross(left, edge, value);
+            cross(from, entered, taken) + cell(child, entered, left) + cross(left, to, made);
         if (cost < best.cost) best = {cost, entered, left};
       }
     return best;
   }
 
+  constexpr value_info input_of(int at) const {
+    while (tree.nodes[at].kind != node_kind::leaf) ++at;
+    return tree.leaves[tree.nodes[at].leaf].input();
+  }
+
   constexpr value_info output_of(int at) const {
     auto const& here = tree.nodes[at];
     if (here.kind == node_kind::leaf) return tree.leaves[here.leaf].output;
+    if (here.kind == node_kind::fan_out) {
+      // Both outputs cross the edge behind it.
+      auto out = output_of(at + 1);
+      out.width += output_of(tree.nodes[at + 1].end).width;
+      return out;
+    }
     int last = at + 1;
     for (int child = at + 1; child < here.end; child = tree.nodes[child].end) last = child;
     return output_of(last);
@@ -294,7 +309,13 @@ struct form_planner {
         break;
       case node_kind::residual:
         for (int i = 0; i < placements.size(); ++i)
-          if (may_carry(placements[i])) cell(best, i, i) = close(at + 1, i).cost;
+          if (may_carry(placements[i])) cell(best, i, i) = close(at + 1, i, i).cost;
+        break;
+      case node_kind::fan_out:
+        for (int i = 0; i < placements.size(); ++i)
+          for (int j = 0; j < placements.size(); ++j)
+            cell(best, i, j) =
+                close(at + 1, i, j).cost + close(tree.nodes[at + 1].end, i, j).cost;
         break;
       case node_kind::sequential:
       case node_kind::objective:
@@ -330,11 +351,18 @@ struct form_planner {
       case node_kind::named:
       case node_kind::repeat: choose(at + 1, from, to); break;
       case node_kind::residual: {
-        auto const way = close(at + 1, from);
+        auto const way = close(at + 1, from, from);
         chosen.edges[static_cast<std::size_t>(at)] = placements[from];
         choose(at + 1, way.entered, way.left);
         break;
       }
+      case node_kind::fan_out:
+        chosen.edges[static_cast<std::size_t>(at)] = placements[from];
+        for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
+          auto const way = close(child, from, to);
+          choose(child, way.entered, way.left);
+        }
+        break;
       case node_kind::sequential:
       case node_kind::objective: chain(at, from, to, true); break;
     }

@@ -13,7 +13,7 @@
 
 namespace plait {
 
-enum class node_kind : int { leaf, sequential, residual, repeat, named, objective };
+enum class node_kind : int { leaf, sequential, residual, fan_out, repeat, named, objective };
 
 /// One node of a model's tree. Nodes are kept in depth-first order, a node before its children.
 struct node {
@@ -75,6 +75,9 @@ struct outline_of<sequential<Layers...>> : outline_of_group<node_kind::sequentia
 template <class L>
 struct outline_of<residual<L>> : outline_of_group<node_kind::residual, L> {};
 
+template <class First, class Second>
+struct outline_of<fan_out<First, Second>> : outline_of_group<node_kind::fan_out, First, Second> {};
+
 template <class Model, class Loss>
 struct outline_of<objective<Model, Loss>> : outline_of_group<node_kind::objective, Model, Loss> {};
 
@@ -121,34 +124,54 @@ constexpr int count_scope(auto const& tree, int at) {
   return sum;
 }
 
-constexpr std::string decimal(int value) {
-  std::string digits(1, static_cast<char>('0' + value % 10));
-  for (value /= 10; value > 0; value /= 10)
-    digits.insert(digits.begin(), static_cast<char>('0' + value % 10));
-  return digits;
+/// Text that can be made at compile time; std::string cannot with every compiler.
+using characters = std::vector<char>;
+
+constexpr void append(characters& text, name more) {
+  for (std::size_t i = 0; i < more.size(); ++i) text.push_back(more[i]);
+}
+constexpr void append(characters& text, int number) {
+  if (number >= 10) append(text, number / 10);
+  text.push_back(static_cast<char>('0' + number % 10));
+}
+constexpr characters joined(characters text, auto const&... pieces) {
+  (append(text, pieces), ...);
+  return text;
 }
 
-constexpr void name_leaves(auto const& tree, int at, std::string const& prefix, bool alone,
-                           int& number, std::vector<std::string>& out) {
+constexpr void name_leaves(auto const& tree, int at, characters const& prefix, bool alone,
+                           int& number, std::vector<characters>& out) {
   auto const& here = tree.nodes[at];
-  auto const numbered = [&] { return alone ? prefix : prefix + decimal(number) + "."; };
-  auto const open_scope = [&](int child, std::string const& inside) {
+  // Not one conditional expression: g++ 12 frees its result twice at compile time.
+  auto const numbered = [&] {
+    if (alone) return prefix;
+    return joined(prefix, number, name("."));
+  };
+  auto const open_scope = [&](int child, characters const& inside) {
     int first = 0;
     name_leaves(tree, child, inside, count_scope(tree, child) == 1, first, out);
   };
   switch (here.kind) {
     case node_kind::leaf: out.push_back(numbered()), ++number; return;
-    case node_kind::named: open_scope(at + 1, prefix + here.label.text() + "."), ++number; return;
-    case node_kind::repeat: open_scope(at + 1, numbered() + "*."), ++number; return;
+    case node_kind::named: open_scope(at + 1, joined(prefix, here.label, name("."))), ++number; return;
+    case node_kind::repeat: open_scope(at + 1, joined(numbered(), name("*."))), ++number; return;
     case node_kind::objective:
       open_scope(at + 1, prefix);
-      open_scope(tree.nodes[at + 1].end, prefix + "loss.");
+      open_scope(tree.nodes[at + 1].end, joined(prefix, name("loss.")));
       return;
     case node_kind::sequential:
+    case node_kind::fan_out:
     case node_kind::residual: break;
   }
   for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
     name_leaves(tree, child, prefix, alone, number, out);
+}
+
+constexpr std::vector<characters> leaf_characters(auto const& tree) {
+  std::vector<characters> names;
+  int number = 0;
+  name_leaves(tree, 0, {}, count_scope(tree, 0) == 1, number, names);
+  return names;
 }
 
 }  // namespace detail
@@ -170,10 +193,10 @@ constexpr auto make_outline() {
 
 /// The text that goes before the names of each leaf's parameters ("h.*.attn.c_attn."); the star
 /// stands for the number of the copy within a repeat.
-constexpr std::vector<std::string> leaf_names(auto const& tree) {
+std::vector<std::string> leaf_names(auto const& tree) {
   std::vector<std::string> names;
-  int number = 0;
-  detail::name_leaves(tree, 0, "", detail::count_scope(tree, 0) == 1, number, names);
+  for (auto const& text : detail::leaf_characters(tree))
+    names.emplace_back(text.begin(), text.end());
   return names;
 }
 

@@ -40,7 +40,7 @@ template <int Leaves>
 using parameter_entries = static_vector<parameter_entry, Leaves * form_info::most_parameters>;
 
 /// The names of the parameters, in the order of the entries; a star stands for the copy's number.
-constexpr std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
+std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
   auto const leaves = leaf_names(tree);
   std::vector<std::string> names;
   for (auto const& entry : entries)
@@ -75,13 +75,17 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
         entries.push_back(entry);
       }
   if (tree.ties.size() == 0) return out;
-  auto const names = parameter_names(tree, entries);
+  auto const leaves = detail::leaf_characters(tree);
+  auto const is_called = [&](parameter_entry const& entry, name what) {
+    auto const& leaf = leaves[static_cast<std::size_t>(entry.leaf)];
+    return detail::joined(leaf, entry.info.label) == detail::joined({}, what);
+  };
   for (auto const& link : tree.ties)
     for (int at = 0; at < entries.size(); ++at) {
       auto& entry = entries[at];
       if (entry.leaf != link.leaf || entry.index != link.parameter) continue;
       for (int owner = 0; owner < at; ++owner)
-        if (names[static_cast<std::size_t>(owner)] == link.owner.text()) entry.owner = owner;
+        if (is_called(entries[owner], link.owner)) entry.owner = owner;
       if (entry.owner < 0) {
         problem = tie_error::unknown_owner;
         continue;

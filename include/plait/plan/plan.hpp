@@ -112,8 +112,10 @@ constexpr auto find_needed_gradients(program<Leaves> const& code) {
     out[std::size_t(v)] = code.values[v].info.kind == value_kind::features;
   out[std::size_t(code.items[0].in)] = false;
   for (auto const& now : code.steps)
-    if (now.kind == step_kind::move || now.kind == step_kind::branch)
+    if (now.kind != step_kind::leaf && now.kind != step_kind::add) {
       out[std::size_t(now.out)] = out[std::size_t(now.out)] && out[std::size_t(now.in)];
+      if (now.kind == step_kind::fan_out) out[std::size_t(now.skip)] = out[std::size_t(now.out)];
+    }
   return out;
 }
 

@@ -22,6 +22,7 @@ enum class step_kind : int {
   move,    ///< out = in in another placement
   branch,  ///< out = in; `skip` is the sum that in also enters (a residual begins)
   add,     ///< out = in + skip (a residual ends)
+  fan_out,    ///< out = in and skip = in
 };
 
 /// One step of the forward; the backward runs the steps in reverse, each by its adjoint.
@@ -31,6 +32,7 @@ struct step {
   int in = -1;
   int out = -1;
   int skip = -1;
+  int second = -1;  ///< the second input of a leaf that has two
 };
 
 /// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy of
@@ -48,7 +50,7 @@ struct item {
 /// them, and where residuals begin and end.
 template <int Leaves>
 struct program {
-  // Each leaf has its step, a move before and one after; each residual two more.
+  // Each leaf has its step, a move before and one after; each residual or fan_out two more.
   static constexpr int most_steps = 6 * Leaves + 4;
   static constexpr int most_values = 8 * Leaves + 6;
   static_vector<step, most_steps> steps{};
@@ -82,7 +84,8 @@ struct program_builder {
   constexpr placement input_placement(int at) const {
     auto const& here = tree.nodes[at];
     if (here.kind == node_kind::leaf) return form_of(here.leaf).input;
-    if (here.kind == node_kind::residual) return chosen.edges[static_cast<std::size_t>(at)];
+    if (here.kind == node_kind::residual || here.kind == node_kind::fan_out)
+      return chosen.edges[static_cast<std::size_t>(at)];
     return input_placement(at + 1);
   }
 
@@ -98,14 +101,31 @@ struct program_builder {
     return moved;
   }
 
-  constexpr int build(int at, int in) {
+  /// The output of a part of the model: one value, or the two of a fan_out.
+  struct made_values {
+    int first = -1, second = -1;
+  };
+
+  constexpr made_values build(int at, made_values from) {
     auto const& here = tree.nodes[at];
+    int in = from.first;
     switch (here.kind) {
       case node_kind::leaf: {
         in = move_to(in, form_of(here.leaf).input);
+        int const second =
+            from.second < 0 ? -1 : move_to(from.second, form_of(here.leaf).input);
         int const made = add_value(tree.leaves[here.leaf].output, form_of(here.leaf).output);
-        out.steps.push_back({step_kind::leaf, here.leaf, in, made});
-        return made;
+        out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, second});
+        return {made};
+      }
+      case node_kind::fan_out: {
+        auto const edge = chosen.edges[static_cast<std::size_t>(at)];
+        in = move_to(in, edge);
+        auto const info = out.values[in].info;
+        int const one = add_value(info, edge), other = add_value(info, edge);
+        out.steps.push_back({step_kind::fan_out, -1, in, one, other});
+        int const first = build(at + 1, {one}).first;
+        return {first, build(tree.nodes[at + 1].end, {other}).first};
       }
       case node_kind::residual: {
         auto const edge = chosen.edges[static_cast<std::size_t>(at)];
@@ -114,11 +134,11 @@ struct program_builder {
         int const begin = out.steps.size();
         int const inside = add_value(info, edge);
         out.steps.push_back({step_kind::branch, -1, in, inside});
-        int const added = move_to(build(at + 1, inside), edge);
+        int const added = move_to(build(at + 1, {inside}).first, edge);
         int const sum = add_value(info, edge);
         out.steps.push_back({step_kind::add, -1, added, sum, in});
         out.steps[begin].skip = sum;
-        return sum;
+        return {sum};
       }
       case node_kind::repeat:
       case node_kind::sequential:
@@ -126,8 +146,8 @@ struct program_builder {
       case node_kind::objective: break;
     }
     for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
-      in = build(child, in);
-    return in;
+      from = build(child, from);
+    return from;
   }
 
   /// The nodes that become items, in order.
@@ -189,7 +209,10 @@ struct program_builder {
         append_move(info, at, input_placement(nodes[i]), leaf), at = input_placement(nodes[i]);
       open_item(here.count, repeated, leaf);
       int const in = add_value(info, at);
-      int made = build(repeated ? nodes[i] + 1 : nodes[i], in);
+      auto results = build(repeated ? nodes[i] + 1 : nodes[i], {in});
+      // The outputs of a fan_out do not leave the item.
+      while (results.second >= 0 && i + 1 < nodes.size()) results = build(nodes[++i], results);
+      int made = results.first;
       // The producer moves its output for the next item; a loop must end as it began.
       if (!repeated)
         made = move_to(made, i + 1 < nodes.size() ? input_placement(nodes[i + 1])

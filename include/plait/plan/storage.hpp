@@ -86,7 +86,10 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
   for (int i = piece.first_step; i < piece.end_step; ++i) {
     auto const& now = code.steps[i];
     if (now.kind != step_kind::leaf) continue;
-    if (leaves[now.leaf].saved.keeps_input) pin(now.in);
+    if (leaves[now.leaf].saved.keeps_input) {
+      pin(now.in);
+      if (now.second >= 0) pin(now.second);
+    }
     if (leaves[now.leaf].saved.keeps_output) pin(now.out);
   }
   auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
@@ -95,7 +98,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
     bool const leaves_item = now.out == piece.out && from_outside(now.in);
     switch (now.kind) {
       case step_kind::leaf:
-        if (leaves[now.leaf].may_alias.forward && !from_outside(now.in) &&
+        if (leaves[now.leaf].may_alias.forward && now.second < 0 && !from_outside(now.in) &&
             !share.is_pinned(now.in) && share.readers_of(now.in) == 0)
           share.put(now.out, now.in);
         break;
@@ -110,6 +113,11 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
       }
       case step_kind::branch:
         share.put(now.out, now.in);
+        ++share.readers_of(now.in);
+        break;
+      case step_kind::fan_out:
+        share.put(now.out, now.in);
+        share.put(now.skip, now.in);
         ++share.readers_of(now.in);
         break;
       case step_kind::add:
@@ -132,7 +140,7 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
     auto const& now = code.steps[i];
     switch (now.kind) {
       case step_kind::leaf:
-        if (leaves[now.leaf].may_alias.backward && now.in != piece.in &&
+        if (leaves[now.leaf].may_alias.backward && now.second < 0 && now.in != piece.in &&
             share.root(now.out) != share.root(piece.out) && share.readers_of(now.out) == 0)
           merge(now.in, now.out);
         break;
@@ -148,6 +156,9 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
       case step_kind::add:
         merge(now.in, now.out);
         ++share.readers_of(now.out);
+        break;
+      case step_kind::fan_out:
+        if (share.readers_of(now.out) == 0 && !share.is_block(now.out)) merge(now.in, now.out);
         break;
       case step_kind::branch:
         --share.readers_of(now.skip);

@@ -131,6 +131,7 @@ struct first_along<Which, First, Rest...> {
 
 template <class... Policies>
 struct policy_traits<hybrid<Policies...>> {
+  static_assert(sizeof(hybrid<Policies...>) > 0);  // its own checks come first
   static constexpr mesh grid() {
     mesh out;
     auto const append = [&out](mesh part) {

@@ -250,7 +250,9 @@ class stage_runner {
   auto input_view(std::byte* input, std::byte* output) const {
     constexpr auto& now = code.steps[Step];
     auto const x = value_view<now.in, true>(value_data<now.in>(input, output));
-    if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
+    if constexpr (now.second >= 0) {
+      return std::pair{x, value_view<now.second, true>(value_data<now.second>(input, output))};
+    } else if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
       if constexpr (plan::tree.leaves[now.leaf].inputs[1].kind == value_kind::tokens) {
         return std::pair{x, token_view<memory>{static_cast<std::int32_t const*>(targets_), rows_}};
       } else {
@@ -377,8 +379,11 @@ class stage_runner {
       using element =
           std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
       move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
-    } else if constexpr (now.kind == step_kind::branch) {
-      rank_.device().copy_bytes(in, out, block<now.in>().count() * sizeof(T));
+    } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
+      std::size_t const bytes = block<now.in>().count() * sizeof(T);
+      rank_.device().copy_bytes(in, out, bytes);
+      if constexpr (now.kind == step_kind::fan_out)
+        rank_.device().copy_bytes(in, value_data<now.skip>(input, output), bytes);
     } else {
       rank_.device().add(as_elements(in), as_elements(value_data<now.skip>(input, output)),
                          as_elements(out), block<now.out>().count());
@@ -408,14 +413,20 @@ class stage_runner {
       if constexpr (leaf.parameter_count > 0)
         layer_type::backward_parameters(ops, p, saved, dy,
                                         parameter_access<now.leaf, true>{*this, copy});
-      if constexpr (wanted)
+      if constexpr (now.second >= 0)
+        layer_type::backward_input(
+            ops, p, saved, dy,
+            std::pair{gradient_view<now.in, false>(din),
+                      gradient_view<now.second, false>(
+                          gradient_data<now.second>(of_output, of_input))});
+      else if constexpr (wanted)
         layer_type::backward_input(ops, p, saved, dy, gradient_view<now.in, false>(din));
     } else if constexpr (!wanted) {
       return;
     } else if constexpr (now.kind == step_kind::move) {
       move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
           code.values[now.in].info.width, dout, din);
-    } else if constexpr (now.kind == step_kind::branch) {
+    } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
       rank_.device().add(as_elements(dout),
                          as_elements(gradient_data<now.skip>(of_output, of_input)),
                          as_elements(din), block<now.in>().count());

@@ -60,6 +60,14 @@ PLAIT_HOST_DEVICE inline float exponential(float x) {
 }
 
 
+/// a times b.
+struct multiply {
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+
 /// max(x, 0); NaN stays NaN.
 struct relu {
   template <class T>

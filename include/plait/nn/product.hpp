@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/layer/layer.hpp"
+#include "plait/tensor/functions.hpp"
+
+namespace plait::nn {
+
+/// The product of two inputs, element by element: what a gate does behind a fan_out.
+///
+/// Shapes: both inputs and the output (rows, Width).
+template <std::size_t Width>
+struct product {
+  using concept_tag = layer_tag;
+  using input = inputs<features<Width>, features<Width>>;
+  using output = features<Width>;
+  using forms = plait::forms<whole, by_features, by_sequence<>>;
+  using saved = plait::saved<input_slot>;
+  static constexpr double flops_per_row = 1.0 * Width;
+
+  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
+    auto const& [a, b] = x;
+    ops.map(functions::multiply{}, a, b, y);
+  }
+  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
+    auto const& [a, b] = saved[input_slot{}];
+    auto const& [da, db] = dx;
+    ops.map(functions::multiply{}, b, dy, da);
+    ops.map(functions::multiply{}, a, dy, db);
+  }
+};
+
+}  // namespace plait::nn

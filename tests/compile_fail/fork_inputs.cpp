@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: fork<First, Second>: the two layers take different inputs; make them equal
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr std::size_t width = 12;
+#else
+constexpr std::size_t width = 8;
+#endif
+
+using model = plait::fork<plait::nn::linear<8, 16>, plait::nn::linear<width, 16>>;
+
+int main() { return model::input::info.width == 0; }

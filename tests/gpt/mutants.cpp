@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiny GPT with bugs planted on purpose. Each enters itself as size "mutant"; the comparison with
+// the serial run of the right program must report every one of them.
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "train_gpt/job.hpp"
+
+namespace {
+
+using plait::named;
+using plait::residual;
+using plait::sequential;
+using tiny = train_gpt::sizes::tiny;
+
+constexpr std::size_t width = 64;
+
+/// The same local block under a false placement: what the types otherwise forbid.
+template <plait::placement To, class T, plait::placement From, class Memory>
+plait::view<T, To, Memory> claim(plait::view<T, From, Memory> of) {
+  return {of.data, of.rows, of.columns};
+}
+
+/// Row-split linear layer whose output is said to be whole: the all_reduce of the output is missing.
+struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::projection}> {
+  using right = plait::nn::linear<4 * width, width, {.weight = tiny::projection}>;
+  using forms = plait::forms<
+      plait::whole, plait::form<"row", plait::shard<plait::dim::features>, plait::invariant,
+                                plait::split<weight, 0>, plait::use<bias, plait::invariant>>>;
+
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
+    if constexpr (plait::is_shard(decltype(x)::at)) {
+      ops.matmul(x, p[weight{}], claim<plait::partial>(y));
+      ops.add_row(p[bias{}], y);
+    } else {
+      right::forward(ops, p, x, y, saved);
+    }
+  }
+  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
+    if constexpr (plait::is_shard(decltype(dx)::at))
+      ops.matmul(claim<plait::replicate>(dy), plait::transposed(p[weight{}]), dx);
+    else
+      right::backward_input(ops, p, saved, dy, dx);
+  }
+  static void backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy,
+                                  auto const& dp) {
+    if constexpr (plait::is_shard(decltype(saved[plait::input_slot{}])::at)) {
+      ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]),
+                            claim<plait::replicate>(dy), dp[weight{}]);
+      ops.accumulate_column_sums(dy, dp[bias{}]);
+    } else {
+      right::backward_parameters(ops, p, saved, dy, dp);
+    }
+  }
+};
+
+/// Row-split linear layer that adds its bias on every rank, before the reduction.
+struct early_bias_linear : plait::nn::linear<4 * width, width, {.weight = tiny::projection}> {
+  using right = plait::nn::linear<4 * width, width, {.weight = tiny::projection}>;
+  using forms =
+      plait::forms<plait::whole,
+                   plait::row_split<plait::split<weight, 0>, plait::use<bias, plait::replicate>>>;
+
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
+    if constexpr (plait::is_shard(decltype(x)::at)) {
+      ops.matmul(x, p[weight{}], y);
+      ops.add_row(claim<plait::partial>(p[bias{}]), y);
+    } else {
+      right::forward(ops, p, x, y, saved);
+    }
+  }
+  static void backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy,
+                                  auto const& dp) {
+    if constexpr (plait::is_shard(decltype(saved[plait::input_slot{}])::at)) {
+      ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
+      ops.accumulate_column_sums(dy, claim<plait::replicate>(dp[bias{}]));
+    } else {
+      right::backward_parameters(ops, p, saved, dy, dp);
+    }
+  }
+};
+
+/// Divides by the rows of its own microbatch and rank: a mean of means.
+struct mean_of_means : plait::nn::cross_entropy<256> {
+  static void backward_input(auto& ops, auto const& p, auto const& saved, auto, auto dx) {
+    plait::nn::cross_entropy<256>::backward_input(
+        ops, p, saved, plait::loss_seed{1.0 / static_cast<double>(dx.rows)}, dx);
+  }
+};
+
+template <class Projection>
+using block_with = sequential<
+    residual<sequential<named<"ln_1", plait::nn::layer_norm<width>>, named<"attn", tiny::attention>>>,
+    residual<sequential<
+        named<"ln_2", plait::nn::layer_norm<width>>,
+        named<"mlp", sequential<named<"c_fc", plait::nn::linear<width, 4 * width>>,
+                                plait::nn::gelu<4 * width>, named<"c_proj", Projection>>>>>>;
+
+template <class Projection>
+using gpt_with = plait::objective<
+    sequential<named<"wte", plait::nn::embedding<256, width>>,
+               named<"wpe", plait::nn::positions<tiny::sequence, width>>,
+               named<"h", plait::repeat<2, block_with<Projection>>>,
+               named<"ln_f", plait::nn::layer_norm<width>>, named<"lm_head", tiny::head>>,
+    plait::nn::cross_entropy<256>>;
+
+struct unreduced_output : plait::parallel<gpt_with<unreduced_linear>, train_gpt::plans::tp2, double> {
+};
+struct early_bias : plait::parallel<gpt_with<early_bias_linear>, train_gpt::plans::tp2, double> {};
+struct wrong_divisor
+    : plait::parallel<plait::objective<tiny::model, mean_of_means>, train_gpt::plans::dp2, double> {
+};
+
+/// A rank that is alone on the data axis when gradients are added up.
+struct deaf_rank : plait::threads::rank_type {
+  plait::thread_communicator& group(plait::axis_set over) {
+    return plait::threads::rank_type::group(over == plait::axis_set(plait::axis::data)
+                                                ? plait::axis_set{}
+                                                : over);
+  }
+};
+
+struct unreduced_gradients : plait::parallel<tiny::objective, train_gpt::plans::dp2, double> {};
+
+train_gpt::outcome run_deaf(train_gpt::request const& wanted) {
+  plait::launch<unreduced_gradients>(plait::threads{}, [&](auto& rank) {
+    deaf_rank deaf{rank};
+    auto trainer = plait::trainer<unreduced_gradients>(
+        deaf,
+        plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
+        {.seed = wanted.seed, .clip = wanted.clip});
+    auto batches = plait::batches(*wanted.text, plait::global_batch<>{wanted.batch}, rank,
+                                  {.how = plait::order::sequential, .epochs = 0});
+    for (std::int64_t step = 0; step < wanted.steps; ++step) {
+      auto const report = trainer.step(batches.at(std::uint64_t(step)));
+      trainer.export_gradients(
+          [&](std::string const& name, auto const&, std::span<double const> values) {
+            wanted.gradients->write(name, values);
+          });
+      if (rank.is_root()) wanted.on_step(step, report.loss / 2, 0);  // the loss itself is right
+    }
+  });
+  return {};
+}
+
+char const* const size = "mutant";
+char const* const precision = "double";
+auto const entered = {
+    train_gpt::enter<tiny, unreduced_output>(size, "tp2: the output of a row split is not reduced",
+                                             precision),
+    train_gpt::enter<tiny, early_bias>(size, "tp2: a bias is added before the reduction", precision),
+    train_gpt::enter<tiny, wrong_divisor>(size, "dp2: each rank divides by its own rows", precision),
+    [] {
+      auto const made = train_gpt::enter<tiny, unreduced_gradients>(
+          size, "dp2: gradients are not reduced", precision);
+      train_gpt::entries().back().run = run_deaf;
+      return made;
+    }(),
+};
+
+}  // namespace

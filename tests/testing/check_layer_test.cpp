@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300
+//
+// The conformance check must report what is wrong, and nothing that is not.
+#include "plait/testing/check_layer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plait/nn/activation.hpp"
+#include "testing/broken_layers.hpp"
+#include "testing/expect_reports.hpp"
+
+namespace {
+
+using plait::testing::check_layer;
+using plait::testing::layer_options;
+
+TEST(CheckLayer, SeesAGradientThatIsNotAddedUpOverRanks) {
+  auto const good = check_layer<broken::scale_rows<plait::replicate>>();
+  EXPECT_TRUE(good.passed()) << good.text();
+  auto const report = check_layer<broken::missing_all_reduce>();
+  for (char const* ranks : {"2", "3", "4"})
+    expect_reported(report, std::string("form sequence on ") + ranks +
+                                " tensor ranks: gradient of weight[0]: must be that of the whole "
+                                "form on one rank: expected ");
+  expect_reported(report, "ranks that keep the same elements have different bits");
+  expect_only(report, {"form sequence on 2 ", "form sequence on 3 ", "form sequence on 4 "});
+}
+
+TEST(CheckLayer, SeesABiasThatIsAddedOnEveryRank) {
+  auto const report = check_layer<broken::bias_on_every_rank>();
+  expect_reported(report, "form row on 2 tensor ranks: output[0, 0]: must be that of the whole form");
+  expect_only(report, {"form row on 2 ", "form row on 3 ", "form row on 4 "});
+}
+
+TEST(CheckLayer, SeesAGradientThatIsOverwritten) {
+  auto const report = check_layer<broken::overwritten_gradient>();
+  expect_reported(report, "gradient of weight[0, 0]: two backwards must add up");
+  expect_only(report, {"two backwards must add up to twice the gradient"});
+}
+
+TEST(CheckLayer, SeesMemoryThatIsReadBeforeItIsWritten) {
+  auto const report = check_layer<broken::unwritten_output>();
+  expect_reported(report, "nan");
+}
+
+TEST(CheckLayer, SeesAMoveThatTheFormDoesNotList) {
+  auto const report = check_layer<broken::unlisted_move>();
+  expect_reported(report, "form row on 2 tensor ranks: rank 1 moved ");
+  expect_only(report, {"bytes over the tensor group, the plan says "});
+}
+
+TEST(CheckLayer, SeesTokensThatDoNotFit) {
+  layer_options options;
+  options.tokens = {1, 2, 3};
+  auto const report = check_layer<broken::unscaled_gradient>(options);
+  expect_only(report, {"options.tokens has 3 elements, needed are 36"});
+}
+
+// A gradient that has another factor than its loss.
+TEST(CheckLayer, SeesALossWhoseGradientIsNotScaled) {
+  auto const report = check_layer<broken::unscaled_gradient>();
+  expect_reported(report, "gradient of the input");
+  expect_only(report, {"must be the central finite difference"});
+}
+
+TEST(CheckLayer, SaysWhatItDidNotCheck) {
+  auto const report = check_layer<plait::nn::relu<5>>();
+  expect_reported(report, "form features: none of 2, 3 and 4 ranks divides what it cuts");
+  expect_only(report, {"was not checked"});
+}
+
+}  // namespace
