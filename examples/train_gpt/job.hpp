@@ -21,7 +21,7 @@ plait::workload workload_of(request const& wanted, std::size_t sequence) {
   std::size_t const samples =
       wanted.batch / std::size_t(plan::grid.size(plait::axis::data)) / std::size_t(microbatches);
   return {.rows = samples * sequence, .microbatches = microbatches,
-          .element_bytes = sizeof(typename Job::element), .gradient_norm = wanted.clip > 0};
+          .gradient_norm = wanted.clip > 0};
 }
 
 template <class Job>

@@ -49,7 +49,7 @@ std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::
     using rank_type = std::remove_reference_t<decltype(rank)>;
     auto const here = samples / static_cast<std::size_t>(rank.grid().size(axis::data));
     auto const each = here / microbatches;
-    workload const load{.rows = each * length, .element_bytes = sizeof(double)};
+    workload const load{.rows = each * length};
     typename rank_type::device_type::arena const activations(plan::arena_for(0, load).total_bytes);
     stage_runner<job_type, rank_type> runner(rank, load, {activations.data(), nullptr, nullptr});
     std::vector<double> ones(each * length * width, 1.0);

@@ -97,7 +97,7 @@ template <class Plan>
                    (wanted ? to_string(back.moves) : "none");
         auto const bytes = wire_bytes(
             communicates(row.moves) ? row.moves : back.moves,
-            static_cast<std::int64_t>(load.rows * what.info.width * load.element_bytes),
+            static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
             Plan::tensor_ranks);
         if (communicates(row.moves) || (wanted && communicates(back.moves)))
           pending += ", " + with_unit(static_cast<double>(bytes));
@@ -176,7 +176,7 @@ template <class Plan>
   out += ", " + std::to_string(load.microbatches) + " microbatch" +
          (load.microbatches == 1 ? "" : "es") + " of " + std::to_string(load.rows) + " rows, " +
          std::to_string(Plan::parameter_count()) + " parameters of " +
-         std::to_string(load.element_bytes) + " bytes\n\n";
+         std::to_string(Plan::element_bytes) + " bytes\n\n";
   out += "layers\n" + detail::explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const times = simulate(

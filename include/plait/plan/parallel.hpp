@@ -25,7 +25,7 @@ struct parallel {
   using model = Model;
   using policy_type = Policy;
   using element = Element;
-  using plan_type = plait::plan<Model, Policy>;
+  using plan_type = plait::plan<Model, Policy, Element>;
 
   /// Everything that is known before the job runs; see plan.hpp.
   static constexpr plan_type plan() { return {}; }

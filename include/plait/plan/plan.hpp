@@ -169,7 +169,7 @@ struct stage_arena {
 /// Everything that is known of a job before it runs: forms, transitions, stages, memory, traffic.
 ///
 /// All members are constants; the functions take run-time numbers and may be used in static_assert.
-template <class Model, class Policy>
+template <class Model, class Policy, class Element = float>
 struct plan {
   using model = Model;
   using leaf_types = leaves_of<Model>;
@@ -181,6 +181,8 @@ struct plan {
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   static constexpr int leaf_count = plait::leaf_count<Model>;
+  /// Of a parameter, an activation or a gradient.
+  static constexpr std::size_t element_bytes = sizeof(Element);
 
   static constexpr auto tree = make_outline<Model>();
   static_assert(!detail::has_nested_repeat(tree),
@@ -236,7 +238,7 @@ struct plan {
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
   static constexpr auto needs_gradient = detail::find_needed_gradients(code);
 
-  static constexpr auto activation_layout_for(std::size_t rows, std::size_t element_bytes) {
+  static constexpr auto activation_layout_for(std::size_t rows) {
     return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes);
   }
   static constexpr auto parameter_layout_for(int stage) {
@@ -253,7 +255,7 @@ struct plan {
   static constexpr stage_arena arena_for(int stage, workload const& load) {
     stage_arena out;
     auto const units = stage_units[std::size_t(stage)];
-    auto const layout = activation_layout_for(load.rows, load.element_bytes);
+    auto const layout = activation_layout_for(load.rows);
     out.slots = slots_for(stage, load.microbatches);
     bool first = true;
     for (int i = 0; i < code.items.size(); ++i) {
@@ -274,7 +276,7 @@ struct plan {
         take(is_last(stage) ? 0 : out.output_bytes * std::size_t(out.slots.gradients));
     out.edges_offset = take(2 * out.edge_bytes);
     out.transient_offset = take(layout.transient_bytes);
-    out.zeros_offset = take(aligned(parameter_layout_for(stage).masked_count * load.element_bytes));
+    out.zeros_offset = take(aligned(parameter_layout_for(stage).masked_count * element_bytes));
     out.total_bytes = next;
     return out;
   }
@@ -282,8 +284,8 @@ struct plan {
   /// Bytes that a rank of `stage` needs.
   static constexpr memory_need memory(int stage, workload const& load) {
     auto const parameters = parameter_layout_for(stage);
-    std::size_t const bytes = parameters.count() * load.element_bytes;
-    return {bytes, bytes + parameters.tied_count * load.element_bytes,
+    std::size_t const bytes = parameters.count() * element_bytes;
+    return {bytes, bytes + parameters.tied_count * element_bytes,
             bytes * std::size_t(load.optimizer_states), arena_for(stage, load).total_bytes,
             batch_bytes(load)};
   }
@@ -293,7 +295,7 @@ struct plan {
     auto const bytes_of = [&](value_info const& info) {
       return aligned(load.rows * (info.kind == value_kind::tokens
                                       ? sizeof(std::int32_t)
-                                      : info.width * load.element_bytes));
+                                      : info.width * element_bytes));
     };
     auto const& last = tree.leaves[tree.leaves.size() - 1];
     return std::size_t(load.microbatches) *
@@ -318,7 +320,7 @@ struct plan {
     wire_need out;
     auto const full = grid_for(load);
     auto const ranks = full.size(over);
-    auto const element = static_cast<std::int64_t>(load.element_bytes);
+    auto const element = static_cast<std::int64_t>(element_bytes);
     auto const microbatches = static_cast<std::int64_t>(load.microbatches);
     if (over == axis_set(axis::tensor)) add_tensor_moves(out, stage, load);
     if (over == axis_set(axis::stage)) {
@@ -404,7 +406,7 @@ struct plan {
                          static_cast<std::int64_t>(load.microbatches);
       if (times == 0) continue;
       auto const bytes = [&](std::size_t width) {
-        return static_cast<std::int64_t>(load.rows * width * load.element_bytes);
+        return static_cast<std::int64_t>(load.rows * width * element_bytes);
       };
       for (int s = code.items[i].first_step; s < code.items[i].end_step; ++s) {
         auto const& now = code.steps[s];

@@ -11,7 +11,6 @@ struct workload {
   std::size_t rows = 1;          ///< of one microbatch on one data rank: positions times samples
   int microbatches = 1;          ///< per step
   int data_ranks = 1;            ///< counts only if the policy leaves it to the launch
-  std::size_t element_bytes = 4;
   int optimizer_states = 2;      ///< arenas the size of the parameters: 2 for AdamW
   bool gradient_norm = false;    ///< true when gradients are clipped
 };

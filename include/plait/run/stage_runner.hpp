@@ -52,7 +52,7 @@ class stage_runner {
       : rank_(rank),
         stage_(rank.place().stage),
         arena_(plan::arena_for(stage_, load)),
-        layout_(plan::activation_layout_for(load.rows, sizeof(T))),
+        layout_(plan::activation_layout_for(load.rows)),
         parameters_(plan::parameter_layout_for(stage_)),
         rows_(load.rows),
         where_(where) {

@@ -2,17 +2,17 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "plait/core/random.hpp"
+#include "plait/testing/layer_forms.hpp"
+#include "plait/testing/layer_laws.hpp"
 #include "plait/testing/layer_probe.hpp"
 #include "plait/testing/layer_report.hpp"
 #include "plait/testing/layer_trial.hpp"
@@ -35,115 +35,11 @@ struct layer_options {
 
 namespace detail {
 
-template <class L>
-inline constexpr bool is_leaf = std::is_same_v<leaves_of<L>, std::tuple<L>>;
-
-template <class L>
-inline constexpr std::size_t sequence_for = [] {
-  for (auto const& leaf : make_outline<L>().leaves)
-    if (leaf.sequence != 0) return leaf.sequence;
-  return std::size_t{12};  // 2, 3 and 4 ranks divide it
-}();
-
-inline constexpr std::size_t samples_for_check = 3;
-
-template <class L>
-inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
-
-/// A form of a layer to be checked; for a combination of layers, what the planner chooses.
-struct form_choice {
-  name pin{};
-  bool sharded = false;
-
-  [[nodiscard]] std::string text() const {
-    if (!pin.empty()) return "form " + pin.text();
-    return sharded ? "chosen forms with sequence shards" : "chosen forms";
-  }
-};
-
-template <class L>
-inline constexpr auto form_choices = [] {
-  if constexpr (is_leaf<L>) {
-    std::array<form_choice, static_cast<std::size_t>(leaf_of<L>.form_count)> out{};
-    auto const cut = [](placement at) { return is_shard(at) && at.index == dim::sequence; };
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      auto const& form = leaf_of<L>.forms[i];
-      out[i] = {form.label, cut(form.input) || cut(form.output)};
-    }
-    return out;
-  } else {
-    return std::array{form_choice{}, form_choice{{}, true}};
-  }
-}();
-
-/// The layer between what makes its input and what takes its output.
-template <class L, name Form>
-constexpr auto model_around() {
-  constexpr auto first = first_leaf<L>;
-  constexpr std::size_t sequence = sequence_for<L>;
-  using layer_type = named<"layer", pinned<Form, L>>;
-  using source = named<"input", probe<sequence, samples_for_check, first.input().width>>;
-  if constexpr (std::is_same_v<typename L::output, loss_value>)
-    return std::type_identity<objective<source, layer_type>>{};
-  else if constexpr (first.input().kind == value_kind::tokens)
-    return std::type_identity<sequential<layer_type, relay<sequence, L::output::info.width>>>{};
-  else
-    return std::type_identity<
-        one_item<sequential<source, layer_type, relay<sequence, L::output::info.width>>>>{};
-}
-
-template <class L, name Form, int Ranks, bool Sharded>
-struct layer_job
-    : parallel<typename decltype(model_around<L, Form>())::type,
-               tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, double> {};
-
-enum class fit : int { divides, does_not_divide, no_chain, left_out };
-
-/// True if all ranks do the same in this form: then two of them show as much as four.
-constexpr bool repeats_work(form_info const& form) {
-  bool all = form.input == invariant && form.output == invariant;
-  for (auto const used : form.uses) all = all && used == invariant;
-  return all;
-}
-
-template <class L, name Form, int Ranks, bool Sharded>
-constexpr fit fit_of() {
-  if (Sharded && sequence_for<L> % Ranks != 0) return fit::does_not_divide;
-  if constexpr (is_leaf<L>)
-    for (int i = 0; i < leaf_of<L>.form_count; ++i) {
-      auto const& form = leaf_of<L>.forms[static_cast<std::size_t>(i)];
-      if (form.label != Form) continue;
-      if (plait::detail::indivisible_length(leaf_of<L>, form, Ranks) != 0)
-        return fit::does_not_divide;
-      if (Ranks > 2 && repeats_work(form)) return fit::left_out;
-    }
-  using model = typename decltype(model_around<L, Form>())::type;
-  auto const error = choose_forms(make_outline<model>(), Ranks, Sharded).error;
-  if (error == planning_error::none) return fit::divides;
-  return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
-}
-
-// --- the numbers ---------------------------------------------------------------------------------
-
 inline std::vector<double> random_numbers(random_key key, std::size_t count, double mean,
                                           double deviation) {
   std::vector<double> out(count);
   for (std::size_t i = 0; i < count; ++i) out[i] = mean + deviation * random_normal(key, i);
   return out;
-}
-
-/// The name of a parameter of the layer, "" for the probe's.
-inline std::string name_within(std::string const& full) {
-  if (full.find("input.values") != std::string::npos) return "";
-  std::string const mark = "layer.";
-  return full.substr(full.find(mark) + mark.size());
-}
-
-inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
-  auto const& info = of.entries[parameter].info;
-  auto const name = name_within(of.parameters[parameter].name);
-  return {name.empty() ? "gradient of the input" : "gradient of " + name, info.columns,
-          info.count()};
 }
 
 template <class L>
@@ -206,100 +102,6 @@ trial_setup make_setup(layer_options const& options) {
     out.weights = random_numbers(key(), rows * L::output::info.width, 0, 1);
   }
   return out;
-}
-
-// --- the laws ------------------------------------------------------------------------------------
-
-/// Sums of up to some thousand terms, made in another order, differ by less than 1e-10 of the largest
-/// element in double.
-inline double rounding_bound(std::vector<double> const& expected) {
-  return 1e-10 * std::max(1.0, largest(expected));
-}
-
-/// Outputs and all gradients of two trials, and the sameness of what several ranks have.
-inline void compare_trials(layer_report& report, std::string const& where, trial const& expected,
-                           trial const& got, compared_tensor const& output,
-                           std::string const& law) {
-  auto const& first = got.ranks[0].once.output;
-  compare(report, where, output, expected.ranks[0].once.output, first, rounding_bound(first), law);
-  for (std::size_t r = 1; r < got.ranks.size(); ++r)
-    compare(report, where, output, first, got.ranks[r].once.output, 0,
-            "rank 0 (expected) and rank " + std::to_string(r) + " (got) must have the same bits");
-  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    bool disagree = false, ignored = false;
-    auto const right = assemble(expected, &rank_record::once, i, ignored);
-    auto const mine = assemble(got, &rank_record::once, i, disagree);
-    compare(report, where, tensor_of(got, i), right, mine, rounding_bound(right), law);
-    if (disagree)
-      report.failures.push_back(where + ": " + tensor_of(got, i).name +
-                                ": ranks that keep the same elements have different bits");
-  }
-}
-
-inline void check_accumulation(layer_report& report, std::string const& where, trial const& got) {
-  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    bool ignored = false;
-    auto expected = assemble(got, &rank_record::once, i, ignored);
-    for (double& value : expected) value *= 2;
-    compare(report, where, tensor_of(got, i), expected,
-            assemble(got, &rank_record::twice, i, ignored), rounding_bound(expected),
-            "two backwards must add up to twice the gradient (dp += ..., not dp = ...)");
-  }
-}
-
-inline void check_differences(layer_report& report, std::string const& where,
-                              trial_setup const& setup, trial const& got) {
-  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    bool ignored = false;
-    auto const gradient = assemble(got, &rank_record::once, i, ignored);
-    auto expected = gradient;
-    for (std::size_t k = 0; k < setup.differences.size(); ++k)
-      if (setup.differences[k].parameter == i)
-        expected[setup.differences[k].element] = got.ranks[0].differences[k];
-    // A third derivative of 1 and the rounding of outputs of 1 give 2e-11 each.
-    compare(report, where, tensor_of(got, i), expected, gradient,
-            1e-6 * std::max(1.0, largest(gradient)),
-            "must be the central finite difference of the outputs (step 1e-5)");
-  }
-}
-
-inline void check_independence(layer_report& report, std::string const& where,
-                               trial_setup const& setup, trial const& got,
-                               compared_tensor const& output, bool is_loss) {
-  // What belongs to the changed sample is taken to be as expected.
-  auto const others = [&](std::vector<double> const& now, std::vector<double> expected,
-                          std::size_t columns) {
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      if (i / columns % setup.samples == setup.samples / 2) expected[i] = now[i];
-    return expected;
-  };
-  std::string const law =
-      "must not change when another sample of the batch changes (sample " +
-      std::to_string(setup.samples / 2) + "; row = position * " + std::to_string(setup.samples) +
-      " + sample)";
-  auto const& first = got.ranks[0];
-  if (!is_loss)
-    compare(report, where, output, others(first.changed.output, first.once.output, output.columns),
-            first.changed.output, 0, law);
-  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (!name_within(got.parameters[i].name).empty()) continue;
-    bool ignored = false;
-    auto const now = assemble(got, &rank_record::changed, i, ignored);
-    auto const what = tensor_of(got, i);
-    compare(report, where, what,
-            others(now, assemble(got, &rank_record::once, i, ignored), what.columns), now, 0, law);
-  }
-}
-
-inline void check_bytes(layer_report& report, std::string const& where, trial const& got) {
-  for (std::size_t r = 0; r < got.ranks.size(); ++r)
-    for (auto const& moved : got.ranks[r].moved)
-      if (moved.planned != moved.counted)
-        report.failures.push_back(
-            where + ": rank " + std::to_string(r) + " moved " + std::to_string(moved.counted) +
-            " bytes over the " + moved.group + " group, the plan says " +
-            std::to_string(moved.planned) + "; list every ops.move of the body in the form as "
-            "inner<From, To, Width>");
 }
 
 /// Runs one job; an exception is a failure.

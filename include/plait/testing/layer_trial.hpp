@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"
@@ -78,7 +77,7 @@ class layer_bench {
   layer_bench(Rank& rank, trial_setup const& setup)
       : rank_(rank),
         setup_(setup),
-        load_{.rows = setup.rows(), .element_bytes = sizeof(double)},
+        load_{.rows = setup.rows()},
         arena_(plan::arena_for(0, load_)),
         owned_(parameters_of_stage<plan>(0)),
         activations_(arena_.total_bytes),

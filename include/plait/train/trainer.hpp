@@ -180,7 +180,7 @@ class trainer_on {
   workspace_type& workspace_for(std::optional<workspace_type>& space, Batch const& batch,
                                 typename workspace_type::purpose what) {
     workload load{.rows = batch.rows(), .microbatches = batch.microbatches,
-                  .element_bytes = sizeof(T), .optimizer_states = Optimizer::states};
+                  .optimizer_states = Optimizer::states};
     if (!space || !space->fits(load)) {
       check_shape(batch);
       space.emplace(rank_, load, what, parameter_data(), gradient_data());

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "plait/core/name.hpp"
+#include "plait/layer/combinators.hpp"
+#include "plait/plan/form_planner.hpp"
+#include "plait/plan/outline.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/policy/policies.hpp"
+#include "plait/testing/layer_probe.hpp"
+
+/// Which jobs `check_layer` runs for a layer.
+namespace plait::testing::detail {
+
+template <class L>
+inline constexpr bool is_leaf = std::is_same_v<leaves_of<L>, std::tuple<L>>;
+
+template <class L>
+inline constexpr std::size_t sequence_for = [] {
+  for (auto const& leaf : make_outline<L>().leaves)
+    if (leaf.sequence != 0) return leaf.sequence;
+  return std::size_t{12};  // 2, 3 and 4 ranks divide it
+}();
+
+inline constexpr std::size_t samples_for_check = 3;
+
+template <class L>
+inline constexpr leaf_info first_leaf = make_outline<L>().leaves[0];
+
+/// A form of a layer to be checked; for a combination of layers, what the planner chooses.
+struct form_choice {
+  name pin{};
+  bool sharded = false;
+
+  [[nodiscard]] std::string text() const {
+    if (!pin.empty()) return "form " + pin.text();
+    return sharded ? "chosen forms with sequence shards" : "chosen forms";
+  }
+};
+
+template <class L>
+inline constexpr auto form_choices = [] {
+  if constexpr (is_leaf<L>) {
+    std::array<form_choice, static_cast<std::size_t>(leaf_of<L>.form_count)> out{};
+    auto const cut = [](placement at) { return is_shard(at) && at.index == dim::sequence; };
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      auto const& form = leaf_of<L>.forms[i];
+      out[i] = {form.label, cut(form.input) || cut(form.output)};
+    }
+    return out;
+  } else {
+    return std::array{form_choice{}, form_choice{{}, true}};
+  }
+}();
+
+/// The layer between what makes its input and what takes its output.
+template <class L, name Form>
+constexpr auto model_around() {
+  constexpr auto first = first_leaf<L>;
+  constexpr std::size_t sequence = sequence_for<L>;
+  using layer_type = named<"layer", pinned<Form, L>>;
+  using source = named<"input", probe<sequence, samples_for_check, first.input().width>>;
+  if constexpr (std::is_same_v<typename L::output, loss_value>)
+    return std::type_identity<objective<source, layer_type>>{};
+  else if constexpr (first.input().kind == value_kind::tokens)
+    return std::type_identity<sequential<layer_type, relay<sequence, L::output::info.width>>>{};
+  else
+    return std::type_identity<
+        one_item<sequential<source, layer_type, relay<sequence, L::output::info.width>>>>{};
+}
+
+template <class L, name Form, int Ranks, bool Sharded>
+struct layer_job
+    : parallel<typename decltype(model_around<L, Form>())::type,
+               tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, double> {};
+
+enum class fit : int { divides, does_not_divide, no_chain, left_out };
+
+/// True if all ranks do the same in this form: then two of them show as much as four.
+constexpr bool repeats_work(form_info const& form) {
+  bool all = form.input == invariant && form.output == invariant;
+  for (auto const used : form.uses) all = all && used == invariant;
+  return all;
+}
+
+template <class L, name Form, int Ranks, bool Sharded>
+constexpr fit fit_of() {
+  if (Sharded && sequence_for<L> % Ranks != 0) return fit::does_not_divide;
+  if constexpr (is_leaf<L>)
+    for (int i = 0; i < leaf_of<L>.form_count; ++i) {
+      auto const& form = leaf_of<L>.forms[static_cast<std::size_t>(i)];
+      if (form.label != Form) continue;
+      if (plait::detail::indivisible_length(leaf_of<L>, form, Ranks) != 0)
+        return fit::does_not_divide;
+      if (Ranks > 2 && repeats_work(form)) return fit::left_out;
+    }
+  using model = typename decltype(model_around<L, Form>())::type;
+  auto const error = choose_forms(make_outline<model>(), Ranks, Sharded).error;
+  if (error == planning_error::none) return fit::divides;
+  return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
+}
+
+}  // namespace plait::testing::detail

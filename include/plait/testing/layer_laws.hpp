@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plait/testing/layer_report.hpp"
+#include "plait/testing/layer_trial.hpp"
+
+/// What must hold between the numbers of trials.
+namespace plait::testing::detail {
+
+/// The name of a parameter of the layer, "" for the probe's.
+inline std::string name_within(std::string const& full) {
+  if (full.find("input.values") != std::string::npos) return "";
+  std::string const mark = "layer.";
+  return full.substr(full.find(mark) + mark.size());
+}
+
+inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
+  auto const& info = of.entries[parameter].info;
+  auto const name = name_within(of.parameters[parameter].name);
+  return {name.empty() ? "gradient of the input" : "gradient of " + name, info.columns,
+          info.count()};
+}
+
+/// Sums of up to some thousand terms, made in another order, differ by less than 1e-10 of the largest
+/// element in double.
+inline double rounding_bound(std::vector<double> const& expected) {
+  return 1e-10 * std::max(1.0, largest(expected));
+}
+
+/// Outputs and all gradients of two trials, and the sameness of what several ranks have.
+inline void compare_trials(layer_report& report, std::string const& where, trial const& expected,
+                           trial const& got, compared_tensor const& output,
+                           std::string const& law) {
+  auto const& first = got.ranks[0].once.output;
+  compare(report, where, output, expected.ranks[0].once.output, first, rounding_bound(first), law);
+  for (std::size_t r = 1; r < got.ranks.size(); ++r)
+    compare(report, where, output, first, got.ranks[r].once.output, 0,
+            "rank 0 (expected) and rank " + std::to_string(r) + " (got) must have the same bits");
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    bool disagree = false, ignored = false;
+    auto const right = assemble(expected, &rank_record::once, i, ignored);
+    auto const mine = assemble(got, &rank_record::once, i, disagree);
+    compare(report, where, tensor_of(got, i), right, mine, rounding_bound(right), law);
+    if (disagree)
+      report.failures.push_back(where + ": " + tensor_of(got, i).name +
+                                ": ranks that keep the same elements have different bits");
+  }
+}
+
+inline void check_accumulation(layer_report& report, std::string const& where, trial const& got) {
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    bool ignored = false;
+    auto expected = assemble(got, &rank_record::once, i, ignored);
+    for (double& value : expected) value *= 2;
+    compare(report, where, tensor_of(got, i), expected,
+            assemble(got, &rank_record::twice, i, ignored), rounding_bound(expected),
+            "two backwards must add up to twice the gradient (dp += ..., not dp = ...)");
+  }
+}
+
+inline void check_differences(layer_report& report, std::string const& where,
+                              trial_setup const& setup, trial const& got) {
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    bool ignored = false;
+    auto const gradient = assemble(got, &rank_record::once, i, ignored);
+    auto expected = gradient;
+    for (std::size_t k = 0; k < setup.differences.size(); ++k)
+      if (setup.differences[k].parameter == i)
+        expected[setup.differences[k].element] = got.ranks[0].differences[k];
+    // A third derivative of 1 and the rounding of outputs of 1 give 2e-11 each.
+    compare(report, where, tensor_of(got, i), expected, gradient,
+            1e-6 * std::max(1.0, largest(gradient)),
+            "must be the central finite difference of the outputs (step 1e-5)");
+  }
+}
+
+inline void check_independence(layer_report& report, std::string const& where,
+                               trial_setup const& setup, trial const& got,
+                               compared_tensor const& output, bool is_loss) {
+  // What belongs to the changed sample is taken to be as expected.
+  auto const others = [&](std::vector<double> const& now, std::vector<double> expected,
+                          std::size_t columns) {
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      if (i / columns % setup.samples == setup.samples / 2) expected[i] = now[i];
+    return expected;
+  };
+  std::string const law =
+      "must not change when another sample of the batch changes (sample " +
+      std::to_string(setup.samples / 2) + "; row = position * " + std::to_string(setup.samples) +
+      " + sample)";
+  auto const& first = got.ranks[0];
+  if (!is_loss)
+    compare(report, where, output, others(first.changed.output, first.once.output, output.columns),
+            first.changed.output, 0, law);
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    if (!name_within(got.parameters[i].name).empty()) continue;
+    bool ignored = false;
+    auto const now = assemble(got, &rank_record::changed, i, ignored);
+    auto const what = tensor_of(got, i);
+    compare(report, where, what,
+            others(now, assemble(got, &rank_record::once, i, ignored), what.columns), now, 0, law);
+  }
+}
+
+inline void check_bytes(layer_report& report, std::string const& where, trial const& got) {
+  for (std::size_t r = 0; r < got.ranks.size(); ++r)
+    for (auto const& moved : got.ranks[r].moved)
+      if (moved.planned != moved.counted)
+        report.failures.push_back(
+            where + ": rank " + std::to_string(r) + " moved " + std::to_string(moved.counted) +
+            " bytes over the " + moved.group + " group, the plan says " +
+            std::to_string(moved.planned) + "; list every ops.move of the body in the form as "
+            "inner<From, To, Width>");
+}
+
+}  // namespace plait::testing::detail
