@@ -26,7 +26,8 @@ struct scale {
   }
 };
 
-struct job : plait::parallel<plait::objective<scale, plait::nn::cross_entropy<4>>,
+using model = plait::sequential<plait::nn::linear<8, 4>, scale>;
+struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>,
                              plait::serial> {};
 
 void train(plait::threads::rank_type& rank,

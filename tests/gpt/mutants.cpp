@@ -114,11 +114,19 @@ struct wrong_divisor
 };
 
 /// A rank that is alone on the data axis when gradients are added up.
-struct deaf_rank : plait::threads::rank_type {
-  plait::thread_communicator& group(plait::axis_set over) {
-    return plait::threads::rank_type::group(over == plait::axis_set(plait::axis::data)
-                                                ? plait::axis_set{}
-                                                : over);
+struct deaf_rank {
+  using device_type = plait::host_device;
+  using communicator_type = plait::thread_communicator;
+  plait::threads::rank_type& rank;
+
+  [[nodiscard]] plait::mesh const& grid() const { return rank.grid(); }
+  [[nodiscard]] int world_rank() const { return rank.world_rank(); }
+  [[nodiscard]] plait::coordinates const& place() const { return rank.place(); }
+  [[nodiscard]] bool is_root() const { return rank.is_root(); }
+  [[nodiscard]] device_type& device() { return rank.device(); }
+  [[nodiscard]] communicator_type& world() { return rank.world(); }
+  [[nodiscard]] communicator_type& group(plait::axis_set over) {
+    return rank.group(over == plait::axis_set(plait::axis::data) ? plait::axis_set{} : over);
   }
 };
 

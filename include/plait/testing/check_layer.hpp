@@ -60,13 +60,13 @@ trial_setup make_setup(layer_options const& options) {
   auto const owned = parameters_of_stage<plan>(0);
   for (auto const& parameter : owned) {
     auto const& info = plan::entries[parameter.entry].info;
-    bool const is_input = name_within(parameter.name).empty();
+    bool const from_probe = is_input(parameter.name);
     bool const is_constant = info.initial.how == initializer::kind::constant;
     out.parameters.push_back(random_numbers(key(), info.count(),
                                             is_constant ? info.initial.number() : 0.0,
-                                            is_input ? 1.0 : 0.5));
+                                            from_probe ? 1.0 : 0.5));
     out.changed_parameters.push_back(out.parameters.back());
-    if (is_input)
+    if (from_probe)
       for (std::size_t i = 0; i < info.count(); ++i)
         if (i / info.columns % out.samples == changed) out.changed_parameters.back()[i] += 1.5;
     std::size_t const picked = std::min(options.differences, info.count());
@@ -176,10 +176,11 @@ class layer_checker {
   void check_form() {
     constexpr auto choice = form_choices<L>[Index];
     check_one_rank<choice.pin, choice.sharded>();
-    bool const divided = (check_ranks<choice.pin, choice.sharded, 2>() |
-                          check_ranks<choice.pin, choice.sharded, 3>()) |
-                         check_ranks<choice.pin, choice.sharded, 4>();
-    if (!divided)
+    // All of them are run, whatever the first says.
+    bool const on_two = check_ranks<choice.pin, choice.sharded, 2>();
+    bool const on_three = check_ranks<choice.pin, choice.sharded, 3>();
+    bool const on_four = check_ranks<choice.pin, choice.sharded, 4>();
+    if (!on_two && !on_three && !on_four)
       report_.failures.push_back(choice.text() + ": none of 2, 3 and 4 ranks divides what it cuts, "
                                  "so it was not checked; check the layer with widths (and heads, "
                                  "and sequence) that are multiples of 12");

@@ -65,7 +65,10 @@ constexpr auto model_around() {
   constexpr auto first = first_leaf<L>;
   constexpr std::size_t sequence = sequence_for<L>;
   using layer_type = named<"layer", pinned<Form, L>>;
-  using source = named<"input", probe<sequence, samples_for_check, first.input().width>>;
+  using one = named<"input", probe<sequence, samples_for_check, first.input().width>>;
+  using other = named<"input_2", probe<sequence, samples_for_check, first.inputs[1].width>>;
+  constexpr bool takes_two = first.input_count == 2 && !first.is_loss;
+  using source = std::conditional_t<takes_two, fan_out<one, other>, one>;
   if constexpr (std::is_same_v<typename L::output, loss_value>)
     return std::type_identity<objective<source, layer_type>>{};
   else if constexpr (first.input().kind == value_kind::tokens)

@@ -12,18 +12,22 @@
 /// What must hold between the numbers of trials.
 namespace plait::testing::detail {
 
-/// The name of a parameter of the layer, "" for the probe's.
-inline std::string name_within(std::string const& full) {
-  if (full.find("input.values") != std::string::npos) return "";
+/// True for the parameters of the probes that make the layer's inputs.
+inline bool is_input(std::string const& full) {
+  return full.find("input.values") != std::string::npos ||
+         full.find("input_2.values") != std::string::npos;
+}
+
+inline std::string tensor_name(std::string const& full) {
+  if (full.find("input_2.values") != std::string::npos) return "gradient of the second input";
+  if (is_input(full)) return "gradient of the input";
   std::string const mark = "layer.";
-  return full.substr(full.find(mark) + mark.size());
+  return "gradient of " + full.substr(full.find(mark) + mark.size());
 }
 
 inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
   auto const& info = of.entries[parameter].info;
-  auto const name = name_within(of.parameters[parameter].name);
-  return {name.empty() ? "gradient of the input" : "gradient of " + name, info.columns,
-          info.count()};
+  return {tensor_name(of.parameters[parameter].name), info.columns, info.count()};
 }
 
 /// Sums of up to some thousand terms, made in another order, differ by less than 1e-10 of the largest
@@ -98,7 +102,7 @@ inline void check_independence(layer_report& report, std::string const& where,
     compare(report, where, output, others(first.changed.output, first.once.output, output.columns),
             first.changed.output, 0, law);
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (!name_within(got.parameters[i].name).empty()) continue;
+    if (!is_input(got.parameters[i].name)) continue;
     bool ignored = false;
     auto const now = assemble(got, &rank_record::changed, i, ignored);
     auto const what = tensor_of(got, i);

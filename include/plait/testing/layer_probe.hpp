@@ -12,13 +12,13 @@ namespace plait::testing {
 /// Stands before a layer under test: its output is its parameter, so that what the layer takes can be
 /// set, and the gradient that the layer gives back can be read, like any parameter.
 ///
-/// Shapes: values, y (Sequence * Samples, Width); x is ignored.
+/// Shapes: values, y (Sequence * Samples, Width); x (rows, 1) is ignored.
 template <std::size_t Sequence, std::size_t Samples, std::size_t Width>
 struct probe {
   using concept_tag = layer_tag;
   using values = parameter<"values", extents<Sequence * Samples, Width>>;
   using parameters = parameter_list<values>;
-  using input = features<Width>;
+  using input = features<1>;
   using output = features<Width>;
   // The second form serves layers that take a partial value.
   using forms = plait::forms<whole, form<"partial", invariant, partial, once<values>>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: fork<First, Second>: the two layers take different inputs; make them equal
+// expect: fan_out<First, Second>: the two layers take different inputs; make them equal
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 
@@ -9,6 +9,6 @@ constexpr std::size_t width = 12;
 constexpr std::size_t width = 8;
 #endif
 
-using model = plait::fork<plait::nn::linear<8, 16>, plait::nn::linear<width, 16>>;
+using model = plait::fan_out<plait::nn::linear<8, 16>, plait::nn::linear<width, 16>>;
 
 int main() { return model::input::info.width == 0; }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/storage.hpp"
+
+#include <gtest/gtest.h>
+
+#include <concepts>
+#include <cstddef>
+
+#include "plan/symbolic_run.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::shared_models;
+
+// Every model has a layer that says how long the sequences are.
+template <class Model>
+struct with_length {
+  using type = sequential<nn::positions<length, width>, Model>;
+};
+template <class Model, class Loss>
+struct with_length<objective<Model, Loss>> {
+  using type = objective<typename with_length<Model>::type, Loss>;
+};
+template <class Model>
+  requires std::same_as<typename Model::input, tokens>
+struct with_length<Model> {
+  using type = Model;  // these have positions of their own
+};
+
+template <class Model>
+struct StorageOnSequenceShards : testing::Test {
+  template <int Ranks>
+  using sharded = plan<typename with_length<Model>::type,
+                       tensor_parallel<Ranks, sequence::sharded>>;
+};
+TYPED_TEST_SUITE(StorageOnSequenceShards, Models);
+
+TYPED_TEST(StorageOnSequenceShards, EveryStepReadsWhatWasWrittenOnTwoRanks) {
+  expect_sound<typename TestFixture::template sharded<2>>();
+}
+TYPED_TEST(StorageOnSequenceShards, EveryStepReadsWhatWasWrittenOnFourRanks) {
+  expect_sound<typename TestFixture::template sharded<4>>();
+}
+
+}  // namespace

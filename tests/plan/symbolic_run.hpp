@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/models.hpp"
+
+namespace plait {
+
+/// Runs an item of a plan on symbols instead of numbers and notes each step that reads something
+/// else than what was last written to the value that it names.
+///
+/// A buffer is a list of cells, one for each rank's block of rows, seen from one rank. A value that
+/// is cut by positions has one cell, all others have one for each rank.
+template <class Plan>
+class symbolic_run {
+  using symbol = std::string;
+  using contents = std::vector<symbol>;
+  using buffer_key = std::pair<home, int>;
+  static constexpr auto& code = Plan::code;
+  static constexpr int ranks = Plan::tensor_ranks;
+
+ public:
+  symbolic_run(int item, int rank) : piece_(code.items[item]), rank_(rank) {
+    values_[std::size_t(piece_.in)] = fresh(piece_.in, "input");
+    memory_[key(false, piece_.in)] = buffer_of(false, piece_.in, values_[std::size_t(piece_.in)]);
+    for (int s = piece_.first_step; s < piece_.end_step; ++s) forward(s);
+    expect_holds(false, piece_.out, "the item's output");
+    if (place(false, piece_.out).where != home::output) fail("the output is not in its buffer");
+
+    // What lives within a call is gone when the backward begins.
+    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
+    saved_ = std::exchange(memory_, {});
+    gradients_[std::size_t(piece_.out)] = fresh(piece_.out, "seed");
+    write(true, piece_.out, gradients_[std::size_t(piece_.out)]);
+    for (int s = piece_.end_step - 1; s >= piece_.first_step; --s) backward(s);
+    if (Plan::needs_gradient[std::size_t(piece_.in)]) {
+      expect_holds(true, piece_.in, "the gradient of the item's input");
+      if (place(true, piece_.in).where != home::input) fail("the gradient is not in its buffer");
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> const& faults() const { return faults_; }
+
+ private:
+  static bool by_rows(int value) {
+    auto const at = code.values[value].at;
+    return is_shard(at) && at.index == dim::sequence;
+  }
+  static residence place(bool of_gradient, int value) {
+    return of_gradient ? Plan::storage.gradients[std::size_t(value)]
+                       : Plan::storage.values[std::size_t(value)];
+  }
+  static buffer_key key(bool of_gradient, int value) {
+    auto const at = place(of_gradient, value);
+    bool const outside = at.where == home::input || at.where == home::output;
+    return {at.where, outside ? 0 : at.root};
+  }
+  [[nodiscard]] contents fresh(int value, std::string const& what) const {
+    contents made;
+    for (int b = 0; b < (by_rows(value) ? 1 : ranks); ++b)
+      made.push_back(what + " of " + std::to_string(value) + " block " + std::to_string(b));
+    return made;
+  }
+  /// A whole buffer that holds nothing but this value.
+  [[nodiscard]] contents buffer_of(bool of_gradient, int value, contents const& what) const {
+    contents cells(std::size_t(ranks), "garbage");
+    std::size_t const first = place(of_gradient, value).row_block ? std::size_t(rank_) : 0;
+    for (std::size_t b = 0; b < what.size(); ++b) cells[first + b] = what[b];
+    return cells;
+  }
+  void write(bool of_gradient, int value, contents const& what) {
+    auto& cells = memory_[key(of_gradient, value)];
+    if (!place(of_gradient, value).row_block || cells.empty())
+      cells = buffer_of(of_gradient, value, what);
+    else
+      cells[std::size_t(rank_)] = what[0];
+    if (place(of_gradient, value).row_block && !by_rows(value))
+      fail("value " + std::to_string(value) + " is not cut by rows, but lies in a block of rows");
+  }
+  void fail(std::string const& what) { faults_.push_back(what); }
+
+  void expect_in(std::map<buffer_key, contents> const& memory, bool of_gradient, int value,
+                 contents const& what, std::string const& reader) {
+    auto const found = memory.find(key(of_gradient, value));
+    std::size_t const first = place(of_gradient, value).row_block ? std::size_t(rank_) : 0;
+    std::string const name = (of_gradient ? "gradient " : "value ") + std::to_string(value);
+    if (what.empty()) return fail(reader + " reads " + name + ", which was never written");
+    for (std::size_t b = 0; b < what.size(); ++b)
+      if (found == memory.end() || found->second[first + b] != what[b])
+        return fail(reader + " reads " + name + " and finds " +
+                    (found == memory.end() ? "nothing" : found->second[first + b]) +
+                    " instead of " + what[b]);
+  }
+  void expect_holds(bool of_gradient, int value, std::string const& reader) {
+    expect_in(memory_, of_gradient, value,
+              (of_gradient ? gradients_ : values_)[std::size_t(value)], reader);
+  }
+  void expect_saved(int value, std::string const& reader) {
+    expect_in(saved_, false, value, values_[std::size_t(value)], reader);
+  }
+
+  bool share(bool of_gradient, int a, int b) const {
+    return key(of_gradient, a) == key(of_gradient, b);
+  }
+  bool same_place(bool of_gradient, int a, int b) const {
+    return share(of_gradient, a, b) &&
+           place(of_gradient, a).row_block == place(of_gradient, b).row_block;
+  }
+  /// A step may write over what it reads only where it says so, and then exactly there.
+  void expect_no_overlap(bool of_gradient, int read, int written, bool may_alias,
+                         std::string const& step) {
+    if (!share(of_gradient, read, written)) return;
+    if (!may_alias || !same_place(of_gradient, read, written))
+      fail(step + " overwrites what it reads");
+  }
+  void expect_not_input(int value, std::string const& step) {
+    if (place(false, value).where == home::input) fail(step + " writes to the item's input");
+  }
+
+  /// What a move makes of `in`: the same symbols where the numbers stay the same.
+  contents moved(transition row, contents const& in, int out, std::string const& what) const {
+    if (row.moves == movement::none) return in;
+    if (row.moves == movement::slice && row.to.index == dim::sequence)
+      return {in[std::size_t(rank_)]};
+    return fresh(out, what);
+  }
+  void move(bool of_gradient, transition row, int from, int to, std::string const& step) {
+    expect_holds(of_gradient, from, step);
+    auto& known = of_gradient ? gradients_ : values_;
+    auto const made = moved(row, known[std::size_t(from)], to, step);
+    bool const keeps_rows = row.moves == movement::slice && row.to.index == dim::sequence;
+    bool const in_block = keeps_rows && place(of_gradient, to).row_block &&
+                          share(of_gradient, from, to);
+    if (!in_block) {
+      bool const in_place = row.moves == movement::none || row.moves == movement::all_reduce;
+      expect_no_overlap(of_gradient, from, to, in_place, step);
+      bool const unchanged = row.moves == movement::none && same_place(of_gradient, from, to);
+      if (!of_gradient && !unchanged) expect_not_input(to, step);
+      if (!unchanged) write(of_gradient, to, made);
+    }
+    known[std::size_t(to)] = made;
+  }
+  /// out = in, which is nothing to do if they are at one place.
+  void copy(bool of_gradient, int from, int to, std::string const& step) {
+    auto& known = of_gradient ? gradients_ : values_;
+    expect_holds(of_gradient, from, step);
+    known[std::size_t(to)] = known[std::size_t(from)];
+    if (same_place(of_gradient, from, to)) return;
+    expect_no_overlap(of_gradient, from, to, false, step);
+    if (!of_gradient) expect_not_input(to, step);
+    write(of_gradient, to, known[std::size_t(to)]);
+  }
+  void make(bool of_gradient, int value, std::string const& step) {
+    auto& known = of_gradient ? gradients_ : values_;
+    known[std::size_t(value)] = fresh(value, step);
+    write(of_gradient, value, known[std::size_t(value)]);
+  }
+
+  void forward(int s) {
+    auto const& now = code.steps[s];
+    auto const name = "forward step " + std::to_string(s);
+    switch (now.kind) {
+      case step_kind::leaf: {
+        auto const& leaf = Plan::tree.leaves[now.leaf];
+        expect_holds(false, now.in, name);
+        expect_no_overlap(false, now.in, now.out, leaf.may_alias.forward, name);
+        if (now.second >= 0) {
+          expect_holds(false, now.second, name);
+          expect_no_overlap(false, now.second, now.out, false, name);
+        }
+        expect_not_input(now.out, name);
+        make(false, now.out, name);
+        break;
+      }
+      case step_kind::move:
+        move(false, transition_between(code.values[now.in].at, code.values[now.out].at), now.in,
+             now.out, name);
+        break;
+      case step_kind::branch: copy(false, now.in, now.out, name); break;
+      case step_kind::fan_out:
+        copy(false, now.in, now.out, name);
+        copy(false, now.in, now.skip, name);
+        break;
+      case step_kind::add:
+        expect_holds(false, now.in, name);
+        expect_holds(false, now.skip, name);
+        expect_no_overlap(false, now.in, now.out, true, name);
+        expect_no_overlap(false, now.skip, now.out, true, name);
+        expect_not_input(now.out, name);
+        make(false, now.out, name);
+        break;
+    }
+  }
+
+  void backward(int s) {
+    auto const& now = code.steps[s];
+    auto const name = "backward step " + std::to_string(s);
+    bool const wanted = Plan::needs_gradient[std::size_t(now.in)];
+    switch (now.kind) {
+      case step_kind::leaf: {
+        auto const& leaf = Plan::tree.leaves[now.leaf];
+        if (leaf.saved.keeps_input) {
+          expect_saved(now.in, name);
+          if (now.second >= 0) expect_saved(now.second, name);
+        }
+        if (leaf.saved.keeps_output) expect_saved(now.out, name);
+        if (!leaf.is_loss) expect_holds(true, now.out, name);
+        if (now.second >= 0) {
+          expect_no_overlap(true, now.out, now.second, false, name);
+          expect_no_overlap(true, now.in, now.second, false, name);
+          make(true, now.second, name + " second");
+        }
+        if (!wanted) break;
+        if (!leaf.is_loss)
+          expect_no_overlap(true, now.out, now.in, leaf.may_alias.backward, name);
+        make(true, now.in, name);
+        break;
+      }
+      case step_kind::move:
+        if (wanted)
+          move(true, adjoint(transition_between(code.values[now.in].at, code.values[now.out].at)),
+               now.out, now.in, name);
+        break;
+      case step_kind::branch:
+      case step_kind::fan_out:
+        if (!wanted) break;
+        expect_holds(true, now.out, name);
+        expect_holds(true, now.skip, name);
+        expect_no_overlap(true, now.out, now.in, true, name);
+        expect_no_overlap(true, now.skip, now.in, true, name);
+        make(true, now.in, name);
+        break;
+      case step_kind::add:
+        if (wanted) copy(true, now.out, now.in, name);
+        break;
+    }
+  }
+
+  item const& piece_;
+  int rank_;
+  std::map<buffer_key, contents> memory_, saved_;
+  std::array<contents, program<Plan::leaf_count>::most_values> values_{}, gradients_{};
+  std::vector<std::string> faults_;
+};
+
+/// A value must not be larger than the buffer that it lies in.
+template <class Plan>
+void expect_fits() {
+  constexpr std::size_t rows = 12;
+  auto const& code = Plan::code;
+  auto const count = [&](int v) {
+    return local_block(code.values[v], rows, Plan::tensor_ranks).count();
+  };
+  for (int v = 0; v < code.values.size(); ++v)
+    for (bool const of_gradient : {false, true}) {
+      auto const at = of_gradient ? Plan::storage.gradients[std::size_t(v)]
+                                  : Plan::storage.values[std::size_t(v)];
+      auto const& piece = code.items[code.values[v].item];
+      int const owner = at.where == home::input ? piece.in
+                        : at.where == home::output ? piece.out
+                                                   : at.root;
+      std::size_t const blocks = at.row_block ? std::size_t(Plan::tensor_ranks) : 1;
+      EXPECT_LE(count(v) * blocks, count(owner))
+          << (of_gradient ? "gradient " : "value ") << v << " in the buffer of " << owner;
+    }
+}
+
+template <class Plan>
+void expect_sound() {
+  for (int item = 0; item < Plan::code.items.size(); ++item)
+    for (int rank = 0; rank < Plan::tensor_ranks; ++rank)
+      for (auto const& fault : symbolic_run<Plan>(item, rank).faults())
+        ADD_FAILURE() << "item " << item << ", rank " << rank << ": " << fault;
+  expect_fits<Plan>();
+}
+
+/// Models that share buffers in many ways.
+namespace shared_models {
+
+using namespace models;
+
+inline constexpr std::size_t width = 16, length = 8;
+using norm = nn::layer_norm<width>;
+using dense = nn::linear<width, width>;
+using wide = nn::linear<width, 4 * width>;
+using narrow = nn::linear<4 * width, width>;
+using attention = nn::causal_self_attention<width, 4, length>;
+using classes = nn::cross_entropy<width>;
+
+template <class First>
+using with_loss = objective<First, classes>;
+
+using Models = testing::Types<
+    dense, norm, nn::relu<width>, nn::dropout<width, 100>, sequential<nn::relu<width>, dense>,
+    sequential<dense, nn::relu<width>, nn::dropout<width, 100>, nn::gelu<width>>,
+    with_loss<sequential<dense, nn::relu<width>, dense>>, residual<dense>,
+    residual<nn::relu<width>>, residual<nn::dropout<width, 100>>, residual<residual<dense>>,
+    residual<sequential<norm, residual<sequential<norm, dense>>>>,
+    residual<sequential<residual<dense>, nn::relu<width>, residual<norm>>>,
+    residual<sequential<nn::relu<width>, nn::dropout<width, 100>>>,
+    sequential<dense, residual<sequential<nn::relu<width>, dense>>, nn::relu<width>>,
+    sequential<residual<dense>, residual<dense>>,
+    repeat<3, residual<sequential<norm, wide, nn::relu<4 * width>, narrow>>>,
+    repeat<3, nn::relu<width>>, repeat<2, sequential<residual<dense>, nn::dropout<width, 100>>>,
+    sequential<repeat<2, dense>, norm, repeat<2, residual<norm>>>,
+    sequential<norm, wide, nn::gelu<4 * width>, narrow>,
+    residual<sequential<norm, attention, nn::dropout<width, 100>>>,
+    models::block<width, 4, length>, residual<models::block<width, 4, length>>,
+    gpt_with_loss<3, width, 4, length, 32>,
+    objective<sequential<nn::embedding<32, width>, nn::positions<length, width>,
+                         nn::dropout<width, 100>,
+                         repeat<2, sequential<residual<sequential<norm, attention,
+                                                                  nn::dropout<width, 100>>>,
+                                              residual<sequential<norm, wide, nn::gelu<4 * width>,
+                                                                  narrow,
+                                                                  nn::dropout<width, 100>>>>>,
+                         norm, nn::linear<width, 32>>,
+              nn::cross_entropy<32>>,
+    sequential<fan_out<dense, dense>, nn::product<width>>,
+    sequential<fan_out<sequential<dense, nn::gelu<width>>, dense>, nn::product<width>, dense>,
+    residual<sequential<norm, fan_out<sequential<wide, nn::gelu<4 * width>>, wide>,
+                        nn::product<4 * width>, narrow>>,
+    sequential<dense, fan_out<nn::relu<width>, nn::relu<width>>, nn::product<width>>,
+    repeat<2, residual<sequential<fan_out<residual<dense>, nn::relu<width>>, nn::product<width>>>>>;
+}  // namespace shared_models
+
+}  // namespace plait

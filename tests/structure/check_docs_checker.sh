@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# scripts/docs must accept a true page, find each kind of stale or wrong page, and mend stale code.
+#   check_docs_checker.sh SCRATCH
+set -euo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+scratch="$1"
+
+fail() {
+  echo "$1" >&2
+  exit 1
+}
+
+# A small project around the script.
+rm -rf "$scratch"
+mkdir -p "$scratch"/{scripts,docs/design,include,cmake,examples,tests,build/bin}
+cd "$scratch"
+cp "$root/scripts/docs" scripts/
+touch CHANGELOG.md CMakeLists.txt CMakePresets.json docs/a.md docs/design/a.md build/CMakeCache.txt
+printf '#pragma once\nnamespace plait { struct big_thing {}; }\n' >include/plait.hpp
+printf '// example-begin one\n  int a;\n    int b;\n// example-end\n' >examples/a.cpp
+printf '#!/bin/sh\necho zero; echo "one $1"\n' >build/bin/program
+chmod +x build/bin/program
+
+page() {
+  printf '%s\n' '# A page' '' "$@" >README.md
+}
+expect() {  # expect CODE TEXT ARGUMENTS: the exit code, and a part of what is said
+  local wanted="$1" text="$2" code=0
+  shift 2
+  scripts/docs "$@" >said 2>&1 || code=$?
+  [[ $code == "$wanted" ]] || fail "scripts/docs $*: exit code $code, expected $wanted: $(cat said)"
+  [[ -z $text ]] || grep -qF -- "$text" said || fail "scripts/docs $*: expected it to say '$text', got: $(cat said)"
+}
+
+true_code=('<!-- code: examples/a.cpp one -->' '```cpp' 'int a;' '  int b;' '```')
+page "${true_code[@]}" '`plait::big_thing` [a](docs/a.md#a-page) [b](#a-page)'
+cp README.md docs/a.md
+sed -i 's#docs/a.md##' docs/a.md
+expect 0 '' --check code names links
+cp README.md true.md
+
+page '<!-- code: examples/a.cpp one -->' '```cpp' 'int c;' '```'
+expect 1 'README.md is stale' --check code
+expect 0 'wrote README.md' code
+expect 0 '' --check code
+page "${true_code[@]}" '`plait::big_thing` [a](docs/a.md#a-page) [b](#a-page)'
+cmp -s README.md true.md || fail "the page was not mended"
+
+page '<!-- code: examples/a.cpp two -->' '```cpp' '```'
+expect 1 "no region 'two'" --check code
+page '<!-- code: examples/a.cpp one -->' 'no fence'
+expect 1 'no fence behind the marker' --check code
+page '<!-- output: bin/program here | lines 2,2 -->' '```text' 'one there' '```'
+expect 1 '> one here' --check output build
+page '<!-- output: bin/program here | lines 2,2 -->' '```text' 'one here' '```'
+expect 0 '' --check output build
+page '<!-- output: bin/other -->' '```text' 'x' '```'
+expect 77 'was not built' --check output build
+page '`plait::small_thing`'
+expect 1 "include/ has no 'small_thing'" --check names
+page '`small_thing<2>`'
+expect 1 "nothing is called 'small_thing'" --check names
+page '`--small-thing`'
+expect 1 'no program has' --check names
+page '`examples/b.cpp`'
+expect 1 'there is no file' --check names
+page '[b](docs/b.md)'
+expect 1 'leads nowhere' --check links
+page '[a](docs/a.md#b-page)'
+expect 1 'no heading' --check links
+expect 2 'need the folder of a configured build' --check output
