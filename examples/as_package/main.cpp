@@ -6,7 +6,7 @@
 
 // example-begin smallest
 template <std::size_t In, std::size_t Out>
-struct dense {                                   // y = x w
+struct dense {  // y = x w
   using concept_tag = plait::layer_tag;
   using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.1)>;
   using parameters = plait::parameter_list<weight>;
@@ -37,8 +37,7 @@ int main() {
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01});
     double first = 0, last = 0;
-    for (auto const& batch :
-         plait::batches(data, plait::global_batch<32>{}, rank, {.epochs = 4})) {
+    for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank, {.epochs = 4})) {
       auto const report = trainer.step(batch);
       if (report.step == 0) first = report.loss;
       last = report.loss;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300
 //
-// The divisor of the loss is the number of valid labels of the whole global batch, however it is cut:
-// ranks and microbatches with few or no valid labels change nothing.
+// The divisor of the loss is the number of valid labels of the whole global batch, however it is
+// cut: ranks and microbatches with few or no valid labels change nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,10 +20,10 @@ using namespace plait;
 constexpr std::size_t vocabulary = 6, width = 4, classes = 12, samples = 4, length = 3;
 
 template <name Form>
-using model = objective<sequential<nn::embedding<vocabulary, width, normal(1.0)>,
-                                   nn::positions<length, width, normal(1.0)>,
-                                   nn::linear<width, classes>>,
-                        pinned<Form, nn::cross_entropy<classes>>>;
+using model =
+    objective<sequential<nn::embedding<vocabulary, width, normal(1.0)>,
+                         nn::positions<length, width, normal(1.0)>, nn::linear<width, classes>>,
+              pinned<Form, nn::cross_entropy<classes>>>;
 
 struct alone : parallel<model<"whole">, serial, double> {};
 struct data : parallel<model<"whole">, data_parallel<2>, double> {};
@@ -59,7 +59,9 @@ void expect_all_plans_agree(nn_testing::token_batch const& batch, std::int64_t l
 TEST(CrossEntropyPlans, AgreeOnUnevenLabels) { expect_all_plans_agree(batch_with(0), 9); }
 
 // Data rank 0 and the first microbatches have no valid label at all.
-TEST(CrossEntropyPlans, AgreeWhereARankHasNoValidLabel) { expect_all_plans_agree(batch_with(2), 4); }
+TEST(CrossEntropyPlans, AgreeWhereARankHasNoValidLabel) {
+  expect_all_plans_agree(batch_with(2), 4);
+}
 
 TEST(CrossEntropyPlans, NoValidLabelAtAllIsLossZeroAndNoGradient) {
   auto const batch = batch_with(samples);

@@ -22,11 +22,12 @@ using namespace plait;
 constexpr std::size_t vocabulary = 6, width = 8, classes = 6, samples = 4, length = 4;
 
 // Dropout on the stream, where features are cut, and within two copies of a block.
-using block = residual<sequential<
-    nn::layer_norm<width>, nn::linear<width, 2 * width, nn::linear_options{.weight = normal(0.5)}>,
-    nn::gelu<2 * width>, nn::dropout<2 * width, 250>,
-    nn::linear<2 * width, width, nn::linear_options{.weight = normal(0.5)}>,
-    nn::dropout<width, 250>>>;
+using block =
+    residual<sequential<nn::layer_norm<width>,
+                        nn::linear<width, 2 * width, nn::linear_options{.weight = normal(0.5)}>,
+                        nn::gelu<2 * width>, nn::dropout<2 * width, 250>,
+                        nn::linear<2 * width, width, nn::linear_options{.weight = normal(0.5)}>,
+                        nn::dropout<width, 250>>>;
 using model = objective<
     sequential<nn::embedding<vocabulary, width, normal(1.0)>,
                nn::positions<length, width, normal(1.0)>, nn::dropout<width, 250>, repeat<2, block>,

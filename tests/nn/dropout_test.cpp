@@ -28,7 +28,8 @@ TEST(Dropout, KeepsTheLaws) {
   EXPECT_EQ(report.checked.size(), 1u + 3 + 5 + 5);
 }
 
-// --- the mask is a function of the global index alone ---------------------------------------------
+// --- the mask is a function of the global index alone
+// ---------------------------------------------
 
 constexpr std::size_t width = 12, length = 12, samples = 4;
 constexpr int per_mille = 300;
@@ -39,7 +40,8 @@ struct job : parallel<sequential<plait::testing::relay<length, width>,
                                  plait::testing::relay<length, width>>,
                       Policy, double> {};
 
-/// What becomes of ones: (samples, positions, features), put together from all ranks and microbatches.
+/// What becomes of ones: (samples, positions, features), put together from all ranks and
+/// microbatches.
 template <name Form, class Policy>
 std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::uint32_t step = 2) {
   using job_type = job<Form, Policy>;

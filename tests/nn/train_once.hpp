@@ -63,10 +63,10 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
       out.loss = report.loss;
       out.labels = report.labels;
     }
-    trainer.export_gradients([&](std::string const& name, plait::parameter_info const&,
-                                 std::span<double const> values) {
-      out.gradients[name].assign(values.begin(), values.end());
-    });
+    trainer.export_gradients(
+        [&](std::string const& name, plait::parameter_info const&, std::span<double const> values) {
+          out.gradients[name].assign(values.begin(), values.end());
+        });
   });
   return out;
 }

@@ -33,11 +33,12 @@ constexpr std::array placements{replicate,
                                 only<1>};
 constexpr std::size_t count = placements.size();
 
-using local = std::vector<double>;      // what one rank holds
-using instance = std::vector<local>;    // what all ranks hold: one value in one placement
-using matrix = std::vector<double>;     // a whole value
+using local = std::vector<double>;    // what one rank holds
+using instance = std::vector<local>;  // what all ranks hold: one value in one placement
+using matrix = std::vector<double>;   // a whole value
 
-// --- the definition of the placements, element by element, independent of the code under test -----
+// --- the definition of the placements, element by element, independent of the code under test
+// -----
 
 /// Calls f(element of the whole, element of the block) for the block of rank `r`.
 template <class F>
@@ -78,8 +79,7 @@ matrix numbers(std::uint32_t key, whole_shape shape) {
 /// A valid instance of `value`. Summands have both signs and are not proportional to their sum.
 instance encode(placement at, matrix const& value, whole_shape shape, int ranks) {
   instance out;
-  for (int r = 0; r < ranks; ++r)
-    out.emplace_back(local_count(at, shape, ranks, r));
+  for (int r = 0; r < ranks; ++r) out.emplace_back(local_count(at, shape, ranks, r));
   for (int r = 0; r < ranks; ++r) {
     auto& mine = out[static_cast<std::size_t>(r)];
     if (is_shard(at)) {
@@ -111,8 +111,7 @@ matrix decode(placement at, instance const& held, whole_shape shape) {
                         [&](std::size_t to, std::size_t block) { out[to] = mine[block]; });
     else if (at == partial)
       for (std::size_t i = 0; i < mine.size(); ++i) out[i] += mine[i];
-    else if (!mine.empty())
-      out = mine;
+    else if (!mine.empty()) out = mine;
   }
   return out;
 }
@@ -139,7 +138,8 @@ double pairing(placement at, instance const& x, instance const& h) {
   return sum;
 }
 
-// --- the table as functions ------------------------------------------------------------------------
+// --- the table as functions
+// ------------------------------------------------------------------------
 
 using move_function = void (*)(host_device&, thread_communicator&, whole_shape, double const*,
                                double*, double*);
@@ -148,8 +148,7 @@ template <std::size_t From, std::size_t To>
 constexpr move_function function_for() {
   if constexpr (transition_between(placements[From], placements[To]).allowed())
     return &move_value<placements[From], placements[To], host_device, thread_communicator, double>;
-  else
-    return nullptr;
+  else return nullptr;
 }
 
 constexpr auto functions_table = []<std::size_t... Pair>(std::index_sequence<Pair...>) {
@@ -183,8 +182,7 @@ struct task {
 task make_task(placement from, placement to, whole_shape shape, instance in) {
   task made{from, to, shape, false, std::move(in), {}, {}};
   auto const ranks = static_cast<int>(made.in.size());
-  for (int r = 0; r < ranks; ++r)
-    made.out.emplace_back(local_count(to, shape, ranks, r), 12345.0);
+  for (int r = 0; r < ranks; ++r) made.out.emplace_back(local_count(to, shape, ranks, r), 12345.0);
   made.bytes.assign(made.in.size(), 0);
   return made;
 }
@@ -217,9 +215,7 @@ std::vector<whole_shape> shapes_for(int ranks) {
   return {{p, 3 * p}, {2 * p, 6 * p}, {5 * p, 3 * p}, {12, 36}};
 }
 
-bool exists(placement at, int ranks) {
-  return at.kind != placement_kind::only || at.index < ranks;
-}
+bool exists(placement at, int ranks) { return at.kind != placement_kind::only || at.index < ranks; }
 
 template <class F>
 void for_each_row(int ranks, F f) {
@@ -274,8 +270,7 @@ TEST_P(Move, AdjointGivesTheSamePairing) {
       ASSERT_TRUE(back.allowed());
       ASSERT_EQ(back.from, dual(to));
       ASSERT_EQ(back.to, dual(from));
-      backward.push_back(
-          make_task(back.from, back.to, shape, encode(back.from, h, shape, ranks)));
+      backward.push_back(make_task(back.from, back.to, shape, encode(back.from, h, shape, ranks)));
     });
   execute(ranks, forward);
   execute(ranks, backward);
@@ -351,7 +346,8 @@ TEST_P(Move, EveryPathOfTwoStepsIsTheDirectEdge) {
               decode(dual(from), back_direct[i].out, shape))
         << "adjoint of " << path;
     auto const cost = [&](transition row) {
-      return wire_bytes(row.moves, static_cast<std::int64_t>(shape.count() * sizeof(double)), ranks);
+      return wire_bytes(row.moves, static_cast<std::int64_t>(shape.count() * sizeof(double)),
+                        ranks);
     };
     EXPECT_LE(cost(direct[i].row()), cost(first[i].row()) + cost(second[i].row())) << path;
   }
@@ -362,14 +358,12 @@ TEST_P(Move, CountedBytesAreThoseOfTheTable) {
   std::vector<task> tasks;
   for (auto shape : shapes_for(ranks))
     for_each_row(ranks, [&](placement from, placement to) {
-      tasks.push_back(
-          make_task(from, to, shape, encode(from, numbers(1, shape), shape, ranks)));
+      tasks.push_back(make_task(from, to, shape, encode(from, numbers(1, shape), shape, ranks)));
     });
   execute(ranks, tasks);
   for (auto const& now : tasks) {
-    auto const expected = static_cast<std::uint64_t>(
-        wire_bytes(now.row().moves, static_cast<std::int64_t>(now.shape.count() * sizeof(double)),
-                   ranks));
+    auto const expected = static_cast<std::uint64_t>(wire_bytes(
+        now.row().moves, static_cast<std::int64_t>(now.shape.count() * sizeof(double)), ranks));
     for (std::size_t r = 0; r < now.bytes.size(); ++r) {
       // A message is counted where it is sent; everything else is charged to every member.
       bool const sends = now.row().moves == movement::send;
@@ -379,11 +373,11 @@ TEST_P(Move, CountedBytesAreThoseOfTheTable) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Move, ::testing::Values(1, 2, 3, 4), [](auto const& param) {
-  return "On" + std::to_string(param.param);
-});
+INSTANTIATE_TEST_SUITE_P(Ranks, Move, ::testing::Values(1, 2, 3, 4),
+                         [](auto const& param) { return "On" + std::to_string(param.param); });
 
-// --- what else move_value moves --------------------------------------------------------------------
+// --- what else move_value moves
+// --------------------------------------------------------------------
 
 TEST(MoveOther, MaximaAreTakenOverAllRanks) {
   for (int const ranks : {1, 2, 3, 4}) {
@@ -416,9 +410,8 @@ TEST(MoveOther, TokensAreCutBySequenceAndGathered) {
                                                 mine.data(), staging.data());
     auto const first = static_cast<std::size_t>(2 * comm.rank());
     EXPECT_EQ(mine, (std::vector<std::int32_t>{tokens[first], tokens[first + 1]}));
-    move_value<shard<dim::sequence>, invariant>(rank.device(), comm, shape,
-                                                std::as_const(mine).data(), again.data(),
-                                                staging.data());
+    move_value<shard<dim::sequence>, invariant>(
+        rank.device(), comm, shape, std::as_const(mine).data(), again.data(), staging.data());
     EXPECT_EQ(again, tokens);
   });
 }

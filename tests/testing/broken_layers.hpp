@@ -25,19 +25,27 @@ constexpr view<T const, At, Memory> read_only(view<T, At, Memory> of) {
 
 struct zero_of {
   template <class T>
-  PLAIT_HOST_DEVICE constexpr T operator()(T) const { return T{0}; }
+  PLAIT_HOST_DEVICE constexpr T operator()(T) const {
+    return T{0};
+  }
 };
 struct twice_of {
   template <class T>
-  PLAIT_HOST_DEVICE constexpr T operator()(T x) const { return x + x; }
+  PLAIT_HOST_DEVICE constexpr T operator()(T x) const {
+    return x + x;
+  }
 };
 struct square_of {
   template <class T>
-  PLAIT_HOST_DEVICE constexpr T operator()(T x) const { return x * x; }
+  PLAIT_HOST_DEVICE constexpr T operator()(T x) const {
+    return x * x;
+  }
 };
 struct product_of {
   template <class T>
-  PLAIT_HOST_DEVICE constexpr T operator()(T x, T dy) const { return x * dy; }
+  PLAIT_HOST_DEVICE constexpr T operator()(T x, T dy) const {
+    return x * dy;
+  }
 };
 struct multiply_row {
   template <class T>
@@ -52,8 +60,8 @@ struct accumulate_row {
   }
 };
 
-/// y = w x for each row. On sequence shards every rank has a summand of dw; used as `Use` = invariant
-/// instead of replicate nobody adds them up.
+/// y = w x for each row. On sequence shards every rank has a summand of dw; used as `Use` =
+/// invariant instead of replicate nobody adds them up.
 template <placement Use>
 struct scale_rows {
   using concept_tag = layer_tag;
@@ -136,8 +144,7 @@ struct unwritten_output : overwritten_gradient {
 
 /// A row-split layer that adds up its summands itself and does not list the move in its form.
 struct unlisted_move : unwritten_output {
-  using forms =
-      plait::forms<form<"row", shard<dim::features>, invariant, split<weight, 0>>>;
+  using forms = plait::forms<form<"row", shard<dim::features>, invariant, split<weight, 0>>>;
   static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
     auto const summand = retagged<partial>(y);
     ops.matmul(x, p[weight{}], summand);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: timeout=300
 //
-// Mistakes in a layer's body that have nothing to do with ranks, as the conformance check reports them.
+// Mistakes in a layer's body that have nothing to do with ranks, as the conformance check reports
+// them.
 #include <gtest/gtest.h>
 
 #include "plait/nn/activation.hpp"
@@ -35,8 +36,8 @@ TEST(CheckLayer, SeesAnOutputThatMayNotShareItsInput) {
 
 TEST(CheckLayer, SeesAGradientThatMayNotShareItsOutputGradient) {
   auto const report = check_layer<broken::three_times<false, true>>();
-  expect_reported(report,
-                  "gradient of the input[0, 0]: must not change when buffers are shared: may_alias");
+  expect_reported(
+      report, "gradient of the input[0, 0]: must not change when buffers are shared: may_alias");
 }
 
 // The check of may_alias means something only if the plan does share the buffers of the layer.

@@ -31,7 +31,8 @@ TEST(CheckLayer, SeesAGradientThatIsNotAddedUpOverRanks) {
 
 TEST(CheckLayer, SeesABiasThatIsAddedOnEveryRank) {
   auto const report = check_layer<broken::bias_on_every_rank>();
-  expect_reported(report, "form row on 2 tensor ranks: output[0, 0]: must be that of the whole form");
+  expect_reported(report,
+                  "form row on 2 tensor ranks: output[0, 0]: must be that of the whole form");
   expect_only(report, {"form row on 2 ", "form row on 3 ", "form row on 4 "});
 }
 

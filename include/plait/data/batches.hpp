@@ -143,4 +143,12 @@ auto batches(Data const& data, Batch size, Rank& rank, batch_options const& opti
   return batch_range<Data, Batch, Rank>(data, size, rank, options);
 }
 
+/// Without a rank every rank would read the same samples: does not compile.
+template <class Data, class Batch>
+void batches(Data const&, Batch) {
+  static_assert(!std::is_same_v<Data, Data>,
+                "batches(dataset, size): without its rank, every data rank would read the same "
+                "samples; write plait::batches(dataset, plait::global_batch<N>{}, rank)");
+}
+
 }  // namespace plait

@@ -150,7 +150,12 @@ template <class Plan>
     axis_set over;
     over.bits = bits;
     auto const ranks = Plan::grid_for(load).size(over);
-    auto const need = Plan::wire(over, load);
+    wire_need need;
+    for (int stage = 0; stage < Plan::stages; ++stage) {
+      auto const here = Plan::wire(over, stage, load);
+      need = {std::max(need.forward, here.forward), std::max(need.backward, here.backward),
+              std::max(need.step, here.step)};
+    }
     if (ranks == 1 || need.total() == 0) continue;
     auto const size = [](std::int64_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({to_string(over), std::to_string(ranks), size(need.forward), size(need.backward),
@@ -190,7 +195,7 @@ template <class Plan>
     out += text;
   }
   out += "memory of a rank\n" + detail::explain_stages<Plan>(load) + "\n";
-  out += "sent per step, by the rank that sends most\n" + detail::explain_wire<Plan>(load);
+  out += "sent per step, at most by one rank\n" + detail::explain_wire<Plan>(load);
   return out;
 }
 

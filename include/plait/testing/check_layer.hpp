@@ -62,9 +62,8 @@ trial_setup make_setup(layer_options const& options) {
     auto const& info = plan::entries[parameter.entry].info;
     bool const from_probe = is_input(parameter.name);
     bool const is_constant = info.initial.how == initializer::kind::constant;
-    out.parameters.push_back(random_numbers(key(), info.count(),
-                                            is_constant ? info.initial.number() : 0.0,
-                                            from_probe ? 1.0 : 0.5));
+    out.parameters.push_back(random_numbers(
+        key(), info.count(), is_constant ? info.initial.number() : 0.0, from_probe ? 1.0 : 0.5));
     out.changed_parameters.push_back(out.parameters.back());
     if (from_probe)
       for (std::size_t i = 0; i < info.count(); ++i)
@@ -80,8 +79,7 @@ trial_setup make_setup(layer_options const& options) {
   std::int32_t limit = options.token_count;
   if (limit == 0) {
     limit = 2;
-    if (is_loss)
-      limit = static_cast<std::int32_t>(first.input().width);
+    if (is_loss) limit = static_cast<std::int32_t>(first.input().width);
     else
       for (auto const& parameter : first.parameters)
         if (parameter.rank == 2 && limit == 2) limit = static_cast<std::int32_t>(parameter.rows);
@@ -89,8 +87,8 @@ trial_setup make_setup(layer_options const& options) {
   out.tokens = options.tokens;
   auto const token_key = key();
   for (std::size_t r = out.tokens.size(); r < rows; ++r)
-    out.tokens.push_back(static_cast<std::int32_t>(random_word(token_key, r) %
-                                                   static_cast<std::uint32_t>(limit)));
+    out.tokens.push_back(
+        static_cast<std::int32_t>(random_word(token_key, r) % static_cast<std::uint32_t>(limit)));
   out.changed_tokens = out.tokens;
   if constexpr (first.input().kind == value_kind::tokens)
     for (std::size_t r = changed; r < rows; r += out.samples)
@@ -122,10 +120,8 @@ template <class L>
 class layer_checker {
   static constexpr bool is_loss = std::is_same_v<typename L::output, loss_value>;
   static constexpr bool aliases = [] {
-    if constexpr (is_leaf<L>)
-      return leaf_of<L>.may_alias.forward || leaf_of<L>.may_alias.backward;
-    else
-      return false;
+    if constexpr (is_leaf<L>) return leaf_of<L>.may_alias.forward || leaf_of<L>.may_alias.backward;
+    else return false;
   }();
   template <bool Aliasing>
   using variant = std::conditional_t<aliases && !Aliasing, without_aliasing<L>, L>;
@@ -167,8 +163,8 @@ class layer_checker {
     check_independence(report_, where, setup_, got, output_, is_loss);
     check_bytes(report_, where, got);
     if constexpr (is_loss)
-      compare(report_, where, output_, {2 * got.ranks[0].once.output[0]}, {got.ranks[0].scaled_loss},
-              rounding_bound(got.ranks[0].once.output),
+      compare(report_, where, output_, {2 * got.ranks[0].once.output[0]},
+              {got.ranks[0].scaled_loss}, rounding_bound(got.ranks[0].once.output),
               "must be twice as large when context.loss_scale is");
   }
 
@@ -181,7 +177,8 @@ class layer_checker {
     bool const on_three = check_ranks<choice.pin, choice.sharded, 3>();
     bool const on_four = check_ranks<choice.pin, choice.sharded, 4>();
     if (!on_two && !on_three && !on_four)
-      report_.failures.push_back(choice.text() + ": none of 2, 3 and 4 ranks divides what it cuts, "
+      report_.failures.push_back(choice.text() +
+                                 ": none of 2, 3 and 4 ranks divides what it cuts, "
                                  "so it was not checked; check the layer with widths (and heads, "
                                  "and sequence) that are multiples of 12");
   }
@@ -199,8 +196,9 @@ class layer_checker {
       if constexpr (aliases)
         if (run_checked<layer_job<variant<false>, Form, 1, Sharded>>(
                 report_, where + ", no buffer shared", setup_, alone))
-          compare_trials(report_, where, alone, got, output_,
-                         "must not change when buffers are shared: may_alias says what is not true");
+          compare_trials(
+              report_, where, alone, got, output_,
+              "must not change when buffers are shared: may_alias says what is not true");
     }
   }
 
@@ -210,12 +208,14 @@ class layer_checker {
     auto const where =
         form_choice{Form, Sharded}.text() + " on " + std::to_string(Ranks) + " tensor ranks";
     if constexpr (how == fit::no_chain)
-      report_.failures.push_back(where + ": no chain of transitions leads from a whole input to this "
+      report_.failures.push_back(where +
+                                 ": no chain of transitions leads from a whole input to this "
                                  "form and back to a whole output");
     if constexpr (how != fit::divides) return how == fit::no_chain;
     else {
       trial got;
-      if (!run_checked<layer_job<L, Form, Ranks, Sharded>>(report_, where, setup_, got)) return true;
+      if (!run_checked<layer_job<L, Form, Ranks, Sharded>>(report_, where, setup_, got))
+        return true;
       compare_trials(report_, where, reference_, got, output_, law);
       check_alone(where, got);
       return true;
@@ -232,16 +232,17 @@ class layer_checker {
 
 }  // namespace detail
 
-/// The rows that `check_layer` runs a layer with: 3 samples of the layer's sequence length, or of 12
-/// positions; row = position * 3 + sample.
+/// The rows that `check_layer` runs a layer with: 3 samples of the layer's sequence length, or of
+/// 12 positions; row = position * 3 + sample.
 template <class L>
 inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for_check;
 
-/// Runs a layer, a loss layer or a combination of layers in each of its forms on 1, 2, 3 and 4 tensor
-/// ranks (those that divide; 1 and 2 where all ranks do the same), in double on the threads backend,
-/// and reports what does not hold:
+/// Runs a layer, a loss layer or a combination of layers in each of its forms on 1, 2, 3 and 4
+/// tensor ranks (those that divide; 1 and 2 where all ranks do the same), in double on the threads
+/// backend, and reports what does not hold:
 ///
-/// - output, input gradient and parameter gradients are those of the `whole` form on one rank, up to
+/// - output, input gradient and parameter gradients are those of the `whole` form on one rank, up
+/// to
 ///   1e-10 of the largest element, and the same bits on all ranks that have them;
 /// - the gradients are the central finite differences of the output by inputs and parameters, up to
 ///   1e-6 of the largest element;
@@ -257,9 +258,10 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
 template <class L>
 layer_report check_layer(layer_options const& options = {}) {
-  static_assert(layer<L>,
-                "check_layer<L>: L is not a layer; it needs `using concept_tag = plait::layer_tag;`, "
-                "`using input = ...;` and `using output = ...;`");
+  static_assert(
+      layer<L>,
+      "check_layer<L>: L is not a layer; it needs `using concept_tag = plait::layer_tag;`, "
+      "`using input = ...;` and `using output = ...;`");
   return detail::layer_checker<L>(options).report();
 }
 

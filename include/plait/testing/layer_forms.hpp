@@ -81,7 +81,8 @@ constexpr auto model_around() {
 template <class L, name Form, int Ranks, bool Sharded>
 struct layer_job
     : parallel<typename decltype(model_around<L, Form>())::type,
-               tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, double> {};
+               tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, double> {
+};
 
 enum class fit : int { divides, does_not_divide, no_chain, left_out };
 

@@ -30,8 +30,8 @@ inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
   return {tensor_name(of.parameters[parameter].name), info.columns, info.count()};
 }
 
-/// Sums of up to some thousand terms, made in another order, differ by less than 1e-10 of the largest
-/// element in double.
+/// Sums of up to some thousand terms, made in another order, differ by less than 1e-10 of the
+/// largest element in double.
 inline double rounding_bound(std::vector<double> const& expected) {
   return 1e-10 * std::max(1.0, largest(expected));
 }
@@ -93,10 +93,9 @@ inline void check_independence(layer_report& report, std::string const& where,
       if (i / columns % setup.samples == setup.samples / 2) expected[i] = now[i];
     return expected;
   };
-  std::string const law =
-      "must not change when another sample of the batch changes (sample " +
-      std::to_string(setup.samples / 2) + "; row = position * " + std::to_string(setup.samples) +
-      " + sample)";
+  std::string const law = "must not change when another sample of the batch changes (sample " +
+                          std::to_string(setup.samples / 2) + "; row = position * " +
+                          std::to_string(setup.samples) + " + sample)";
   auto const& first = got.ranks[0];
   if (!is_loss)
     compare(report, where, output, others(first.changed.output, first.once.output, output.columns),
@@ -115,11 +114,11 @@ inline void check_bytes(layer_report& report, std::string const& where, trial co
   for (std::size_t r = 0; r < got.ranks.size(); ++r)
     for (auto const& moved : got.ranks[r].moved)
       if (moved.planned != moved.counted)
-        report.failures.push_back(
-            where + ": rank " + std::to_string(r) + " moved " + std::to_string(moved.counted) +
-            " bytes over the " + moved.group + " group, the plan says " +
-            std::to_string(moved.planned) + "; list every ops.move of the body in the form as "
-            "inner<From, To, Width>");
+        report.failures.push_back(where + ": rank " + std::to_string(r) + " moved " +
+                                  std::to_string(moved.counted) + " bytes over the " + moved.group +
+                                  " group, the plan says " + std::to_string(moved.planned) +
+                                  "; list every ops.move of the body in the form as "
+                                  "inner<From, To, Width>");
 }
 
 }  // namespace plait::testing::detail

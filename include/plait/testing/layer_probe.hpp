@@ -9,8 +9,8 @@
 
 namespace plait::testing {
 
-/// Stands before a layer under test: its output is its parameter, so that what the layer takes can be
-/// set, and the gradient that the layer gives back can be read, like any parameter.
+/// Stands before a layer under test: its output is its parameter, so that what the layer takes can
+/// be set, and the gradient that the layer gives back can be read, like any parameter.
 ///
 /// Shapes: values, y (Sequence * Samples, Width); x (rows, 1) is ignored.
 template <std::size_t Sequence, std::size_t Samples, std::size_t Width>

@@ -26,23 +26,24 @@ struct trial_setup {
   std::uint32_t step = 0;
   std::size_t sequence = 1;
   std::size_t samples = 1;
-  tensors parameters;                 ///< the probe's too
-  std::vector<std::int32_t> tokens;   ///< the model's input, or the labels of a loss
-  std::vector<double> targets;        ///< of a loss that takes features
-  std::vector<double> weights;        ///< the functional is the sum of weights times outputs
+  tensors parameters;                ///< the probe's too
+  std::vector<std::int32_t> tokens;  ///< the model's input, or the labels of a loss
+  std::vector<double> targets;       ///< of a loss that takes features
+  std::vector<double> weights;       ///< the functional is the sum of weights times outputs
   double loss_scale = 1;
-  tensors changed_parameters;         ///< where one sample is another
+  tensors changed_parameters;  ///< where one sample is another
   std::vector<std::int32_t> changed_tokens;
   struct place {
     std::size_t parameter = 0, element = 0;
   };
-  std::vector<place> differences;     ///< the elements by which the functional is differentiated
+  std::vector<place> differences;  ///< the elements by which the functional is differentiated
   static constexpr double step_length = 1e-5;
 
   [[nodiscard]] std::size_t rows() const { return sequence * samples; }
 };
 
-/// A forward and its backward: outputs (or the loss) and the reduced gradients, in the rank's arena.
+/// A forward and its backward: outputs (or the loss) and the reduced gradients, in the rank's
+/// arena.
 struct pass {
   std::vector<double> output;
   std::vector<double> gradients;
@@ -133,8 +134,8 @@ class layer_bench {
     return const_cast<std::byte*>(static_cast<std::byte const*>(data));
   }
 
-  /// Fills a part of the arena with numbers that are not numbers: a layer that reads what nobody has
-  /// written for it is found out. The zeros at the end of the arena stay.
+  /// Fills a part of the arena with numbers that are not numbers: a layer that reads what nobody
+  /// has written for it is found out. The zeros at the end of the arena stay.
   void spoil(std::size_t begin) {
     std::memset(activations_.data() + begin, 0xff, arena_.zeros_offset - begin);
   }
@@ -144,15 +145,11 @@ class layer_bench {
     double loss = 0;
     constexpr bool from_targets =
         has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::features;
-    if constexpr (from_targets)
-      runner_.set_loss(setup_.targets.data(), &loss);
-    else
-      runner_.set_loss(tokens_->data(), &loss);
+    if constexpr (from_targets) runner_.set_loss(setup_.targets.data(), &loss);
+    else runner_.set_loss(tokens_->data(), &loss);
     std::byte const* const made = runner_.forward(input(), 0);
-    if constexpr (has_loss)
-      output_[0] = loss;
-    else
-      std::memcpy(output_.data(), made, output_.size() * sizeof(double));
+    if constexpr (has_loss) output_[0] = loss;
+    else std::memcpy(output_.data(), made, output_.size() * sizeof(double));
   }
 
   void backward() {
@@ -219,7 +216,8 @@ trial run_trial(trial_setup const& setup) {
   static_assert(plan::stages == 1);
   trial out;
   out.parameters = parameters_of_stage<plan>(0);
-  for (auto const& parameter : out.parameters) out.entries.push_back(plan::entries[parameter.entry]);
+  for (auto const& parameter : out.parameters)
+    out.entries.push_back(plan::entries[parameter.entry]);
   out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
   threads backend;
   backend.options.timeout = std::chrono::seconds{30};
@@ -231,9 +229,9 @@ trial run_trial(trial_setup const& setup) {
   return out;
 }
 
-/// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an element
-/// do not have the same bits.
-inline std::vector<double> assemble(trial const& of, pass rank_record::*which,
+/// One parameter's gradient of a pass, whole; `disagree` is set where ranks that both have an
+/// element do not have the same bits.
+inline std::vector<double> assemble(trial const& of, pass rank_record::* which,
                                     std::size_t parameter, bool& disagree) {
   auto const& entry = of.entries[parameter];
   auto const ranks = static_cast<int>(of.ranks.size());

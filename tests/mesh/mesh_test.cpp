@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/mesh/mesh.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "plait/core/error.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr mesh make(std::vector<mesh::extent> const& extents) {
+  mesh grid;
+  for (auto const& each : extents) grid.add(each.which, each.size);
+  return grid;
+}
+
+std::vector<mesh> meshes() {
+  using enum axis;
+  return {make({}),
+          make({{data, 3}}),
+          make({{tensor, 4}}),
+          make({{stage, 2}, {data, 3}}),
+          make({{data, 2}, {tensor, 2}}),
+          make({{data, 1}, {tensor, 5}, {stage, 1}}),
+          make({{stage, 2}, {data, 3}, {tensor, 4}}),
+          make({{tensor, 4}, {stage, 3}, {data, 2}})};
+}
+
+std::vector<axis_set> all_axis_sets() {
+  std::vector<axis_set> sets(8);
+  for (unsigned bits = 0; bits < 8; ++bits) sets[bits].bits = bits;
+  return sets;
+}
+
+TEST(AxisSet, IsASet) {
+  constexpr auto both = axis::data | axis::tensor;
+  static_assert(both.contains(axis::data) && both.contains(axis::tensor));
+  static_assert(!both.contains(axis::stage));
+  static_assert((axis_set(axis::data) | axis::data) == axis_set(axis::data));
+  static_assert(both == (axis_set(axis::tensor) | axis_set(axis::data)));
+  static_assert(!axis_set{}.contains(axis::data));
+  EXPECT_EQ(to_string(both), "data x tensor");
+  EXPECT_EQ(to_string(axis_set{}), "");
+  EXPECT_EQ(to_string(both | axis::stage), "data x tensor x stage");
+}
+
+TEST(Mesh, NumbersItsRanksWithoutGaps) {
+  for (auto const& grid : meshes()) {
+    std::set<int> seen;
+    for (int s = 0; s < grid.size(axis::stage); ++s)
+      for (int d = 0; d < grid.size(axis::data); ++d)
+        for (int t = 0; t < grid.size(axis::tensor); ++t) {
+          coordinates const at{d, t, s};
+          int const rank = grid.rank_of(at);
+          EXPECT_GE(rank, 0);
+          EXPECT_LT(rank, grid.world_size());
+          EXPECT_EQ(grid.coordinates_of(rank), at);
+          seen.insert(rank);
+        }
+    EXPECT_EQ(static_cast<int>(seen.size()), grid.world_size());
+  }
+}
+
+TEST(Mesh, TheFirstAxisVariesSlowest) {
+  constexpr auto grid = [] {
+    mesh out;
+    out.add(axis::stage, 2), out.add(axis::data, 3), out.add(axis::tensor, 4);
+    return out;
+  }();
+  static_assert(grid.world_size() == 24);
+  static_assert(grid.rank_of({.data = 0, .tensor = 1, .stage = 0}) == 1);
+  static_assert(grid.rank_of({.data = 1, .tensor = 0, .stage = 0}) == 4);
+  static_assert(grid.rank_of({.data = 0, .tensor = 0, .stage = 1}) == 12);
+  static_assert(grid.has(axis::stage) && grid.size(axis::data | axis::tensor) == 12);
+  SUCCEED();
+}
+
+TEST(Mesh, AnAxisThatIsNotThereHasSizeOne) {
+  for (auto const& grid : meshes())
+    for (axis which : all_axes)
+      if (!grid.has(which)) {
+        EXPECT_EQ(grid.size(which), 1);
+        for (int rank = 0; rank < grid.world_size(); ++rank)
+          EXPECT_EQ(grid.coordinates_of(rank).along(which), 0);
+      }
+}
+
+TEST(Mesh, GroupsOverEverySetOfAxesPartitionTheWorld) {
+  for (auto const& grid : meshes())
+    for (axis_set const over : all_axis_sets()) {
+      std::set<std::vector<int>> groups;
+      for (int rank = 0; rank < grid.world_size(); ++rank) {
+        auto const members = grid.group_of(rank, over);
+        EXPECT_EQ(static_cast<int>(members.size()), grid.size(over));
+        bool mine = false;
+        for (std::size_t i = 0; i < members.size(); ++i) {
+          mine = mine || members[i] == rank;
+          if (i > 0) EXPECT_LT(members[i - 1], members[i]);
+          // All members see the same group.
+          EXPECT_EQ(grid.group_of(members[i], over), members);
+          for (axis which : all_axes)
+            if (!over.contains(which))
+              EXPECT_EQ(grid.coordinates_of(members[i]).along(which),
+                        grid.coordinates_of(rank).along(which));
+        }
+        EXPECT_TRUE(mine);
+        groups.insert(members);
+      }
+      EXPECT_EQ(static_cast<int>(groups.size()) * grid.size(over), grid.world_size());
+    }
+}
+
+TEST(Mesh, ADataAxisMayBeSizedAtLaunch) {
+  mesh grid = make({{axis::stage, 2}, {axis::data, 0}, {axis::tensor, 2}});
+  EXPECT_EQ(grid.size(axis::data), 0);
+  auto const filled = grid.with_data_ranks(3);
+  EXPECT_EQ(filled.size(axis::data), 3);
+  EXPECT_EQ(filled.world_size(), 12);
+  EXPECT_EQ(filled.with_data_ranks(3).world_size(), 12);
+  EXPECT_THROW((void)filled.with_data_ranks(4), input_error);
+  EXPECT_THROW((void)grid.with_data_ranks(0), input_error);
+  EXPECT_THROW((void)grid.with_data_ranks(-1), input_error);
+  EXPECT_THROW((void)make({{axis::tensor, 2}}).with_data_ranks(2), input_error);
+}
+
+TEST(Mesh, SaysWhichNumbersDisagree) {
+  try {
+    (void)make({{axis::data, 4}}).with_data_ranks(3);
+    FAIL() << "no error";
+  } catch (input_error const& problem) {
+    EXPECT_NE(std::string(problem.what()).find('4'), std::string::npos);
+    EXPECT_NE(std::string(problem.what()).find('3'), std::string::npos);
+  }
+}
+
+}  // namespace
