@@ -28,7 +28,6 @@ struct cross_entropy {
   using terms = slot<"terms", 2>;
   using saved = plait::saved<input_slot, max, terms>;
   static constexpr double flops_per_row = 4.0 * Classes;
-  static constexpr aliasing may_alias{.backward = true};
 
   /// The rows that count, of the labels of one rank.
   ///
