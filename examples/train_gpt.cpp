@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <plait/data/byte_text.hpp>
@@ -90,21 +91,43 @@ std::vector<fs::path> own_text() {
   return files;
 }
 
-void write_losses(std::string const& path, std::vector<double> const& losses) {
-  std::string const partial = path + ".partial";
-  {
-    std::ofstream out(partial);
-    out << "step,loss\n";
-    char number[40];
-    for (std::size_t step = 0; step < losses.size(); ++step) {
-      std::snprintf(number, sizeof number, "%.17g", losses[step]);
-      out << step << ',' << number << '\n';
-    }
-    if (!out.flush())
-      throw plait::input_error("the losses cannot be written to '" + path + "'");
+/// The file of --losses: what cannot be written is found before the training, and the file appears
+/// when it is complete.
+class losses_file {
+ public:
+  explicit losses_file(std::string const& path) : path_(path), partial_(path + ".partial") {
+    if (fs::exists(path_) && !fs::is_regular_file(path_))
+      refuse("it is there and not a regular file");
+    out_.open(partial_);
+    if (!out_) refuse("'" + partial_.string() + "' cannot be opened");
+    out_ << "step,loss\n";
   }
-  fs::rename(partial, path);
-}
+  losses_file(losses_file const&) = delete;
+  losses_file& operator=(losses_file const&) = delete;
+  ~losses_file() {
+    std::error_code ignored;
+    if (!partial_.empty()) fs::remove(partial_, ignored);
+  }
+
+  void add(std::int64_t step, double loss) {
+    char number[40];
+    std::snprintf(number, sizeof number, "%.17g", loss);
+    out_ << step << ',' << number << '\n';
+  }
+  void commit() {
+    out_.close();
+    if (!out_) refuse("the disk may be full");
+    fs::rename(partial_, path_);
+    partial_.clear();
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string const& why) const {
+    throw plait::input_error("the losses cannot be written to '" + path_.string() + "': " + why);
+  }
+  fs::path path_, partial_;
+  std::ofstream out_;
+};
 
 std::string printable(std::string text) {
   for (char& c : text)
@@ -115,6 +138,9 @@ std::string printable(std::string text) {
 void train(train_gpt::options const& wanted, entry const& job) {
   auto const text = wanted.data.empty() ? plait::byte_text::from_files(own_text(), job.sequence)
                                         : plait::byte_text::from_file(wanted.data, job.sequence);
+  if (static_cast<std::size_t>(wanted.batch) > text.size())
+    throw plait::input_error("--batch " + std::to_string(wanted.batch) + " is more than the " +
+                             std::to_string(text.size()) + " sequences of the text");
   train_gpt::request request;
   request.text = &text;
   request.steps = wanted.steps;
@@ -139,22 +165,25 @@ void train(train_gpt::options const& wanted, entry const& job) {
     save = std::make_unique<file_sink>(wanted.save, job);
     request.save = save.get();
   }
+  std::unique_ptr<losses_file> losses;
+  if (!wanted.losses.empty()) losses = std::make_unique<losses_file>(wanted.losses);
 
   std::printf("plan %s on %d rank%s, size %s, %s, %zu bytes of text\n", job.plan.c_str(), job.ranks,
               job.ranks == 1 ? "" : "s", job.size.c_str(), job.precision.c_str(), text.bytes());
   plait::progress progress(wanted.steps);
-  std::vector<double> losses;
-  double speed = 0;
+  double first_loss = 0, last_loss = 0, speed = 0;
   request.on_step = [&](std::int64_t step, double loss, double tokens_per_second) {
-    losses.push_back(loss);
+    if (step == 0) first_loss = loss;
+    last_loss = loss;
+    if (losses) losses->add(step, loss);
     speed = tokens_per_second;
     progress.update(step, loss, tokens_per_second);
   };
   auto const outcome = job.run(request);
   if (save) save->writer.commit();
-  if (!wanted.losses.empty()) write_losses(wanted.losses, losses);
-  if (!losses.empty())
-    std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", losses.front(), losses.back(), speed);
+  if (losses) losses->commit();
+  if (wanted.steps > 0)
+    std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)
     std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
   if (!outcome.sample.empty())

@@ -54,7 +54,8 @@ Number parse_number(std::string_view option, char const* text, Number least) {
   if (result.ec != std::errc{} || result.ptr != end || !(value >= least) ||
       value > std::numeric_limits<Number>::max() / 2)
     throw plait::input_error(std::string(option) + " needs a number of at least " +
-                             std::to_string(least) + ", got '" + text + "'");
+                             std::to_string(static_cast<std::int64_t>(least)) + ", got '" + text +
+                             "'");
   return value;
 }
 
@@ -66,7 +67,8 @@ inline options parse(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     std::string_view const word = words[i];
     auto const value = [&] {
-      if (++i == count) throw plait::input_error(std::string(word) + " needs a value");
+      if (++i == count || *words[i] == '\0')
+        throw plait::input_error(std::string(word) + " needs a value");
       return words[i];
     };
     auto const number = [&](auto least) { return detail::parse_number(word, value(), least); };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -81,12 +82,12 @@ TEST(Mesh, TheFirstAxisVariesSlowest) {
 
 TEST(Mesh, AnAxisThatIsNotThereHasSizeOne) {
   for (auto const& grid : meshes())
-    for (axis which : all_axes)
-      if (!grid.has(which)) {
-        EXPECT_EQ(grid.size(which), 1);
-        for (int rank = 0; rank < grid.world_size(); ++rank)
-          EXPECT_EQ(grid.coordinates_of(rank).along(which), 0);
-      }
+    for (axis which : all_axes) {
+      if (grid.has(which)) continue;
+      EXPECT_EQ(grid.size(which), 1);
+      for (int rank = 0; rank < grid.world_size(); ++rank)
+        EXPECT_EQ(grid.coordinates_of(rank).along(which), 0);
+    }
 }
 
 TEST(Mesh, GroupsOverEverySetOfAxesPartitionTheWorld) {
@@ -99,13 +100,12 @@ TEST(Mesh, GroupsOverEverySetOfAxesPartitionTheWorld) {
         bool mine = false;
         for (std::size_t i = 0; i < members.size(); ++i) {
           mine = mine || members[i] == rank;
-          if (i > 0) EXPECT_LT(members[i - 1], members[i]);
-          // All members see the same group.
+          // In the order of rank numbers, and all members see the same group.
+          EXPECT_TRUE(i == 0 || members[i - 1] < members[i]);
           EXPECT_EQ(grid.group_of(members[i], over), members);
           for (axis which : all_axes)
-            if (!over.contains(which))
-              EXPECT_EQ(grid.coordinates_of(members[i]).along(which),
-                        grid.coordinates_of(rank).along(which));
+            EXPECT_TRUE(over.contains(which) || grid.coordinates_of(members[i]).along(which) ==
+                                                    grid.coordinates_of(rank).along(which));
         }
         EXPECT_TRUE(mine);
         groups.insert(members);

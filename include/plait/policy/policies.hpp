@@ -143,7 +143,7 @@ struct policy_traits<hybrid<Policies...>> {
     (append(policy_traits<Policies>::grid()), ...);
     return out;
   }
-  static constexpr int count(axis which) {
+  static constexpr int count([[maybe_unused]] axis which) {
     return ((policy_traits<Policies>::grid().has(which) ? 1 : 0) + ... + 0);
   }
   static_assert(count(axis::data) <= 1 && count(axis::tensor) <= 1 && count(axis::stage) <= 1,

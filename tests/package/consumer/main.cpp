@@ -1,11 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <plait/version.hpp>
-#if __has_include(<plait/plait.hpp>)
+// What a program of another project looks like that has found the package: a layer type of its own,
+// trained under a hybrid plan, with the components that were found.
 #include <plait/plait.hpp>
+#if defined(CONSUMER_HAS_safetensors)
+#include <plait/io/safetensors.hpp>
 #endif
 
 #include <cstdio>
 
+template <std::size_t Width>
+struct scale {  // y = x times one learned number for each feature
+  using concept_tag = plait::layer_tag;
+  using factor = plait::parameter<"factor", plait::extents<Width>, plait::constant(1.0)>;
+  using parameters = plait::parameter_list<factor>;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using saved = plait::saved<plait::input_slot>;
+
+  struct multiply_row {
+    template <class T>
+    PLAIT_HOST_DEVICE void operator()(std::size_t columns, T* y, T const* x, T const* f) const {
+      for (std::size_t c = 0; c < columns; ++c) y[c] = x[c] * f[c];
+    }
+  };
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
+    ops.rows(multiply_row{}, y, x, p[factor{}]);
+  }
+  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
+    ops.rows(multiply_row{}, dx, dy, p[factor{}]);
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
+                                  auto const& dp) {
+    ops.accumulate_columns(plait::functions::multiply{}, saved[plait::input_slot{}], dy,
+                           dp[factor{}]);
+  }
+};
+
+using model = plait::sequential<plait::nn::linear<16, 32>, scale<32>, plait::nn::gelu<32>,
+                                plait::nn::linear<32, 4>>;
+using objective = plait::objective<model, plait::nn::cross_entropy<4>>;
+struct job : plait::parallel<objective, plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>,
+                                                      plait::tensor_parallel<2>>> {};
+
 int main() {
-  std::printf("plait %d.%d.%d\n", PLAIT_VERSION_MAJOR, PLAIT_VERSION_MINOR, PLAIT_VERSION_PATCH);
+  auto const data = plait::in_memory<float>::random_classes(256, 16, 4);
+  double first = 0, last = 0;
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01});
+    for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank, {.epochs = 4})) {
+      auto const report = trainer.step(batch);
+      if (!rank.is_root()) continue;
+      if (report.step == 0) first = report.loss;
+      last = report.loss;
+    }
+  });
+  std::printf("loss %.4f -> %.4f\n", first, last);
+  return last < 0.5 * first ? 0 : 1;
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/layer/form.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace plait;
+
+using weight = parameter<"weight", extents<6, 8>>;
+using bias = parameter<"bias", extents<8>>;
+using list = parameter_list<weight, bias>;
+
+template <class Form>
+constexpr form_info read = detail::read_form<list, Form>::value();
+
+TEST(Form, ColumnSplit) {
+  constexpr auto info = read<column<split<weight, 1, 3>, split<bias, 0, 3>>>;
+  EXPECT_EQ(info.label, name("column"));
+  EXPECT_EQ(info.input, replicate);
+  EXPECT_EQ(info.output, shard<dim::features>);
+  EXPECT_EQ(info.uses[0], (shard<1, 3>));
+  EXPECT_EQ(info.uses[1], (shard<0, 3>));
+  EXPECT_TRUE(info.shares_work());
+}
+
+TEST(Form, RowSplitWithABiasThatEntersOnce) {
+  constexpr auto info = read<row_split<split<weight, 0>, once<bias>>>;
+  EXPECT_EQ(info.input, shard<dim::features>);
+  EXPECT_EQ(info.output, partial);
+  EXPECT_EQ(info.uses[0], shard<0>);
+  EXPECT_EQ(info.uses[1], partial);
+  EXPECT_TRUE(info.shares_work());
+}
+
+// Where ranks repeat one computation a parameter's gradient is complete on each of them; where they
+// work on different rows or columns each has a summand of it.
+TEST(Form, UnusedParametersFollowTheInput) {
+  EXPECT_EQ(read<whole>.uses[0], invariant);
+  EXPECT_EQ(read<whole>.uses[1], invariant);
+  EXPECT_FALSE(read<whole>.shares_work());
+  EXPECT_EQ(read<by_sequence<>>.uses[0], replicate);
+  EXPECT_EQ(read<by_features>.uses[1], replicate);
+  EXPECT_EQ((read<column<split<weight, 1>>>.uses[1]), replicate);
+}
+
+TEST(Form, InnerMovesAreKeptInOrder) {
+  constexpr auto info = read<form<"classes", shard<dim::features>, invariant,
+                                  inner<partial_max, invariant, 1>, inner<partial, invariant, 2>>>;
+  ASSERT_EQ(info.inner_count, 2);
+  EXPECT_EQ(info.inner[0].from, partial_max);
+  EXPECT_EQ(info.inner[0].width, 1u);
+  EXPECT_EQ(info.inner[1].from, partial);
+  EXPECT_EQ(info.inner[1].to, invariant);
+  EXPECT_EQ(info.inner[1].width, 2u);
+}
+
+TEST(Form, AParameterIsStoredAsTheShardThatIsUsedOrInvariant) {
+  EXPECT_EQ(stored(shard<1>), shard<1>);
+  EXPECT_EQ((stored(shard<0, 3>)), (shard<0, 3>));
+  EXPECT_EQ(stored(replicate), invariant);
+  EXPECT_EQ(stored(partial), invariant);
+  EXPECT_EQ(stored(invariant), invariant);
+  // Each of these is a row of the table, so that the gradient has a way back.
+  for (auto const used : {shard<0>, replicate, partial, invariant})
+    EXPECT_TRUE(transition_between(stored(used), used).allowed());
+}
+
+}  // namespace

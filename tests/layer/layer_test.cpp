@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/layer/layer.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace plait;
+
+/// No more than the protocol demands.
+struct minimal {
+  using concept_tag = layer_tag;
+  using input = features<6>;
+  using output = features<4>;
+};
+static_assert(layer<minimal>);
+
+struct without_tag {
+  using input = features<6>;
+  using output = features<6>;
+};
+struct without_input {
+  using concept_tag = layer_tag;
+  using output = features<6>;
+};
+struct without_output {
+  using concept_tag = layer_tag;
+  using input = features<6>;
+};
+static_assert(!layer<without_tag> && !layer<without_input> && !layer<without_output>);
+static_assert(!layer<int>);
+
+/// Everything that a layer may say.
+struct full {
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<6, 8>, normal(0.5)>;
+  using bias = parameter<"bias", extents<8>, constant(-2.0)>;
+  using parameters = parameter_list<weight, bias>;
+  using input = inputs<features<6>, tokens>;
+  using output = features<8>;
+  using forms = plait::forms<whole,
+                             form<"mine", shard<dim::features>, partial, split<weight, 0>,
+                                  once<bias>, inner<partial, invariant, 3>>,
+                             by_sequence<>>;
+  using mean = slot<"mean", 2>;
+  using heads = slot<"heads", 4, follows::features, 5>;
+  using saved = plait::saved<output_slot, mean>;
+  using scratch = plait::scratch<heads>;
+  static constexpr std::size_t sequence = 12;
+  static constexpr std::size_t units = 3;
+  static constexpr double flops_per_row = 7;
+  static constexpr aliasing may_alias{.forward = true};
+};
+
+TEST(Layer, WhatIsNotSaidHasADefault) {
+  constexpr auto info = leaf_of<minimal>;
+  EXPECT_EQ(info.input_count, 1);
+  EXPECT_EQ(info.input(), (value_info{value_kind::features, 6}));
+  EXPECT_EQ(info.output, (value_info{value_kind::features, 4}));
+  EXPECT_FALSE(info.is_loss);
+  EXPECT_EQ(info.parameter_count, 0);
+  ASSERT_EQ(info.form_count, 1);
+  EXPECT_EQ(info.forms[0].label, name("whole"));
+  EXPECT_EQ(info.forms[0].input, invariant);
+  EXPECT_EQ(info.forms[0].output, invariant);
+  EXPECT_FALSE(info.forms[0].shares_work());
+  EXPECT_FALSE(info.saved.keeps_input || info.saved.keeps_output);
+  EXPECT_EQ(info.saved.own_count + info.scratch.own_count, 0);
+  EXPECT_EQ(info.sequence, 0u);
+  EXPECT_EQ(info.units, 0u);
+  EXPECT_EQ(info.flops_per_row, 0);
+  EXPECT_FALSE(info.may_alias.forward || info.may_alias.backward);
+}
+
+TEST(Layer, WhatIsSaidIsRead) {
+  constexpr auto info = leaf_of<full>;
+  EXPECT_EQ(info.input_count, 2);
+  EXPECT_EQ(info.inputs[1].kind, value_kind::tokens);
+  ASSERT_EQ(info.parameter_count, 2);
+  EXPECT_EQ(info.parameters[0].label, name("weight"));
+  EXPECT_EQ(info.parameters[0].rows, 6u);
+  EXPECT_EQ(info.parameters[0].columns, 8u);
+  EXPECT_EQ(info.parameters[1].rank, 1);
+  EXPECT_EQ(info.parameters[1].count(), 8u);
+  EXPECT_EQ(info.form_count, 3);
+  EXPECT_FALSE(info.saved.keeps_input);
+  EXPECT_TRUE(info.saved.keeps_output);
+  ASSERT_EQ(info.saved.own_count, 1);
+  EXPECT_EQ(info.saved.own[0].per_row, 2u);
+  ASSERT_EQ(info.scratch.own_count, 1);
+  EXPECT_EQ(info.scratch.own[0].label, name("heads"));
+  EXPECT_TRUE(info.scratch.own[0].follows_features);
+  EXPECT_EQ(info.scratch.own[0].fixed, 5u);
+  EXPECT_EQ(info.sequence, 12u);
+  EXPECT_EQ(info.units, 3u);
+  EXPECT_EQ(info.flops_per_row, 7);
+  EXPECT_TRUE(info.may_alias.forward);
+  EXPECT_FALSE(info.may_alias.backward);
+}
+
+struct two_matrices {
+  using concept_tag = layer_tag;
+  using a = parameter<"a", extents<6, 8>>;
+  using b = parameter<"b", extents<8, 2>>;
+  using c = parameter<"c", extents<8>>;
+  using parameters = parameter_list<a, b, c>;
+  using input = features<6>;
+  using output = features<2>;
+};
+
+TEST(Layer, WithoutAnEstimateAMatrixElementCostsTwo) {
+  EXPECT_EQ(leaf_of<two_matrices>.flops_per_row, 2.0 * (6 * 8 + 8 * 2));
+}
+
+struct measures {
+  using concept_tag = layer_tag;
+  using input = features<3>;
+  using output = loss_value;
+};
+
+TEST(Layer, AnOutputOfLossValueMakesALoss) { EXPECT_TRUE(leaf_of<measures>.is_loss); }
+
+}  // namespace

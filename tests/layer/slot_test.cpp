@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/layer/slot.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace plait;
+
+using mean = slot<"mean", 1>;
+using heads = slot<"heads", 4, follows::features>;
+using table = slot<"table", 0, follows::rows, 64>;
+
+TEST(Slot, InputAndOutputTakeNoRoomOfTheirOwn) {
+  constexpr auto info = detail::read_slots(saved<input_slot, mean, output_slot, heads>{});
+  EXPECT_TRUE(info.keeps_input);
+  EXPECT_TRUE(info.keeps_output);
+  ASSERT_EQ(info.own_count, 2);
+  EXPECT_EQ(info.own[0].label, name("mean"));
+  EXPECT_EQ(info.own[0].per_row, 1u);
+  EXPECT_FALSE(info.own[0].follows_features);
+  EXPECT_EQ(info.own[1].label, name("heads"));
+  EXPECT_TRUE(info.own[1].follows_features);
+}
+
+TEST(Slot, AFixedSizeIsNotPerRow) {
+  constexpr auto info = detail::read_slots(scratch<table>{});
+  EXPECT_EQ(info.own[0].per_row, 0u);
+  EXPECT_EQ(info.own[0].fixed, 64u);
+  EXPECT_FALSE(info.keeps_input || info.keeps_output);
+}
+
+TEST(Slot, TheTypeIsTheKeyAmongTheOwnSlots) {
+  using list = saved<input_slot, mean, output_slot, heads>;
+  static_assert(detail::own_slot_index<list, mean> == 0);
+  static_assert(detail::own_slot_index<list, heads> == 1);
+  static_assert(detail::own_slot_index<list, table> == -1);
+  static_assert(detail::own_slot_index<saved<>, mean> == -1);
+  SUCCEED();
+}
+
+}  // namespace

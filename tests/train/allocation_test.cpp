@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include "train/small_gpt.hpp"
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+}  // namespace
+
+// The array and nothrow forms call these. Not inline, as the compiler would else take malloc and
+// operator delete for a mismatched pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc{};
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++allocations;
+  auto const step = static_cast<std::size_t>(alignment);
+  if (void* const memory = std::aligned_alloc(step, (bytes + step - 1) / step * step))
+    return memory;
+  throw std::bad_alloc{};
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace {
+
+template <class Policy>
+struct StepAllocation : testing::Test {};
+
+using policies =
+    testing::Types<plait::serial, plait::data_parallel<2>, small_gpt::tp2, small_gpt::tp2_sharded,
+                   plait::pipeline<2>, plait::pipeline<2, plait::gpipe>, small_gpt::three_axes>;
+TYPED_TEST_SUITE(StepAllocation, policies);
+
+TYPED_TEST(StepAllocation, StepsAfterTheFirstAllocateNothingOnAnyRank) {
+  using job = small_gpt::job<TypeParam>;
+  auto const data = small_gpt::text();
+  long made_before = 0, by_first = 0, by_others = 0;
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::adamw{}, {.clip = 1.0});
+    auto batches = plait::batches(data, plait::global_batch<8>{}, rank,
+                                  {.epochs = 0, .microbatches = 2});
+    auto const count = [&](long& out) {  // of all ranks, none of which is in a step
+      rank.world().barrier();
+      if (rank.is_root()) out = allocations.load();
+      rank.world().barrier();
+    };
+    long before = 0, after_first = 0, after_last = 0;
+    count(before);
+    trainer.step(batches.at(0));
+    count(after_first);
+    for (std::uint64_t step = 1; step < 5; ++step) trainer.step(batches.at(step));
+    count(after_last);
+    if (!rank.is_root()) return;
+    made_before = before;
+    by_first = after_first - before;
+    by_others = after_last - after_first;
+  });
+  EXPECT_GT(made_before, 0);
+  EXPECT_GT(by_first, 0);  // the counter sees the workspace
+  EXPECT_EQ(by_others, 0);
+}
+
+}  // namespace
