@@ -298,6 +298,32 @@ using classes = nn::cross_entropy<width>;
 template <class First>
 using with_loss = objective<First, classes>;
 
+/// A layer that can be made to take and give any kind of whole value.
+struct scale {
+  using concept_tag = layer_tag;
+  using input = features<width>;
+  using output = features<width>;
+  using forms = plait::forms<whole, form<"replicate", replicate, replicate>,
+                             form<"partial", partial, partial>>;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
+};
+using replicated = pinned<"replicate", scale>;
+using summands = pinned<"partial", scale>;
+
+/// A layer whose backward needs its output while that is still a sum to be made.
+struct keeps_summands {
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<width, width>>;
+  using parameters = parameter_list<weight>;
+  using input = features<width>;
+  using output = features<width>;
+  using forms = plait::forms<whole, row_split<split<weight, 0>>>;
+  using saved = plait::saved<output_slot>;
+};
+using whole_dense = pinned<"whole", dense>;
+using column_dense = pinned<"column", dense>;
+using row_dense = pinned<"row", dense>;
+
 using Models = testing::Types<
     dense, nn::relu<width>, sequential<nn::relu<width>, dense>,
     sequential<dense, nn::relu<width>, nn::dropout<width, 100>, nn::gelu<width>>,
@@ -326,6 +352,10 @@ using Models = testing::Types<
                                                                   nn::dropout<width, 100>>>>>,
                          norm, nn::linear<width, 32>>,
               nn::cross_entropy<32>>,
+    sequential<dense, repeat<2, replicated>, row_dense>,
+    sequential<column_dense, row_dense, repeat<2, summands>, whole_dense>,
+    sequential<column_dense, keeps_summands, whole_dense>,
+    sequential<whole_dense, repeat<2, residual<sequential<norm, attention>>>, whole_dense>,
     sequential<fan_out<dense, dense>, nn::product<width>>,
     sequential<fan_out<sequential<dense, nn::gelu<width>>, dense>, nn::product<width>, dense>,
     residual<sequential<norm, fan_out<sequential<wide, nn::gelu<4 * width>>, wide>,

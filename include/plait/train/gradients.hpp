@@ -35,12 +35,12 @@ consteval void check_reduced() {
 /// Moves: one all_reduce over the data axis, and one over the data and tensor axes for parameters
 ///        that all tensor ranks use; both in place in the arena. Accumulators of tied uses are added
 ///        to the owner's first.
-template <class Job, class Rank>
-gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
+template <class Job, class Rank, class Layout>
+gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine,
+                                           Layout const& layout) {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   static_assert(transition_between(partial, invariant).moves == movement::all_reduce);
-  auto const layout = plan::parameter_layout_for(rank.place().stage);
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
     if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
@@ -54,6 +54,12 @@ gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> m
     rank.group(axis::data | axis::tensor)
         .all_reduce(std::span<T>(mine.data + layout.data_count, layout.data_tensor_count));
   return {mine.data};
+}
+
+/// The same, and works out the stage's layout first.
+template <class Job, class Rank>
+gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
+  return reduce_gradients<Job>(rank, mine, Job::plan_type::parameter_layout_for(rank.place().stage));
 }
 
 /// The norm of all gradients of the model together; each parameter counts once under every mesh.
@@ -92,11 +98,15 @@ void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, On
                        std::vector<bool> const& decays, std::int64_t step, double rate_factor,
                        double gradient_scale) {
   detail::check_reduced<OnData>();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    auto const& parameter = parameters[i];
-    optimizer.update(rank.device(), values + parameter.offset, of.data + parameter.offset,
-                     states + parameter.offset, stride, parameter.count, step, rate_factor,
-                     gradient_scale, decays[i]);
+  for (std::size_t i = 0, next = 0; i < parameters.size(); i = next) {
+    // Neighbours in the arena that are treated alike are updated together.
+    std::size_t const offset = parameters[i].offset;
+    std::size_t end = offset;
+    for (; next < parameters.size() && parameters[next].offset == end && decays[next] == decays[i];
+         ++next)
+      end += parameters[next].count;
+    optimizer.update(rank.device(), values + offset, of.data + offset, states + offset, stride,
+                     end - offset, step, rate_factor, gradient_scale, decays[i]);
   }
 }
 

@@ -116,7 +116,7 @@ class trainer_on {
     report.step = step_;
     rank_.device().fill(T{0}, gradient_data(), layout_.count() + layout_.tied_count);
     report.loss = run(training_, batch, workspace_type::purpose::training, report.labels);
-    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradient_data()});
+    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradient_data()}, layout_);
     return report;
   }
 

@@ -22,7 +22,7 @@ namespace plait::host_maths {
 ///
 /// Shapes: logits (rows, cols); max (rows)
 template <class T>
-void row_max(T const* logits, T* max, std::size_t rows, std::size_t cols) {
+[[gnu::noinline]] void row_max(T const* logits, T* max, std::size_t rows, std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols)
     max[r] = lane_max(cols, -std::numeric_limits<T>::infinity(),
                       [=](std::size_t c) { return logits[c]; });
@@ -33,7 +33,7 @@ void row_max(T const* logits, T* max, std::size_t rows, std::size_t cols) {
 ///
 /// Shapes: logits (rows, cols); targets, max (rows); terms (rows, 2)
 template <class T>
-void cross_entropy_terms(T const* logits, std::int32_t const* targets, T const* max, T* terms,
+[[gnu::noinline]] void cross_entropy_terms(T const* logits, std::int32_t const* targets, T const* max, T* terms,
                          std::size_t first_class, std::size_t rows, std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols) {
     T const largest = max[r];
@@ -49,7 +49,7 @@ void cross_entropy_terms(T const* logits, std::int32_t const* targets, T const* 
 ///
 /// Shapes: terms (rows, 2); targets (rows)
 template <class T>
-double cross_entropy_sum(T const* terms, std::int32_t const* targets, std::int32_t ignore,
+[[gnu::noinline]] double cross_entropy_sum(T const* terms, std::int32_t const* targets, std::int32_t ignore,
                          std::size_t rows) {
   double sum = 0;
   for (std::size_t r = 0; r < rows; ++r)
@@ -63,7 +63,7 @@ double cross_entropy_sum(T const* terms, std::int32_t const* targets, std::int32
 ///
 /// Shapes: logits, dlogits (rows, cols); targets, max (rows); terms (rows, 2)
 template <class T>
-void cross_entropy_backward(T const* logits, std::int32_t const* targets, T const* max,
+[[gnu::noinline]] void cross_entropy_backward(T const* logits, std::int32_t const* targets, T const* max,
                             T const* terms, std::type_identity_t<T> scale, T* dlogits,
                             std::size_t first_class, std::int32_t ignore, std::size_t rows,
                             std::size_t cols) {

@@ -11,7 +11,7 @@ namespace plait::host_maths {
 // The separate loop for y == x tells the compiler so: its own test for overlap would choose the
 // loop that is not vectorised.
 template <class Function, class T>
-void map(Function const& function, T const* x, T* y, std::size_t n) {
+[[gnu::noinline]] void map(Function const& function, T const* x, T* y, std::size_t n) {
   auto const run = [&](T const* from) {
     for (std::size_t i = 0; i < n; ++i) y[i] = function(from[i]);
   };
@@ -21,7 +21,7 @@ void map(Function const& function, T const* x, T* y, std::size_t n) {
 
 /// out[i] = function(x[i], y[i]) for i in [0, n); out may be x or y, else nothing may overlap.
 template <class Function, class T>
-void map(Function const& function, T const* x, T const* y, T* out, std::size_t n) {
+[[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T* out, std::size_t n) {
   auto const run = [&](T const* first, T const* second) {
     for (std::size_t i = 0; i < n; ++i) out[i] = function(first[i], second[i]);
   };

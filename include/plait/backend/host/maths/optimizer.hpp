@@ -46,7 +46,7 @@ struct adamw_step {
 /// Shapes: parameter, gradient, m, v (n); nothing overlaps
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 template <class T>
-void adamw_update(T* __restrict__ parameter, T const* __restrict__ gradient, T* __restrict__ m,
+[[gnu::noinline]] void adamw_update(T* __restrict__ parameter, T const* __restrict__ gradient, T* __restrict__ m,
                   T* __restrict__ v, std::size_t n, adamw_step const& step) {
   // The scalars are made in double and rounded once, as PyTorch does.
   T const gradient_scale = static_cast<T>(step.gradient_scale);
@@ -79,7 +79,7 @@ struct sgd_step {
 ///
 /// Shapes: parameter, gradient, buffer (n); nothing overlaps
 template <class T>
-void sgd_update(T* __restrict__ parameter, T const* __restrict__ gradient, T* __restrict__ buffer,
+[[gnu::noinline]] void sgd_update(T* __restrict__ parameter, T const* __restrict__ gradient, T* __restrict__ buffer,
                 std::size_t n, sgd_step const& step) {
   T const gradient_scale = static_cast<T>(step.gradient_scale);
   T const weight_decay = static_cast<T>(step.weight_decay);
@@ -101,7 +101,7 @@ void sgd_update(T* __restrict__ parameter, T const* __restrict__ gradient, T* __
 
 /// Sum of the squares of n values, in double.
 template <class T>
-double sum_of_squares(T const* x, std::size_t n) {
+[[gnu::noinline]] double sum_of_squares(T const* x, std::size_t n) {
   return lane_sum<double>(n, [=](std::size_t i) {
     double const value = static_cast<double>(x[i]);
     return value * value;

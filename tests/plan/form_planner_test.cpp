@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/form_planner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::models;
+
+/// The labels of the forms that a plan chose.
+template <class Plan>
+std::vector<std::string> labels() {
+  std::vector<std::string> out;
+  for (auto const& form : Plan::code.forms) out.push_back(form.label.text());
+  return out;
+}
+
+/// How many moves of this kind the forward or the backward makes.
+template <class Plan>
+constexpr int count_moves(movement kind, bool backward = false) {
+  int count = 0;
+  for (auto const& now : Plan::code.steps) {
+    if (now.kind != step_kind::move) continue;
+    if (backward && !Plan::needs_gradient[static_cast<std::size_t>(now.in)]) continue;
+    auto const row = transition_between(Plan::code.values[now.in].at, Plan::code.values[now.out].at);
+    count += (backward ? adjoint(row) : row).moves == kind;
+  }
+  return count;
+}
+template <class Plan>
+constexpr int count_messages(bool backward = false) {
+  int count = 0;
+  for (int kind = 0; kind <= static_cast<int>(movement::send); ++kind)
+    if (communicates(static_cast<movement>(kind)))
+      count += count_moves<Plan>(static_cast<movement>(kind), backward);
+  return count;
+}
+
+constexpr std::size_t width = 32, length = 16, rows = 64;
+constexpr std::int64_t activation_bytes = rows * width * 4;
+
+template <std::size_t Leaf, class Plan>
+constexpr bool chose(name label) {
+  return Plan::code.forms[static_cast<int>(Leaf)].label == label;
+}
+
+// --- the shape of Megatron comes out by itself ------------------------------------------------------
+
+using norm_mlp = sequential<nn::layer_norm<width>, nn::linear<width, 4 * width>,
+                            nn::gelu<4 * width>, nn::linear<4 * width, width>>;
+using split_mlp = plan<norm_mlp, tensor_parallel<2>>;
+static_assert(chose<0, split_mlp>("whole") && chose<1, split_mlp>("column") &&
+              chose<2, split_mlp>("features") && chose<3, split_mlp>("row"));
+static_assert(count_moves<split_mlp>(movement::all_reduce) == 1 &&
+              count_messages<split_mlp>() == 1);
+static_assert(count_moves<split_mlp>(movement::all_reduce, true) == 1 &&
+              count_messages<split_mlp>(true) == 1);
+// An all_reduce of n bytes sends 2 n (p - 1) / p.
+static_assert(split_mlp::wire(axis::tensor, {.rows = rows}).forward == activation_bytes);
+static_assert(split_mlp::wire(axis::tensor, {.rows = rows}).backward == activation_bytes);
+static_assert(plan<norm_mlp, tensor_parallel<4>>::wire(axis::tensor, {.rows = rows}).total() ==
+              2 * 2 * activation_bytes * 3 / 4);
+
+using attention_block = residual<
+    sequential<nn::layer_norm<width>, nn::causal_self_attention<width, 4, length>>>;
+using split_attention = plan<attention_block, tensor_parallel<2>>;
+static_assert(chose<0, split_attention>("whole") && chose<1, split_attention>("column") &&
+              chose<2, split_attention>("heads") && chose<3, split_attention>("row"));
+static_assert(split_attention::code.forms[1].uses[0] == shard<1, 3>, "query, key and value");
+static_assert(split_attention::code.forms[1].uses[1] == shard<0, 3>, "their biases");
+static_assert(split_attention::code.forms[3].uses[0] == shard<0>);
+static_assert(split_attention::code.forms[3].uses[1] == partial, "the bias enters once");
+static_assert(count_messages<split_attention>() == 1 && count_messages<split_attention>(true) == 1);
+static_assert(split_attention::wire(axis::tensor, {.rows = rows}).forward == activation_bytes);
+static_assert(split_attention::wire(axis::tensor, {.rows = rows}).backward == activation_bytes);
+
+// --- with the sequence switch ---------------------------------------------------------------------
+
+using sharded_attention = plan<attention_block, tensor_parallel<2, sequence::sharded>>;
+static_assert(chose<0, sharded_attention>("sequence") && chose<1, sharded_attention>("column") &&
+              chose<2, sharded_attention>("heads") && chose<3, sharded_attention>("row"));
+static_assert(count_moves<sharded_attention>(movement::all_gather) == 1 &&
+              count_moves<sharded_attention>(movement::reduce_scatter) == 1 &&
+              count_messages<sharded_attention>() == 2);
+static_assert(count_moves<sharded_attention>(movement::all_gather, true) == 1 &&
+              count_moves<sharded_attention>(movement::reduce_scatter, true) == 1);
+static_assert(sharded_attention::wire(axis::tensor, {.rows = rows}).forward ==
+                  split_attention::wire(axis::tensor, {.rows = rows}).forward &&
+              sharded_attention::wire(axis::tensor, {.rows = rows}).backward ==
+                  split_attention::wire(axis::tensor, {.rows = rows}).backward,
+              "the same bytes");
+static_assert(sharded_attention::chosen.cost.flops < split_attention::chosen.cost.flops,
+              "no rank repeats the norm");
+static_assert(sharded_attention::chosen.cost.held == split_attention::chosen.cost.held);
+static_assert(sharded_attention::chosen.output == shard<dim::sequence>);
+
+// The residual stream, the norm's input and output and the sum lie on sequence shards.
+static_assert([] {
+  auto const& code = sharded_attention::code;
+  for (auto const& now : code.steps) {
+    bool const on_shards = now.kind == step_kind::branch || now.kind == step_kind::add ||
+                           (now.kind == step_kind::leaf && now.leaf == 0);
+    if (on_shards && (code.values[now.in].at != shard<dim::sequence> ||
+                      code.values[now.out].at != shard<dim::sequence>))
+      return false;
+  }
+  return true;
+}());
+// Each rank has other rows of the norm, so its parameters' gradients are summed over the tensor
+// axis too: forgetting that is the classic bug.
+static_assert(sharded_attention::code.forms[0].uses[0] == replicate &&
+              sharded_attention::code.forms[0].uses[1] == replicate);
+static_assert(sharded_attention::entries[0].reduced_over_tensor() &&
+              sharded_attention::entries[1].reduced_over_tensor());
+static_assert(!split_attention::entries[0].reduced_over_tensor());
+static_assert(sharded_attention::wire(axis::data | axis::tensor, {.rows = rows}).step ==
+              2 * width * 4);
+
+// --- a GPT of 12 blocks ----------------------------------------------------------------------------
+
+using model = gpt_with_loss<12, width, 4, length, 64>;
+using split_gpt = plan<model, tensor_parallel<2>>;
+using sharded_gpt = plan<model, tensor_parallel<2, sequence::sharded>>;
+
+TEST(FormPlanner, AGptOfTwelveBlocks) {
+  EXPECT_EQ(labels<split_gpt>(),
+            (std::vector<std::string>{"features", "features", "whole", "column", "heads", "row",
+                                      "whole", "column", "features", "row", "whole", "column",
+                                      "classes"}));
+  EXPECT_EQ(labels<sharded_gpt>(),
+            (std::vector<std::string>{"features", "features", "sequence", "column", "heads", "row",
+                                      "sequence", "column", "features", "row", "sequence",
+                                      "column", "classes"}));
+}
+
+// Two all_reduces forward in each block, an all_gather of the embeddings, and the loss's maximum
+// and two sums for each row; backward two in each block and one for the head's input.
+static_assert(split_gpt::wire(axis::tensor, {.rows = rows}).forward ==
+              12 * 2 * activation_bytes + activation_bytes / 2 + 3 * rows * 4);
+static_assert(split_gpt::wire(axis::tensor, {.rows = rows}).backward ==
+              12 * 2 * activation_bytes + activation_bytes);
+// The same bytes in the blocks; an all_to_all behind the embeddings, an all_gather for the head.
+static_assert(sharded_gpt::wire(axis::tensor, {.rows = rows}).forward ==
+              12 * 2 * activation_bytes + activation_bytes / 4 + activation_bytes / 2 +
+                  3 * rows * 4);
+static_assert(sharded_gpt::wire(axis::tensor, {.rows = rows}).backward ==
+              12 * 2 * activation_bytes + activation_bytes / 4 + activation_bytes / 2);
+static_assert(sharded_gpt::chosen.cost.flops < split_gpt::chosen.cost.flops);
+
+TEST(FormPlanner, EveryMoveIsARowThatMayBeDerived) {
+  auto const check = [](auto const& code) {
+    for (auto const& now : code.steps) {
+      if (now.kind != step_kind::move) continue;
+      auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+      EXPECT_EQ(row.status, derivation::automatic)
+          << to_string(row.from) << " to " << to_string(row.to);
+    }
+  };
+  check(split_gpt::code);
+  check(sharded_gpt::code);
+}
+
+// --- pins --------------------------------------------------------------------------------------------
+
+using dense = nn::linear<width, width>;
+
+TEST(FormPlanner, APinIsKept) {
+  using strings = std::vector<std::string>;
+  EXPECT_EQ((labels<plan<sequential<dense, dense>, tensor_parallel<2>>>()),
+            (strings{"column", "row"}));
+  EXPECT_EQ((labels<plan<sequential<pinned<"row", dense>, dense>, tensor_parallel<2>>>())[0],
+            "row");
+  EXPECT_EQ((labels<plan<sequential<dense, pinned<"whole", dense>>, tensor_parallel<2>>>())[1],
+            "whole");
+  EXPECT_EQ((labels<plan<pinned<"whole", sequential<dense, dense>>, tensor_parallel<2>>>()),
+            (strings{"whole", "whole"}));
+}
+
+TEST(FormPlanner, PinnedToWholeNothingIsSent) {
+  using lonely = plan<pinned<"whole", norm_mlp>, tensor_parallel<2>>;
+  EXPECT_EQ(lonely::wire(axis::tensor, {.rows = rows}).total(), 0);
+  EXPECT_EQ(lonely::chosen.cost.flops, (plan<norm_mlp, serial>::chosen.cost.flops));
+}
+
+TEST(FormPlanner, OneRankHasNothingToSend) {
+  EXPECT_EQ((plan<model, tensor_parallel<1>>::wire(axis::tensor, {.rows = rows}).total()), 0);
+  EXPECT_EQ((plan<model, tensor_parallel<1, sequence::sharded>>::wire(axis::tensor, {.rows = rows})
+                 .total()),
+            0);
+}
+
+// --- what cannot be planned is said ------------------------------------------------------------------
+
+template <class Model>
+constexpr auto chosen_for(int ranks, bool shard_sequence = false) {
+  return choose_forms(make_outline<Model>(), ranks, shard_sequence);
+}
+
+TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
+  constexpr auto odd = chosen_for<sequential<dense, nn::linear<width, 9>, nn::linear<9, 7>>>(2);
+  static_assert(odd.error == planning_error::nothing_divides && odd.error_leaf == 2);
+  EXPECT_TRUE(odd.error_length == 9 || odd.error_length == 7);
+  constexpr auto heads = chosen_for<nn::causal_self_attention<48, 6, 16>>(4);
+  static_assert(heads.error == planning_error::nothing_divides && heads.error_leaf == 1 &&
+                heads.error_length == 6);
+  constexpr auto parts =
+      chosen_for<pinned<"column", nn::linear<8, 24, linear_options{.parts = 3}>>>(16);
+  static_assert(parts.error == planning_error::pin_not_divisible && parts.error_length == 24,
+                "24 divides by 8 but not in 3 parts by 16");
+  SUCCEED();
+}
+
+TEST(FormPlanner, SaysWhichPinIsWrong) {
+  constexpr auto unknown = chosen_for<sequential<dense, pinned<"rows", dense>>>(2);
+  static_assert(unknown.error == planning_error::unknown_pin && unknown.error_leaf == 1);
+  constexpr auto no_way = chosen_for<repeat<2, pinned<"row", dense>>>(2);
+  static_assert(no_way.error == planning_error::no_chain);
+  constexpr auto fine = chosen_for<sequential<dense, pinned<"row", dense>>>(2);
+  static_assert(fine.error == planning_error::none);
+  SUCCEED();
+}
+
+// --- against all chains there are ----------------------------------------------------------------------
+
+struct way {
+  placement in, out;
+  double flops = 0, held = 0, wire = 0;
+  int calls = 0;
+};
+
+/// Every way to run a part of a model, found without any pruning.
+template <class Tree>
+struct all_ways {
+  Tree const& tree;
+  int ranks;
+  bool shard_sequence;
+
+  bool cross(way& of, placement from, placement to, std::size_t value_width,
+             bool differentiable) const {
+    auto const row = transition_between(from, to);
+    if (row.status != derivation::automatic) return false;
+    auto const add = [&](movement moves) {
+      double const n = static_cast<double>(value_width), p = ranks;
+      switch (moves) {
+        case movement::all_reduce: of.wire += 2 * n * (p - 1) / p; break;
+        case movement::all_gather:
+        case movement::reduce_scatter: of.wire += n * (p - 1) / p; break;
+        case movement::all_to_all: of.wire += n * (p - 1) / (p * p); break;
+        default: EXPECT_FALSE(communicates(moves)); break;
+      }
+      of.calls += communicates(moves);
+    };
+    add(row.moves);
+    if (differentiable) add(transition_between(dual(to), dual(from)).moves);
+    return true;
+  }
+  static bool differentiable(value_info info) { return info.kind == value_kind::features; }
+  static std::size_t width_of(value_info info) { return differentiable(info) ? info.width : 0; }
+
+  value_info output(int at) const {
+    auto const& here = tree.nodes[at];
+    if (here.kind == node_kind::leaf) return tree.leaves[here.leaf].output;
+    int last = at + 1;
+    while (tree.nodes[last].end < here.end) last = tree.nodes[last].end;
+    return output(last);
+  }
+
+  std::vector<way> of_leaf(int leaf_index) const {
+    std::vector<way> out;
+    auto const& leaf = tree.leaves[leaf_index];
+    for (int i = 0; i < leaf.form_count; ++i) {
+      auto const& form = leaf.forms[static_cast<std::size_t>(i)];
+      auto const by_sequence = [](placement at) {
+        return is_shard(at) && at.index == dim::sequence;
+      };
+      if ((by_sequence(form.input) || by_sequence(form.output)) && !shard_sequence) continue;
+      auto const pin = tree.pins[leaf_index];
+      if (!pin.empty() && form.label != pin) continue;
+      way mine{form.input, form.output};
+      mine.flops = leaf.flops_per_row / (is_shard(form.input) || is_shard(form.output) ? ranks : 1);
+      for (int k = 0; k < leaf.parameter_count; ++k) {
+        auto const& parameter = leaf.parameters[static_cast<std::size_t>(k)];
+        if (parameter.rank == 2)
+          mine.held += static_cast<double>(parameter.count()) /
+                       (is_shard(form.uses[static_cast<std::size_t>(k)]) ? ranks : 1);
+      }
+      out.push_back(mine);
+    }
+    return out;
+  }
+
+  static void add(way& to, way const& more, int times = 1) {
+    to.flops += more.flops * times, to.held += more.held * times;
+    to.wire += more.wire * times, to.calls += more.calls * times;
+  }
+
+  std::vector<way> of(int at) const {
+    auto const& here = tree.nodes[at];
+    switch (here.kind) {
+      case node_kind::leaf: return of_leaf(here.leaf);
+      case node_kind::named: return of(at + 1);
+      case node_kind::repeat: {
+        std::vector<way> out;
+        for (auto const& once : of(at + 1)) {
+          if (once.in != once.out) continue;
+          way all{once.in, once.out};
+          add(all, once, here.count);
+          out.push_back(all);
+        }
+        return out;
+      }
+      case node_kind::residual: {
+        std::vector<way> out;
+        auto const info = output(at + 1);
+        for (auto const edge : {invariant, shard<dim::sequence>}) {
+          if (edge != invariant && !shard_sequence) continue;
+          for (auto const& branch : of(at + 1)) {
+            way closed{edge, edge};
+            add(closed, branch);
+            if (cross(closed, edge, branch.in, width_of(info), true) &&
+                cross(closed, branch.out, edge, width_of(info), true))
+              out.push_back(closed);
+          }
+        }
+        return out;
+      }
+      case node_kind::fan_out: return {};  // not looked at here
+      case node_kind::sequential:
+      case node_kind::objective: break;
+    }
+    auto chains = of(at + 1);
+    int before = at + 1;
+    for (int child = tree.nodes[at + 1].end; child < here.end; child = tree.nodes[child].end) {
+      std::vector<way> longer;
+      auto const info = output(before);
+      for (auto const& first : chains)
+        for (auto const& second : of(child)) {
+          way both{first.in, second.out};
+          add(both, first), add(both, second);
+          if (cross(both, first.out, second.in, width_of(info), differentiable(info)))
+            longer.push_back(both);
+        }
+      chains = longer, before = child;
+    }
+    return chains;
+  }
+
+  /// The cheapest way through the whole model.
+  way best() const {
+    std::vector<way> all;
+    for (auto const& through : of(0))
+      for (auto const end : {invariant, shard<dim::sequence>}) {
+        if (end != invariant && !shard_sequence) continue;
+        way whole = through;
+        auto const info = tree.leaves[0].input();
+        if (cross(whole, invariant, through.in, width_of(info), false) &&
+            cross(whole, through.out, end, width_of(output(0)), true))
+          all.push_back(whole);
+      }
+    EXPECT_FALSE(all.empty());
+    way cheapest = all.front();
+    for (auto const& each : all)
+      if (less(each, cheapest)) cheapest = each;
+    return cheapest;
+  }
+
+  static bool less(way const& a, way const& b) {
+    auto const differ = [](double x, double y) { return std::abs(x - y) > 1e-6 * (x + y); };
+    if (differ(a.flops, b.flops)) return a.flops < b.flops;
+    if (differ(a.held, b.held)) return a.held < b.held;
+    if (differ(a.wire, b.wire)) return a.wire < b.wire;
+    return a.calls < b.calls;
+  }
+};
+
+template <class Model>
+void expect_best(int ranks) {
+  static constexpr auto tree = make_outline<Model>();
+  for (bool const shard_sequence : {false, true}) {
+    auto const expected =
+        all_ways<std::remove_const_t<decltype(tree)>>{tree, ranks, shard_sequence}.best();
+    auto const chosen = choose_forms(tree, ranks, shard_sequence);
+    EXPECT_EQ(chosen.error, planning_error::none);
+    auto const near = [](double x, double y) { return std::abs(x - y) <= 1e-6 * (x + y); };
+    EXPECT_TRUE(near(chosen.cost.flops, expected.flops));
+    EXPECT_TRUE(near(chosen.cost.held, expected.held));
+    EXPECT_TRUE(near(chosen.cost.wire, expected.wire))
+        << chosen.cost.wire << " instead of " << expected.wire;
+    EXPECT_EQ(chosen.cost.calls, expected.calls);
+  }
+}
+
+TEST(FormPlanner, NoOtherChainIsCheaper) {
+  using wide = nn::linear<width, 4 * width>;
+  using narrow = nn::linear<4 * width, width>;
+  for (int const ranks : {2, 4}) {
+    expect_best<dense>(ranks);
+    expect_best<nn::layer_norm<width>>(ranks);
+    expect_best<norm_mlp>(ranks);
+    expect_best<attention_block>(ranks);
+    expect_best<residual<norm_mlp>>(ranks);
+    expect_best<sequential<dense, dense, dense, dense>>(ranks);
+    expect_best<sequential<wide, nn::relu<4 * width>, narrow, nn::dropout<width, 100>, dense>>(
+        ranks);
+    expect_best<sequential<pinned<"row", dense>, nn::relu<width>, pinned<"column", dense>, dense>>(
+        ranks);
+    expect_best<sequential<pinned<"whole", dense>, residual<sequential<wide, narrow>>>>(ranks);
+    expect_best<repeat<3, sequential<dense, dense>>>(ranks);
+    expect_best<repeat<3, residual<sequential<nn::layer_norm<width>, wide, narrow>>>>(ranks);
+    expect_best<residual<sequential<dense, residual<sequential<nn::layer_norm<width>, dense>>>>>(
+        ranks);
+    expect_best<sequential<nn::embedding<64, width>, nn::positions<length, width>,
+                           nn::layer_norm<width>, nn::linear<width, 64>>>(ranks);
+  }
+}
+
+}  // namespace

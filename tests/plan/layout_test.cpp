@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::models;
+
+struct range {
+  std::string what;
+  std::size_t begin = 0, end = 0;
+};
+
+void expect_no_overlap(std::vector<range> ranges, std::size_t limit) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](range const& a, range const& b) { return a.begin < b.begin; });
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    EXPECT_EQ(ranges[i].begin % alignment_bytes, 0u) << ranges[i].what;
+    EXPECT_LE(ranges[i].end, limit) << ranges[i].what;
+    if (i == 0) continue;
+    EXPECT_LE(ranges[i - 1].end, ranges[i].begin) << ranges[i - 1].what << " and " << ranges[i].what;
+  }
+}
+
+template <class Plan>
+void expect_sound_activations(std::size_t rows) {
+  constexpr auto& code = Plan::code;
+  auto const layout = Plan::activation_layout_for(rows);
+  auto const bytes_of = [&](int v) {
+    auto const& what = code.values[v];
+    return local_block(what, rows, Plan::tensor_ranks).count() *
+           (what.info.kind == value_kind::tokens ? sizeof(std::int32_t) : Plan::element_bytes);
+  };
+  std::size_t staging = 0;
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const& piece = code.items[i];
+    auto const at = static_cast<std::size_t>(i);
+    EXPECT_GE(layout.input_bytes[at], bytes_of(piece.in));
+    std::vector<range> record{{"output", 0, bytes_of(piece.out)}}, forward, backward;
+    for (int v = 0; v < code.values.size(); ++v) {
+      if (code.values[v].item != i) continue;
+      auto const index = static_cast<std::size_t>(v);
+      auto const place = [&](residence const& where, std::size_t offset, auto& transient) {
+        if (where.root != v) return;
+        range const mine{"value " + std::to_string(v), offset, offset + bytes_of(v)};
+        if (where.where == home::kept) record.push_back(mine);
+        if (where.where == home::transient) transient.push_back(mine);
+      };
+      place(Plan::storage.values[index], layout.value_offset[index], forward);
+      place(Plan::storage.gradients[index], layout.gradient_offset[index], backward);
+    }
+    for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
+      auto const& info = Plan::tree.leaves[leaf];
+      auto const each = [&](slots_info const& slots, auto const& offsets, auto&& add) {
+        for (int k = 0; k < slots.own_count; ++k) {
+          auto const index = static_cast<std::size_t>(k);
+          std::size_t const bytes =
+              slot_count(slots.own[index], code.forms[leaf], rows, Plan::tensor_ranks) *
+              Plan::element_bytes;
+          add(range{"slot " + slots.own[index].label.text() + " of leaf " + std::to_string(leaf),
+                    offsets[index], offsets[index] + bytes});
+        }
+      };
+      each(info.saved, layout.saved_offset[static_cast<std::size_t>(leaf)],
+           [&](range const& slot) { record.push_back(slot); });
+      // A leaf's scratch is used in its forward and in its backward.
+      each(info.scratch, layout.scratch_offset[static_cast<std::size_t>(leaf)],
+           [&](range const& slot) { forward.push_back(slot), backward.push_back(slot); });
+    }
+    expect_no_overlap(record, layout.record_bytes[at]);
+    expect_no_overlap(forward, layout.staging_offset);
+    expect_no_overlap(backward, layout.staging_offset);
+    EXPECT_EQ(layout.record_bytes[at] % alignment_bytes, 0u);
+    for (int s = piece.first_step; s < piece.end_step; ++s)
+      if (code.steps[s].kind == step_kind::move)
+        staging = std::max({staging, bytes_of(code.steps[s].in), bytes_of(code.steps[s].out)});
+  }
+  EXPECT_LE(layout.staging_offset + staging, layout.transient_bytes);
+}
+
+/// The arena of a stage: one region behind the other, each as long as its slots need.
+template <class Plan>
+void expect_sound_arena(workload const& load) {
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    auto const arena = Plan::arena_for(stage, load);
+    auto const layout = Plan::activation_layout_for(load.rows);
+    auto const count = [](int slots) { return static_cast<std::size_t>(slots); };
+    expect_no_overlap(
+        {{"records", 0, arena.record_bytes * count(arena.slots.activations)},
+         {"inputs", arena.inputs_offset,
+          arena.inputs_offset +
+              (Plan::is_first(stage) ? 0 : arena.input_bytes * count(arena.slots.inputs))},
+         {"gradients", arena.gradients_offset,
+          arena.gradients_offset +
+              (Plan::is_last(stage) ? 0 : arena.output_bytes * count(arena.slots.gradients))},
+         {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
+         {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
+         {"zeros", arena.zeros_offset,
+          arena.zeros_offset +
+              Plan::parameter_layout_for(stage).masked_count * Plan::element_bytes}},
+        arena.total_bytes);
+    EXPECT_EQ(arena.total_bytes, Plan::memory(stage, load).activations);
+  }
+}
+
+/// Every parameter of a stage has its place, they fill the arena, and what is reduced over the same
+/// axes lies together.
+template <class Plan>
+void expect_sound_parameters() {
+  std::set<int> numbers;
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    auto const layout = Plan::parameter_layout_for(stage);
+    std::vector<bool> taken(layout.count() + layout.tied_count, false);
+    auto const take = [&](std::size_t offset, std::size_t count, std::size_t begin,
+                          std::size_t end) {
+      ASSERT_LE(begin, offset);
+      ASSERT_LE(offset + count, end);
+      for (std::size_t k = offset; k < offset + count; ++k) {
+        EXPECT_FALSE(taken[k]) << "element " << k << " belongs to two parameters";
+        taken[k] = true;
+      }
+    };
+    for (int e = 0; e < Plan::entries.size(); ++e) {
+      auto const& entry = Plan::entries[e];
+      auto const at = static_cast<std::size_t>(e);
+      auto const here = copies_in(Plan::code, entry.item,
+                                  Plan::stage_units[static_cast<std::size_t>(stage)]);
+      EXPECT_EQ(here.copies, layout.copies[static_cast<std::size_t>(entry.item)].copies);
+      for (int k = 0; k < here.copies; ++k) {
+        std::size_t const shift = layout.stride[at] * static_cast<std::size_t>(k);
+        if (entry.owner >= 0) {
+          EXPECT_EQ(layout.offset[at], layout.offset[static_cast<std::size_t>(entry.owner)]);
+          take(layout.gradient_offset[at], entry.local_count(), layout.count(), taken.size());
+          continue;
+        }
+        EXPECT_TRUE(numbers.insert(Plan::parameter_number(e, here.first_copy + k)).second);
+        EXPECT_EQ(layout.gradient_offset[at], layout.offset[at]);
+        if (entry.reduced_over_tensor())
+          take(layout.offset[at] + shift, entry.local_count(), layout.data_count, layout.count());
+        else
+          take(layout.offset[at] + shift, entry.local_count(), 0, layout.data_count);
+        EXPECT_TRUE(!entry.masked() || entry.local_count() <= layout.masked_count);
+      }
+    }
+    EXPECT_EQ(std::count(taken.begin(), taken.end(), false), 0) << "the arena has holes";
+  }
+  EXPECT_EQ(static_cast<int>(numbers.size()), Plan::parameter_tensor_count());
+  EXPECT_EQ(*numbers.begin(), 0);
+  EXPECT_EQ(*numbers.rbegin(), Plan::parameter_tensor_count() - 1);
+}
+
+template <class Plan>
+void expect_sound() {
+  for (std::size_t const rows : {std::size_t{8}, std::size_t{24}, std::size_t{40}})
+    expect_sound_activations<Plan>(rows);
+  for (int const microbatches : {1, 3, 8})
+    expect_sound_arena<Plan>({.rows = 24, .microbatches = microbatches});
+  expect_sound_parameters<Plan>();
+}
+
+using model = gpt_with_loss<5, 16, 4, 8, 32>;
+using narrow_model = gpt_with_loss<3, 12, 2, 8, 14>;  // no buffer is a multiple of 64 bytes
+using table = nn::embedding<32, 16>;
+using head = nn::linear<16, 32, head_options>;
+using tied_model =
+    objective<sequential<named<"wte", pinned<"vocabulary", table>>,
+                         residual<sequential<nn::layer_norm<16>, mlp<16>>>,
+                         pinned<"column", tied<head, head::weight, "wte.weight">>>,
+              nn::cross_entropy<32>>;
+
+template <class Plan>
+struct Layout : testing::Test {};
+using Plans = testing::Types<
+    plan<model, serial>, plan<model, serial, double>, plan<model, pipeline<3>>,
+    plan<model, tensor_parallel<2>>, plan<model, tensor_parallel<2, sequence::sharded>>,
+    plan<model, hybrid<pipeline<2>, tensor_parallel<4, sequence::sharded>>, double>,
+    plan<narrow_model, serial>, plan<narrow_model, tensor_parallel<2, sequence::sharded>>,
+    plan<narrow_model, pipeline<7>>, plan<tied_model, serial>,
+    plan<tied_model, tensor_parallel<2>>>;
+TYPED_TEST_SUITE(Layout, Plans);
+
+TYPED_TEST(Layout, NothingOverlaps) { expect_sound<TypeParam>(); }
+
+TEST(Layout, ABlockIsCutByRowsOrByColumns) {
+  value what{{value_kind::features, 24}, invariant};
+  EXPECT_EQ(local_block(what, 10, 2).count(), 240u);
+  what.at = shard<dim::sequence>;
+  EXPECT_EQ(local_block(what, 10, 2).rows, 5u);
+  EXPECT_EQ(local_block(what, 10, 2).columns, 24u);
+  what.at = shard<dim::features, 3>;
+  EXPECT_EQ(local_block(what, 10, 2).rows, 10u);
+  EXPECT_EQ(local_block(what, 10, 2).columns, 12u);
+  what.at = partial;
+  EXPECT_EQ(local_block(what, 10, 2).count(), 240u);
+}
+
+TEST(Layout, ASlotFollowsTheRowsAndIfItSaysSoTheFeatures) {
+  slot_info const per_row{.per_row = 6}, per_head{.per_row = 6, .follows_features = true};
+  slot_info const table_of{.fixed = 100};
+  form_info const all{"whole", invariant, invariant};
+  form_info const heads{"heads", shard<dim::features, 3>, shard<dim::features>};
+  form_info const cut{"sequence", shard<dim::sequence>, shard<dim::sequence>};
+  EXPECT_EQ(slot_count(per_row, all, 10, 2), 60u);
+  EXPECT_EQ(slot_count(per_row, heads, 10, 2), 60u);
+  EXPECT_EQ(slot_count(per_head, heads, 10, 2), 30u);
+  EXPECT_EQ(slot_count(per_row, cut, 10, 2), 30u);
+  EXPECT_EQ(slot_count(per_head, cut, 10, 2), 30u);
+  EXPECT_EQ(slot_count(table_of, heads, 10, 2), 100u);
+  EXPECT_EQ(slot_count(table_of, cut, 10, 2), 100u);
+}
+
+TEST(Layout, SizesAreRoundedUpToTheAlignment) {
+  static_assert(aligned(0) == 0 && aligned(1) == 64 && aligned(64) == 64 && aligned(65) == 128);
+  SUCCEED();
+}
+
+// Every rank of a stage holds its block of what is cut and all of the rest.
+TEST(Layout, TheBlocksOfAllRanksAreTheModel) {
+  using cut = plan<model, hybrid<pipeline<2>, tensor_parallel<2>>>;
+  std::size_t held = 0;
+  for (int stage = 0; stage < cut::stages; ++stage)
+    held += 2 * cut::parameter_layout_for(stage).count();
+  std::size_t repeated = 0;
+  for (auto const& entry : cut::entries)
+    if (!is_shard(entry.stored))
+      repeated += entry.info.count() * static_cast<std::size_t>(cut::code.items[entry.item].count);
+  EXPECT_EQ(held - repeated, cut::parameter_count());
+  EXPECT_EQ(cut::parameter_count(), (plan<model, serial>::parameter_layout_for(0).count()));
+}
+
+}  // namespace

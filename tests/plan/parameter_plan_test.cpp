@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/parameter_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::models;
+
+using model = gpt_with_loss<12, 16, 4, 8, 32>;
+template <class Policy>
+using planned = plan<model, Policy>;
+
+template <class Plan>
+std::vector<std::string> names() {
+  return parameter_names(Plan::tree, Plan::entries);
+}
+
+TEST(ParameterPlan, NamesAreThoseOfGptFiles) {
+  EXPECT_EQ(names<planned<serial>>(),
+            (std::vector<std::string>{
+                "wte.weight", "wpe.weight", "h.*.ln_1.weight", "h.*.ln_1.bias",
+                "h.*.attn.c_attn.weight", "h.*.attn.c_attn.bias", "h.*.attn.c_proj.weight",
+                "h.*.attn.c_proj.bias", "h.*.ln_2.weight", "h.*.ln_2.bias", "h.*.mlp.c_fc.weight",
+                "h.*.mlp.c_fc.bias", "h.*.mlp.c_proj.weight", "h.*.mlp.c_proj.bias",
+                "ln_f.weight", "ln_f.bias", "lm_head.weight"}));
+}
+
+TEST(ParameterPlan, ABlockOfAShardHasItsPartOfTheElements) {
+  auto const& entries = planned<tensor_parallel<2>>::entries;
+  for (auto const& entry : entries) {
+    std::size_t const ranks = is_shard(entry.stored) ? 2 : 1;
+    EXPECT_EQ(entry.local_count() * ranks, entry.info.count()) << entry.info.label.text();
+  }
+  // c_attn: columns of the weight in three parts; c_proj: rows, its bias whole.
+  EXPECT_EQ(entries[4].local_rows, 16u);
+  EXPECT_EQ(entries[4].local_columns, 24u);
+  EXPECT_EQ(entries[6].local_rows, 8u);
+  EXPECT_EQ(entries[6].local_columns, 16u);
+  EXPECT_EQ(entries[7].local_count(), 16u);
+}
+
+TEST(ParameterPlan, WhatIsStoredCanBeUsedAndItsGradientComesBack) {
+  auto const check = [](auto const& entries) {
+    for (auto const& entry : entries) {
+      auto const row = transition_between(entry.stored, entry.used);
+      ASSERT_TRUE(row.allowed());
+      EXPECT_EQ(entry.masked(), entry.used == partial);
+      EXPECT_EQ(entry.reduced_over_tensor(), entry.used == replicate);
+      // Nothing is sent to use a parameter; for its gradient at most one all_reduce.
+      EXPECT_FALSE(communicates(row.moves));
+      auto const back = adjoint(row).moves;
+      EXPECT_TRUE(back == movement::none || back == movement::all_reduce) << to_string(back);
+    }
+  };
+  check(planned<serial>::entries);
+  check(planned<tensor_parallel<2>>::entries);
+  check(planned<tensor_parallel<2, sequence::sharded>>::entries);
+}
+
+TEST(ParameterPlan, OnlyReplicatedUsesAreReducedOverTheTensorAxis) {
+  auto const reduced = []<class Plan>(Plan) {
+    std::set<std::string> out;
+    auto const all = names<Plan>();
+    for (int e = 0; e < Plan::entries.size(); ++e)
+      if (Plan::entries[e].reduced_over_tensor()) out.insert(all[static_cast<std::size_t>(e)]);
+    return out;
+  };
+  EXPECT_TRUE(reduced(planned<serial>{}).empty());
+  EXPECT_TRUE(reduced(planned<tensor_parallel<2>>{}).empty());
+  EXPECT_EQ(reduced(planned<tensor_parallel<2, sequence::sharded>>{}),
+            (std::set<std::string>{"h.*.ln_1.weight", "h.*.ln_1.bias", "h.*.ln_2.weight",
+                                   "h.*.ln_2.bias", "ln_f.weight", "ln_f.bias"}));
+}
+
+// --- ties ------------------------------------------------------------------------------------------
+
+using table = nn::embedding<32, 16>;
+using head = nn::linear<16, 32, head_options>;
+template <name Owner, class Layer = head>
+using tied_model = sequential<named<"wte", table>, nn::layer_norm<16>,
+                              named<"head", tied<Layer, typename Layer::weight, Owner>>>;
+
+template <class Model, int Ranks = 1>
+constexpr auto listed() {
+  auto const tree = make_outline<Model>();
+  return list_parameters(tree, write_program(tree, choose_forms(tree, Ranks, false), Ranks), Ranks);
+}
+
+TEST(ParameterPlan, ATiedParameterHasAnOwner) {
+  constexpr auto list = listed<tied_model<"wte.weight">>();
+  static_assert(list.problem == tie_error::none);
+  static_assert(list.entries.size() == 4);
+  static_assert(list.entries[0].owner == -1 && list.entries[3].owner == 0);
+  using tied_plan = plan<tied_model<"wte.weight">, serial>;
+  EXPECT_EQ(tied_plan::parameter_tensor_count(), 3);
+  EXPECT_EQ(tied_plan::parameter_count(), 32u * 16 + 16 + 16);
+}
+
+TEST(ParameterPlan, SaysWhatIsWrongWithATie) {
+  static_assert(listed<tied_model<"wte">>().problem == tie_error::unknown_owner);
+  static_assert(listed<tied_model<"head.weight">>().problem == tie_error::unknown_owner,
+                "itself");
+  static_assert(listed<tied_model<"wte.weight", nn::linear<16, 32>>>().problem ==
+                tie_error::other_shape);
+  using dense = nn::linear<16, 16>;
+  using repeated = sequential<named<"first", dense>,
+                              repeat<2, tied<dense, dense::weight, "first.weight">>>;
+  static_assert(listed<repeated>().problem == tie_error::other_item);
+  using crossed = sequential<named<"wte", pinned<"features", table>>,
+                             pinned<"column", tied<head, head::weight, "wte.weight">>>;
+  static_assert(listed<crossed, 2>().problem == tie_error::other_placement);
+  using alike = sequential<named<"wte", pinned<"vocabulary", table>>,
+                           pinned<"column", tied<head, head::weight, "wte.weight">>>;
+  static_assert(listed<alike, 2>().problem == tie_error::none);
+  SUCCEED();
+}
+
+}  // namespace

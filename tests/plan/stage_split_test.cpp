@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/stage_split.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "plait/core/random.hpp"
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::models;
+
+double greatest_stage(std::vector<double> const& costs, std::vector<int> begins) {
+  begins.push_back(static_cast<int>(costs.size()));
+  double most = 0;
+  for (std::size_t s = 0; s + 1 < begins.size(); ++s) {
+    double sum = 0;
+    for (int u = begins[s]; u < begins[s + 1]; ++u) sum += costs[static_cast<std::size_t>(u)];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+/// The least greatest stage over all ways to cut.
+double best_of_all(std::vector<double> const& costs, int stages, std::vector<int> begins = {0}) {
+  if (static_cast<int>(begins.size()) == stages) return greatest_stage(costs, begins);
+  double best = 1e300;
+  for (int next = begins.back() + 1; next < static_cast<int>(costs.size()); ++next) {
+    auto longer = begins;
+    longer.push_back(next);
+    best = std::min(best, best_of_all(costs, stages, longer));
+  }
+  return best;
+}
+
+TEST(StageSplit, NoOtherCutHasASmallerGreatestStage) {
+  std::uint64_t draw = 0;
+  random_key const key{11, 0, 0};
+  for (int units = 1; units <= 9; ++units)
+    for (int stages = 1; stages <= units; ++stages)
+      for (int round = 0; round < 20; ++round) {
+        std::vector<double> costs;
+        for (int i = 0; i < units; ++i) costs.push_back(random_word(key, draw++) % 10);
+        auto const begins = detail::balance(costs, stages);
+        ASSERT_EQ(static_cast<int>(begins.size()), stages);
+        EXPECT_EQ(begins[0], 0);
+        for (std::size_t s = 1; s < begins.size(); ++s) EXPECT_LT(begins[s - 1], begins[s]);
+        EXPECT_LT(begins.back(), units);
+        EXPECT_EQ(greatest_stage(costs, begins), best_of_all(costs, stages));
+      }
+}
+
+// 1F1B keeps more microbatches on the earlier stages.
+TEST(StageSplit, AmongEqualsTheEarlierStagesGetLess) {
+  EXPECT_EQ(detail::balance({1, 1, 1}, 2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(detail::balance({1, 1, 1, 1, 1}, 2), (std::vector<int>{0, 2}));
+}
+
+using model = sequential<nn::linear<16, 16>, repeat<6, nn::linear<16, 16>>, nn::linear<16, 16>>;
+
+template <class Policy>
+std::vector<int> begins() {
+  std::vector<int> out;
+  for (auto const& units : plan<model, Policy>::stage_units) out.push_back(units.begin);
+  return out;
+}
+
+TEST(StageSplit, EqualLayersAreSharedEvenly) {
+  EXPECT_EQ(begins<serial>(), (std::vector<int>{0}));
+  EXPECT_EQ(begins<pipeline<2>>(), (std::vector<int>{0, 4}));
+  EXPECT_EQ(begins<pipeline<4>>(), (std::vector<int>{0, 2, 4, 6}));
+  EXPECT_EQ(begins<pipeline<8>>(), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(StageSplit, TheUserMaySayWhere) {
+  using order = one_forward_one_backward;
+  EXPECT_EQ((begins<pipeline<2, order, cut_at<1>>>()), (std::vector<int>{0, 1}));
+  EXPECT_EQ((begins<pipeline<3, order, cut_at<3, 7>>>()), (std::vector<int>{0, 3, 7}));
+}
+
+TEST(StageSplit, CutsThatMakeNoStagesAreRefused) {
+  constexpr auto& code = plan<model, serial>::code;
+  EXPECT_EQ((split_stages<cut_at<3, 7>>(code, 3).size()), 3u);
+  EXPECT_TRUE((split_stages<cut_at<3, 7>>(code, 2).empty()));
+  EXPECT_TRUE((split_stages<cut_at<7, 3>>(code, 3).empty()));
+  EXPECT_TRUE((split_stages<cut_at<3, 3>>(code, 3).empty()));
+  EXPECT_TRUE((split_stages<cut_at<0>>(code, 2).empty()));
+  EXPECT_TRUE((split_stages<cut_at<8>>(code, 2).empty()));
+  EXPECT_TRUE((split_stages<cut_at<-1>>(code, 2).empty()));
+}
+
+TEST(StageSplit, EveryCopyIsOnOneStage) {
+  using jobs = plan<gpt_with_loss<5, 16, 4, 8, 32>, pipeline<4>>;
+  for (int i = 0; i < jobs::code.items.size(); ++i) {
+    int next = 0;
+    for (auto const& units : jobs::stage_units) {
+      auto const here = copies_in(jobs::code, i, units);
+      if (here.copies == 0) continue;
+      EXPECT_EQ(here.first_copy, next);
+      next += here.copies;
+    }
+    EXPECT_EQ(next, jobs::code.items[i].count);
+  }
+}
+
+}  // namespace
