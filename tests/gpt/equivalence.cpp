@@ -51,7 +51,9 @@ struct recorder : train_gpt::tensor_sink {
     ++step;
     if (int(step) < keep_steps) steps.emplace_back();
   }
-  void write(std::string const& name, std::span<float const> values) override { keep(name, values); }
+  void write(std::string const& name, std::span<float const> values) override {
+    keep(name, values);
+  }
   void write(std::string const& name, std::span<double const> values) override {
     keep(name, values);
   }
@@ -129,10 +131,8 @@ void compare(tensors const& expected, tensors const& got, std::string const& suf
     for (std::size_t i = 0; i < values.size(); ++i) {
       double const d = found->second[i] - values[i];
       norm += values[i] * values[i];
-      if (is_key_bias(name, i, values.size()))
-        key = std::max(key, std::abs(found->second[i]));
-      else
-        off += d * d;
+      if (is_key_bias(name, i, values.size())) key = std::max(key, std::abs(found->second[i]));
+      else off += d * d;
     }
     double const scale = norm > 0 ? std::sqrt(norm) : 1;
     out.see(std::sqrt(off) / scale, name + suffix);
@@ -184,16 +184,16 @@ class references {
   std::map<std::pair<int, double>, training> runs_;
 };
 
-
 void print_head() {
   std::printf("%-14s %-12s %-9s %-9s %-38s %-9s %-28s %-9s %s\n", "plan", "microbatches", "loss",
               "gradient", "of", "weights", "of", "key bias", "bits");
 }
 
 void print_row(std::string const& name, int microbatches, difference const& of) {
-  std::printf("%-14s %-12d %-9.1e %-9.1e %-38s %-9.1e %-28s %-9.1e %s\n", name.c_str(), microbatches,
-              of.loss.value, of.gradient.value, of.gradient.where.c_str(), of.weight.value,
-              of.weight.where.c_str(), of.key_bias, of.same_bits ? "equal" : "differ");
+  std::printf("%-14s %-12d %-9.1e %-9.1e %-38s %-9.1e %-28s %-9.1e %s\n", name.c_str(),
+              microbatches, of.loss.value, of.gradient.value, of.gradient.where.c_str(),
+              of.weight.value, of.weight.where.c_str(), of.key_bias,
+              of.same_bits ? "equal" : "differ");
 }
 
 int compare_plans(task const& what) {
@@ -234,8 +234,8 @@ int find_mutants(task const& what) {
   for (auto const& job : train_gpt::entries()) {
     if (job.size != "mutant") continue;
     ++planted;
-    auto const off = compare(serial.of(job.stages, usual_clip),
-                             train(job, what, job.stages, usual_clip));
+    auto const off =
+        compare(serial.of(job.stages, usual_clip), train(job, what, job.stages, usual_clip));
     std::printf("%s:\n", job.plan.c_str());
     print_row("", job.stages, off);
     if (off.gradient.value <= what.gradient_limit) {
@@ -247,7 +247,8 @@ int find_mutants(task const& what) {
 }
 
 int run(std::span<char*> words) {
-  if (words.size() < 3) return std::puts("usage: equivalence TEXT SIZE PRECISION | TEXT mutants"), 2;
+  if (words.size() < 3)
+    return std::puts("usage: equivalence TEXT SIZE PRECISION | TEXT mutants"), 2;
   std::string const size = words[2];
   bool const mutants = size == "mutants";
   bool const small = size == "small";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiny GPT with bugs planted on purpose. Each enters itself as size "mutant"; the comparison with
-// the serial run of the right program must report every one of them.
+// The tiny GPT with bugs planted on purpose. Each enters itself as size "mutant"; the comparison
+// with the serial run of the right program must report every one of them.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -23,12 +23,14 @@ plait::view<T, To, Memory> claim(plait::view<T, From, Memory> of) {
   return {of.data, of.rows, of.columns};
 }
 
-/// Row-split linear layer whose output is said to be whole: the all_reduce of the output is missing.
+/// Row-split linear layer whose output is said to be whole: the all_reduce of the output is
+/// missing.
 struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::projection}> {
   using right = plait::nn::linear<4 * width, width, {.weight = tiny::projection}>;
-  using forms = plait::forms<
-      plait::whole, plait::form<"row", plait::shard<plait::dim::features>, plait::invariant,
-                                plait::split<weight, 0>, plait::use<bias, plait::invariant>>>;
+  using forms =
+      plait::forms<plait::whole,
+                   plait::form<"row", plait::shard<plait::dim::features>, plait::invariant,
+                               plait::split<weight, 0>, plait::use<bias, plait::invariant>>>;
 
   static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
     if constexpr (plait::is_shard(decltype(x)::at)) {
@@ -41,8 +43,7 @@ struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::p
   static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
     if constexpr (plait::is_shard(decltype(dx)::at))
       ops.matmul(claim<plait::replicate>(dy), plait::transposed(p[weight{}]), dx);
-    else
-      right::backward_input(ops, p, saved, dy, dx);
+    else right::backward_input(ops, p, saved, dy, dx);
   }
   static void backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy,
                                   auto const& dp) {
@@ -92,7 +93,8 @@ struct mean_of_means : plait::nn::cross_entropy<256> {
 
 template <class Projection>
 using block_with = sequential<
-    residual<sequential<named<"ln_1", plait::nn::layer_norm<width>>, named<"attn", tiny::attention>>>,
+    residual<
+        sequential<named<"ln_1", plait::nn::layer_norm<width>>, named<"attn", tiny::attention>>>,
     residual<sequential<
         named<"ln_2", plait::nn::layer_norm<width>>,
         named<"mlp", sequential<named<"c_fc", plait::nn::linear<width, 4 * width>>,
@@ -106,8 +108,8 @@ using gpt_with = plait::objective<
                named<"ln_f", plait::nn::layer_norm<width>>, named<"lm_head", tiny::head>>,
     plait::nn::cross_entropy<256>>;
 
-struct unreduced_output : plait::parallel<gpt_with<unreduced_linear>, train_gpt::plans::tp2, double> {
-};
+struct unreduced_output
+    : plait::parallel<gpt_with<unreduced_linear>, train_gpt::plans::tp2, double> {};
 struct early_bias : plait::parallel<gpt_with<early_bias_linear>, train_gpt::plans::tp2, double> {};
 struct wrong_divisor
     : plait::parallel<plait::objective<tiny::model, mean_of_means>, train_gpt::plans::dp2, double> {
@@ -158,8 +160,10 @@ char const* const precision = "double";
 auto const entered = {
     train_gpt::enter<tiny, unreduced_output>(size, "tp2: the output of a row split is not reduced",
                                              precision),
-    train_gpt::enter<tiny, early_bias>(size, "tp2: a bias is added before the reduction", precision),
-    train_gpt::enter<tiny, wrong_divisor>(size, "dp2: each rank divides by its own rows", precision),
+    train_gpt::enter<tiny, early_bias>(size, "tp2: a bias is added before the reduction",
+                                       precision),
+    train_gpt::enter<tiny, wrong_divisor>(size, "dp2: each rank divides by its own rows",
+                                          precision),
     [] {
       auto const made = train_gpt::enter<tiny, unreduced_gradients>(
           size, "dp2: gradients are not reduced", precision);

@@ -29,7 +29,8 @@ constexpr int count_moves(movement kind, bool backward = false) {
   for (auto const& now : Plan::code.steps) {
     if (now.kind != step_kind::move) continue;
     if (backward && !Plan::needs_gradient[static_cast<std::size_t>(now.in)]) continue;
-    auto const row = transition_between(Plan::code.values[now.in].at, Plan::code.values[now.out].at);
+    auto const row =
+        transition_between(Plan::code.values[now.in].at, Plan::code.values[now.out].at);
     count += (backward ? adjoint(row) : row).moves == kind;
   }
   return count;
@@ -51,7 +52,7 @@ constexpr bool chose(name label) {
   return Plan::code.forms[static_cast<int>(Leaf)].label == label;
 }
 
-// --- the shape of Megatron comes out by itself ------------------------------------------------------
+// --- the shape of Megatron comes out by itself --------------------------------------------------
 
 using norm_mlp = sequential<nn::layer_norm<width>, nn::linear<width, 4 * width>,
                             nn::gelu<4 * width>, nn::linear<4 * width, width>>;
@@ -81,7 +82,7 @@ static_assert(count_messages<split_attention>() == 1 && count_messages<split_att
 static_assert(split_attention::wire(axis::tensor, {.rows = rows}).forward == activation_bytes);
 static_assert(split_attention::wire(axis::tensor, {.rows = rows}).backward == activation_bytes);
 
-// --- with the sequence switch ---------------------------------------------------------------------
+// --- with the sequence switch -------------------------------------------------------------------
 
 using sharded_attention = plan<attention_block, tensor_parallel<2, sequence::sharded>>;
 static_assert(chose<0, sharded_attention>("sequence") && chose<1, sharded_attention>("column") &&
@@ -123,7 +124,7 @@ static_assert(!split_attention::entries[0].reduced_over_tensor());
 static_assert(sharded_attention::wire(axis::data | axis::tensor, {.rows = rows}).step ==
               2 * width * 4);
 
-// --- a GPT of 12 blocks ----------------------------------------------------------------------------
+// --- a GPT of 12 blocks -------------------------------------------------------------------------
 
 using model = gpt_with_loss<12, width, 4, length, 64>;
 using split_gpt = plan<model, tensor_parallel<2>>;
@@ -167,7 +168,7 @@ TEST(FormPlanner, EveryMoveIsARowThatMayBeDerived) {
   check(sharded_gpt::code);
 }
 
-// --- pins --------------------------------------------------------------------------------------------
+// --- pins ---------------------------------------------------------------------------------------
 
 using dense = nn::linear<width, width>;
 
@@ -196,7 +197,7 @@ TEST(FormPlanner, OneRankHasNothingToSend) {
             0);
 }
 
-// --- what cannot be planned is said ------------------------------------------------------------------
+// --- what cannot be planned is said -------------------------------------------------------------
 
 template <class Model>
 constexpr auto chosen_for(int ranks, bool shard_sequence = false) {
@@ -227,7 +228,7 @@ TEST(FormPlanner, SaysWhichPinIsWrong) {
   SUCCEED();
 }
 
-// --- against all chains there are ----------------------------------------------------------------------
+// --- against all chains there are ---------------------------------------------------------------
 
 struct way {
   placement in, out;

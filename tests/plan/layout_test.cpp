@@ -27,7 +27,8 @@ void expect_no_overlap(std::vector<range> ranges, std::size_t limit) {
     EXPECT_EQ(ranges[i].begin % alignment_bytes, 0u) << ranges[i].what;
     EXPECT_LE(ranges[i].end, limit) << ranges[i].what;
     if (i == 0) continue;
-    EXPECT_LE(ranges[i - 1].end, ranges[i].begin) << ranges[i - 1].what << " and " << ranges[i].what;
+    auto const& before = ranges[i - 1];
+    EXPECT_LE(before.end, ranges[i].begin) << before.what << " and " << ranges[i].what;
   }
 }
 

@@ -83,7 +83,8 @@ TEST(Outline, TheTreeIsInDepthFirstOrder) {
   EXPECT_EQ(tree.nodes[6].kind, node_kind::repeat);
   EXPECT_EQ(tree.nodes[6].count, 5);
   int leaf = 0;
-  for (auto const& each : tree.nodes) EXPECT_EQ(each.leaf, each.kind == node_kind::leaf ? leaf++ : -1);
+  for (auto const& each : tree.nodes)
+    EXPECT_EQ(each.leaf, each.kind == node_kind::leaf ? leaf++ : -1);
 }
 
 TEST(Outline, PinsReachTheLeavesBelow) {

@@ -80,7 +80,7 @@ TEST(ParameterPlan, OnlyReplicatedUsesAreReducedOverTheTensorAxis) {
                                    "h.*.ln_2.bias", "ln_f.weight", "ln_f.bias"}));
 }
 
-// --- ties ------------------------------------------------------------------------------------------
+// --- ties ---------------------------------------------------------------------------------------
 
 using table = nn::embedding<32, 16>;
 using head = nn::linear<16, 32, head_options>;

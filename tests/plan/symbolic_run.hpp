@@ -320,6 +320,7 @@ struct keeps_summands {
   using forms = plait::forms<whole, row_split<split<weight, 0>>>;
   using saved = plait::saved<output_slot>;
 };
+using on_shards = sequential<norm, wide, narrow>;
 using whole_dense = pinned<"whole", dense>;
 using column_dense = pinned<"column", dense>;
 using row_dense = pinned<"row", dense>;
@@ -352,10 +353,14 @@ using Models = testing::Types<
                                                                   nn::dropout<width, 100>>>>>,
                          norm, nn::linear<width, 32>>,
               nn::cross_entropy<32>>,
-    sequential<dense, repeat<2, replicated>, row_dense>,
+    sequential<repeat<2, whole_dense>, repeat<2, replicated>, row_dense>,
     sequential<column_dense, row_dense, repeat<2, summands>, whole_dense>,
     sequential<column_dense, keeps_summands, whole_dense>,
-    sequential<whole_dense, repeat<2, residual<sequential<norm, attention>>>, whole_dense>,
+    sequential<whole_dense, repeat<8, residual<sequential<norm, attention>>>, whole_dense>,
+    repeat<8, sequential<residual<on_shards>, residual<on_shards>,
+                         residual<sequential<pinned<"whole", norm>, wide, narrow>>>>,
+    repeat<8, sequential<residual<on_shards>, residual<on_shards>,
+                         residual<sequential<fan_out<whole_dense, dense>, nn::product<width>>>>>,
     sequential<fan_out<dense, dense>, nn::product<width>>,
     sequential<fan_out<sequential<dense, nn::gelu<width>>, dense>, nn::product<width>, dense>,
     residual<sequential<norm, fan_out<sequential<wide, nn::gelu<4 * width>>, wide>,

@@ -53,8 +53,8 @@ TYPED_TEST(StepAllocation, StepsAfterTheFirstAllocateNothingOnAnyRank) {
   long made_before = 0, by_first = 0, by_others = 0;
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::adamw{}, {.clip = 1.0});
-    auto batches = plait::batches(data, plait::global_batch<8>{}, rank,
-                                  {.epochs = 0, .microbatches = 2});
+    auto batches =
+        plait::batches(data, plait::global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
     auto const count = [&](long& out) {  // of all ranks, none of which is in a step
       rank.world().barrier();
       if (rank.is_root()) out = allocations.load();

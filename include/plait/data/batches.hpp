@@ -60,7 +60,6 @@ class batch_range {
     samples_.resize(per_rank);
     batch_.samples = per_rank / pieces;
     batch_.sequence = data.sequence_length();
-    batch_.first_sample = per_rank * static_cast<std::size_t>(rank.place().data);
     batch_.element_bytes = sizeof(element);
     batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
                     loader_.inputs_per_sample() / data.sequence_length()};
@@ -90,6 +89,8 @@ class batch_range {
     auto const where = sampler_.position(size_, step);
     auto const slice =
         sampler_.slice(size_, where.batch, rank_.place().data, rank_.grid().size(axis::data));
+    // In a partial batch the shares of the data ranks differ.
+    batch_.first_sample = slice.first - where.batch * size_.samples;
     std::span<std::size_t> const mine(samples_.data(), slice.count);
     sampler_.fill(where.epoch, slice, mine);
     loader_.fill(mine, batch_.microbatches, host_inputs_, host_targets_);

@@ -300,7 +300,7 @@ struct plan {
     auto const& last = tree.leaves[tree.leaves.size() - 1];
     return std::size_t(load.microbatches) *
            (bytes_of(tree.leaves[0].input()) +
-            (last.input_count > 1 ? bytes_of(last.inputs[1]) : 0));
+            (last.is_loss && last.input_count > 1 ? bytes_of(last.inputs[1]) : 0));
   }
 
   /// Bytes that the rank with the greatest need needs.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/backend/rank.hpp"
+#include "plait/train/optimizer.hpp"
 #include "plait/train/parameters.hpp"
 
 namespace plait {
@@ -87,6 +88,30 @@ double gradient_norm(Rank& rank, gradients<Job, OnData> of,
   return std::sqrt(sum);
 }
 
+/// Neighbours in the arena that an optimizer treats alike.
+struct update_range {
+  std::size_t offset = 0;  ///< in elements
+  std::size_t count = 0;
+  bool decay = true;
+};
+
+/// The parameters of a stage in as few ranges as possible; `decays(parameter_description)` says
+/// which of them decay.
+template <class Plan>
+std::vector<update_range> update_ranges(std::vector<local_parameter> const& parameters,
+                                        bool (*decays)(parameter_description const&)) {
+  std::vector<update_range> out;
+  for (auto const& parameter : parameters) {
+    bool const decay = decays({parameter.name, Plan::entries[parameter.entry].info.rank});
+    if (!out.empty() && out.back().decay == decay &&
+        out.back().offset + out.back().count == parameter.offset)
+      out.back().count += parameter.count;
+    else
+      out.push_back({parameter.offset, parameter.count, decay});
+  }
+  return out;
+}
+
 /// One optimizer step of the parameters of a stage.
 ///
 /// Shapes: parameters and each of the optimizer's states lie like the gradients, `stride` elements
@@ -94,20 +119,13 @@ double gradient_norm(Rank& rank, gradients<Job, OnData> of,
 template <class Job, placement OnData, class Rank, class Optimizer>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnData> of,
                        typename Job::element* values, typename Job::element* states,
-                       std::size_t stride, std::vector<local_parameter> const& parameters,
-                       std::vector<bool> const& decays, std::int64_t step, double rate_factor,
-                       double gradient_scale) {
+                       std::size_t stride, std::vector<update_range> const& ranges,
+                       std::int64_t step, double rate_factor, double gradient_scale) {
   detail::check_reduced<OnData>();
-  for (std::size_t i = 0, next = 0; i < parameters.size(); i = next) {
-    // Neighbours in the arena that are treated alike are updated together.
-    std::size_t const offset = parameters[i].offset;
-    std::size_t end = offset;
-    for (; next < parameters.size() && parameters[next].offset == end && decays[next] == decays[i];
-         ++next)
-      end += parameters[next].count;
-    optimizer.update(rank.device(), values + offset, of.data + offset, states + offset, stride,
-                     end - offset, step, rate_factor, gradient_scale, decays[i]);
-  }
+  for (auto const& range : ranges)
+    optimizer.update(rank.device(), values + range.offset, of.data + range.offset,
+                     states + range.offset, stride, range.count, step, rate_factor, gradient_scale,
+                     range.decay);
 }
 
 }  // namespace plait

@@ -65,13 +65,11 @@ class trainer_on {
         options_(options),
         layout_(plan::parameter_layout_for(rank.place().stage)),
         owned_(parameters_of_stage<plan>(rank.place().stage)),
+        ranges_(update_ranges<plan>(owned_, optimizer_.decays)),
         parameters_(layout_.count() * sizeof(T)),
         gradients_((layout_.count() + layout_.tied_count) * sizeof(T)),
         states_(layout_.count() * sizeof(T) * Optimizer::states),
         squares_(std::size_t(plan::parameter_tensor_count())) {
-    for (auto const& parameter : owned_)
-      decays_.push_back(optimizer_.decays(
-          {parameter.name, plan::entries[parameter.entry].info.rank}));
     std::vector<T> block;
     for (auto const& parameter : owned_) {
       block.resize(parameter.count);
@@ -102,7 +100,7 @@ class trainer_on {
     double const factor = options_.rate.factor(step_);
     report.learning_rate = optimizer_.learning_rate * factor;
     update_parameters(rank_, optimizer_, gradients<Job, invariant>{gradient_data()}, parameter_data(),
-                      reinterpret_cast<T*>(states_.data()), layout_.count(), owned_, decays_,
+                      reinterpret_cast<T*>(states_.data()), layout_.count(), ranges_,
                       step_, factor, scale);
     ++step_;
     return report;
@@ -240,7 +238,7 @@ class trainer_on {
   trainer_options options_;
   parameter_layout<plan::leaf_count> layout_;
   std::vector<local_parameter> owned_;
-  std::vector<bool> decays_;
+  std::vector<update_range> ranges_;
   typename device_type::arena parameters_, gradients_, states_;
   std::vector<double> squares_;
   std::optional<workspace_type> training_, evaluation_;

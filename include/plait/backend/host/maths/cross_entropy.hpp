@@ -9,8 +9,8 @@
 
 #include "plait/backend/host/maths/elementwise.hpp"
 #include "plait/backend/host/maths/embedding.hpp"
-#include "plait/tensor/functions.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
+#include "plait/tensor/functions.hpp"
 
 // Cross-entropy of logits that may be a shard [first_class, first_class + cols) of the classes. The
 // order of work on every shard: row_max, maximum over the shards, cross_entropy_terms, sum over the
@@ -33,8 +33,9 @@ template <class T>
 ///
 /// Shapes: logits (rows, cols); targets, max (rows); terms (rows, 2)
 template <class T>
-[[gnu::noinline]] void cross_entropy_terms(T const* logits, std::int32_t const* targets, T const* max, T* terms,
-                         std::size_t first_class, std::size_t rows, std::size_t cols) {
+[[gnu::noinline]] void cross_entropy_terms(T const* logits, std::int32_t const* targets,
+                                           T const* max, T* terms, std::size_t first_class,
+                                           std::size_t rows, std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols) {
     T const largest = max[r];
     terms[2 * r] =
@@ -49,8 +50,8 @@ template <class T>
 ///
 /// Shapes: terms (rows, 2); targets (rows)
 template <class T>
-[[gnu::noinline]] double cross_entropy_sum(T const* terms, std::int32_t const* targets, std::int32_t ignore,
-                         std::size_t rows) {
+[[gnu::noinline]] double cross_entropy_sum(T const* terms, std::int32_t const* targets,
+                                           std::int32_t ignore, std::size_t rows) {
   double sum = 0;
   for (std::size_t r = 0; r < rows; ++r)
     if (targets[r] != ignore)
@@ -63,10 +64,11 @@ template <class T>
 ///
 /// Shapes: logits, dlogits (rows, cols); targets, max (rows); terms (rows, 2)
 template <class T>
-[[gnu::noinline]] void cross_entropy_backward(T const* logits, std::int32_t const* targets, T const* max,
-                            T const* terms, std::type_identity_t<T> scale, T* dlogits,
-                            std::size_t first_class, std::int32_t ignore, std::size_t rows,
-                            std::size_t cols) {
+[[gnu::noinline]] void cross_entropy_backward(T const* logits, std::int32_t const* targets,
+                                              T const* max, T const* terms,
+                                              std::type_identity_t<T> scale, T* dlogits,
+                                              std::size_t first_class, std::int32_t ignore,
+                                              std::size_t rows, std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols, dlogits += cols) {
     if (targets[r] == ignore) {
       fill(T{0}, dlogits, cols);

@@ -21,7 +21,8 @@ template <class Function, class T>
 
 /// out[i] = function(x[i], y[i]) for i in [0, n); out may be x or y, else nothing may overlap.
 template <class Function, class T>
-[[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T* out, std::size_t n) {
+[[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T* out,
+                           std::size_t n) {
   auto const run = [&](T const* first, T const* second) {
     for (std::size_t i = 0; i < n; ++i) out[i] = function(first[i], second[i]);
   };

@@ -14,7 +14,8 @@ namespace plait::host_maths {
 ///
 /// Shapes: bias (cols); y (rows, cols)
 template <class T>
-[[gnu::noinline]] void add_row(T const* __restrict__ bias, T* __restrict__ y, std::size_t rows, std::size_t cols) {
+[[gnu::noinline]] void add_row(T const* __restrict__ bias, T* __restrict__ y, std::size_t rows,
+                               std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, y += cols)
     for (std::size_t c = 0; c < cols; ++c) y[c] += bias[c];
 }
@@ -23,8 +24,8 @@ template <class T>
 ///
 /// Shapes: dy (rows, cols); db (cols)
 template <class T>
-[[gnu::noinline]] void accumulate_column_sums(T const* __restrict__ dy, T* __restrict__ db, std::size_t rows,
-                            std::size_t cols) {
+[[gnu::noinline]] void accumulate_column_sums(T const* __restrict__ dy, T* __restrict__ db,
+                                              std::size_t rows, std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, dy += cols)
     for (std::size_t c = 0; c < cols; ++c) db[c] += dy[c];
 }
@@ -34,8 +35,9 @@ template <class T>
 ///
 /// Shapes: x, y (rows, cols); gamma, beta (cols); statistics (rows, 2)
 template <class T>
-[[gnu::noinline]] void layer_norm_forward(T const* x, T const* gamma, T const* beta, T* y, T* statistics,
-                        std::size_t rows, std::size_t cols, std::type_identity_t<T> epsilon) {
+[[gnu::noinline]] void layer_norm_forward(T const* x, T const* gamma, T const* beta, T* y,
+                                          T* statistics, std::size_t rows, std::size_t cols,
+                                          std::type_identity_t<T> epsilon) {
   for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols, statistics += 2) {
     T const mean = lane_sum<T>(cols, [=](std::size_t c) { return x[c]; }) / static_cast<T>(cols);
     T const squares =
@@ -56,8 +58,9 @@ template <class T>
 ///
 /// Shapes: dy, x, dx (rows, cols); gamma (cols); statistics (rows, 2)
 template <class T>
-[[gnu::noinline]] void layer_norm_backward_input(T const* dy, T const* x, T const* statistics, T const* gamma, T* dx,
-                               std::size_t rows, std::size_t cols) {
+[[gnu::noinline]] void layer_norm_backward_input(T const* dy, T const* x, T const* statistics,
+                                                 T const* gamma, T* dx, std::size_t rows,
+                                                 std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, dy += cols, x += cols, dx += cols, statistics += 2) {
     T const mean = statistics[0];
     T const inverse_deviation = statistics[1];
@@ -85,9 +88,11 @@ template <class T>
 ///
 /// Shapes: dy, x (rows, cols); statistics (rows, 2); dgamma, dbeta (cols)
 template <class T>
-[[gnu::noinline]] void layer_norm_backward_parameters(T const* __restrict__ dy, T const* __restrict__ x,
-                                    T const* __restrict__ statistics, T* __restrict__ dgamma,
-                                    T* __restrict__ dbeta, std::size_t rows, std::size_t cols) {
+[[gnu::noinline]] void layer_norm_backward_parameters(T const* __restrict__ dy,
+                                                      T const* __restrict__ x,
+                                                      T const* __restrict__ statistics,
+                                                      T* __restrict__ dgamma, T* __restrict__ dbeta,
+                                                      std::size_t rows, std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, dy += cols, x += cols, statistics += 2) {
     T const mean = statistics[0];
     T const inverse_deviation = statistics[1];

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "plait/plan/parallel.hpp"
+#include "plait/schedule/gpipe.hpp"
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::models;
+
+constexpr std::size_t width = 16, length = 8, vocabulary = 32, blocks = 4;
+using model = gpt_with_loss<blocks, width, 4, length, vocabulary>;
+template <class Policy, class Element = float>
+using planned = plan<model, Policy, Element>;
+
+// --- memory, counted by hand --------------------------------------------------------------------
+
+using dense = nn::linear<64, 32>;
+constexpr std::size_t dense_count = 64 * 32 + 32;
+using job = parallel<dense, serial>;
+// Parameters, gradients and two states; the output; the gradients of input and output between
+// layers, each as long as the longer of them; the batch.
+static_assert(job::plan().bytes_per_rank({.rows = 8}) ==
+              4 * dense_count * 4 + 8 * 32 * 4 + 2 * 8 * 64 * 4 + 8 * 64 * 4);
+static_assert(job::plan().bytes_per_rank({.rows = 4096, .microbatches = 8}) < 80_GiB);
+static_assert(parallel<dense, serial, double>::plan().bytes_per_rank({.rows = 8}) ==
+              2 * job::plan().bytes_per_rank({.rows = 8}));
+static_assert(job::plan().memory(0, {.rows = 8, .optimizer_states = 1}).optimizer ==
+              dense_count * 4);
+static_assert(job::plan().memory(0, {.rows = 8, .microbatches = 3}).batches == 3 * 8 * 64 * 4);
+static_assert(1_KiB == 1024 && 1_MiB == 1024 * 1024 && 1_GiB == 1024 * 1024 * 1024);
+
+// --- parameters ---------------------------------------------------------------------------------
+
+constexpr std::size_t block_count = 2 * (2 * width) + width * 3 * width + 3 * width +
+                                    width * width + width + 2 * 4 * width * width + 5 * width;
+static_assert(planned<serial>::parameter_count() == vocabulary * width + length * width +
+                                                        blocks * block_count + 2 * width +
+                                                        width * vocabulary);
+static_assert(planned<serial>::parameter_tensor_count() == 2 + int(blocks) * 12 + 2 + 1);
+static_assert(planned<hybrid<pipeline<2>, tensor_parallel<2>>>::parameter_count() ==
+              planned<serial>::parameter_count());
+static_assert(planned<serial>::memory(0, {}).parameters == planned<serial>::parameter_count() * 4);
+static_assert(planned<serial>::sequence_length == length);
+
+TEST(Plan, ParameterNumbersFollowTheLayers) {
+  using gpt_plan = planned<serial>;
+  // wte, wpe, then twelve parameters for each block.
+  EXPECT_EQ(gpt_plan::parameter_number(0, 0), 0);
+  EXPECT_EQ(gpt_plan::parameter_number(1, 0), 1);
+  EXPECT_EQ(gpt_plan::parameter_number(2, 0), 2);
+  EXPECT_EQ(gpt_plan::parameter_number(2, 1), 14);
+  EXPECT_EQ(gpt_plan::parameter_number(13, 3), 2 + 3 * 12 + 11);
+  EXPECT_EQ(gpt_plan::parameter_number(14, 0), 2 + 4 * 12);
+}
+
+// --- traffic ------------------------------------------------------------------------------------
+
+constexpr workload load{.rows = 24, .microbatches = 6};
+constexpr auto all_axes_set = axis::data | axis::tensor | axis_set(axis::stage);
+constexpr std::int64_t activation = 24 * width * 4;
+
+TEST(Plan, SerialSendsNothing) {
+  for (unsigned bits = 0; bits < 8; ++bits) {
+    axis_set over;
+    over.bits = bits;
+    EXPECT_EQ(planned<serial>::wire(over, load).total(), 0) << to_string(over);
+  }
+}
+
+// 2 n (p - 1) / p for the gradients and for the 8 bytes of the count of labels, and of the loss.
+static_assert([] {
+  auto const n = static_cast<std::int64_t>(planned<serial>::parameter_count()) * 4;
+  auto const wire = planned<data_parallel<4>>::wire(axis::data, load);
+  return wire.step == 2 * n * 3 / 4 + 2 * 8 * 3 / 4 && wire.forward == 0 && wire.backward == 0;
+}());
+static_assert(planned<data_parallel<4>>::wire(axis::data | axis::stage, load).step == 12);
+static_assert(planned<data_parallel<4>>::wire(axis::tensor, load).total() == 0);
+static_assert(planned<data_parallel<4>>::wire(axis::data, load).step ==
+                  planned<data_parallel<4>>::wire(axis::data, {.rows = 1}).step,
+              "once a step, whatever the microbatches");
+
+TEST(Plan, TheDataAxisMayBeSizedAtLaunch) {
+  workload sized = load;
+  for (int const ranks : {1, 2, 4}) {
+    sized.data_ranks = ranks;
+    EXPECT_EQ(planned<data_parallel<>>::grid_for(sized).size(axis::data), ranks);
+  }
+  sized.data_ranks = 4;
+  EXPECT_EQ(planned<data_parallel<>>::wire(axis::data, sized).total(),
+            planned<data_parallel<4>>::wire(axis::data, load).total());
+  // A size that the policy says is not changed by the workload.
+  EXPECT_EQ(planned<data_parallel<2>>::grid_for(sized).size(axis::data), 2);
+}
+
+TEST(Plan, StagesSendWhatCrossesTheCut) {
+  using two = planned<pipeline<2>>;
+  EXPECT_EQ(two::wire(axis::stage, 0, load).forward, 6 * activation);
+  EXPECT_EQ(two::wire(axis::stage, 0, load).backward, 0);
+  EXPECT_EQ(two::wire(axis::stage, 1, load).forward, 0);
+  EXPECT_EQ(two::wire(axis::stage, 1, load).backward, 6 * activation);
+  using three = planned<pipeline<3>, double>;
+  EXPECT_EQ(three::wire(axis::stage, 1, load).total(), 2 * 6 * activation * 2);
+  // On sequence shards each tensor rank sends its rows only.
+  using sharded = planned<hybrid<pipeline<2>, tensor_parallel<2, sequence::sharded>>>;
+  EXPECT_EQ(sharded::wire(axis::stage, 0, load).forward, 6 * activation / 2);
+}
+
+TEST(Plan, TensorTrafficGrowsWithTheMicrobatches) {
+  using split = planned<tensor_parallel<2>>;
+  auto const once = split::wire(axis::tensor, {.rows = 24});
+  auto const six = split::wire(axis::tensor, load);
+  EXPECT_EQ(six.forward, 6 * once.forward);
+  EXPECT_EQ(six.backward, 6 * once.backward);
+  EXPECT_GT(once.forward, 0);
+}
+
+TEST(Plan, StagesShareTheTensorTraffic) {
+  using flat = planned<tensor_parallel<2>>;
+  using staged = planned<hybrid<pipeline<3>, tensor_parallel<2>>>;
+  std::int64_t forward = 0, backward = 0;
+  for (int stage = 0; stage < staged::stages; ++stage) {
+    forward += staged::wire(axis::tensor, stage, load).forward;
+    backward += staged::wire(axis::tensor, stage, load).backward;
+  }
+  EXPECT_EQ(forward, flat::wire(axis::tensor, load).forward);
+  EXPECT_EQ(backward, flat::wire(axis::tensor, load).backward);
+}
+
+TEST(Plan, TheNormOfTheGradientsIsOneSmallSumOverTheWorld) {
+  using four = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
+  workload clipped = load;
+  clipped.gradient_norm = true;
+  EXPECT_EQ(four::wire(all_axes_set, load).total(), 0);
+  EXPECT_EQ(four::wire(all_axes_set, clipped).step,
+            2 * 8 * four::parameter_tensor_count() * 3 / 4);
+}
+
+// Norms work on sequence shards: their parameters' gradients, and no others, are summed over both
+// axes at once.
+TEST(Plan, OneReductionOverTwoAxes) {
+  using sharded = planned<hybrid<data_parallel<2>, tensor_parallel<2, sequence::sharded>>>;
+  constexpr std::int64_t norms = (2 * blocks + 1) * 2 * width * 4;
+  EXPECT_EQ(sharded::wire(axis::data | axis::tensor, load).step, 2 * norms * 3 / 4);
+  using split = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
+  EXPECT_EQ(split::wire(axis::data | axis::tensor, load).step, 0);
+}
+
+// --- memory of plans ----------------------------------------------------------------------------
+
+TEST(Plan, SplittingSavesMemory) {
+  auto const of = []<class Plan>(Plan) { return Plan::memory(0, load); };
+  auto const whole = of(planned<serial>{}), split = of(planned<tensor_parallel<2>>{});
+  EXPECT_LT(split.parameters, whole.parameters);
+  EXPECT_GT(2 * split.parameters, whole.parameters);
+  EXPECT_LT(split.activations, whole.activations);
+  auto const sharded = of(planned<tensor_parallel<2, sequence::sharded>>{});
+  EXPECT_LT(sharded.activations, split.activations);
+  EXPECT_EQ(of(planned<data_parallel<2>>{}).total(), whole.total());
+}
+
+// 1F1B holds at most as many microbatches as there are stages, GPipe all of them.
+TEST(Plan, ActivationsFollowTheSchedule) {
+  using order = one_forward_one_backward;
+  using f1b = planned<pipeline<2, order>>;
+  using all = planned<pipeline<2, gpipe>>;
+  EXPECT_EQ(f1b::slots_for(0, 6).activations, 2);
+  EXPECT_EQ(f1b::slots_for(1, 6).activations, 1);
+  EXPECT_EQ(all::slots_for(0, 6).activations, 6);
+  EXPECT_EQ(f1b::memory(0, load).activations,
+            f1b::memory(0, {.rows = 24, .microbatches = 9}).activations);
+  EXPECT_LT(f1b::memory(0, load).activations, all::memory(0, load).activations);
+}
+
+TEST(Plan, TheWorstRankDecides) {
+  using staged = planned<pipeline<3>>;
+  std::size_t most = 0;
+  for (int stage = 0; stage < 3; ++stage)
+    most = std::max(most, staged::memory(stage, load).total());
+  EXPECT_EQ(staged::bytes_per_rank(load), most);
+}
+
+// --- gradients that nobody needs ----------------------------------------------------------------
+
+TEST(Plan, WhatComesFromOutsideHasNoGradient) {
+  using tokens_first = planned<tensor_parallel<2>>;
+  constexpr auto& code = tokens_first::code;
+  EXPECT_FALSE(tokens_first::needs_gradient[static_cast<std::size_t>(code.items[0].in)]);
+  using features_first = plan<sequential<dense, nn::linear<32, 64>>, tensor_parallel<2>>;
+  for (auto const& now : features_first::code.steps) {
+    if (now.kind != step_kind::move || now.in != features_first::code.items[0].in) continue;
+    EXPECT_FALSE(features_first::needs_gradient[static_cast<std::size_t>(now.out)]);
+  }
+  EXPECT_EQ(features_first::wire(axis::tensor, {.rows = 8}).backward, 0);
+  EXPECT_EQ(features_first::wire(axis::tensor, {.rows = 8}).forward, 8 * 64 * 4);
+}
+
+TEST(Plan, WithoutALossThereAreNoTargets) {
+  using gate = sequential<fan_out<dense, dense>, nn::product<32>>;
+  static_assert(plan<gate, serial>::batch_bytes({.rows = 8}) == 8 * 64 * 4);
+  static_assert(planned<serial>::batch_bytes({.rows = 16}) == 2 * 16 * sizeof(std::int32_t));
+  SUCCEED();
+}
+
+// --- ties ---------------------------------------------------------------------------------------
+
+TEST(Plan, ATiedUseHasAGradientOfItsOwn) {
+  using head = nn::linear<width, vocabulary, head_options>;
+  using table = named<"wte", nn::embedding<vocabulary, width>>;
+  using tied_model = objective<sequential<table, tied<head, head::weight, "wte.weight">>,
+                               nn::cross_entropy<vocabulary>>;
+  using tied_plan = plan<tied_model, serial>;
+  auto const need = tied_plan::memory(0, {.rows = 16});
+  EXPECT_EQ(need.parameters, vocabulary * width * 4);
+  EXPECT_EQ(need.gradients, 2 * vocabulary * width * 4);
+  EXPECT_EQ(need.optimizer, 2 * vocabulary * width * 4);
+}
+
+}  // namespace

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/plan/program.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::models;
+
+/// What every program must be, whatever the model: straight, with each value made once before it is
+/// used, and each item beginning with what the one before it made.
+template <class Plan>
+void expect_well_formed() {
+  constexpr auto& code = Plan::code;
+  std::set<int> made;
+  int next_leaf = 0, next_step = 0;
+  double flops = 0;
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const& piece = code.items[i];
+    EXPECT_EQ(piece.first_step, next_step);
+    EXPECT_EQ(piece.first_leaf, next_leaf);
+    next_step = piece.end_step;
+    EXPECT_TRUE(made.insert(piece.in).second);
+    auto const& in = code.values[piece.in];
+    auto const& out = code.values[piece.out];
+    if (i == 0) {
+      EXPECT_EQ(in.at, invariant);
+      EXPECT_EQ(in.info, Plan::tree.leaves[0].input());
+    } else {
+      auto const& before = code.values[code.items[i - 1].out];
+      EXPECT_EQ(in.at, before.at);
+      EXPECT_EQ(in.info, before.info);
+    }
+    if (piece.count > 1) {
+      EXPECT_EQ(in.at, out.at);
+      EXPECT_EQ(in.info, out.info);
+    }
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code.steps[s];
+      EXPECT_TRUE(made.contains(now.in)) << "step " << s;
+      EXPECT_EQ(code.values[now.in].item, i);
+      EXPECT_EQ(code.values[now.out].item, i);
+      EXPECT_TRUE(made.insert(now.out).second) << "step " << s << " makes a value again";
+      auto const& from = code.values[now.in];
+      auto const& to = code.values[now.out];
+      switch (now.kind) {
+        case step_kind::leaf: {
+          EXPECT_EQ(now.leaf, next_leaf++);
+          auto const& form = code.forms[now.leaf];
+          EXPECT_EQ(from.at, form.input);
+          EXPECT_EQ(to.at, form.output);
+          EXPECT_EQ(to.info, Plan::tree.leaves[now.leaf].output);
+          if (now.second < 0) break;
+          EXPECT_TRUE(made.contains(now.second));
+          EXPECT_EQ(code.values[now.second].at, form.input);
+          EXPECT_EQ(code.values[now.second].info, Plan::tree.leaves[now.leaf].inputs[1]);
+          break;
+        }
+        case step_kind::move:
+          EXPECT_NE(from.at, to.at) << "a move that moves nothing";
+          EXPECT_EQ(from.info, to.info);
+          break;
+        case step_kind::branch:
+        case step_kind::add:
+          EXPECT_EQ(from.at, to.at);
+          EXPECT_EQ(from.info, to.info);
+          if (now.kind == step_kind::add) {
+            EXPECT_TRUE(made.contains(now.skip));
+            EXPECT_EQ(code.values[now.skip].at, to.at);
+          }
+          break;
+        case step_kind::fan_out:
+          EXPECT_TRUE(made.insert(now.skip).second);
+          EXPECT_EQ(from.at, to.at);
+          EXPECT_EQ(code.values[now.skip].at, to.at);
+          break;
+      }
+    }
+    EXPECT_TRUE(made.contains(piece.out));
+    EXPECT_EQ(piece.end_leaf, next_leaf);
+    flops += piece.flops_per_row * piece.count;
+  }
+  EXPECT_EQ(next_step, code.steps.size());
+  EXPECT_EQ(next_leaf, Plan::leaf_count);
+  EXPECT_EQ(static_cast<int>(made.size()), code.values.size());
+  EXPECT_NEAR(flops, Plan::chosen.cost.flops, 1e-9 * flops);
+}
+
+using dense = nn::linear<16, 16>;
+using norm = nn::layer_norm<16>;
+using gate = sequential<fan_out<sequential<dense, nn::gelu<16>>, dense>, nn::product<16>>;
+using model = gpt_with_loss<3, 16, 4, 8, 32>;
+
+template <class Plan>
+struct Program : testing::Test {};
+using Plans = testing::Types<
+    plan<dense, serial>, plan<model, serial>, plan<model, tensor_parallel<2>>,
+    plan<model, tensor_parallel<4, sequence::sharded>>, plan<model, pipeline<5>>,
+    plan<residual<sequential<norm, residual<dense>, dense>>, tensor_parallel<2>>,
+    plan<sequential<dense, repeat<4, sequential<dense, dense>>, norm>, tensor_parallel<2>>,
+    plan<sequential<norm, gate, dense>, serial>, plan<sequential<norm, gate, dense>,
+                                                      tensor_parallel<2>>,
+    plan<residual<sequential<norm, gate>>, tensor_parallel<2>>>;
+TYPED_TEST_SUITE(Program, Plans);
+
+TYPED_TEST(Program, IsWellFormed) { expect_well_formed<TypeParam>(); }
+
+TEST(Program, SerialNeedsNoMoves) {
+  for (auto const& now : plan<model, serial>::code.steps) EXPECT_NE(now.kind, step_kind::move);
+}
+
+TEST(Program, UnitsAreLayersResidualsAndCopies) {
+  static_assert(plan<model, serial>::code.unit_count() == 2 + 3 + 2 + 1);
+  static_assert(plan<sequential<dense, residual<sequential<dense, dense>>>, serial>::code
+                    .unit_count() == 2);
+  static_assert(plan<repeat<7, dense>, serial>::code.unit_count() == 7);
+  static_assert(plan<sequential<dense, gate, dense>, serial>::code.unit_count() == 3,
+                "the two values of a fan_out do not cross to another stage");
+  SUCCEED();
+}
+
+TEST(Program, ALossEndsTheModel) {
+  static_assert(plan<model, serial>::code.has_loss);
+  static_assert(!plan<dense, serial>::code.has_loss);
+  SUCCEED();
+}
+
+}  // namespace

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300
+//
+// What a trainer does must not depend on the plan: everything is compared with the serial run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "train/small_gpt.hpp"
+
+namespace {
+
+using tensors = std::map<std::string, std::vector<double>>;
+
+struct settings {
+  int steps = 3;
+  std::size_t batch = 8;
+  int microbatches = 2;
+  double clip = 0;
+  plait::last_batch last = plait::last_batch::drop;
+  tensors const* start = nullptr;
+  plait::threads backend{};
+};
+
+struct outcome {
+  std::vector<plait::step_report> reports;
+  double evaluated = 0;
+  std::vector<double> predicted;
+  tensors start, gradients, weights;
+};
+
+auto into(tensors& out) {
+  return [&out](std::string const& name, plait::parameter_info const&,
+                std::span<double const> values) {
+    out[name].assign(values.begin(), values.end());
+  };
+}
+
+// Plain gradient descent: unlike with Adam, a wrong factor of the gradient is seen in the weights.
+template <class Policy>
+outcome train(settings const& how = {}) {
+  using job = small_gpt::job<Policy>;
+  auto const data = small_gpt::text();
+  outcome out;
+  plait::launch<job>(how.backend, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::sgd{.learning_rate = 0.1, .momentum = 0.9},
+                                       {.seed = 7, .clip = how.clip});
+    if (how.start != nullptr)
+      trainer.import_parameters([&](std::string const& name, auto const&, std::span<double> values) {
+        auto const& from = how.start->at(name);
+        std::copy(from.begin(), from.end(), values.begin());
+      });
+    trainer.export_parameters(into(out.start));
+    auto batches = plait::batches(
+        data, plait::global_batch<>{how.batch}, rank,
+        {.seed = 3, .last = how.last, .epochs = 0, .microbatches = how.microbatches});
+    double const evaluated = trainer.evaluate(batches.at(0));
+    for (int step = 0; step < how.steps; ++step) {
+      auto const report = trainer.step(batches.at(std::uint64_t(step)));
+      if (rank.is_root()) out.reports.push_back(report);
+    }
+    trainer.export_gradients(into(out.gradients));
+    trainer.export_parameters(into(out.weights));
+    auto const& batch = batches.at(0);
+    auto const predicted = trainer.predict(batch);
+    if (!rank.is_root()) return;
+    out.evaluated = evaluated;
+    out.predicted.assign(predicted.begin(), predicted.end());
+  });
+  return out;
+}
+
+outcome const& serial() {
+  static outcome const once = train<plait::serial>();
+  return once;
+}
+
+// Sums of some thousand terms of double in another order, over a few steps.
+constexpr double rounding = 1e-11;
+
+void expect_same(tensors const& expected, tensors const& got) {
+  ASSERT_EQ(expected.size(), got.size());
+  for (auto const& [name, values] : expected) {
+    auto const found = got.find(name);
+    ASSERT_TRUE(found != got.end()) << name;
+    ASSERT_EQ(found->second.size(), values.size()) << name;
+    double norm = 1e-3, off = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      norm += values[i] * values[i];
+      off += (values[i] - found->second[i]) * (values[i] - found->second[i]);
+    }
+    EXPECT_LE(std::sqrt(off / norm), rounding) << name;
+  }
+}
+
+void expect_same(outcome const& expected, outcome const& got) {
+  ASSERT_EQ(expected.reports.size(), got.reports.size());
+  for (std::size_t s = 0; s < expected.reports.size(); ++s) {
+    EXPECT_EQ(got.reports[s].step, std::int64_t(s));
+    EXPECT_EQ(got.reports[s].labels, expected.reports[s].labels);
+    EXPECT_NEAR(got.reports[s].loss, expected.reports[s].loss, rounding) << "step " << s;
+    EXPECT_NEAR(got.reports[s].gradient_norm, expected.reports[s].gradient_norm, rounding)
+        << "step " << s;
+  }
+  EXPECT_EQ(expected.start, got.start);  // initial weights to the bit
+  expect_same(expected.gradients, got.gradients);
+  expect_same(expected.weights, got.weights);
+}
+
+template <class Policy>
+struct Trainer : testing::Test {};
+
+using policies =
+    testing::Types<plait::data_parallel<2>, small_gpt::tp2, small_gpt::tp2_sharded,
+                   plait::pipeline<2>, small_gpt::three_axes, small_gpt::three_axes_sharded>;
+TYPED_TEST_SUITE(Trainer, policies);
+
+TYPED_TEST(Trainer, TrainsLikeTheSerialRun) { expect_same(serial(), train<TypeParam>()); }
+
+TYPED_TEST(Trainer, ClipsByTheNormOfTheWholeModel) {
+  settings const how{.clip = 0.05};
+  auto const expected = train<plait::serial>(how);
+  ASSERT_GT(expected.reports[0].gradient_norm, how.clip);
+  expect_same(expected, train<TypeParam>(how));
+}
+
+TYPED_TEST(Trainer, EvaluatesAndPredictsLikeTheSerialRun) {
+  auto const got = train<TypeParam>();
+  EXPECT_NEAR(got.evaluated, serial().evaluated, rounding);
+  auto const count = got.predicted.size();  // of the root's data rank, which has the first samples
+  ASSERT_EQ(count % small_gpt::vocabulary, 0u);
+  std::size_t const rows = count / small_gpt::vocabulary;
+  std::size_t const samples = rows / small_gpt::length, serial_samples = 4;
+  ASSERT_EQ(serial().predicted.size(), serial_samples * small_gpt::length * small_gpt::vocabulary);
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::size_t const in_serial = row / samples * serial_samples + row % samples;
+    for (std::size_t c = 0; c < small_gpt::vocabulary; ++c)
+      ASSERT_NEAR(got.predicted[row * small_gpt::vocabulary + c],
+                  serial().predicted[in_serial * small_gpt::vocabulary + c], rounding);
+  }
+}
+
+// A gradient of ones has as its norm the root of the number of elements, each counted once.
+TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
+  using job = small_gpt::job<TypeParam>;
+  using plan = typename job::plan_type;
+  plait::launch<job>(plait::threads{}, [](auto& rank) {
+    int const stage = rank.place().stage;
+    std::vector<double> ones(plan::parameter_layout_for(stage).count(), 1.0);
+    std::vector<double> squares(std::size_t(plan::parameter_tensor_count()));
+    double const norm =
+        plait::gradient_norm(rank, plait::gradients<job, plait::invariant>{ones.data()},
+                             plait::parameters_of_stage<plan>(stage), squares);
+    EXPECT_DOUBLE_EQ(norm, std::sqrt(double(plan::parameter_count())));
+  });
+}
+
+TYPED_TEST(Trainer, WeightsMoveToAnyOtherPlan) {
+  auto const& saved = serial().weights;
+  settings const how{.steps = 1, .start = &saved};
+  auto const there = train<TypeParam>(how);
+  EXPECT_EQ(there.start, saved);
+  settings const back{.steps = 1, .start = &there.weights};
+  EXPECT_EQ(train<plait::serial>(back).start, there.weights);
+  expect_same(train<plait::serial>(how), there);
+}
+
+// 74 samples in batches of 16: the last has 10, which neither ranks nor microbatches divide.
+TYPED_TEST(Trainer, KeepsAPartialLastBatch) {
+  ASSERT_EQ(small_gpt::text().size(), 74u);
+  settings const how{.steps = 6, .batch = 16, .last = plait::last_batch::keep};
+  auto const expected = train<plait::serial>(how);
+  EXPECT_EQ(expected.reports[3].labels, std::int64_t(16 * small_gpt::length));
+  EXPECT_EQ(expected.reports[4].labels, std::int64_t(10 * small_gpt::length));
+  expect_same(expected, train<TypeParam>(how));
+}
+
+TEST(TrainerSerial, AccumulatesAnyNumberOfMicrobatches) {
+  auto const expected = train<plait::serial>({.microbatches = 1});
+  for (int const microbatches : {2, 4, 8}) {
+    SCOPED_TRACE(microbatches);
+    expect_same(expected, train<plait::serial>({.microbatches = microbatches}));
+  }
+}
+
+TEST(TrainerSerial, LearnsTheText) {
+  auto const out = train<plait::serial>({.steps = 60});
+  EXPECT_LT(out.reports.back().loss, 0.7 * out.reports.front().loss);
+}
+
+TEST(TrainerSerial, EvaluationDropsNothingAndChangesNothing) {
+  using job = small_gpt::job<plait::serial>;
+  auto const data = small_gpt::text();
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::sgd{});
+    auto batches = plait::batches(data, plait::global_batch<4>{}, rank);
+    auto const& batch = batches.at(0);
+    tensors before, after;
+    trainer.export_parameters(into(before));
+    double const first = trainer.evaluate(batch);
+    EXPECT_EQ(trainer.evaluate(batch), first);
+    EXPECT_EQ(trainer.step_number(), 0);
+    trainer.export_parameters(into(after));
+    EXPECT_EQ(before, after);
+    // Training drops a tenth of the embeddings, so its loss is another one.
+    EXPECT_NE(trainer.gradients_of(batch).loss, first);
+
+    // The loss of what predict() gives, by hand.
+    auto const logits = trainer.predict(batch);
+    double sum = 0;
+    for (std::size_t row = 0; row < batch.rows(); ++row) {
+      auto const of = logits.subspan(row * small_gpt::vocabulary, small_gpt::vocabulary);
+      double total = 0;
+      for (double const logit : of) total += std::exp(logit);
+      sum += std::log(total) - of[std::size_t(batch.labels[row])];
+    }
+    EXPECT_NEAR(sum / double(batch.rows()), first, rounding);
+  });
+}
+
+// Three data ranks, known only when the job is launched.
+TEST(TrainerDataAxisAtLaunch, TrainsLikeTheSerialRun) {
+  settings how{.batch = 12};
+  auto const expected = train<plait::serial>(how);
+  for (int const ranks : {1, 2, 3}) {
+    SCOPED_TRACE(ranks);
+    how.backend.data_ranks = ranks;
+    expect_same(expected, train<plait::data_parallel<>>(how));
+  }
+}
+
+TEST(TrainerErrors, ABatchOfOtherSequencesIsRefused) {
+  using job = small_gpt::job<plait::data_parallel<2>>;
+  auto const data = plait::byte_text::from_text(std::string(100, 'x'), small_gpt::length / 2);
+  try {
+    plait::launch<job>(plait::threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job>(rank, plait::sgd{});
+      auto batches = plait::batches(data, plait::global_batch<4>{}, rank);
+      trainer.step(batches.at(0));
+    });
+    FAIL() << "no exception";
+  } catch (plait::error const& problem) {
+    EXPECT_NE(std::string(problem.what()).find("sequences of length 4, the model takes 8"),
+              std::string::npos)
+        << problem.what();
+  }
+}
+
+}  // namespace
