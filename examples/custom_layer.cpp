@@ -8,15 +8,15 @@
 
 // example-begin dense
 template <std::size_t In, std::size_t Out>
-struct dense {                                   // y = x w
+struct dense {  // y = x w
   using concept_tag = plait::layer_tag;
   using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.1)>;
   using parameters = plait::parameter_list<weight>;
-  using input = plait::features<In>;             // (rows, In)
-  using output = plait::features<Out>;           // (rows, Out)
+  using input = plait::features<In>;    // (rows, In)
+  using output = plait::features<Out>;  // (rows, Out)
   using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 1>>,
                              plait::row_split<plait::split<weight, 0>>>;
-  using saved = plait::saved<plait::input_slot>; // what backward needs
+  using saved = plait::saved<plait::input_slot>;  // what backward needs
 
   static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
     ops.matmul(x, p[weight{}], y);
@@ -33,14 +33,14 @@ struct dense {                                   // y = x w
 
 // example-begin softsign
 template <std::size_t Width>
-struct softsign {                                // y = x / (1 + |x|), element by element
+struct softsign {  // y = x / (1 + |x|), element by element
   using concept_tag = plait::layer_tag;
   using input = plait::features<Width>;
   using output = plait::features<Width>;
   using forms = plait::forms<plait::whole, plait::by_features, plait::by_sequence<>>;
   using saved = plait::saved<plait::input_slot>;
 
-  struct value {                                 // a named type, so that any device can run it
+  struct value {  // a named type, so that any device can run it
     PLAIT_HOST_DEVICE auto operator()(auto x) const { return x / (1 + (x < 0 ? -x : x)); }
   };
   struct derivative {
@@ -70,8 +70,7 @@ void train(char const* name) {
   plait::launch<job<Policy>>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job<Policy>>(rank, plait::adamw{.learning_rate = 0.01});
     double first = 0, last = 0;
-    for (auto const& batch :
-         plait::batches(data, plait::global_batch<64>{}, rank, {.epochs = 3})) {
+    for (auto const& batch : plait::batches(data, plait::global_batch<64>{}, rank, {.epochs = 3})) {
       auto const report = trainer.step(batch);
       if (report.step == 0) first = report.loss;
       last = report.loss;
@@ -82,14 +81,14 @@ void train(char const* name) {
 
 int main() {
   // example-begin check
-  for (auto const& report : {plait::testing::check_layer<dense<8, 12>>(),
-                             plait::testing::check_layer<softsign<12>>()})
+  for (auto const& report :
+       {plait::testing::check_layer<dense<8, 12>>(), plait::testing::check_layer<softsign<12>>()})
     for (auto const& failure : report.failures) return std::puts(failure.c_str()), 1;
   // example-end
 
   // example-begin hybrid
-  using plan_of_three = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>,
-                                      plait::tensor_parallel<2>>;
+  using plan_of_three =
+      plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, plait::tensor_parallel<2>>;
   using three = job<plan_of_three>;
   using namespace plait::literals;
   static_assert(three::plan().bytes_per_rank({.rows = 16, .microbatches = 2}) < 1_MiB);

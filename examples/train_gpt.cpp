@@ -47,8 +47,7 @@ struct file_sink : train_gpt::tensor_sink {
   }
 
   static std::vector<plait::safetensors_entry> tensors_of(entry const& job) {
-    auto const type =
-        job.precision == "double" ? plait::stored_type::f64 : plait::stored_type::f32;
+    auto const type = job.precision == "double" ? plait::stored_type::f64 : plait::stored_type::f32;
     std::vector<plait::safetensors_entry> out;
     for (auto const& tensor : job.parameters()) out.push_back({tensor.name, type, tensor.lengths});
     return out;
@@ -186,8 +185,7 @@ void train(train_gpt::options const& wanted, entry const& job) {
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)
     std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
-  if (!outcome.sample.empty())
-    std::printf("\na sample:\n%s\n", printable(outcome.sample).c_str());
+  if (!outcome.sample.empty()) std::printf("\na sample:\n%s\n", printable(outcome.sample).c_str());
 }
 
 }  // namespace

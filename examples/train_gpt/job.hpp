@@ -20,8 +20,8 @@ plait::workload workload_of(request const& wanted, std::size_t sequence) {
   int const microbatches = wanted.microbatches > 0 ? wanted.microbatches : plan::stages;
   std::size_t const samples =
       wanted.batch / std::size_t(plan::grid.size(plait::axis::data)) / std::size_t(microbatches);
-  return {.rows = samples * sequence, .microbatches = microbatches,
-          .gradient_norm = wanted.clip > 0};
+  return {
+      .rows = samples * sequence, .microbatches = microbatches, .gradient_norm = wanted.clip > 0};
 }
 
 template <class Job>
@@ -41,7 +41,7 @@ template <class Job>
 /// Continues a text byte by byte; every rank makes the same choices.
 template <class Trainer>
 [[gnu::cold]] std::string generate(Trainer& trainer, plait::byte_text const& data, int count,
-                     std::uint64_t seed) {
+                                   std::uint64_t seed) {
   std::size_t const sequence = data.sequence_length();
   std::vector<std::int32_t> window(sequence);
   data.inputs(0, window);
@@ -56,17 +56,16 @@ template <class Trainer>
   for (int made = 0; made < count; ++made) {
     std::size_t const length = std::min(text.size(), sequence);
     for (std::size_t i = 0; i < sequence; ++i)
-      window[i] = i < length
-                      ? static_cast<unsigned char>(text[text.size() - length + i])
-                      : 0;  // later positions do not reach back
+      window[i] = i < length ? static_cast<unsigned char>(text[text.size() - length + i])
+                             : 0;                // later positions do not reach back
     auto const logits = trainer.predict(batch);  // (sequence, 256)
     auto const row = logits.subspan((length - 1) * 256, 256);
     double const temperature = 0.8;
     double largest = row[0], sum = 0;
     for (auto const logit : row) largest = std::max<double>(largest, logit);
     for (auto const logit : row) sum += std::exp((logit - largest) / temperature);
-    double left = sum * plait::uniform_from_bits(plait::random_word({seed, 0x67656e, 0},
-                                                                    std::uint64_t(made)));
+    double left = sum * plait::uniform_from_bits(
+                            plait::random_word({seed, 0x67656e, 0}, std::uint64_t(made)));
     int choice = 0;
     for (; choice < 255; ++choice)
       if ((left -= std::exp((row[std::size_t(choice)] - largest) / temperature)) <= 0) break;
@@ -89,11 +88,12 @@ outcome run(request const& wanted, std::size_t sequence) {
       trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
         wanted.init->read(name, values);
       });
-    auto batches = plait::batches(
-        data, plait::global_batch<>{wanted.batch}, rank,
-        {.seed = wanted.seed,
-         .how = wanted.in_order ? plait::order::sequential : plait::order::shuffled,
-         .epochs = 0, .microbatches = wanted.microbatches});
+    auto batches =
+        plait::batches(data, plait::global_batch<>{wanted.batch}, rank,
+                       {.seed = wanted.seed,
+                        .how = wanted.in_order ? plait::order::sequential : plait::order::shuffled,
+                        .epochs = 0,
+                        .microbatches = wanted.microbatches});
     using clock = std::chrono::steady_clock;
     auto const begin = clock::now();
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
@@ -102,9 +102,10 @@ outcome run(request const& wanted, std::size_t sequence) {
         throw plait::error("the loss of step " + std::to_string(step) +
                            " is not a finite number; use a smaller --learning-rate");
       if (wanted.gradients != nullptr)
-        trainer.export_gradients([&](std::string const& name, auto const&, std::span<T const> values) {
-          wanted.gradients->write(name, values);
-        });
+        trainer.export_gradients(
+            [&](std::string const& name, auto const&, std::span<T const> values) {
+              wanted.gradients->write(name, values);
+            });
       double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
       if (rank.is_root() && wanted.on_step)
         wanted.on_step(step, report.loss,
@@ -118,12 +119,12 @@ outcome run(request const& wanted, std::size_t sequence) {
     }
     rank.world().all_reduce(std::span<std::int64_t>(moved));
     if (wanted.save != nullptr)
-      trainer.export_parameters([&](std::string const& name, auto const&, std::span<T const> values) {
-        wanted.save->write(name, values);
-      });
-    auto sample = wanted.generate > 0
-                      ? generate(trainer, data, wanted.generate, wanted.seed)
-                      : std::string{};
+      trainer.export_parameters(
+          [&](std::string const& name, auto const&, std::span<T const> values) {
+            wanted.save->write(name, values);
+          });
+    auto sample =
+        wanted.generate > 0 ? generate(trainer, data, wanted.generate, wanted.seed) : std::string{};
     if (!rank.is_root()) return;
     out.sample = std::move(sample);
     for (unsigned bits = 1; bits < 8; ++bits) {

@@ -74,11 +74,8 @@ TEST(CrossEntropy, BackwardEqualsDifferencesAndMayBeInPlace) {
                                     forward.terms.data(), scale, in_place.data(), 0, ignore, rows,
                                     classes);
       EXPECT_EQ(in_place, dlogits);
-      expect_gradient(
-          [&] {
-            return scale * whole<double>{logits, targets, classes}.loss;
-          },
-          logits, dlogits);
+      expect_gradient([&] { return scale * whole<double>{logits, targets, classes}.loss; }, logits,
+                      dlogits);
     }
 }
 

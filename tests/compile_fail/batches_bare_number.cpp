@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: the batch size is a bare number, which does not say whether it counts the samples of one data rank or of all
+// expect: the batch size is a bare number, which does not say whether it counts the samples of one
+// data rank or of all
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/in_memory.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its saved<...>
+// expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its
+// saved<...>
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
@@ -27,11 +28,10 @@ struct scale {
 };
 
 using model = plait::sequential<plait::nn::linear<8, 4>, scale>;
-struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>,
-                             plait::serial> {};
+struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
+};
 
-void train(plait::threads::rank_type& rank,
-           plait::device_batch<plait::host_memory> const& next) {
+void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
   plait::trainer<job>(rank, plait::adamw{}).step(next);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed Matrix is not placed Sums
+// expect: ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed Matrix is
+// not placed Sums
 #include "plait/backend/host/host_device.hpp"
 #include "plait/run/operations.hpp"
 

@@ -13,8 +13,8 @@ constexpr plait::placement of_terms = plait::invariant;
 constexpr plait::placement of_terms = plait::partial;
 #endif
 
-void forward(operations& ops, view<float const, plait::shard<1>> logits,
-             plait::token_view<> labels, view<float> max, view<float, of_terms> terms) {
+void forward(operations& ops, view<float const, plait::shard<1>> logits, plait::token_view<> labels,
+             view<float> max, view<float, of_terms> terms) {
   ops.cross_entropy_terms(logits, labels, max, terms);
 }
 

@@ -13,9 +13,8 @@ constexpr plait::placement of_max = plait::partial_max;
 constexpr plait::placement of_max = plait::invariant;
 #endif
 
-void forward(operations& ops, view<float const, plait::shard<1>> logits,
-             plait::token_view<> labels, view<float, of_max> max,
-             view<float, plait::partial> terms) {
+void forward(operations& ops, view<float const, plait::shard<1>> logits, plait::token_view<> labels,
+             view<float, of_max> max, view<float, plait::partial> terms) {
   ops.cross_entropy_terms(logits, labels, max, terms);
 }
 

@@ -3,8 +3,8 @@
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
-using chosen = plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>,
-                             plait::data_parallel<2>>;
+using chosen =
+    plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>, plait::data_parallel<2>>;
 #else
 using chosen = plait::hybrid<plait::data_parallel<4>, plait::tensor_parallel<2>>;
 #endif

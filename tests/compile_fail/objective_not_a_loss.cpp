@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: objective<Model, Loss>: Loss is not a loss
 #include "plait/layer/combinators.hpp"
-#include "plait/nn/linear.hpp"
 #include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/linear.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
 using loss = plait::nn::linear<12, 1>;

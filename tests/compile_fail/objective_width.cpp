@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: objective<Model, Loss>: Model makes OutputWidth features, but Loss takes InputWidth
 #include "plait/layer/combinators.hpp"
-#include "plait/nn/linear.hpp"
 #include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/linear.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr std::size_t classes = 10;

@@ -15,8 +15,8 @@ void update(plait::threads::rank_type& rank, plait::gradients<job, plait::partia
 #else
   auto const gradients = plait::reduce_gradients<job>(rank, mine);
 #endif
-  plait::update_parameters(rank, plait::sgd{}, gradients, parameters, parameters, 36, ranges,
-                           0, 1.0, 1.0);
+  plait::update_parameters(rank, plait::sgd{}, gradients, parameters, parameters, 36, ranges, 0,
+                           1.0, 1.0);
 }
 
 int main() {}

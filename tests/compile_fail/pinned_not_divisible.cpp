@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks
+#include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
-#include "plait/layer/combinators.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
 using layer = plait::pinned<"column", plait::nn::linear<64, 9>>;

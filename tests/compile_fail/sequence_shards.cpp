@@ -11,8 +11,8 @@ constexpr std::size_t length = 511;
 constexpr std::size_t length = 512;
 #endif
 
-using model = plait::residual<plait::sequential<
-    plait::nn::layer_norm<64>, plait::nn::causal_self_attention<64, 4, length>>>;
+using model = plait::residual<
+    plait::sequential<plait::nn::layer_norm<64>, plait::nn::causal_self_attention<64, 4, length>>>;
 using job = plait::parallel<model, plait::tensor_parallel<2, plait::sequence::sharded>>;
 
 int main() { return job::plan().stages == 0; }

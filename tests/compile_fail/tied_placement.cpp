@@ -16,9 +16,9 @@ constexpr plait::name form = "features";
 constexpr plait::name form = "vocabulary";
 #endif
 
-using model = plait::sequential<
-    plait::named<"wte", plait::pinned<form, table>>,
-    plait::pinned<"column", plait::tied<head, head::weight, "wte.weight">>>;
+using model =
+    plait::sequential<plait::named<"wte", plait::pinned<form, table>>,
+                      plait::pinned<"column", plait::tied<head, head::weight, "wte.weight">>>;
 using job = plait::parallel<model, plait::tensor_parallel<2>>;
 
 int main() { return job::plan().stages == 0; }

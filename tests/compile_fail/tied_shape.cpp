@@ -15,8 +15,8 @@ using head = plait::nn::linear<16, 32, head_options>;
 #endif
 using table = plait::nn::embedding<32, 16>;
 
-using model = plait::sequential<plait::named<"wte", table>,
-                                plait::tied<head, head::weight, "wte.weight">>;
+using model =
+    plait::sequential<plait::named<"wte", table>, plait::tied<head, head::weight, "wte.weight">>;
 using job = plait::parallel<model, plait::serial>;
 
 int main() { return job::plan().stages == 0; }

@@ -16,8 +16,8 @@ using policy = plait::pipeline<2>;
 using policy = plait::data_parallel<2>;
 #endif
 
-using model = plait::sequential<plait::named<"wte", table>,
-                                plait::tied<head, head::weight, "wte.weight">>;
+using model =
+    plait::sequential<plait::named<"wte", table>, plait::tied<head, head::weight, "wte.weight">>;
 using job = plait::parallel<model, policy>;
 
 int main() { return job::plan().stages == 0; }

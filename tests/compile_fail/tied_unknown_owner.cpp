@@ -16,8 +16,7 @@ constexpr plait::name owner = "wte";
 constexpr plait::name owner = "wte.weight";
 #endif
 
-using model = plait::sequential<plait::named<"wte", table>,
-                                plait::tied<head, head::weight, owner>>;
+using model = plait::sequential<plait::named<"wte", table>, plait::tied<head, head::weight, owner>>;
 using job = plait::parallel<model, plait::serial>;
 
 int main() { return job::plan().stages == 0; }

@@ -9,12 +9,11 @@ using model = plait::nn::linear<8, 4>;
 #ifdef PLAIT_EXPECT_FAIL
 struct job : plait::parallel<model, plait::serial> {};
 #else
-struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>,
-                             plait::serial> {};
+struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
+};
 #endif
 
-void train(plait::threads::rank_type& rank,
-           plait::device_batch<plait::host_memory> const& next) {
+void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
   plait::trainer<job>(rank, plait::adamw{}).step(next);
 }
 

@@ -8,8 +8,7 @@
 struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn::cross_entropy<4>>,
                              plait::serial> {};
 
-void train(plait::threads::rank_type& rank,
-           plait::device_batch<plait::host_memory> const& next) {
+void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
 #ifdef PLAIT_EXPECT_FAIL
   plait::trainer<job>(rank, plait::trainer_options{.seed = 3}).step(next);
 #else

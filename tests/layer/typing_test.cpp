@@ -22,8 +22,8 @@ struct shaped {
   friend bool operator==(shaped, shaped) = default;
 };
 
-constexpr std::array placements{replicate,   invariant,   partial,    shard<0>,
-                                shard<1>,    shard<0, 2>, shard<1, 2>};
+constexpr std::array placements{replicate, invariant,   partial,    shard<0>,
+                                shard<1>,  shard<0, 2>, shard<1, 2>};
 
 shaped local_shape(shaped whole, placement at) {
   if (typing::is_rows(at)) whole.rows /= ranks;
@@ -48,8 +48,9 @@ blocks cut(matrix const& whole, shaped shape, placement at, double salt) {
         std::size_t const column = typing::is_columns(at) ? global(at, shape.columns, r, j) : j;
         double const value = whole[row * shape.columns + column];
         double const first = salt * static_cast<double>(1 + (3 * i + 5 * j) % 7);
-        out[r][i * local.columns + j] =
-            at.kind != placement_kind::partial ? value : r == 0 ? first : value - first;
+        out[r][i * local.columns + j] = at.kind != placement_kind::partial ? value
+                                        : r == 0                           ? first
+                                                                           : value - first;
       }
   return out;
 }
@@ -180,9 +181,8 @@ TEST(Typing, TheTransposeIsAnInvolution) {
 TEST(Typing, OperationsOnRowsNeedWholeRows) {
   for (auto of_matrix : placements)
     for (auto shared : placements) {
-      bool const right = typing::is_rows(of_matrix)
-                             ? shared == replicate
-                             : is_whole(of_matrix) && shared == of_matrix;
+      bool const right = typing::is_rows(of_matrix) ? shared == replicate
+                                                    : is_whole(of_matrix) && shared == of_matrix;
       EXPECT_EQ(typing::works_by_row(of_matrix, shared), right);
     }
   EXPECT_FALSE(typing::works_by_row(partial, partial));

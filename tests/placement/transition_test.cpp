@@ -8,8 +8,8 @@ namespace {
 
 using namespace plait;
 
-constexpr std::array placements{replicate,           invariant, shard<0>, shard<1>,
-                                shard<dim::features>, partial,   only<0>,  only<1>};
+constexpr std::array placements{replicate, invariant, shard<0>, shard<1>, shard<dim::features>,
+                                partial,   only<0>,   only<1>};
 
 TEST(Transition, DualIsAnInvolution) {
   for (auto at : placements) EXPECT_EQ(dual(dual(at)), at);
@@ -40,13 +40,10 @@ TEST(Transition, BytesOnFourRanks) {
                                     {1.5, 1.5, .75, .75, 0, 1, 1},
                                     {1, 1, .75, .75, 0, 0, 1},
                                     {1, 1, .75, .75, 0, 1, 0}};
-  constexpr double backward[7][7] = {{0, 0, 0, 0, 0, 0, 0},
-                                     {1.5, 0, .75, .75, 0, 1, 1},
-                                     {.75, 0, 0, .1875, 0, .75, .75},
-                                     {.75, 0, .1875, 0, 0, .75, .75},
-                                     {1.5, 0, .75, .75, 0, 1, 1},
-                                     {1, 0, .75, .75, 0, 0, 1},
-                                     {1, 0, .75, .75, 0, 1, 0}};
+  constexpr double backward[7][7] = {
+      {0, 0, 0, 0, 0, 0, 0},           {1.5, 0, .75, .75, 0, 1, 1}, {.75, 0, 0, .1875, 0, .75, .75},
+      {.75, 0, .1875, 0, 0, .75, .75}, {1.5, 0, .75, .75, 0, 1, 1}, {1, 0, .75, .75, 0, 0, 1},
+      {1, 0, .75, .75, 0, 1, 0}};
   for (std::size_t i = 0; i < 7; ++i)
     for (std::size_t j = 0; j < 7; ++j) {
       auto const row = transition_between(rows[i], rows[j]);

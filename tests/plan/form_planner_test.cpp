@@ -69,8 +69,8 @@ static_assert(split_mlp::wire(axis::tensor, {.rows = rows}).backward == activati
 static_assert(plan<norm_mlp, tensor_parallel<4>>::wire(axis::tensor, {.rows = rows}).total() ==
               2 * 2 * activation_bytes * 3 / 4);
 
-using attention_block = residual<
-    sequential<nn::layer_norm<width>, nn::causal_self_attention<width, 4, length>>>;
+using attention_block =
+    residual<sequential<nn::layer_norm<width>, nn::causal_self_attention<width, 4, length>>>;
 using split_attention = plan<attention_block, tensor_parallel<2>>;
 static_assert(chose<0, split_attention>("whole") && chose<1, split_attention>("column") &&
               chose<2, split_attention>("heads") && chose<3, split_attention>("row"));
@@ -93,9 +93,9 @@ static_assert(count_moves<sharded_attention>(movement::all_gather) == 1 &&
 static_assert(count_moves<sharded_attention>(movement::all_gather, true) == 1 &&
               count_moves<sharded_attention>(movement::reduce_scatter, true) == 1);
 static_assert(sharded_attention::wire(axis::tensor, {.rows = rows}).forward ==
-                  split_attention::wire(axis::tensor, {.rows = rows}).forward &&
-              sharded_attention::wire(axis::tensor, {.rows = rows}).backward ==
-                  split_attention::wire(axis::tensor, {.rows = rows}).backward,
+                      split_attention::wire(axis::tensor, {.rows = rows}).forward &&
+                  sharded_attention::wire(axis::tensor, {.rows = rows}).backward ==
+                      split_attention::wire(axis::tensor, {.rows = rows}).backward,
               "the same bytes");
 static_assert(sharded_attention::chosen.cost.flops < split_attention::chosen.cost.flops,
               "no rank repeats the norm");
@@ -131,14 +131,14 @@ using split_gpt = plan<model, tensor_parallel<2>>;
 using sharded_gpt = plan<model, tensor_parallel<2, sequence::sharded>>;
 
 TEST(FormPlanner, AGptOfTwelveBlocks) {
-  EXPECT_EQ(labels<split_gpt>(),
-            (std::vector<std::string>{"features", "features", "whole", "column", "heads", "row",
-                                      "whole", "column", "features", "row", "whole", "column",
-                                      "classes"}));
+  EXPECT_EQ(
+      labels<split_gpt>(),
+      (std::vector<std::string>{"features", "features", "whole", "column", "heads", "row", "whole",
+                                "column", "features", "row", "whole", "column", "classes"}));
   EXPECT_EQ(labels<sharded_gpt>(),
             (std::vector<std::string>{"features", "features", "sequence", "column", "heads", "row",
-                                      "sequence", "column", "features", "row", "sequence",
-                                      "column", "classes"}));
+                                      "sequence", "column", "features", "row", "sequence", "column",
+                                      "classes"}));
 }
 
 // Two all_reduces forward in each block, an all_gather of the embeddings, and the loss's maximum

@@ -133,8 +133,8 @@ void expect_sound_parameters() {
     for (int e = 0; e < Plan::entries.size(); ++e) {
       auto const& entry = Plan::entries[e];
       auto const at = static_cast<std::size_t>(e);
-      auto const here = copies_in(Plan::code, entry.item,
-                                  Plan::stage_units[static_cast<std::size_t>(stage)]);
+      auto const here =
+          copies_in(Plan::code, entry.item, Plan::stage_units[static_cast<std::size_t>(stage)]);
       EXPECT_EQ(here.copies, layout.copies[static_cast<std::size_t>(entry.item)].copies);
       for (int k = 0; k < here.copies; ++k) {
         std::size_t const shift = layout.stride[at] * static_cast<std::size_t>(k);
@@ -147,8 +147,7 @@ void expect_sound_parameters() {
         EXPECT_EQ(layout.gradient_offset[at], layout.offset[at]);
         if (entry.reduced_over_tensor())
           take(layout.offset[at] + shift, entry.local_count(), layout.data_count, layout.count());
-        else
-          take(layout.offset[at] + shift, entry.local_count(), 0, layout.data_count);
+        else take(layout.offset[at] + shift, entry.local_count(), 0, layout.data_count);
         EXPECT_TRUE(!entry.masked() || entry.local_count() <= layout.masked_count);
       }
     }
@@ -172,11 +171,10 @@ using model = gpt_with_loss<5, 16, 4, 8, 32>;
 using narrow_model = gpt_with_loss<3, 12, 2, 8, 14>;  // no buffer is a multiple of 64 bytes
 using table = nn::embedding<32, 16>;
 using head = nn::linear<16, 32, head_options>;
-using tied_model =
-    objective<sequential<named<"wte", pinned<"vocabulary", table>>,
-                         residual<sequential<nn::layer_norm<16>, mlp<16>>>,
-                         pinned<"column", tied<head, head::weight, "wte.weight">>>,
-              nn::cross_entropy<32>>;
+using tied_model = objective<sequential<named<"wte", pinned<"vocabulary", table>>,
+                                        residual<sequential<nn::layer_norm<16>, mlp<16>>>,
+                                        pinned<"column", tied<head, head::weight, "wte.weight">>>,
+                             nn::cross_entropy<32>>;
 
 template <class Plan>
 struct Layout : testing::Test {};

@@ -35,15 +35,14 @@ inline constexpr linear_options head_options{.bias = false,
 
 template <std::size_t Blocks, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           std::size_t Vocabulary>
-using gpt = sequential<named<"wte", nn::embedding<Vocabulary, Width>>,
-                       named<"wpe", nn::positions<Sequence, Width>>,
-                       named<"h", repeat<Blocks, block<Width, Heads, Sequence>>>,
-                       named<"ln_f", nn::layer_norm<Width>>,
-                       named<"lm_head", nn::linear<Width, Vocabulary, head_options>>>;
+using gpt = sequential<
+    named<"wte", nn::embedding<Vocabulary, Width>>, named<"wpe", nn::positions<Sequence, Width>>,
+    named<"h", repeat<Blocks, block<Width, Heads, Sequence>>>, named<"ln_f", nn::layer_norm<Width>>,
+    named<"lm_head", nn::linear<Width, Vocabulary, head_options>>>;
 
 template <std::size_t Blocks, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           std::size_t Vocabulary>
-using gpt_with_loss = objective<gpt<Blocks, Width, Heads, Sequence, Vocabulary>,
-                                nn::cross_entropy<Vocabulary>>;
+using gpt_with_loss =
+    objective<gpt<Blocks, Width, Heads, Sequence, Vocabulary>, nn::cross_entropy<Vocabulary>>;
 
 }  // namespace plait::models

@@ -97,8 +97,8 @@ TEST(Outline, PinsReachTheLeavesBelow) {
 }
 
 TEST(Outline, TiesNameTheirOwner) {
-  static constexpr auto tree = make_outline<
-      sequential<named<"a", dense>, tied<dense, dense::bias, "a.bias">>>();
+  static constexpr auto tree =
+      make_outline<sequential<named<"a", dense>, tied<dense, dense::bias, "a.bias">>>();
   ASSERT_EQ(tree.ties.size(), 1);
   EXPECT_EQ(tree.ties[0].leaf, 1);
   EXPECT_EQ(tree.ties[0].parameter, 1);

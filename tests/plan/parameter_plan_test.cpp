@@ -29,8 +29,8 @@ TEST(ParameterPlan, NamesAreThoseOfGptFiles) {
                 "wte.weight", "wpe.weight", "h.*.ln_1.weight", "h.*.ln_1.bias",
                 "h.*.attn.c_attn.weight", "h.*.attn.c_attn.bias", "h.*.attn.c_proj.weight",
                 "h.*.attn.c_proj.bias", "h.*.ln_2.weight", "h.*.ln_2.bias", "h.*.mlp.c_fc.weight",
-                "h.*.mlp.c_fc.bias", "h.*.mlp.c_proj.weight", "h.*.mlp.c_proj.bias",
-                "ln_f.weight", "ln_f.bias", "lm_head.weight"}));
+                "h.*.mlp.c_fc.bias", "h.*.mlp.c_proj.weight", "h.*.mlp.c_proj.bias", "ln_f.weight",
+                "ln_f.bias", "lm_head.weight"}));
 }
 
 TEST(ParameterPlan, ABlockOfAShardHasItsPartOfTheElements) {
@@ -106,13 +106,12 @@ TEST(ParameterPlan, ATiedParameterHasAnOwner) {
 
 TEST(ParameterPlan, SaysWhatIsWrongWithATie) {
   static_assert(listed<tied_model<"wte">>().problem == tie_error::unknown_owner);
-  static_assert(listed<tied_model<"head.weight">>().problem == tie_error::unknown_owner,
-                "itself");
+  static_assert(listed<tied_model<"head.weight">>().problem == tie_error::unknown_owner, "itself");
   static_assert(listed<tied_model<"wte.weight", nn::linear<16, 32>>>().problem ==
                 tie_error::other_shape);
   using dense = nn::linear<16, 16>;
-  using repeated = sequential<named<"first", dense>,
-                              repeat<2, tied<dense, dense::weight, "first.weight">>>;
+  using repeated =
+      sequential<named<"first", dense>, repeat<2, tied<dense, dense::weight, "first.weight">>>;
   static_assert(listed<repeated>().problem == tie_error::other_item);
   using crossed = sequential<named<"wte", pinned<"features", table>>,
                              pinned<"column", tied<head, head::weight, "wte.weight">>>;

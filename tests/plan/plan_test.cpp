@@ -139,8 +139,7 @@ TEST(Plan, TheNormOfTheGradientsIsOneSmallSumOverTheWorld) {
   workload clipped = load;
   clipped.gradient_norm = true;
   EXPECT_EQ(four::wire(all_axes_set, load).total(), 0);
-  EXPECT_EQ(four::wire(all_axes_set, clipped).step,
-            2 * 8 * four::parameter_tensor_count() * 3 / 4);
+  EXPECT_EQ(four::wire(all_axes_set, clipped).step, 2 * 8 * four::parameter_tensor_count() * 3 / 4);
 }
 
 // Norms work on sequence shards: their parameters' gradients, and no others, are summed over both

@@ -104,8 +104,8 @@ using Plans = testing::Types<
     plan<model, tensor_parallel<4, sequence::sharded>>, plan<model, pipeline<5>>,
     plan<residual<sequential<norm, residual<dense>, dense>>, tensor_parallel<2>>,
     plan<sequential<dense, repeat<4, sequential<dense, dense>>, norm>, tensor_parallel<2>>,
-    plan<sequential<norm, gate, dense>, serial>, plan<sequential<norm, gate, dense>,
-                                                      tensor_parallel<2>>,
+    plan<sequential<norm, gate, dense>, serial>,
+    plan<sequential<norm, gate, dense>, tensor_parallel<2>>,
     plan<residual<sequential<norm, gate>>, tensor_parallel<2>>>;
 TYPED_TEST_SUITE(Program, Plans);
 
@@ -117,8 +117,8 @@ TEST(Program, SerialNeedsNoMoves) {
 
 TEST(Program, UnitsAreLayersResidualsAndCopies) {
   static_assert(plan<model, serial>::code.unit_count() == 2 + 3 + 2 + 1);
-  static_assert(plan<sequential<dense, residual<sequential<dense, dense>>>, serial>::code
-                    .unit_count() == 2);
+  static_assert(
+      plan<sequential<dense, residual<sequential<dense, dense>>>, serial>::code.unit_count() == 2);
   static_assert(plan<repeat<7, dense>, serial>::code.unit_count() == 7);
   static_assert(plan<sequential<dense, gate, dense>, serial>::code.unit_count() == 3,
                 "the two values of a fan_out do not cross to another stage");

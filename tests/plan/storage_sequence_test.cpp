@@ -31,8 +31,8 @@ struct with_length<Model> {
 template <class Model>
 struct StorageOnSequenceShards : testing::Test {
   template <int Ranks>
-  using sharded = plan<typename with_length<Model>::type,
-                       tensor_parallel<Ranks, sequence::sharded>>;
+  using sharded =
+      plan<typename with_length<Model>::type, tensor_parallel<Ranks, sequence::sharded>>;
 };
 TYPED_TEST_SUITE(StorageOnSequenceShards, Models);
 

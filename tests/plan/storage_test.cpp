@@ -17,9 +17,7 @@ struct Storage : testing::Test {};
 
 TYPED_TEST_SUITE(Storage, Models);
 
-TYPED_TEST(Storage, EveryStepReadsWhatWasWrittenSerial) {
-  expect_sound<plan<TypeParam, serial>>();
-}
+TYPED_TEST(Storage, EveryStepReadsWhatWasWrittenSerial) { expect_sound<plan<TypeParam, serial>>(); }
 TYPED_TEST(Storage, EveryStepReadsWhatWasWrittenOnTwoTensorRanks) {
   expect_sound<plan<TypeParam, tensor_parallel<2>>>();
 }
@@ -35,10 +33,8 @@ struct broken : Plan {
     for (int v = 0, seen = 0; v < Plan::code.values.size(); ++v) {
       auto& at = out.values[std::size_t(v)];
       if (at.root != v || at.where == home::input || at.where == home::output) continue;
-      if (into < 0)
-        into = v;
-      else if (++seen == Merged)
-        at = out.values[std::size_t(into)];
+      if (into < 0) into = v;
+      else if (++seen == Merged) at = out.values[std::size_t(into)];
     }
     return out;
   }();
@@ -60,8 +56,8 @@ TEST(Storage, SharesWhatCanBeShared) {
     if (now.kind != step_kind::branch) continue;
     EXPECT_EQ(values[std::size_t(now.in)].root, values[std::size_t(now.out)].root);
   }
-  using relu_behind = plan<sequential<dense, residual<sequential<norm, dense, nn::relu<width>>>>,
-                           serial>;
+  using relu_behind =
+      plan<sequential<dense, residual<sequential<norm, dense, nn::relu<width>>>>, serial>;
   int shared = 0;
   for (auto const& now : relu_behind::code.steps)
     if (now.kind == step_kind::leaf && relu_behind::tree.leaves[now.leaf].may_alias.backward)

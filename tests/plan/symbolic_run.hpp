@@ -29,6 +29,8 @@ class symbolic_run {
 
  public:
   symbolic_run(int item, int rank) : piece_(code.items[item]), rank_(rank) {
+    if (place(false, piece_.in).where != home::input)
+      fail("the input is not looked for in its buffer");
     values_[std::size_t(piece_.in)] = fresh(piece_.in, "input");
     memory_[key(false, piece_.in)] = buffer_of(false, piece_.in, values_[std::size_t(piece_.in)]);
     for (int s = piece_.first_step; s < piece_.end_step; ++s) forward(s);
@@ -38,6 +40,8 @@ class symbolic_run {
     // What lives within a call is gone when the backward begins.
     std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
     saved_ = std::exchange(memory_, {});
+    if (place(true, piece_.out).where != home::output)
+      fail("the gradient of the output is not looked for in its buffer");
     gradients_[std::size_t(piece_.out)] = fresh(piece_.out, "seed");
     write(true, piece_.out, gradients_[std::size_t(piece_.out)]);
     for (int s = piece_.end_step - 1; s >= piece_.first_step; --s) backward(s);
@@ -80,8 +84,7 @@ class symbolic_run {
     auto& cells = memory_[key(of_gradient, value)];
     if (!place(of_gradient, value).row_block || cells.empty())
       cells = buffer_of(of_gradient, value, what);
-    else
-      cells[std::size_t(rank_)] = what[0];
+    else cells[std::size_t(rank_)] = what[0];
     if (place(of_gradient, value).row_block && !by_rows(value))
       fail("value " + std::to_string(value) + " is not cut by rows, but lies in a block of rows");
   }
@@ -100,8 +103,8 @@ class symbolic_run {
                     " instead of " + what[b]);
   }
   void expect_holds(bool of_gradient, int value, std::string const& reader) {
-    expect_in(memory_, of_gradient, value,
-              (of_gradient ? gradients_ : values_)[std::size_t(value)], reader);
+    expect_in(memory_, of_gradient, value, (of_gradient ? gradients_ : values_)[std::size_t(value)],
+              reader);
   }
   void expect_saved(int value, std::string const& reader) {
     expect_in(saved_, false, value, values_[std::size_t(value)], reader);
@@ -137,8 +140,8 @@ class symbolic_run {
     auto& known = of_gradient ? gradients_ : values_;
     auto const made = moved(row, known[std::size_t(from)], to, step);
     bool const keeps_rows = row.moves == movement::slice && row.to.index == dim::sequence;
-    bool const in_block = keeps_rows && place(of_gradient, to).row_block &&
-                          share(of_gradient, from, to);
+    bool const in_block =
+        keeps_rows && place(of_gradient, to).row_block && share(of_gradient, from, to);
     if (!in_block) {
       bool const in_place = row.moves == movement::none || row.moves == movement::all_reduce;
       expect_no_overlap(of_gradient, from, to, in_place, step);
@@ -219,8 +222,7 @@ class symbolic_run {
           make(true, now.second, name + " second");
         }
         if (!wanted) break;
-        if (!leaf.is_loss)
-          expect_no_overlap(true, now.out, now.in, leaf.may_alias.backward, name);
+        if (!leaf.is_loss) expect_no_overlap(true, now.out, now.in, leaf.may_alias.backward, name);
         make(true, now.in, name);
         break;
       }
@@ -264,7 +266,7 @@ void expect_fits() {
       auto const at = of_gradient ? Plan::storage.gradients[std::size_t(v)]
                                   : Plan::storage.values[std::size_t(v)];
       auto const& piece = code.items[code.values[v].item];
-      int const owner = at.where == home::input ? piece.in
+      int const owner = at.where == home::input    ? piece.in
                         : at.where == home::output ? piece.out
                                                    : at.root;
       std::size_t const blocks = at.row_block ? std::size_t(Plan::tensor_ranks) : 1;
@@ -341,24 +343,22 @@ using Models = testing::Types<
     repeat<3, nn::relu<width>>, repeat<2, sequential<residual<dense>, nn::dropout<width, 100>>>,
     sequential<repeat<2, dense>, norm, repeat<2, residual<norm>>>,
     sequential<norm, wide, nn::gelu<4 * width>, narrow>,
-    residual<sequential<norm, attention, nn::dropout<width, 100>>>,
-    models::block<width, 4, length>, residual<models::block<width, 4, length>>,
-    gpt_with_loss<3, width, 4, length, 32>,
-    objective<sequential<nn::embedding<32, width>, nn::positions<length, width>,
-                         nn::dropout<width, 100>,
-                         repeat<2, sequential<residual<sequential<norm, attention,
-                                                                  nn::dropout<width, 100>>>,
-                                              residual<sequential<norm, wide, nn::gelu<4 * width>,
-                                                                  narrow,
-                                                                  nn::dropout<width, 100>>>>>,
-                         norm, nn::linear<width, 32>>,
-              nn::cross_entropy<32>>,
+    residual<sequential<norm, attention, nn::dropout<width, 100>>>, models::block<width, 4, length>,
+    residual<models::block<width, 4, length>>, gpt_with_loss<3, width, 4, length, 32>,
+    objective<
+        sequential<
+            nn::embedding<32, width>, nn::positions<length, width>, nn::dropout<width, 100>,
+            repeat<2, sequential<residual<sequential<norm, attention, nn::dropout<width, 100>>>,
+                                 residual<sequential<norm, wide, nn::gelu<4 * width>, narrow,
+                                                     nn::dropout<width, 100>>>>>,
+            norm, nn::linear<width, 32>>,
+        nn::cross_entropy<32>>,
     sequential<repeat<2, whole_dense>, repeat<2, replicated>, row_dense>,
     sequential<column_dense, row_dense, repeat<2, summands>, whole_dense>,
     sequential<column_dense, keeps_summands, whole_dense>,
     sequential<whole_dense, repeat<8, residual<sequential<norm, attention>>>, whole_dense>,
-    repeat<8, sequential<residual<on_shards>, residual<on_shards>,
-                         residual<sequential<pinned<"whole", norm>, wide, narrow>>>>,
+    repeat<8, sequential<residual<sequential<pinned<"whole", norm>, wide, narrow>>,
+                         residual<on_shards>, residual<on_shards>>>,
     repeat<8, sequential<residual<on_shards>, residual<on_shards>,
                          residual<sequential<fan_out<whole_dense, dense>, nn::product<width>>>>>,
     sequential<fan_out<dense, dense>, nn::product<width>>,

@@ -16,10 +16,7 @@ static_assert(policy<data_parallel<2>> && policy<data_parallel<>>);
 static_assert(policy<tensor_parallel<2>> && policy<pipeline<2>>);
 static_assert(policy<hybrid<>> && policy<hybrid<data_parallel<2>, tensor_parallel<2>>>);
 
-struct untagged {
-  static constexpr axis along = axis::data;
-  static constexpr int ranks = 2;
-};
+struct untagged {};
 static_assert(!policy<untagged> && !policy<gpipe> && !policy<int>);
 
 // A policy costs nothing.
@@ -64,8 +61,8 @@ TEST(Policies, ThePartAlongAnAxis) {
   static_assert(std::is_same_v<policy_along<serial, axis::data>, serial>);
   static_assert(std::is_same_v<policy_along<data_parallel<>, axis::data>, data_parallel<>>);
   static_assert(std::is_same_v<policy_along<hybrid<>, axis::data>, serial>);
-  static_assert(std::is_same_v<policy_along<hybrid<serial, data_parallel<2>>, axis::data>,
-                               data_parallel<2>>);
+  static_assert(
+      std::is_same_v<policy_along<hybrid<serial, data_parallel<2>>, axis::data>, data_parallel<2>>);
   SUCCEED();
 }
 

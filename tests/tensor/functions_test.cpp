@@ -76,7 +76,8 @@ TEST(Gelu, MapForwardAndBackwardEqualsDifferences) {
     std::vector<double> y(n), dx(n);
     plait::host_maths::map(maths::gelu_tanh_derivative{}, x.data(), dy.data(), dx.data(), n);
     auto in_place = dy;
-    plait::host_maths::map(maths::gelu_tanh_derivative{}, x.data(), in_place.data(), in_place.data(), n);
+    plait::host_maths::map(maths::gelu_tanh_derivative{}, x.data(), in_place.data(),
+                           in_place.data(), n);
     EXPECT_EQ(in_place, dx);
     expect_gradient(
         [&] {

@@ -37,9 +37,7 @@ struct outcome {
 
 auto into(tensors& out) {
   return [&out](std::string const& name, plait::parameter_info const&,
-                std::span<double const> values) {
-    out[name].assign(values.begin(), values.end());
-  };
+                std::span<double const> values) { out[name].assign(values.begin(), values.end()); };
 }
 
 // Plain gradient descent: unlike with Adam, a wrong factor of the gradient is seen in the weights.
@@ -52,10 +50,11 @@ outcome train(settings const& how = {}) {
     auto trainer = plait::trainer<job>(rank, plait::sgd{.learning_rate = 0.1, .momentum = 0.9},
                                        {.seed = 7, .clip = how.clip});
     if (how.start != nullptr)
-      trainer.import_parameters([&](std::string const& name, auto const&, std::span<double> values) {
-        auto const& from = how.start->at(name);
-        std::copy(from.begin(), from.end(), values.begin());
-      });
+      trainer.import_parameters(
+          [&](std::string const& name, auto const&, std::span<double> values) {
+            auto const& from = how.start->at(name);
+            std::copy(from.begin(), from.end(), values.begin());
+          });
     trainer.export_parameters(into(out.start));
     auto batches = plait::batches(
         data, plait::global_batch<>{how.batch}, rank,

@@ -21,8 +21,7 @@ class rank_handle {
   /// Groups over every set of axes; the number of a set is its bits, 0 is this rank alone.
   static constexpr std::size_t group_count = 8;
 
-  rank_handle(mesh const& grid, int world_rank, Device device,
-              std::array<Comm, group_count> groups)
+  rank_handle(mesh const& grid, int world_rank, Device device, std::array<Comm, group_count> groups)
       : grid_(grid),
         world_rank_(world_rank),
         place_(grid.coordinates_of(world_rank)),

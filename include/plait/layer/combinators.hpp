@@ -40,15 +40,16 @@ consteval void check_edge() {
   using made = typename Before::output;
   using taken = typename After::input;
   if constexpr (is_several<made> || is_several<taken>) {
-    static_assert(std::is_same_v<made, taken>,
-                  "sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose "
-                  "outputs are A and B, and nothing else may follow a fan_out");
+    static_assert(
+        std::is_same_v<made, taken>,
+        "sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose "
+        "outputs are A and B, and nothing else may follow a fan_out");
   } else {
-    static_assert(is_tokens<made> == is_tokens<taken>,
-                  "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
-                  "other way round; put an embedding between them");
-    if constexpr (!is_tokens<made>)
-      check_widths<made::info.width, taken::info.width, Position>();
+    static_assert(
+        is_tokens<made> == is_tokens<taken>,
+        "sequential<...>: one layer makes tokens and its neighbour takes features, or the "
+        "other way round; put an embedding between them");
+    if constexpr (!is_tokens<made>) check_widths<made::info.width, taken::info.width, Position>();
   }
 }
 
@@ -91,7 +92,8 @@ struct sequential {
   static_assert((detail::check_is_layer<Layers>(), ..., true));
   using concept_tag = layer_tag;
   using input = typename std::tuple_element_t<0, std::tuple<Layers...>>::input;
-  using output = typename std::tuple_element_t<sizeof...(Layers) - 1, std::tuple<Layers...>>::output;
+  using output =
+      typename std::tuple_element_t<sizeof...(Layers) - 1, std::tuple<Layers...>>::output;
   static_assert((detail::check_chain<Layers...>(), true));
 };
 

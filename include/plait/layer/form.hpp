@@ -102,9 +102,10 @@ struct read_clause<List, use<Parameter, At>> {
 template <class List, placement From, placement To, std::size_t Width>
 struct read_clause<List, inner<From, To, Width>> {
   static constexpr void apply(form_info& info) {
-    static_assert(transition_between(From, To).allowed(),
-                  "inner<From, To, Width>: there is no transition between these placements; the "
-                  "rows partial -> invariant and partial_max -> invariant are what ops.move can do");
+    static_assert(
+        transition_between(From, To).allowed(),
+        "inner<From, To, Width>: there is no transition between these placements; the "
+        "rows partial -> invariant and partial_max -> invariant are what ops.move can do");
     info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width};
   }
 };

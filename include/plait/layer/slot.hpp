@@ -76,10 +76,8 @@ struct read_slot<slot<Label, PerRow, Shape, Fixed>> {
 
 template <template <class...> class List, class... Slots>
 constexpr slots_info read_slots(List<Slots...>) {
-  constexpr int own = ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot>
-                            ? 0
-                            : 1) +
-                       ... + 0);
+  constexpr int own =
+      ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot> ? 0 : 1) + ... + 0);
   static_assert(own <= slots_info::most_slots,
                 "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
                 "one wider slot of several");

@@ -42,7 +42,8 @@ constexpr bool adds_row(placement matrix, placement row) {
 /// The sum over the rows of a matrix.
 constexpr placement column_sums(placement matrix) { return is_rows(matrix) ? partial : matrix; }
 
-/// An operation on each row: the row must be whole, a shared row is replicate where the rows differ.
+/// An operation on each row: the row must be whole, a shared row is replicate where the rows
+/// differ.
 constexpr bool works_by_row(placement matrix, placement shared) {
   if (is_rows(matrix)) return shared == replicate;
   return is_whole(matrix) && matrix == shared;

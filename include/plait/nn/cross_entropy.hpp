@@ -21,9 +21,9 @@ struct cross_entropy {
   using concept_tag = layer_tag;
   using input = inputs<features<Classes>, tokens>;
   using output = loss_value;
-  using forms = plait::forms<
-      whole, form<"classes", shard<dim::features>, invariant, inner<partial_max, invariant, 1>,
-                  inner<partial, invariant, 2>>>;
+  using forms =
+      plait::forms<whole, form<"classes", shard<dim::features>, invariant,
+                               inner<partial_max, invariant, 1>, inner<partial, invariant, 2>>>;
   using max = slot<"max", 1>;
   using terms = slot<"terms", 2>;
   using saved = plait::saved<input_slot, max, terms>;
@@ -37,8 +37,8 @@ struct cross_entropy {
     for (auto const label : labels) {
       if (label == Ignored) continue;
       if (label < 0 || static_cast<std::size_t>(label) >= Classes)
-        throw input_error("cross_entropy: label " + std::to_string(label) +
-                          " is not one of the " + std::to_string(Classes) + " classes");
+        throw input_error("cross_entropy: label " + std::to_string(label) + " is not one of the " +
+                          std::to_string(Classes) + " classes");
       ++valid;
     }
     return valid;
@@ -47,10 +47,10 @@ struct cross_entropy {
   static void forward(auto& ops, auto const&, auto x, auto loss, auto const& saved) {
     auto const& [logits, labels] = x;
     auto const local_max = ops.template over_columns<partial_max>(logits, saved[max{}]);
-    ops.row_max(logits, local_max);                                    // (rows, 1)
+    ops.row_max(logits, local_max);  // (rows, 1)
     auto const largest = ops.template move<invariant>(local_max);
     auto const local_terms = ops.template over_columns<partial>(logits, saved[terms{}]);
-    ops.cross_entropy_terms(logits, labels, largest, local_terms);     // (rows, 2)
+    ops.cross_entropy_terms(logits, labels, largest, local_terms);  // (rows, 2)
     auto const sums = ops.template move<invariant>(local_terms);
     ops.cross_entropy(sums, labels, Ignored, loss);
   }

@@ -20,8 +20,7 @@ struct embedding {
   using input = tokens;
   using output = features<Width>;
   using forms =
-      plait::forms<whole,
-                   form<"features", replicate, shard<dim::features>, split<weight, 1>>,
+      plait::forms<whole, form<"features", replicate, shard<dim::features>, split<weight, 1>>,
                    form<"vocabulary", replicate, partial, split<weight, 0>>, by_sequence<>>;
   using saved = plait::saved<input_slot>;
   static constexpr double flops_per_row = 1.0 * Width;
@@ -45,9 +44,10 @@ struct positions {
   using parameters = parameter_list<weight>;
   using input = features<Width>;
   using output = features<Width>;
-  using forms = plait::forms<
-      whole, form<"features", shard<dim::features>, shard<dim::features>, split<weight, 1>>,
-      by_sequence<split<weight, 0>>>;
+  using forms =
+      plait::forms<whole,
+                   form<"features", shard<dim::features>, shard<dim::features>, split<weight, 1>>,
+                   by_sequence<split<weight, 0>>>;
   static constexpr std::size_t sequence = Sequence;
   static constexpr double flops_per_row = 1.0 * Width;
   static constexpr aliasing may_alias{.forward = true, .backward = true};

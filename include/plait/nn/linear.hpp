@@ -30,8 +30,8 @@ struct linear_parameters {
   static constexpr int input_dim = in_out ? 0 : 1, output_dim = in_out ? 1 : 0;
   using weight = parameter<"weight", extents<in_out ? In : Out, in_out ? Out : In>, Options.weight>;
   using bias = parameter<"bias", extents<Out>>;
-  using parameters = std::conditional_t<Options.bias, parameter_list<weight, bias>,
-                                        parameter_list<weight>>;
+  using parameters =
+      std::conditional_t<Options.bias, parameter_list<weight, bias>, parameter_list<weight>>;
   static constexpr int parts = Options.parts;
   static constexpr placement out_features = shard<dim::features, parts>;
   using forms = std::conditional_t<
@@ -40,8 +40,7 @@ struct linear_parameters {
                    form<"column", replicate, out_features, split<weight, output_dim, parts>,
                         split<bias, 0, parts>>,
                    row_split<split<weight, input_dim>, once<bias>>, by_sequence<>>,
-      plait::forms<whole,
-                   form<"column", replicate, out_features, split<weight, output_dim, parts>>,
+      plait::forms<whole, form<"column", replicate, out_features, split<weight, output_dim, parts>>,
                    row_split<split<weight, input_dim>>, by_sequence<>>>;
 };
 
@@ -66,19 +65,18 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   using saved = plait::saved<input_slot>;
 
   static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, input_output(p[weight{}]), y);          // (rows, out)
+    ops.matmul(x, input_output(p[weight{}]), y);  // (rows, out)
     if constexpr (Options.bias) ops.add_row(p[bias{}], y);
   }
   static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, output_input(p[weight{}]), dx);        // (rows, in)
+    ops.matmul(dy, output_input(p[weight{}]), dx);  // (rows, in)
   }
   static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
                                   auto const& dp) {
     auto const x = saved[input_slot{}];
     if constexpr (base::in_out)
-      ops.accumulate_matmul(transposed(x), dy, dp[weight{}]);  // (in, out)
-    else
-      ops.accumulate_matmul(transposed(dy), x, dp[weight{}]);  // (out, in)
+      ops.accumulate_matmul(transposed(x), dy, dp[weight{}]);     // (in, out)
+    else ops.accumulate_matmul(transposed(dy), x, dp[weight{}]);  // (out, in)
     if constexpr (Options.bias) ops.accumulate_column_sums(dy, dp[bias{}]);
   }
 

@@ -53,8 +53,7 @@ class progress {
     char text[32];
     if (rounded >= 3600)
       std::snprintf(text, sizeof text, "%lldh%02lldm", rounded / 3600, rounded / 60 % 60);
-    else
-      std::snprintf(text, sizeof text, "%lldm%02llds", rounded / 60, rounded % 60);
+    else std::snprintf(text, sizeof text, "%lldm%02llds", rounded / 60, rounded % 60);
     return text;
   }
 

@@ -7,9 +7,9 @@ namespace plait {
 
 /// How the ranks along one mesh axis hold a value together.
 ///
-/// `replicate` and `invariant` look the same in memory. They differ in who owes the reduction of the
-/// gradient: p separate uses of a replicated value leave p summands, one computation repeated by p
-/// ranks on an invariant value leaves a complete gradient.
+/// `replicate` and `invariant` look the same in memory. They differ in who owes the reduction of
+/// the gradient: p separate uses of a replicated value leave p summands, one computation repeated
+/// by p ranks on an invariant value leaves a complete gradient.
 enum class placement_kind : int {
   replicate,    ///< equal on all ranks, each of which uses it for different work
   invariant,    ///< equal on all ranks, which all do the same work
@@ -77,7 +77,8 @@ constexpr std::string to_string(placement at) {
   auto number = [](int value) {
     std::string digits;
     if (value == 0) digits = "0";
-    for (; value > 0; value /= 10) digits.insert(digits.begin(), static_cast<char>('0' + value % 10));
+    for (; value > 0; value /= 10)
+      digits.insert(digits.begin(), static_cast<char>('0' + value % 10));
     return digits;
   };
   switch (at.kind) {

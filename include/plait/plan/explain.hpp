@@ -21,8 +21,9 @@ namespace detail {
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
   char text[32];
-  std::snprintf(text, sizeof text, bytes == static_cast<std::int64_t>(bytes) ? "%.0f %s" : "%.1f %s",
-                bytes, units[unit]);
+  std::snprintf(text, sizeof text,
+                bytes == static_cast<std::int64_t>(bytes) ? "%.0f %s" : "%.1f %s", bytes,
+                units[unit]);
   return text;
 }
 
@@ -95,10 +96,10 @@ template <class Plan>
         pending += to_string(row.to);
         pending += ": " + std::string(to_string(row.moves)) + " / " +
                    (wanted ? to_string(back.moves) : "none");
-        auto const bytes = wire_bytes(
-            communicates(row.moves) ? row.moves : back.moves,
-            static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
-            Plan::tensor_ranks);
+        auto const bytes =
+            wire_bytes(communicates(row.moves) ? row.moves : back.moves,
+                       static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
+                       Plan::tensor_ranks);
         if (communicates(row.moves) || (wanted && communicates(back.moves)))
           pending += ", " + with_unit(static_cast<double>(bytes));
       } else if (now.kind == step_kind::add) {
@@ -184,14 +185,14 @@ template <class Plan>
          std::to_string(Plan::element_bytes) + " bytes\n\n";
   out += "layers\n" + detail::explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
-    auto const times = simulate(
-        training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
+    auto const times =
+        simulate(training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
     char text[160];
-    std::snprintf(text, sizeof text,
-                  "pipeline: %s, free of deadlock under blocking sends, idle %.0f %% of the step\n\n",
-                  std::string(Plan::schedule_type::name).c_str(),
-                  100.0 * static_cast<double>(times.bubble(0)) /
-                      static_cast<double>(times.makespan()));
+    std::snprintf(
+        text, sizeof text,
+        "pipeline: %s, free of deadlock under blocking sends, idle %.0f %% of the step\n\n",
+        std::string(Plan::schedule_type::name).c_str(),
+        100.0 * static_cast<double>(times.bubble(0)) / static_cast<double>(times.makespan()));
     out += text;
   }
   out += "memory of a rank\n" + detail::explain_stages<Plan>(load) + "\n";

@@ -5,22 +5,23 @@
 #include <cstddef>
 
 #include "plait/core/static_vector.hpp"
-#include "plait/plan/outline.hpp"
 #include "plait/placement/transition.hpp"
+#include "plait/plan/outline.hpp"
 
 namespace plait {
 
-/// What a way to run a layer costs one rank of a tensor axis, compared field by field in this order.
+/// What a way to run a layer costs one rank of a tensor axis, compared field by field in this
+/// order.
 ///
 /// Wire bytes first would let every rank do all the work, which sends nothing; and without the
 /// parameters held, whole weights on sequence shards would beat split weights.
 struct form_cost {
-  double flops = 0;   ///< per row, forward; work that every rank repeats counts in full
+  double flops = 0;  ///< per row, forward; work that every rank repeats counts in full
   /// Elements of matrices per rank. Vectors do not count: a split bias would be reason enough to
   /// gather activations.
   double held = 0;
-  double wire = 0;    ///< elements per row, forward and backward
-  int calls = 0;      ///< collectives, forward and backward
+  double wire = 0;  ///< elements per row, forward and backward
+  int calls = 0;    ///< collectives, forward and backward
   bool possible = true;
 
   friend constexpr form_cost operator+(form_cost a, form_cost b) {
@@ -43,10 +44,10 @@ inline constexpr form_cost impossible{0, 0, 0, 0, false};
 
 enum class planning_error : int {
   none,
-  nothing_divides,   ///< a layer that could be split has no form that divides
-  unknown_pin,       ///< the pinned form is not among the layer's forms
-  pin_not_divisible, ///< the pinned form does not divide
-  no_chain,          ///< no chain of forms leads from the first layer to the last
+  nothing_divides,    ///< a layer that could be split has no form that divides
+  unknown_pin,        ///< the pinned form is not among the layer's forms
+  pin_not_divisible,  ///< the pinned form does not divide
+  no_chain,           ///< no chain of forms leads from the first layer to the last
 };
 
 /// The forms that the planner chose, one index for each leaf.
@@ -96,8 +97,9 @@ constexpr form_cost transition_cost(placement from, placement to, std::size_t wi
   form_cost cost;
   auto const count = [&](movement moves) {
     // A million rows, so that rounding up to whole bytes does not show.
-    cost.wire += static_cast<double>(
-                     wire_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) * 1e-6;
+    cost.wire +=
+        static_cast<double>(wire_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
+        1e-6;
     cost.calls += communicates(moves);
   };
   count(row.moves);
@@ -160,8 +162,9 @@ struct form_planner {
     for (int i = 0; i < form.inner_count; ++i) {
       auto const& move = form.inner[static_cast<std::size_t>(i)];
       auto const row = transition_between(move.from, move.to);
-      cost.wire += static_cast<double>(
-          wire_bytes(row.moves, static_cast<std::int64_t>(move.width) * 1000000, ranks)) * 1e-6;
+      cost.wire += static_cast<double>(wire_bytes(
+                       row.moves, static_cast<std::int64_t>(move.width) * 1000000, ranks)) *
+                   1e-6;
       cost.calls += communicates(row.moves);
     }
     return cost;
@@ -192,8 +195,7 @@ struct form_planner {
       if (bad != 0 && length == 0) length = bad;
     }
     if (chosen.error != planning_error::none) return;
-    if (!known_pin)
-      chosen.error = planning_error::unknown_pin;
+    if (!known_pin) chosen.error = planning_error::unknown_pin;
     else if (wants_split && !can_split)
       chosen.error =
           pin.empty() ? planning_error::nothing_divides : planning_error::pin_not_divisible;
@@ -314,8 +316,7 @@ struct form_planner {
       case node_kind::fan_out:
         for (int i = 0; i < placements.size(); ++i)
           for (int j = 0; j < placements.size(); ++j)
-            cell(best, i, j) =
-                close(at + 1, i, j).cost + close(tree.nodes[at + 1].end, i, j).cost;
+            cell(best, i, j) = close(at + 1, i, j).cost + close(tree.nodes[at + 1].end, i, j).cost;
         break;
       case node_kind::sequential:
       case node_kind::objective:

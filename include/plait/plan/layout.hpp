@@ -107,8 +107,8 @@ constexpr activation_layout<Leaves> lay_out_activations(
       auto const place = [&](slots_info const& info, auto& offsets, auto&& add) {
         for (int k = 0; k < info.own_count; ++k) {
           auto const index = static_cast<std::size_t>(k);
-          offsets[index] = add(aligned(
-              element_bytes * slot_count(info.own[index], code.forms[leaf], rows, ranks)));
+          offsets[index] = add(
+              aligned(element_bytes * slot_count(info.own[index], code.forms[leaf], rows, ranks)));
         }
       };
       place(leaves[leaf].saved, out.saved_offset[static_cast<std::size_t>(leaf)],
@@ -135,13 +135,12 @@ constexpr activation_layout<Leaves> lay_out_activations(
 /// state lie in arenas of the same layout.
 ///
 /// First come the parameters whose gradients are reduced over the data axis, then those reduced
-/// over the data and the tensor axis: each set is one contiguous all_reduce. Within a set they stand
-/// in the order of the layers. Behind the parameters, in the gradients' arena alone, are the
+/// over the data and the tensor axis: each set is one contiguous all_reduce. Within a set they
+/// stand in the order of the layers. Behind the parameters, in the gradients' arena alone, are the
 /// accumulators of tied uses.
 template <int Leaves>
 struct parameter_layout {
-  static constexpr auto entries =
-      static_cast<std::size_t>(Leaves * form_info::most_parameters);
+  static constexpr auto entries = static_cast<std::size_t>(Leaves * form_info::most_parameters);
   std::array<std::size_t, entries> offset{};           ///< of the stage's first copy
   std::array<std::size_t, entries> gradient_offset{};  ///< the same, but of the use's accumulator
   std::array<std::size_t, entries> stride{};           ///< from one copy to the next

@@ -93,8 +93,7 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
       auto const& owner = entries[entry.owner];
       if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns)
         problem = tie_error::other_shape;
-      else if (owner.stored != entry.stored)
-        problem = tie_error::other_placement;
+      else if (owner.stored != entry.stored) problem = tie_error::other_placement;
       else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
         problem = tie_error::other_item;
     }

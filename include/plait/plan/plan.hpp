@@ -157,10 +157,10 @@ inline constexpr bool shards_sequence<serial> = false;
 /// Where the buffers of one stage lie in its activation arena, in bytes.
 struct stage_arena {
   stage_slots slots{};
-  std::size_t record_bytes = 0;     ///< of one microbatch: the records of all copies on the stage
-  std::size_t input_bytes = 0;      ///< of the activation received from the previous stage
-  std::size_t output_bytes = 0;     ///< of the activation sent to the next stage
-  std::size_t edge_bytes = 0;       ///< of the largest activation between two items
+  std::size_t record_bytes = 0;  ///< of one microbatch: the records of all copies on the stage
+  std::size_t input_bytes = 0;   ///< of the activation received from the previous stage
+  std::size_t output_bytes = 0;  ///< of the activation sent to the next stage
+  std::size_t edge_bytes = 0;    ///< of the largest activation between two items
   std::size_t inputs_offset = 0, gradients_offset = 0, edges_offset = 0;
   std::size_t transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
@@ -192,8 +192,8 @@ struct plan {
   static constexpr auto chosen =
       choose_forms(tree, tensor_ranks, detail::shards_sequence<tensor_policy>);
   static constexpr bool forms_checked =
-      (detail::check_forms<chosen.error, std::tuple_element_t<std::size_t(chosen.error_leaf),
-                                                              leaf_types>,
+      (detail::check_forms<chosen.error,
+                           std::tuple_element_t<std::size_t(chosen.error_leaf), leaf_types>,
                            chosen.error_length, tensor_ranks>(),
        true);
   static_assert(forms_checked);
@@ -204,8 +204,7 @@ struct plan {
   /// The length of the sequences, 1 if no layer cares.
   static constexpr std::size_t sequence_length = detail::sequence_length_of(tree);
   static constexpr bool sequences_checked =
-      (detail::check_sequences<sequence_length,
-                               detail::other_sequence(tree, sequence_length)>(),
+      (detail::check_sequences<sequence_length, detail::other_sequence(tree, sequence_length)>(),
        detail::check_sequence_shards<detail::cuts_sequence(code) ? sequence_length : 0,
                                      tensor_ranks>(),
        true);
@@ -247,9 +246,7 @@ struct plan {
 
   /// The slots that a stage needs for microbatches in flight.
   static constexpr stage_slots slots_for(int stage, int microbatches) {
-    return training_timetable<schedule_type>(stages, microbatches)
-        .stages[std::size_t(stage)]
-        .slots;
+    return training_timetable<schedule_type>(stages, microbatches).stages[std::size_t(stage)].slots;
   }
 
   static constexpr stage_arena arena_for(int stage, workload const& load) {
@@ -266,8 +263,7 @@ struct plan {
       first = false;
       out.output_bytes = layout.output_bytes[at];
       out.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
-      out.edge_bytes =
-          std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
+      out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
     }
     std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
     auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
@@ -293,9 +289,8 @@ struct plan {
   /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
   static constexpr std::size_t batch_bytes(workload const& load) {
     auto const bytes_of = [&](value_info const& info) {
-      return aligned(load.rows * (info.kind == value_kind::tokens
-                                      ? sizeof(std::int32_t)
-                                      : info.width * element_bytes));
+      return aligned(load.rows * (info.kind == value_kind::tokens ? sizeof(std::int32_t)
+                                                                  : info.width * element_bytes));
     };
     auto const& last = tree.leaves[tree.leaves.size() - 1];
     return std::size_t(load.microbatches) *
@@ -334,8 +329,8 @@ struct plan {
       if (!is_first(stage)) out.backward += microbatches * layout_of_edge(units.begin);
     }
     auto const all_reduce = [&](std::size_t count, std::int64_t bytes_each) {
-      out.step += wire_bytes(movement::all_reduce, static_cast<std::int64_t>(count) * bytes_each,
-                             ranks);
+      out.step +=
+          wire_bytes(movement::all_reduce, static_cast<std::int64_t>(count) * bytes_each, ranks);
     };
     auto const parameters = parameter_layout_for(stage);
     if (over == axis_set(axis::data)) {
@@ -368,8 +363,7 @@ struct plan {
   static constexpr std::size_t parameter_count() {
     std::size_t count = 0;
     for (auto const& entry : entries)
-      if (entry.owner < 0)
-        count += entry.info.count() * std::size_t(code.items[entry.item].count);
+      if (entry.owner < 0) count += entry.info.count() * std::size_t(code.items[entry.item].count);
     return count;
   }
 
@@ -422,9 +416,8 @@ struct plan {
           auto const& form = code.forms[now.leaf];
           for (int k = 0; k < form.inner_count; ++k) {
             auto const& move = form.inner[std::size_t(k)];
-            out.forward +=
-                times * wire_bytes(transition_between(move.from, move.to).moves, bytes(move.width),
-                                   tensor_ranks);
+            out.forward += times * wire_bytes(transition_between(move.from, move.to).moves,
+                                              bytes(move.width), tensor_ranks);
           }
         }
       }

@@ -18,11 +18,11 @@ struct value {
 };
 
 enum class step_kind : int {
-  leaf,    ///< out = layer(in)
-  move,    ///< out = in in another placement
-  branch,  ///< out = in; `skip` is the sum that in also enters (a residual begins)
-  add,     ///< out = in + skip (a residual ends)
-  fan_out,    ///< out = in and skip = in
+  leaf,     ///< out = layer(in)
+  move,     ///< out = in in another placement
+  branch,   ///< out = in; `skip` is the sum that in also enters (a residual begins)
+  add,      ///< out = in + skip (a residual ends)
+  fan_out,  ///< out = in and skip = in
 };
 
 /// One step of the forward; the backward runs the steps in reverse, each by its adjoint.
@@ -35,8 +35,8 @@ struct step {
   int second = -1;  ///< the second input of a leaf that has two
 };
 
-/// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy of
-/// what a repeat repeats.
+/// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy
+/// of what a repeat repeats.
 struct item {
   int first_step = 0, end_step = 0;
   int first_leaf = 0, end_leaf = 0;
@@ -112,8 +112,7 @@ struct program_builder {
     switch (here.kind) {
       case node_kind::leaf: {
         in = move_to(in, form_of(here.leaf).input);
-        int const second =
-            from.second < 0 ? -1 : move_to(from.second, form_of(here.leaf).input);
+        int const second = from.second < 0 ? -1 : move_to(from.second, form_of(here.leaf).input);
         int const made = add_value(tree.leaves[here.leaf].output, form_of(here.leaf).output);
         out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, second});
         return {made};

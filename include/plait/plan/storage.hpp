@@ -26,9 +26,9 @@ struct residence {
 
 /// Where all values of a program and their gradients lie.
 ///
-/// A step whose result can stand where its operand stood has no buffer of its own: a change of type,
-/// an all_reduce, this rank's block of rows, the sum at the end of a residual, and what layers allow
-/// by `may_alias`.
+/// A step whose result can stand where its operand stood has no buffer of its own: a change of
+/// type, an all_reduce, this rank's block of rows, the sum at the end of a residual, and what
+/// layers allow by `may_alias`.
 template <int Values>
 struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
@@ -147,8 +147,7 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
       case step_kind::move: {
         auto const back =
             adjoint(transition_between(code.values[now.in].at, code.values[now.out].at));
-        bool const in_place =
-            back.moves == movement::all_reduce && share.readers_of(now.out) == 0;
+        bool const in_place = back.moves == movement::all_reduce && share.readers_of(now.out) == 0;
         if (back.moves == movement::none || in_place) merge(now.in, now.out);
         if (slices_rows(back) && now.in != piece.in) merge(now.in, now.out, true);
         break;
@@ -186,10 +185,10 @@ constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves) {
     auto const& piece = code.items[code.values[i].item];
     auto const settle = [&](auto const& share, bool keeps) {
       int const root = share.root(i);
-      home const where = root == share.root(piece.in)                   ? home::input
-                         : root == share.root(piece.out)                ? home::output
+      home const where = root == share.root(piece.in)                            ? home::input
+                         : root == share.root(piece.out)                         ? home::output
                          : keeps && share.pinned[static_cast<std::size_t>(root)] ? home::kept
-                                                                        : home::transient;
+                                                                                 : home::transient;
       return residence{where, root, share.is_block(i)};
     };
     out.values[static_cast<std::size_t>(i)] = settle(values, true);

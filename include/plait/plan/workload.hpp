@@ -8,11 +8,11 @@ namespace plait {
 
 /// The run-time numbers that bytes depend on.
 struct workload {
-  std::size_t rows = 1;          ///< of one microbatch on one data rank: positions times samples
-  int microbatches = 1;          ///< per step
-  int data_ranks = 1;            ///< counts only if the policy leaves it to the launch
-  int optimizer_states = 2;      ///< arenas the size of the parameters: 2 for AdamW
-  bool gradient_norm = false;    ///< true when gradients are clipped
+  std::size_t rows = 1;        ///< of one microbatch on one data rank: positions times samples
+  int microbatches = 1;        ///< per step
+  int data_ranks = 1;          ///< counts only if the policy leaves it to the launch
+  int optimizer_states = 2;    ///< arenas the size of the parameters: 2 for AdamW
+  bool gradient_norm = false;  ///< true when gradients are clipped
 };
 
 /// Bytes that one rank needs.

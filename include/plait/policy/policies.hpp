@@ -124,9 +124,9 @@ struct first_along {
 template <axis Which, class First, class... Rest>
 struct first_along<Which, First, Rest...> {
   using found = typename policy_traits<First>::template along<Which>;
-  using type = typename std::conditional_t<std::is_same_v<found, serial>,
-                                           first_along<Which, Rest...>,
-                                           std::type_identity<found>>::type;
+  using type =
+      typename std::conditional_t<std::is_same_v<found, serial>, first_along<Which, Rest...>,
+                                  std::type_identity<found>>::type;
 };
 
 template <class... Policies>

@@ -11,16 +11,16 @@ namespace plait {
 struct layer_context {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::uint32_t site = 0;         ///< a number of this copy of this layer, unique in the model
-  int copy = 0;                   ///< which copy within a repeat
+  std::uint32_t site = 0;  ///< a number of this copy of this layer, unique in the model
+  int copy = 0;            ///< which copy within a repeat
   int microbatch = 0;
   bool training = true;
-  std::size_t batch = 1;          ///< samples of the microbatch on this data rank
-  std::size_t first_sample = 0;   ///< global index of the first of them
-  std::size_t sequence = 1;       ///< positions, of all ranks of the tensor axis
+  std::size_t batch = 1;         ///< samples of the microbatch on this data rank
+  std::size_t first_sample = 0;  ///< global index of the first of them
+  std::size_t sequence = 1;      ///< positions, of all ranks of the tensor axis
   int tensor_rank = 0;
   int tensor_ranks = 1;
-  double loss_scale = 1;          ///< 1 / (labels of the global batch)
+  double loss_scale = 1;  ///< 1 / (labels of the global batch)
 };
 
 /// Where a loss layer adds its sum.

@@ -42,22 +42,17 @@ struct mover {
       std::size_t const in_all = g * part + r * piece, in_cut = g * piece;
       if (into_block)
         device.copy_blocks(from + in_all, shape.width, to + in_cut, parts * piece, rows, piece);
-      else
-        device.copy_blocks(from + in_cut, parts * piece, to + in_all, shape.width, rows, piece);
+      else device.copy_blocks(from + in_cut, parts * piece, to + in_all, shape.width, rows, piece);
     }
   }
 
   void take_block(placement at, std::size_t r, T const* all, T* to) const {
-    if (at.index == dim::sequence)
-      copy(all + r * block(), to, block());
-    else
-      copy_columns(at, r, shape.rows, all, to, true);
+    if (at.index == dim::sequence) copy(all + r * block(), to, block());
+    else copy_columns(at, r, shape.rows, all, to, true);
   }
   void put_block(placement at, std::size_t r, T const* from, T* all) const {
-    if (at.index == dim::sequence)
-      copy(from, all + r * block(), block());
-    else
-      copy_columns(at, r, shape.rows, from, all, false);
+    if (at.index == dim::sequence) copy(from, all + r * block(), block());
+    else copy_columns(at, r, shape.rows, from, all, false);
   }
 
   /// All blocks of a whole value behind each other, and back. Row blocks are so already.
@@ -90,8 +85,8 @@ void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* o
                 "a placement that has, such as invariant");
   detail::mover<Device, Comm, T> const with{device, comm, shape, staging};
   std::size_t const all = shape.count(), block = with.block();
-  bool const at_from = is_shard(From) || From.kind != placement_kind::only ||
-                       comm.rank() == From.index;
+  bool const at_from =
+      is_shard(From) || From.kind != placement_kind::only || comm.rank() == From.index;
   auto const to_span = [](T* data, std::size_t count) { return std::span<T>(data, count); };
   auto const from_span = [](T const* data, std::size_t count) {
     return std::span<T const>(data, count);
@@ -105,17 +100,13 @@ void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* o
     device.fill(T{0}, out, all);
     with.put_block(From, with.rank(), in, out);
   } else if constexpr (moves == movement::mask) {
-    if (comm.rank() == 0)
-      with.copy(in, out, all);
-    else
-      device.fill(T{0}, out, all);
+    if (comm.rank() == 0) with.copy(in, out, all);
+    else device.fill(T{0}, out, all);
   } else if constexpr (moves == movement::keep) {
     if (comm.rank() == To.index) with.copy(in, out, all);
   } else if constexpr (moves == movement::zero_elsewhere) {
-    if (at_from)
-      with.copy(in, out, all);
-    else
-      device.fill(T{0}, out, all);
+    if (at_from) with.copy(in, out, all);
+    else device.fill(T{0}, out, all);
   } else if constexpr (moves == movement::all_reduce) {
     with.copy(in, out, all);
     comm.all_reduce(to_span(out, all));
@@ -154,8 +145,8 @@ void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* o
     comm.scatter(from_span(packed, at_from ? all : 0), to_span(out, block), From.index);
   } else if constexpr (moves == movement::gather) {
     bool const root = comm.rank() == To.index;
-    comm.gather(from_span(in, block), to_span(root ? with.unpacked(From, out) : nullptr,
-                                              root ? all : 0), To.index);
+    comm.gather(from_span(in, block),
+                to_span(root ? with.unpacked(From, out) : nullptr, root ? all : 0), To.index);
     if (root) with.unpack(From, out);
   } else if constexpr (moves == movement::send) {
     if (comm.rank() == From.index) comm.send(from_span(in, all), To.index, 0);

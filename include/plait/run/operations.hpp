@@ -98,8 +98,8 @@ class operations {
     typing::check_sum<A::at, B::at, Out>();
     device_.add(as_input(a).data, as_input(b).data, out.data, out.count());
   }
-  /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if it
-  /// is linear it may say `static constexpr bool is_linear = true;`. y may be x.
+  /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
+  /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
   template <class Function, class A, class T, placement Out>
   void map(Function f, A x, view_of<T, Out> y) {
     typing::check_map<is_linear<Function>, Out, A::at>();
@@ -141,8 +141,8 @@ class operations {
                                  input_of<T, At> statistics, input_of<T, Shared> gamma,
                                  view_of<T, Gradient> dx) {
     typing::check_row_operation<At, Shared>();
-    device_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data,
-                                      x.rows, x.columns);
+    device_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data, x.rows,
+                                      x.columns);
   }
   template <class T, placement At, placement Gradient, placement Sums>
   void layer_norm_backward_parameters(input_of<T, Gradient> dy, input_of<T, At> x,
@@ -171,9 +171,9 @@ class operations {
     check_heads<Qkv, Out>();
     typing::check_gradient<Out, DOut>();
     typing::check_gradient<Qkv, DQkv>();
-    device_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data,
-                               scratch.data, context.sequence, context.batch,
-                               out.columns / head_width, head_width);
+    device_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
+                               context.sequence, context.batch, out.columns / head_width,
+                               head_width);
   }
 
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
@@ -203,9 +203,10 @@ class operations {
   }
   template <class T, placement At, placement Sums>
   void accumulate_positions(input_of<T, At> dy, view_of<T, Sums> sums) {
-    static_assert(typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
-                  "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
-                  "Sums, as the form promises for this gradient; correct the use<...> of the table");
+    static_assert(
+        typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
+        "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
+        "Sums, as the form promises for this gradient; correct the use<...> of the table");
     device_.accumulate_positions(dy.data, sums.data, first_table_row<At, Sums>(dy), positions(dy),
                                  context.batch, dy.columns);
   }
@@ -239,8 +240,8 @@ class operations {
     static_assert(!is_partial(Terms::at),
                   "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
                   "ops.move<plait::invariant>(terms) first");
-    device_.cross_entropy_sum(as_input(terms).data, labels.data, ignored, terms.rows, context.loss_scale,
-                              loss.data);
+    device_.cross_entropy_sum(as_input(terms).data, labels.data, ignored, terms.rows,
+                              context.loss_scale, loss.data);
   }
   /// dlogits may be logits.
   template <class T, placement At, placement Row, placement Gradient>
@@ -261,9 +262,9 @@ class operations {
   template <class T, placement At>
   void dropout(input_of<T, At> x, view_of<T, At> y, double probability, std::size_t width) {
     if (!context.training) return device_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
-    typename Device::dropout_block const block{context.batch, first_position(x),
+    typename Device::dropout_block const block{context.batch,        first_position(x),
                                                context.first_sample, first_column(x),
-                                               context.sequence, width};
+                                               context.sequence,     width};
     device_.dropout(x.data, y.data, x.rows, x.columns,
                     random_key{context.seed, context.site, context.step}, probability, block);
   }
@@ -281,11 +282,11 @@ class operations {
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
     constexpr transition row = transition_between(From, To);
-    static_assert(row.allowed() && (row.moves == movement::none ||
-                                    row.moves == movement::all_reduce ||
-                                    row.moves == movement::all_reduce_max),
-                  "ops.move<To>(x): inside a layer a value can change its placement only in place; "
-                  "the rows partial -> invariant and partial -> replicate do");
+    static_assert(
+        row.allowed() && (row.moves == movement::none || row.moves == movement::all_reduce ||
+                          row.moves == movement::all_reduce_max),
+        "ops.move<To>(x): inside a layer a value can change its placement only in place; "
+        "the rows partial -> invariant and partial -> replicate do");
     if constexpr (row.moves == movement::all_reduce)
       comm_.all_reduce(std::span<T>(x.data, x.count()));
     if constexpr (row.moves == movement::all_reduce_max)
@@ -296,10 +297,8 @@ class operations {
  private:
   template <class Function>
   static constexpr bool is_linear = [] {
-    if constexpr (requires { Function::is_linear; })
-      return Function::is_linear;
-    else
-      return false;
+    if constexpr (requires { Function::is_linear; }) return Function::is_linear;
+    else return false;
   }();
 
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
@@ -344,9 +343,9 @@ class operations {
   }
   template <placement Table, placement Out>
   static consteval void check_lookup() {
-    static_assert(typing::is_rows(Table)   ? Out == partial
-                  : typing::is_rows(Out)   ? Table == replicate
-                                           : Table == Out,
+    static_assert(typing::is_rows(Table) ? Out == partial
+                  : typing::is_rows(Out) ? Table == replicate
+                                         : Table == Out,
                   "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
                   "partial; otherwise out is placed like the table, or cut by positions");
   }

@@ -223,7 +223,8 @@ class stage_runner {
     return where_.activations + arena_.transient_offset + root + offset;
   }
 
-  // --- what layers see ----------------------------------------------------------------------------
+  // --- what layers see
+  // ----------------------------------------------------------------------------
 
   template <int Value, bool IsConst>
   auto value_view(std::byte* data) const {
@@ -256,9 +257,9 @@ class stage_runner {
       if constexpr (plan::tree.leaves[now.leaf].inputs[1].kind == value_kind::tokens) {
         return std::pair{x, token_view<memory>{static_cast<std::int32_t const*>(targets_), rows_}};
       } else {
-        return std::pair{x, view<T const, invariant, memory>{
-                                static_cast<T const*>(targets_), rows_,
-                                plan::tree.leaves[now.leaf].inputs[1].width}};
+        return std::pair{
+            x, view<T const, invariant, memory>{static_cast<T const*>(targets_), rows_,
+                                                plan::tree.leaves[now.leaf].inputs[1].width}};
       }
     } else {
       return x;
@@ -287,8 +288,8 @@ class stage_runner {
         if constexpr (entry.masked()) {
           // The transition invariant -> partial: ranks other than the first see zeros.
           if (runner.rank_.place().tensor != 0)
-            data = reinterpret_cast<T const*>(runner.where_.activations +
-                                              runner.arena_.zeros_offset);
+            data =
+                reinterpret_cast<T const*>(runner.where_.activations + runner.arena_.zeros_offset);
         }
         return view<T const, view_placement_of_parameter(entry.used, entry.info.rank), memory>{
             data, entry.local_rows, entry.local_columns};
@@ -373,11 +374,9 @@ class stage_runner {
       auto const x = input_view<Step>(input, output);
       if constexpr (plan::tree.leaves[now.leaf].is_loss)
         layer_type::forward(ops, p, x, loss_sum{loss_}, saved);
-      else
-        layer_type::forward(ops, p, x, value_view<now.out, false>(out), saved);
+      else layer_type::forward(ops, p, x, value_view<now.out, false>(out), saved);
     } else if constexpr (now.kind == step_kind::move) {
-      using element =
-          std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
+      using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
       move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
     } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
       std::size_t const bytes = block<now.in>().count() * sizeof(T);
@@ -404,21 +403,18 @@ class stage_runner {
       parameter_access<now.leaf, false> const p{*this, copy};
       slot_access<Step, true> const saved{*this, input, output};
       auto const dy = [&] {
-        if constexpr (leaf.is_loss)
-          return loss_seed{context_.loss_scale};
-        else
-          return gradient_view<now.out, true>(dout);
+        if constexpr (leaf.is_loss) return loss_seed{context_.loss_scale};
+        else return gradient_view<now.out, true>(dout);
       }();
       // Parameters first: the gradient of the input may overwrite that of the output.
       if constexpr (leaf.parameter_count > 0)
         layer_type::backward_parameters(ops, p, saved, dy,
                                         parameter_access<now.leaf, true>{*this, copy});
       if constexpr (now.second >= 0)
-        layer_type::backward_input(
-            ops, p, saved, dy,
-            std::pair{gradient_view<now.in, false>(din),
-                      gradient_view<now.second, false>(
-                          gradient_data<now.second>(of_output, of_input))});
+        layer_type::backward_input(ops, p, saved, dy,
+                                   std::pair{gradient_view<now.in, false>(din),
+                                             gradient_view<now.second, false>(
+                                                 gradient_data<now.second>(of_output, of_input))});
       else if constexpr (wanted)
         layer_type::backward_input(ops, p, saved, dy, gradient_view<now.in, false>(din));
     } else if constexpr (!wanted) {
@@ -438,11 +434,10 @@ class stage_runner {
   template <placement From, placement To, class Element>
   void move(std::size_t width, std::byte* in, std::byte* out) {
     auto& tensor = rank_.group(axis::tensor);
-    move_value<From, To>(
-        rank_.device(), tensor, whole_shape{rows_, width}, reinterpret_cast<Element const*>(in),
-        reinterpret_cast<Element*>(out),
-        reinterpret_cast<Element*>(where_.activations + arena_.transient_offset +
-                                   layout_.staging_offset));
+    move_value<From, To>(rank_.device(), tensor, whole_shape{rows_, width},
+                         reinterpret_cast<Element const*>(in), reinterpret_cast<Element*>(out),
+                         reinterpret_cast<Element*>(where_.activations + arena_.transient_offset +
+                                                    layout_.staging_offset));
   }
 
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }

@@ -22,16 +22,10 @@ namespace plait {
         peak.activations = std::max(peak.activations, ++live.activations);
         if (!has_backward) --live.activations, --live.inputs;
         break;
-      case work::backward:
-        --live.activations, --live.inputs, --live.gradients;
-        break;
-      case work::receive_activation:
-        peak.inputs = std::max(peak.inputs, ++live.inputs);
-        break;
-      case work::receive_gradient:
-        peak.gradients = std::max(peak.gradients, ++live.gradients);
-      default:
-        break;
+      case work::backward: --live.activations, --live.inputs, --live.gradients; break;
+      case work::receive_activation: peak.inputs = std::max(peak.inputs, ++live.inputs); break;
+      case work::receive_gradient: peak.gradients = std::max(peak.gradients, ++live.gradients);
+      default: break;
     }
   }
   return peak;
@@ -89,8 +83,8 @@ constexpr void check_sizes(int stages, int microbatches) {
 /// Orders that cannot be run to their end are kept as they are; `check` names what is wrong.
 ///
 /// Cost:    O(stages * (microbatches + stages)).
-[[nodiscard]] [[gnu::cold]] constexpr timetable lower(std::vector<std::vector<operation>> const& orders,
-                                        int microbatches, bool has_backward) {
+[[nodiscard]] [[gnu::cold]] constexpr timetable lower(
+    std::vector<std::vector<operation>> const& orders, int microbatches, bool has_backward) {
   std::size_t const stages = orders.size();
   timetable table{microbatches, has_backward, std::vector<stage_program>(stages)};
   for (std::size_t s = 0; s < stages; ++s) table.stages[s].operations.reserve(3 * orders[s].size());

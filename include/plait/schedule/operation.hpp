@@ -61,16 +61,11 @@ struct operation {
 /// The kind of work at the other end of a message: a send for a receive, a receive for a send.
 [[nodiscard]] constexpr work other_end(work message) {
   switch (message) {
-    case work::send_activation:
-      return work::receive_activation;
-    case work::receive_activation:
-      return work::send_activation;
-    case work::send_gradient:
-      return work::receive_gradient;
-    case work::receive_gradient:
-      return work::send_gradient;
-    default:
-      return message;
+    case work::send_activation: return work::receive_activation;
+    case work::receive_activation: return work::send_activation;
+    case work::send_gradient: return work::receive_gradient;
+    case work::receive_gradient: return work::send_gradient;
+    default: return message;
   }
 }
 

@@ -31,20 +31,17 @@ enum class schedule_fault : std::uint8_t {
 /// One sentence on `fault`.
 [[nodiscard]] constexpr std::string_view text(schedule_fault fault) {
   switch (fault) {
-    case schedule_fault::none:
-      return "nothing is wrong";
+    case schedule_fault::none: return "nothing is wrong";
     case schedule_fault::out_of_order:
       return "the stage does not do this kind of work on microbatches 0, 1, 2, ... once each";
-    case schedule_fault::incomplete:
-      return "the list ends before all microbatches are done";
+    case schedule_fault::incomplete: return "the list ends before all microbatches are done";
     case schedule_fault::backward_before_forward:
       return "a backward comes before the forward of its microbatch";
     case schedule_fault::too_many_activations:
       return "more microbatches are between forward and backward than the stage has slots for";
     case schedule_fault::no_partner:
       return "a message to or from a stage that does not exist, or of a pass that does not happen";
-    case schedule_fault::not_received:
-      return "a computation comes before its input is received";
+    case schedule_fault::not_received: return "a computation comes before its input is received";
     case schedule_fault::not_computed:
       return "a send comes before its result is computed or after it is overwritten";
     case schedule_fault::too_many_inputs:
@@ -248,8 +245,8 @@ consteval void require_no_fault() {
 
 // One constant for each size: a compiler limits the work of one, and keeps the value.
 template <class Schedule, int Stages, int Microbatches>
-inline constexpr schedule_verdict verdict_of = check(training_timetable<Schedule>(Stages,
-                                                                                  Microbatches));
+inline constexpr schedule_verdict verdict_of =
+    check(training_timetable<Schedule>(Stages, Microbatches));
 
 template <class Schedule, int Stages, int... MicrobatchesLessOne>
 consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLessOne...>) {

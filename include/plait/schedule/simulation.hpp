@@ -69,7 +69,7 @@ struct schedule_times {
 /// Cost:    O(operations).
 /// Errors:  schedule_error if a computation waits for something that never comes.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_times simulate(timetable const& table,
-                                                schedule_costs const& costs = {}) {
+                                                              schedule_costs const& costs = {}) {
   std::size_t const stages = table.stages.size();
   auto const microbatches = static_cast<std::size_t>(table.microbatches);
   constexpr std::int64_t unknown = -1;

@@ -19,14 +19,14 @@ template <class Memory>
 struct device_batch {
   using memory = Memory;
 
-  std::size_t samples = 0;       ///< of one microbatch on this data rank
+  std::size_t samples = 0;  ///< of one microbatch on this data rank
   std::size_t sequence = 1;
   int microbatches = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
-  value_info input{};            ///< what the inputs are, per row
-  std::size_t element_bytes = 0; ///< of inputs that are features
+  value_info input{};             ///< what the inputs are, per row
+  std::size_t element_bytes = 0;  ///< of inputs that are features
   std::byte* targets = nullptr;
   std::size_t target_stride_bytes = 0;
   std::int32_t const* labels = nullptr;  ///< the targets in host memory, all microbatches together
@@ -44,10 +44,11 @@ namespace detail {
 
 template <class Batch, class Memory>
 consteval void check_batch() {
-  static_assert(requires { typename Batch::memory; },
-                "trainer: a host buffer was given where a batch on the rank's device is needed; "
-                "write `for (auto const& batch : plait::batches(dataset, plait::global_batch<N>{}, "
-                "rank))` and give it that batch");
+  static_assert(
+      requires { typename Batch::memory; },
+      "trainer: a host buffer was given where a batch on the rank's device is needed; "
+      "write `for (auto const& batch : plait::batches(dataset, plait::global_batch<N>{}, "
+      "rank))` and give it that batch");
   if constexpr (requires { typename Batch::memory; })
     static_assert(std::is_same_v<typename Batch::memory, Memory>,
                   "trainer: the batch is in the memory of another device than this rank's; make it "

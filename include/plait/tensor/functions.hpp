@@ -24,7 +24,6 @@ PLAIT_HOST_DEVICE constexpr T choose(bool condition, T yes, T no) {
 #endif
 }
 
-
 /// e^x for loops over many elements: in double it is std::exp; in float it is branch-free, so that
 /// loops which call it are vectorised.
 ///
@@ -58,7 +57,6 @@ PLAIT_HOST_DEVICE inline float exponential(float x) {
   return choose(x < lowest, 0.0f, e_r * std::bit_cast<float>(two_to_n));
 #endif
 }
-
 
 /// a times b.
 struct multiply {

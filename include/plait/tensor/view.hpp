@@ -62,7 +62,8 @@ struct token_view {
   std::size_t rows = 0;
 };
 
-/// How an activation's placement reads in a view: blocks of positions are rows, of features columns.
+/// How an activation's placement reads in a view: blocks of positions are rows, of features
+/// columns.
 constexpr placement view_placement_of_value(placement at) {
   if (!is_shard(at)) return at;
   return at.index == dim::features ? placement{at.kind, 1, at.parts} : placement{at.kind, 0, 1};

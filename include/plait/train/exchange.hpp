@@ -30,8 +30,7 @@ template <class Job, class Rank, class Sink>
       if (place.stage == stage)
         detail::with_entry<plan>(parameter.entry, [&]<int Entry>() {
           move_value<detail::as_value_placement(plan::entries[Entry]), invariant>(
-              rank.device(), rank.group(axis::tensor),
-              detail::as_value_shape(plan::entries[Entry]),
+              rank.device(), rank.group(axis::tensor), detail::as_value_shape(plan::entries[Entry]),
               arena + parameter.offset, values.data(), staging.data());
         });
       rank.device().synchronize();
@@ -58,7 +57,7 @@ class prediction {
  public:
   template <class Batch>
   [[gnu::cold]] std::span<T const> run(Rank& rank, workspace<Job, Rank>& space, Batch const& batch,
-                         layer_context const& context) {
+                                       layer_context const& context) {
     auto& runner = space.runner();
     auto& stages = rank.group(axis::stage);
     runner.context() = context;
@@ -74,10 +73,9 @@ class prediction {
       }
     std::byte* const made = runner.forward(input, 0, loss_item);
     if (plan::is_last(stage)) {
-      move_value<output.at, invariant>(rank.device(), rank.group(axis::tensor),
-                                       whole_shape{rows, output.info.width},
-                                       reinterpret_cast<T const*>(made), whole_.data(),
-                                       staging_.data());
+      move_value<output.at, invariant>(
+          rank.device(), rank.group(axis::tensor), whole_shape{rows, output.info.width},
+          reinterpret_cast<T const*>(made), whole_.data(), staging_.data());
     } else if constexpr (plan::stages > 1) {
       stages.send(space.elements(made, stage, false), stage + 1, 0);
     }

@@ -12,8 +12,8 @@
 
 namespace plait {
 
-/// The gradients of one stage, placed `OnData` on the axes that they are reduced over: partial until
-/// `reduce_gradients`, invariant from then on.
+/// The gradients of one stage, placed `OnData` on the axes that they are reduced over: partial
+/// until `reduce_gradients`, invariant from then on.
 template <class Job, placement OnData>
 struct gradients {
   typename Job::element* data = nullptr;
@@ -34,8 +34,8 @@ consteval void check_reduced() {
 /// Adds up what the ranks have of each gradient: the transition partial -> invariant, once a step.
 ///
 /// Moves: one all_reduce over the data axis, and one over the data and tensor axes for parameters
-///        that all tensor ranks use; both in place in the arena. Accumulators of tied uses are added
-///        to the owner's first.
+///        that all tensor ranks use; both in place in the arena. Accumulators of tied uses are
+///        added to the owner's first.
 template <class Job, class Rank, class Layout>
 gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine,
                                            Layout const& layout) {
@@ -60,7 +60,8 @@ gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> m
 /// The same, and works out the stage's layout first.
 template <class Job, class Rank>
 gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
-  return reduce_gradients<Job>(rank, mine, Job::plan_type::parameter_layout_for(rank.place().stage));
+  return reduce_gradients<Job>(rank, mine,
+                               Job::plan_type::parameter_layout_for(rank.place().stage));
 }
 
 /// The norm of all gradients of the model together; each parameter counts once under every mesh.
@@ -106,8 +107,7 @@ std::vector<update_range> update_ranges(std::vector<local_parameter> const& para
     if (!out.empty() && out.back().decay == decay &&
         out.back().offset + out.back().count == parameter.offset)
       out.back().count += parameter.count;
-    else
-      out.push_back({parameter.offset, parameter.count, decay});
+    else out.push_back({parameter.offset, parameter.count, decay});
   }
   return out;
 }

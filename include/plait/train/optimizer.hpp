@@ -30,8 +30,7 @@ struct learning_rate_schedule {
     auto const span = std::max<std::int64_t>(1, total_steps - warm_up_steps);
     double const done =
         std::min(1.0, static_cast<double>(step - warm_up_steps) / static_cast<double>(span));
-    return final_fraction +
-           (1 - final_fraction) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    return final_fraction + (1 - final_fraction) * 0.5 * (1 + std::cos(std::numbers::pi * done));
   }
 };
 
@@ -75,9 +74,14 @@ struct adamw {
               std::size_t count, std::int64_t step, double rate_factor, double gradient_scale,
               bool decay) const {
     auto const t = static_cast<double>(step + 1);
-    typename Device::adamw_step const numbers{
-        learning_rate * rate_factor, beta1, beta2, epsilon, decay ? weight_decay : 0.0,
-        1 - std::pow(beta1, t), 1 - std::pow(beta2, t), gradient_scale};
+    typename Device::adamw_step const numbers{learning_rate * rate_factor,
+                                              beta1,
+                                              beta2,
+                                              epsilon,
+                                              decay ? weight_decay : 0.0,
+                                              1 - std::pow(beta1, t),
+                                              1 - std::pow(beta2, t),
+                                              gradient_scale};
     device.adamw(parameter, gradient, state, state + stride, count, numbers);
   }
 };

@@ -17,10 +17,10 @@ namespace plait {
 /// One parameter of a rank's stage: which it is, and where its block lies in the arenas.
 struct local_parameter {
   int entry = 0;
-  int copy = 0;           ///< of the repeat, counted from the model's first
-  int number = 0;         ///< among all parameters of the model
+  int copy = 0;    ///< of the repeat, counted from the model's first
+  int number = 0;  ///< among all parameters of the model
   std::string name;
-  std::size_t offset = 0; ///< in elements
+  std::size_t offset = 0;  ///< in elements
   std::size_t count = 0;
 };
 
@@ -44,10 +44,10 @@ template <class Plan>
         auto const& entry = Plan::entries[e];
         if (entry.item != item || entry.owner >= 0) continue;
         int const copy = range.first_copy + k;
-        out.push_back({e, copy, Plan::parameter_number(e, copy),
-                       name_of_copy(names[std::size_t(e)], copy),
-                       layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k),
-                       entry.local_count()});
+        out.push_back(
+            {e, copy, Plan::parameter_number(e, copy), name_of_copy(names[std::size_t(e)], copy),
+             layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k),
+             entry.local_count()});
       }
   }
   return out;
@@ -55,8 +55,8 @@ template <class Plan>
 
 namespace detail {
 
-/// A stored parameter in the words of activations, as `move_value` takes it: a matrix that is cut by
-/// rows is one long row that is cut by features, so that `parts` mean the same for both.
+/// A stored parameter in the words of activations, as `move_value` takes it: a matrix that is cut
+/// by rows is one long row that is cut by features, so that `parts` mean the same for both.
 constexpr placement as_value_placement(parameter_entry const& entry) {
   return is_shard(entry.stored)
              ? placement{placement_kind::shard, dim::features, entry.stored.parts}
@@ -90,7 +90,8 @@ void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Acti
   std::size_t const piece = cut ? part / static_cast<std::size_t>(ranks) : part;
   for (std::size_t row = 0; row < shape.rows; ++row)
     for (std::size_t g = 0; g < parts; ++g)
-      action(row * shape.width + g * part + (cut ? r * piece : 0), (row * parts + g) * piece, piece);
+      action(row * shape.width + g * part + (cut ? r * piece : 0), (row * parts + g) * piece,
+             piece);
 }
 
 }  // namespace detail
@@ -102,13 +103,13 @@ void initial_values(parameter_entry const& entry, int number, std::uint64_t seed
                     int ranks, std::span<T> block) {
   random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
   double const scale = entry.info.initial.number();
-  detail::for_each_run(entry, tensor_rank, ranks,
-                       [&](std::size_t global, std::size_t local, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i)
-      block[local + i] = static_cast<T>(entry.info.initial.how == initializer::kind::constant
-                                            ? scale
-                                            : scale * random_normal(key, global + i));
-  });
+  detail::for_each_run(
+      entry, tensor_rank, ranks, [&](std::size_t global, std::size_t local, std::size_t length) {
+        for (std::size_t i = 0; i < length; ++i)
+          block[local + i] = static_cast<T>(entry.info.initial.how == initializer::kind::constant
+                                                ? scale
+                                                : scale * random_normal(key, global + i));
+      });
 }
 
 /// Copies a rank's block out of a whole parameter.
@@ -117,8 +118,8 @@ void take_block(parameter_entry const& entry, int tensor_rank, int ranks, std::s
                 std::span<T> block) {
   detail::for_each_run(entry, tensor_rank, ranks,
                        [&](std::size_t from, std::size_t to, std::size_t length) {
-    for (std::size_t i = 0; i < length; ++i) block[to + i] = values[from + i];
-  });
+                         for (std::size_t i = 0; i < length; ++i) block[to + i] = values[from + i];
+                       });
 }
 
 }  // namespace plait

@@ -29,11 +29,11 @@ struct trainer_options {
 
 /// What happened in one step; the same on every rank.
 struct step_report {
-  std::int64_t step = 0;          ///< counted from 0
-  double loss = 0;                ///< of the global batch, before the update
-  std::int64_t labels = 0;        ///< rows that counted
+  std::int64_t step = 0;    ///< counted from 0
+  double loss = 0;          ///< of the global batch, before the update
+  std::int64_t labels = 0;  ///< rows that counted
   double learning_rate = 0;
-  double gradient_norm = 0;       ///< before clipping; 0 if the trainer does not clip
+  double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
 };
 
 /// Holds the parameters of one rank's stage and trains them.
@@ -47,8 +47,8 @@ class trainer_on {
   using T = typename Job::element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
-  using loss_layer = std::tuple_element_t<std::size_t(plan::leaf_count - 1),
-                                          typename plan::leaf_types>;
+  using loss_layer =
+      std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
   using workspace_type = workspace<Job, Rank>;
 
  public:
@@ -99,9 +99,9 @@ class trainer_on {
     }
     double const factor = options_.rate.factor(step_);
     report.learning_rate = optimizer_.learning_rate * factor;
-    update_parameters(rank_, optimizer_, gradients<Job, invariant>{gradient_data()}, parameter_data(),
-                      reinterpret_cast<T*>(states_.data()), layout_.count(), ranges_,
-                      step_, factor, scale);
+    update_parameters(rank_, optimizer_, gradients<Job, invariant>{gradient_data()},
+                      parameter_data(), reinterpret_cast<T*>(states_.data()), layout_.count(),
+                      ranges_, step_, factor, scale);
     ++step_;
     return report;
   }
@@ -132,8 +132,8 @@ class trainer_on {
   template <class Batch>
   std::span<T const> predict(Batch const& batch) {
     detail::check_batch<Batch, memory>();
-    return prediction_.run(rank_, workspace_for(evaluation_, batch,
-                                                workspace_type::purpose::evaluation),
+    return prediction_.run(rank_,
+                           workspace_for(evaluation_, batch, workspace_type::purpose::evaluation),
                            batch, context_for(batch, false, 0));
   }
 
@@ -177,7 +177,8 @@ class trainer_on {
   template <class Batch>
   workspace_type& workspace_for(std::optional<workspace_type>& space, Batch const& batch,
                                 typename workspace_type::purpose what) {
-    workload load{.rows = batch.rows(), .microbatches = batch.microbatches,
+    workload load{.rows = batch.rows(),
+                  .microbatches = batch.microbatches,
                   .optimizer_states = Optimizer::states};
     if (!space || !space->fits(load)) {
       check_shape(batch);
@@ -190,12 +191,13 @@ class trainer_on {
   [[gnu::cold]] void check_shape(Batch const& batch) const {
     auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
       if (expected != given)
-        throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) + " got a batch of " +
-                            what + " " + std::to_string(given) + ", the model takes " +
-                            std::to_string(expected));
+        throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) +
+                            " got a batch of " + what + " " + std::to_string(given) +
+                            ", the model takes " + std::to_string(expected));
     };
     auto const& input = plan::tree.leaves[0].input();
-    if (plan::sequence_length > 1) say("sequences of length", plan::sequence_length, batch.sequence);
+    if (plan::sequence_length > 1)
+      say("sequences of length", plan::sequence_length, batch.sequence);
     say("inputs of width", input.width, batch.input.width);
     if (input.kind == value_kind::features) say("element bytes", sizeof(T), batch.element_bytes);
   }
@@ -223,8 +225,7 @@ class trainer_on {
         batch.labels, batch.rows() * std::size_t(batch.microbatches)));
     rank_.group(axis::data).all_reduce(std::span<std::int64_t>(&labels, 1));
     double const scale = labels == 0 ? 0.0 : 1.0 / static_cast<double>(labels);
-    ready.runner().context() =
-        context_for(batch, what == workspace_type::purpose::training, scale);
+    ready.runner().context() = context_for(batch, what == workspace_type::purpose::training, scale);
     // Partial on the data axis, on the last stage only: zeros elsewhere make it partial there too.
     double loss = 0;
     ready.run(rank_, batch, &loss);

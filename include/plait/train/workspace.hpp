@@ -24,15 +24,14 @@ class workspace {
   /// Which timetable the workspace runs.
   enum class purpose : bool { training, evaluation };
 
-  [[gnu::cold]] workspace(Rank& rank, workload const& load, purpose what, typename Job::element* parameters,
-            typename Job::element* gradients)
+  [[gnu::cold]] workspace(Rank& rank, workload const& load, purpose what,
+                          typename Job::element* parameters, typename Job::element* gradients)
       : load_(load),
         arena_(plan::arena_for(rank.place().stage, load).total_bytes),
         runner_(rank, load, {arena_.data(), parameters, gradients}) {
-    auto table = what == purpose::training
-                     ? training_timetable<typename plan::schedule_type>(plan::stages,
-                                                                         load.microbatches)
-                     : evaluation_timetable(plan::stages, load.microbatches);
+    auto table = what == purpose::training ? training_timetable<typename plan::schedule_type>(
+                                                 plan::stages, load.microbatches)
+                                           : evaluation_timetable(plan::stages, load.microbatches);
     require_proven(table);
     program_ = std::move(table.stages[static_cast<std::size_t>(rank.place().stage)]);
   }
@@ -83,8 +82,7 @@ class workspace {
           stages.receive(elements(input_of(m), stage, true), stage - 1, m);
         else if (now.kind == work::send_gradient)
           stages.send(elements(gradient, stage, true), stage - 1, m);
-        else
-          stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
+        else stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
       }
     }
   }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <new>
 
-#include "plait/tensor/functions.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 #include "plait/backend/host/maths/cross_entropy.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
@@ -16,6 +15,7 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
+#include "plait/tensor/functions.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait {
@@ -94,8 +94,7 @@ struct host_device {
   /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.
   template <class Function, class... Rows>
   void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
-    for (std::size_t r = 0; r < count; ++r)
-      f(columns, operands.data + r * operands.stride...);
+    for (std::size_t r = 0; r < count; ++r) f(columns, operands.data + r * operands.stride...);
   }
 
   /// sums[c] += the sum over the rows of f(operands[r][c]...), in row order.

@@ -53,12 +53,14 @@ inline constexpr bool has_root(collective kind) {
 // "{0,2,4}"
 [[gnu::cold]] inline std::string group_text(std::vector<int> const& members) {
   std::string text = "{";
-  for (int const rank : members) text += std::string(text.size() > 1 ? "," : "").append(std::to_string(rank));
+  for (int const rank : members)
+    text += std::string(text.size() > 1 ? "," : "").append(std::to_string(rank));
   return text + "}";
 }
 
 // "all_reduce of 64 bytes on group {0,1}"
-[[gnu::cold]] inline std::string call_text(thread_call const& call, std::vector<int> const& members) {
+[[gnu::cold]] inline std::string call_text(thread_call const& call,
+                                           std::vector<int> const& members) {
   std::string text = to_string(call.kind);
   if (call.kind != collective::barrier) text += " of " + std::to_string(call.bytes) + " bytes";
   switch (call.kind) {
@@ -82,7 +84,8 @@ inline constexpr bool has_root(collective kind) {
 }
 
 // The same, with what a waiting rank need not say: "... (float32, sum)".
-[[gnu::cold]] inline std::string full_call_text(thread_call const& call, std::vector<int> const& members) {
+[[gnu::cold]] inline std::string full_call_text(thread_call const& call,
+                                                std::vector<int> const& members) {
   auto text = call_text(call, members);
   if (call.element.kind == ' ') return text;
   char const* const kind = call.element.kind == 'f'   ? "float"
@@ -94,8 +97,9 @@ inline constexpr bool has_root(collective kind) {
 }
 
 // "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
-[[gnu::cold]] inline std::string mismatch_text(int rank_a, thread_call const& a, int rank_b, thread_call const& b,
-                                 std::vector<int> const& members) {
+[[gnu::cold]] inline std::string mismatch_text(int rank_a, thread_call const& a, int rank_b,
+                                               thread_call const& b,
+                                               std::vector<int> const& members) {
   return "rank " + std::to_string(rank_a) + " called " + full_call_text(a, members) +
          ", but rank " + std::to_string(rank_b) + " called " + full_call_text(b, members);
 }

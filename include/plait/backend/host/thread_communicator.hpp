@@ -211,7 +211,7 @@ class thread_communicator {
 
  private:
   [[gnu::cold]] static detail::thread_seat join(thread_world& world, int group_id,
-                                  std::vector<int> const& members, int world_rank) {
+                                                std::vector<int> const& members, int world_rank) {
     auto const who = "rank " + std::to_string(world_rank) + ": thread_communicator: ";
     if (group_id < 0 || group_id >= static_cast<int>(world.groups_.size()))
       throw input_error(who + "group " + std::to_string(group_id) +

@@ -82,7 +82,8 @@ namespace detail {
 
 // Rethrows what rank `rank` threw. A plait error whose text names no rank is rethrown as the same
 // type with "rank R: " before the text; any other standard exception nested in such an error.
-[[noreturn]] [[gnu::cold]] inline void rethrow_with_rank(std::exception_ptr const& failure, int rank) {
+[[noreturn]] [[gnu::cold]] inline void rethrow_with_rank(std::exception_ptr const& failure,
+                                                         int rank) {
   auto const prefix = "rank " + std::to_string(rank) + ": ";
   try {
     std::rethrow_exception(failure);

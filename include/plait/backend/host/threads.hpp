@@ -9,8 +9,8 @@
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
-#include "plait/mesh/mesh.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/mesh/mesh.hpp"
 
 namespace plait {
 

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "plait/backend/host/maths/elementwise.hpp"
-#include "plait/tensor/functions.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
+#include "plait/tensor/functions.hpp"
 
 // Causal self-attention, one (sample, head) after the other. Queries are taken in blocks and a
 // block sees only the keys up to its last query, so most of the masked triangle is never computed.
