@@ -49,8 +49,7 @@ TEST(Name, DiffersInEveryCharacter) {
 
 TEST(Name, IsATemplateArgument) {
   static_assert(keyed<"bias">::label == name("bias"));
-  static_assert(!std::is_same_v<keyed<"bias">, keyed<"bia">>);
-  SUCCEED();
+  EXPECT_FALSE((std::is_same_v<keyed<"bias">, keyed<"bia">>));
 }
 
 }  // namespace

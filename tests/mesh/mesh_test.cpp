@@ -76,8 +76,8 @@ TEST(Mesh, TheFirstAxisVariesSlowest) {
   static_assert(grid.rank_of({.data = 0, .tensor = 1, .stage = 0}) == 1);
   static_assert(grid.rank_of({.data = 1, .tensor = 0, .stage = 0}) == 4);
   static_assert(grid.rank_of({.data = 0, .tensor = 0, .stage = 1}) == 12);
-  static_assert(grid.has(axis::stage) && grid.size(axis::data | axis::tensor) == 12);
-  SUCCEED();
+  static_assert(grid.has(axis::stage));
+  EXPECT_EQ(grid.size(axis::data | axis::tensor), 12);
 }
 
 TEST(Mesh, AnAxisThatIsNotThereHasSizeOne) {

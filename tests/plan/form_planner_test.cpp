@@ -213,9 +213,8 @@ TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
                 heads.error_length == 6);
   constexpr auto parts =
       chosen_for<pinned<"column", nn::linear<8, 24, linear_options{.parts = 3}>>>(16);
-  static_assert(parts.error == planning_error::pin_not_divisible && parts.error_length == 24,
-                "24 divides by 8 but not in 3 parts by 16");
-  SUCCEED();
+  static_assert(parts.error == planning_error::pin_not_divisible);
+  EXPECT_EQ(parts.error_length, 24u) << "24 divides by 8 but not in 3 parts by 16";
 }
 
 TEST(FormPlanner, SaysWhichPinIsWrong) {
