@@ -57,7 +57,10 @@ static_assert(std::is_same_v<objective<chain, loss>::input, tokens>);
 static_assert(std::is_same_v<objective<chain, loss>::output, loss_value>);
 
 using gate = sequential<fan_out<dense<8, 8>, dense<8, 4>>, pick>;
-static_assert(layer<gate> && std::is_same_v<gate::input, features<8>>);
 static_assert(std::is_same_v<fan_out<dense<8, 8>, dense<8, 4>>::output, pick::input>);
+
+TEST(Combinators, AGateTakesWhatItsFanOutTakes) {
+  EXPECT_TRUE((layer<gate> && std::is_same_v<gate::input, features<8>>));
+}
 
 }  // namespace

@@ -223,8 +223,7 @@ TEST(FormPlanner, SaysWhichPinIsWrong) {
   constexpr auto no_way = chosen_for<repeat<2, pinned<"row", dense>>>(2);
   static_assert(no_way.error == planning_error::no_chain);
   constexpr auto fine = chosen_for<sequential<dense, pinned<"row", dense>>>(2);
-  static_assert(fine.error == planning_error::none);
-  SUCCEED();
+  EXPECT_TRUE((fine.error == planning_error::none));
 }
 
 // --- against all chains there are ---------------------------------------------------------------

@@ -118,8 +118,7 @@ TEST(ParameterPlan, SaysWhatIsWrongWithATie) {
   static_assert(listed<crossed, 2>().problem == tie_error::other_placement);
   using alike = sequential<named<"wte", pinned<"vocabulary", table>>,
                            pinned<"column", tied<head, head::weight, "wte.weight">>>;
-  static_assert(listed<alike, 2>().problem == tie_error::none);
-  SUCCEED();
+  EXPECT_TRUE((listed<alike, 2>().problem == tie_error::none));
 }
 
 }  // namespace

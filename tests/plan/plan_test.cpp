@@ -204,8 +204,7 @@ TEST(Plan, WhatComesFromOutsideHasNoGradient) {
 TEST(Plan, WithoutALossThereAreNoTargets) {
   using gate = sequential<fan_out<dense, dense>, nn::product<32>>;
   static_assert(plan<gate, serial>::batch_bytes({.rows = 8}) == 8 * 64 * 4);
-  static_assert(planned<serial>::batch_bytes({.rows = 16}) == 2 * 16 * sizeof(std::int32_t));
-  SUCCEED();
+  EXPECT_TRUE((planned<serial>::batch_bytes({.rows = 16}) == 2 * 16 * sizeof(std::int32_t)));
 }
 
 // --- ties ---------------------------------------------------------------------------------------
