@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -21,8 +22,7 @@ namespace detail {
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
   char text[32];
-  std::snprintf(text, sizeof text,
-                bytes == static_cast<std::int64_t>(bytes) ? "%.0f %s" : "%.1f %s", bytes,
+  std::snprintf(text, sizeof text, std::floor(bytes) == bytes ? "%.0f %s" : "%.1f %s", bytes,
                 units[unit]);
   return text;
 }
