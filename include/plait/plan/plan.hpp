@@ -129,6 +129,22 @@ constexpr bool has_nested_repeat(auto const& tree) {
   return false;
 }
 
+/// True if two parameters would have one name, in files and in messages.
+constexpr bool has_equal_names(auto const& tree) {
+  auto const names = leaf_characters(tree);
+  auto const label = [&](int leaf, int index) {
+    return tree.leaves[leaf].parameters[std::size_t(index)].label;
+  };
+  for (int a = 0; a < tree.leaves.size(); ++a)
+    for (int b = a + 1; b < tree.leaves.size(); ++b) {
+      if (names[std::size_t(a)] != names[std::size_t(b)]) continue;
+      for (int i = 0; i < tree.leaves[a].parameter_count; ++i)
+        for (int k = 0; k < tree.leaves[b].parameter_count; ++k)
+          if (label(a, i) == label(b, k)) return true;
+    }
+  return false;
+}
+
 constexpr bool cuts_sequence(auto const& code) {
   for (auto const& what : code.values)
     if (is_shard(what.at) && what.at.index == dim::sequence) return true;
@@ -188,6 +204,10 @@ struct plan {
   static_assert(!detail::has_nested_repeat(tree),
                 "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
                 "in the outermost sequential, with the residual or the product of counts inside");
+
+  static_assert(!detail::has_equal_names(tree),
+                "named<Label, L>: two parameters of this model would have the same name; give the "
+                "layers with equal labels different ones");
 
   static constexpr auto chosen =
       choose_forms(tree, tensor_ranks, detail::shards_sequence<tensor_policy>);
