@@ -48,16 +48,19 @@ template <class Trainer>
   std::size_t const prompt = sequence / 2;
   std::string text;
   for (std::size_t i = 0; i < prompt; ++i) text.push_back(static_cast<char>(window[i]));
-  plait::device_batch<plait::host_memory> batch;
+  auto& device = trainer.rank().device();
+  auto const room = device.allocate(sequence * sizeof(std::int32_t));
+  plait::device_batch<typename std::remove_reference_t<decltype(device)>::memory> batch;
   batch.samples = 1;
   batch.sequence = sequence;
-  batch.inputs = reinterpret_cast<std::byte*>(window.data());
+  batch.inputs = room.data();
   batch.input = {plait::value_kind::tokens, 1};
   for (int made = 0; made < count; ++made) {
     std::size_t const length = std::min(text.size(), sequence);
     for (std::size_t i = 0; i < sequence; ++i)
       window[i] = i < length ? static_cast<unsigned char>(text[text.size() - length + i])
-                             : 0;                // later positions do not reach back
+                             : 0;  // later positions do not reach back
+    device.upload(window.data(), room.data(), sequence * sizeof(std::int32_t));
     auto const logits = trainer.predict(batch);  // (sequence, 256)
     auto const row = logits.subspan((length - 1) * 256, 256);
     double const temperature = 0.8;
@@ -117,7 +120,7 @@ outcome run(request const& wanted, std::size_t sequence) {
       over.bits = bits;
       moved[bits] = static_cast<std::int64_t>(rank.group(over).counted().total_bytes());
     }
-    rank.world().all_reduce(std::span<std::int64_t>(moved));
+    plait::sum_over_world(rank, std::span<std::int64_t>(moved));
     if (wanted.save != nullptr)
       trainer.export_parameters(
           [&](std::string const& name, auto const&, std::span<T const> values) {

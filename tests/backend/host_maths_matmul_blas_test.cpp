@@ -7,6 +7,11 @@
 #error "this program is about CBLAS and must be compiled with PLAIT_USE_CBLAS"
 #endif
 
+namespace {
+// Like the ranks of a job. Thread sanitizers do not see how OpenBLAS's own threads synchronise.
+[[maybe_unused]] plait::host_maths::single_threaded_maths const one_thread;
+}  // namespace
+
 TEST(MatmulBlas, ExtentAboveIntIsAnError) {
   float element = 0;
   std::size_t const above = std::size_t{1} << 31;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ops.add(a, b, out): operands and result must have one placement
 // expect: adding partial and replicate would count the replicate once for each rank
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct no_communicator {};
-using operations = plait::operations<plait::host_device, no_communicator>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement of_b = plait::replicate;

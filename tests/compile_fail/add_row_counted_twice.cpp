@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ops.add_row(row, matrix): this row cannot be added to this matrix
 // expect: write once<row> in the form
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct no_communicator {};
-using operations = plait::operations<plait::host_device, no_communicator>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement of_row = plait::replicate;  // every rank would add the whole bias

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed Matrix is
 // not placed Sums
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct no_communicator {};
-using operations = plait::operations<plait::host_device, no_communicator>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement of_sums = plait::invariant;  // the other ranks' rows are missing

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: this operation works on whole rows: the matrix must be invariant
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct no_communicator {};
-using operations = plait::operations<plait::host_device, no_communicator>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement at = plait::shard<1>;  // a rank would take the mean of its columns alone

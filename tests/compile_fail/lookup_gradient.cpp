@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not placed Sums
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct no_communicator {};
-using operations = plait::operations<plait::host_device, no_communicator>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement of_sums = plait::invariant;  // the other ranks' positions are missing

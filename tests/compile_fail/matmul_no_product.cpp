@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ops.matmul(a, b, out): there is no product of a placed A and b placed B
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct no_communicator {};
-using operations = plait::operations<plait::host_device, no_communicator>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement of_b = plait::shard<1>;  // the inner dimension is cut in a alone

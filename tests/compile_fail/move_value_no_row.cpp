@@ -11,7 +11,8 @@ constexpr plait::placement to = plait::invariant;
 
 void exchange(plait::threads::rank_type& rank, float const* in, float* out, float* staging) {
   plait::move_value<plait::shard<plait::dim::features>, to>(
-      rank.device(), rank.group(plait::axis::tensor), plait::whole_shape{4, 6}, in, out, staging);
+      rank.device().on(plait::stream::tensor), rank.group(plait::axis::tensor),
+      plait::whole_shape{4, 6}, in, out, staging);
 }
 
 int main() {}

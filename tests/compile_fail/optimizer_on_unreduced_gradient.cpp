@@ -9,14 +9,13 @@ struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn
                              plait::data_parallel<2>> {};
 
 void update(plait::threads::rank_type& rank, plait::gradients<job, plait::partial> mine,
-            float* parameters, std::vector<plait::update_range> const& ranges) {
+            plait::optimizer_arena<float> const& arena, plait::sgd_numbers const* now) {
 #ifdef PLAIT_EXPECT_FAIL
   auto const gradients = mine;
 #else
   auto const gradients = plait::reduce_gradients<job>(rank, mine);
 #endif
-  plait::update_parameters(rank, plait::sgd{}, gradients, parameters, parameters, 36, ranges, 0,
-                           1.0, 1.0);
+  plait::update_parameters(rank, plait::sgd{}, gradients, arena, now);
 }
 
 int main() {}

@@ -86,8 +86,8 @@ struct early_bias_linear : plait::nn::linear<4 * width, width, {.weight = tiny::
 /// Divides by the rows of its own microbatch and rank: a mean of means.
 struct mean_of_means : plait::nn::cross_entropy<256> {
   static void backward_input(auto& ops, auto const& p, auto const& saved, auto, auto dx) {
-    plait::nn::cross_entropy<256>::backward_input(
-        ops, p, saved, plait::loss_seed{1.0 / static_cast<double>(dx.rows)}, dx);
+    double const scale = 1.0 / static_cast<double>(dx.rows);
+    plait::nn::cross_entropy<256>::backward_input(ops, p, saved, plait::loss_seed{&scale}, dx);
   }
 };
 
@@ -124,11 +124,15 @@ struct deaf_rank {
   [[nodiscard]] plait::mesh const& grid() const { return rank.grid(); }
   [[nodiscard]] int world_rank() const { return rank.world_rank(); }
   [[nodiscard]] plait::coordinates const& place() const { return rank.place(); }
+  [[nodiscard]] int world_size() const { return rank.world_size(); }
   [[nodiscard]] bool is_root() const { return rank.is_root(); }
   [[nodiscard]] device_type& device() { return rank.device(); }
   [[nodiscard]] communicator_type& world() { return rank.world(); }
   [[nodiscard]] communicator_type& group(plait::axis_set over) {
     return rank.group(over == plait::axis_set(plait::axis::data) ? plait::axis_set{} : over);
+  }
+  void cross(plait::stream over, plait::wait_site site, auto communicate) {
+    rank.cross(over, site, communicate);
   }
 };
 

@@ -52,14 +52,14 @@ std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::
     auto const here = samples / static_cast<std::size_t>(rank.grid().size(axis::data));
     auto const each = here / microbatches;
     workload const load{.rows = each * length};
-    typename rank_type::device_type::arena const activations(plan::arena_for(0, load).total_bytes);
+    auto const activations = rank.device().allocate(plan::arena_for(0, load).total_bytes);
     stage_runner<job_type, rank_type> runner(rank, load, {activations.data(), nullptr, nullptr});
     std::vector<double> ones(each * length * width, 1.0);
     for (std::size_t m = 0; m < microbatches; ++m) {
       auto const first = here * static_cast<std::size_t>(rank.place().data) + each * m;
       auto& context = runner.context();
       context.seed = seed;
-      context.step = step;
+      context.step = &step;
       context.batch = each;
       context.first_sample = first;
       context.sequence = length;

@@ -141,13 +141,13 @@ double pairing(placement at, instance const& x, instance const& h) {
 // --- the table as functions
 // ------------------------------------------------------------------------
 
-using move_function = void (*)(host_device&, thread_communicator&, whole_shape, double const*,
+using move_function = void (*)(host_queue, thread_communicator&, whole_shape, double const*,
                                double*, double*);
 
 template <std::size_t From, std::size_t To>
 constexpr move_function function_for() {
   if constexpr (transition_between(placements[From], placements[To]).allowed())
-    return &move_value<placements[From], placements[To], host_device, thread_communicator, double>;
+    return &move_value<placements[From], placements[To], host_queue, thread_communicator, double>;
   else return nullptr;
 }
 
@@ -199,10 +199,12 @@ void execute(int ranks, std::vector<task>& tasks) {
       local in = now.in[r], staging(now.shape.count());
       comm.reset_counted();
       if (now.in_place) {
-        function(rank.device(), comm, now.shape, in.data(), in.data(), staging.data());
+        function(rank.device().on(stream::tensor), comm, now.shape, in.data(), in.data(),
+                 staging.data());
         now.out[r] = in;
       } else {
-        function(rank.device(), comm, now.shape, in.data(), now.out[r].data(), staging.data());
+        function(rank.device().on(stream::tensor), comm, now.shape, in.data(), now.out[r].data(),
+                 staging.data());
         EXPECT_EQ(in, now.in[r]) << now.text() << " wrote to its input on rank " << r;
       }
       now.bytes[r] = comm.counted().total_bytes();
@@ -389,8 +391,8 @@ TEST(MoveOther, MaximaAreTakenOverAllRanks) {
       for (std::size_t i = 0; i < 6; ++i)
         in[i] = static_cast<float>((static_cast<int>(i) + comm.rank()) % ranks) - 2.0f;
       comm.reset_counted();
-      move_value<partial_max, invariant>(rank.device(), comm, whole_shape{2, 3}, in.data(),
-                                         out.data(), static_cast<float*>(nullptr));
+      move_value<partial_max, invariant>(rank.device().on(stream::tensor), comm, whole_shape{2, 3},
+                                         in.data(), out.data(), static_cast<float*>(nullptr));
       EXPECT_EQ(out, std::vector<float>(6, static_cast<float>(ranks - 1) - 2.0f));
       EXPECT_EQ(comm.counted().total_bytes(),
                 static_cast<std::uint64_t>(wire_bytes(movement::all_reduce_max, 24, ranks)));
@@ -406,12 +408,13 @@ TEST(MoveOther, TokensAreCutBySequenceAndGathered) {
     std::vector<std::int32_t> const tokens{5, -1, 7, 2147483647, 0, -100};
     std::vector<std::int32_t> mine(2), again(6), staging(6);
     whole_shape const shape{6, 1};
-    move_value<invariant, shard<dim::sequence>>(rank.device(), comm, shape, tokens.data(),
-                                                mine.data(), staging.data());
+    move_value<invariant, shard<dim::sequence>>(rank.device().on(stream::tensor), comm, shape,
+                                                tokens.data(), mine.data(), staging.data());
     auto const first = static_cast<std::size_t>(2 * comm.rank());
     EXPECT_EQ(mine, (std::vector<std::int32_t>{tokens[first], tokens[first + 1]}));
-    move_value<shard<dim::sequence>, invariant>(
-        rank.device(), comm, shape, std::as_const(mine).data(), again.data(), staging.data());
+    move_value<shard<dim::sequence>, invariant>(rank.device().on(stream::tensor), comm, shape,
+                                                std::as_const(mine).data(), again.data(),
+                                                staging.data());
     EXPECT_EQ(again, tokens);
   });
 }

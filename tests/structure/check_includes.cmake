@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Reads every #include of the headers under INCLUDE/plait and reports each that breaks a rule:
 #   - a folder includes itself and the folders before it in the order below, never a later one;
-#   - backend/<x>/ does not include backend/<y>/, and the files of backend/ itself include neither;
+#   - backend/<x>/ includes no other backend but host/, which is always there, host/ none at all, and
+#     the files of backend/ itself neither;
 #   - a header of an optional component is included only by headers of the same component;
 #   - only backend/<name>/ and component headers include anything outside the standard library;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
@@ -106,7 +107,8 @@ foreach(header IN LISTS headers)
       endif()
     elseif(target_floor GREATER floor)
       report("${folder}/ may not include ${target_folder}/: the arrow goes up")
-    elseif(target_backend AND folder STREQUAL "backend" AND NOT target_backend STREQUAL backend)
+    elseif(target_backend AND folder STREQUAL "backend" AND NOT target_backend STREQUAL backend
+        AND NOT (backend AND target_backend STREQUAL "host"))
       report("\"${target}\" belongs to another backend; move what both need to backend/")
     endif()
   endforeach()

@@ -24,10 +24,14 @@ std::vector<double> train(Optimizer const& optimizer, int steps, bool decay) {
   plait::host_device device;
   std::vector<double> parameters(count, 1.5), gradients(count);
   std::vector<double> states(count * std::size_t(Optimizer::states));
+  std::vector<plait::update_range> const ranges{{0, 4, decay}, {4, count - 4, decay}};
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_at(step, i);
-    optimizer.update(device, parameters.data(), gradients.data(), states.data(), count, count,
-                     std::int64_t(step), factor, scale, decay);
+    auto const now = optimizer.numbers_of(step, factor);
+    optimizer.update(device.on(plait::stream::compute),
+                     plait::optimizer_arena<double>{parameters.data(), gradients.data(),
+                                                    states.data(), count, ranges.data(), 2, &scale},
+                     &now);
   }
   return parameters;
 }
@@ -123,14 +127,14 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   ASSERT_EQ(all.size(), 1u);  // neighbours are updated together
   EXPECT_EQ(all[0].offset, 0u);
   EXPECT_EQ(all[0].count, serial_plan::parameter_count());
-  EXPECT_TRUE(all[0].decay);
+  EXPECT_EQ(all[0].decays, 1);
 
   auto const matrices = plait::update_ranges<serial_plan>(parameters, plait::decay_matrices);
   std::size_t decaying = 0, next = 0;
   for (auto const& range : matrices) {
     EXPECT_EQ(range.offset, next);
     next += range.count;
-    if (range.decay) decaying += range.count;
+    if (range.decays != 0) decaying += range.count;
   }
   EXPECT_EQ(next, serial_plan::parameter_count());
   constexpr std::size_t w = small_gpt::width, layer = w * 3 * w + w * w + 2 * w * 2 * w;
@@ -140,7 +144,7 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
       parameters,
       [](plait::parameter_description const& what) { return what.name == "wpe.weight"; });
   ASSERT_EQ(one.size(), 3u);
-  EXPECT_TRUE(one[1].decay);
+  EXPECT_EQ(one[1].decays, 1);
   EXPECT_EQ(one[1].count, small_gpt::length * w);
 }
 

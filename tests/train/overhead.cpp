@@ -27,7 +27,7 @@ using policy =
 struct job : plait::parallel<model, policy> {};
 
 using rank_type = plait::threads::rank_type;
-using operations = plait::operations<plait::host_device, plait::thread_communicator>;
+using operations = plait::operations<rank_type>;
 using batch_type = plait::device_batch<plait::host_memory>;
 using matrix = plait::view<float>;
 using read_matrix = plait::view<float const>;
@@ -76,20 +76,22 @@ class training_by_hand {
   training_by_hand(rank_type& rank, plait::adamw const& optimizer, std::vector<float> const& start)
       : rank_(rank), optimizer_(optimizer) {
     std::copy(start.begin(), start.end(), elements(parameters_));
+    std::fill_n(elements(states_), 2 * count, 0.0f);
   }
 
   double step(batch_type const& batch) {
-    auto& device = rank_.device();
+    auto const queue = rank_.device().on(plait::stream::compute);
     std::size_t const rows = batch.rows();
     float* const values = elements(parameters_);
     float* const sums = elements(gradients_);
-    device.fill(0.0f, sums, count);
+    queue.fill(0.0f, sums, count);
     auto const labels = loss::count({batch.labels, rows});
     plait::layer_context context;
     context.batch = rows;
-    context.step = static_cast<std::uint32_t>(step_);
-    context.loss_scale = 1.0 / static_cast<double>(labels);
-    operations ops{device, rank_.group(plait::axis::tensor), context};
+    double const loss_scale = 1.0 / static_cast<double>(labels);
+    context.step = &step_;
+    context.loss_scale = &loss_scale;
+    operations ops{rank_, context, 0};
 
     float* const p2 = values + linear_parameters::count;
     float* const p4 = p2 + norm_parameters::count;
@@ -127,7 +129,13 @@ class training_by_hand {
     norm::backward_input(ops, middle, kept2, read_matrix(d), e);
     linear::backward_parameters(ops, first, saved1, read_matrix(e), linear_parameters{sums});
 
-    optimizer_.update(device, values, sums, elements(states_), count, count, step_, 1.0, 1.0, true);
+    auto const now = optimizer_.numbers_of(step_, 1.0);
+    plait::update_range const all{0, count, 1};
+    double const gradient_scale = 1;
+    optimizer_.update(queue,
+                      plait::optimizer_arena<float>{values, sums, elements(states_), count, &all, 1,
+                                                    &gradient_scale},
+                      &now);
     ++step_;
     return out;
   }
@@ -146,7 +154,7 @@ class training_by_hand {
 
   rank_type& rank_;
   plait::adamw optimizer_;
-  std::int64_t step_ = 0;
+  std::uint32_t step_ = 0;
   plait::host_device::arena parameters_{count * sizeof(float)}, gradients_{count * sizeof(float)},
       states_{2 * count * sizeof(float)}, activations_{(4 * width + 5) * samples * sizeof(float)},
       deltas_{2 * samples * width * sizeof(float)};

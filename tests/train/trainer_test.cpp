@@ -153,10 +153,13 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
     int const stage = rank.place().stage;
     std::vector<double> ones(plan::parameter_layout_for(stage).count(), 1.0);
     std::vector<double> squares(std::size_t(plan::parameter_tensor_count()));
-    double const norm =
-        plait::gradient_norm(rank, plait::gradients<job, plait::invariant>{ones.data()},
-                             plait::parameters_of_stage<plan>(stage), squares);
+    double norm = 0, factor = 0;
+    plait::clip_gradients(
+        rank, plait::gradients<job, plait::invariant>{ones.data()},
+        plait::squares_ranges<plan>(plait::parameters_of_stage<plan>(stage), rank.place()), squares,
+        2.0, &norm, &factor);
     EXPECT_DOUBLE_EQ(norm, std::sqrt(double(plan::parameter_count())));
+    EXPECT_DOUBLE_EQ(factor, 2.0 / (norm + 1e-6));
   });
 }
 

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "plait/mesh/mesh.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
 
 namespace plait {
 
@@ -26,7 +28,9 @@ class rank_handle {
         world_rank_(world_rank),
         place_(grid.coordinates_of(world_rank)),
         device_(std::move(device)),
-        groups_(std::move(groups)) {}
+        groups_(std::move(groups)),
+        before_(device_.make_event()),
+        after_(device_.make_event()) {}
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
   [[nodiscard]] int world_rank() const { return world_rank_; }
@@ -39,14 +43,29 @@ class rank_handle {
   [[nodiscard]] Device& device() { return device_; }
   /// The communicator of the ranks that differ from this one only along the axes `over`.
   [[nodiscard]] Comm& group(axis_set over) { return groups_[over.bits]; }
-  [[nodiscard]] Comm& world() { return group(axis::data | axis::tensor | axis_set(axis::stage)); }
+  [[nodiscard]] Comm& world() { return group(all); }
+
+  /// Runs communicate(), which communicates on stream `over`: after what stream compute has been
+  /// given so far, and before what it is given from now on. `site` names the first of the two
+  /// waits, the second has the next number.
+  template <class Communicate>
+  void cross(stream over, wait_site site, Communicate communicate) {
+    device_.record(before_, stream::compute);
+    device_.wait(over, before_, site);
+    communicate();
+    device_.record(after_, over);
+    device_.wait(stream::compute, after_, {site.where, site.waiting, site.awaited + 1});
+  }
 
  private:
+  static constexpr axis_set all = axis::data | axis::tensor | axis_set(axis::stage);
+
   mesh grid_;
   int world_rank_;
   coordinates place_;
   Device device_;
   std::array<Comm, group_count> groups_;
+  typename Device::event before_, after_;
 };
 
 /// The axis sets of the groups in the one order in which every rank creates them.

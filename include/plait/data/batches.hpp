@@ -67,8 +67,7 @@ class batch_range {
     host_targets_.resize(per_rank * loader_.targets_per_sample());
     batch_.input_stride_bytes = host_inputs_.size() / pieces * sizeof(element);
     batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(std::int32_t);
-    buffer_ = typename Rank::device_type::arena(target_offset() +
-                                                host_targets_.size() * sizeof(std::int32_t));
+    buffer_ = rank.device().allocate(target_offset() + host_targets_.size() * sizeof(std::int32_t));
     batch_.inputs = buffer_.data();
     batch_.targets = buffer_.data() + target_offset();
     batch_.labels = host_targets_.data();
@@ -94,10 +93,10 @@ class batch_range {
     std::span<std::size_t> const mine(samples_.data(), slice.count);
     sampler_.fill(where.epoch, slice, mine);
     loader_.fill(mine, batch_.microbatches, host_inputs_, host_targets_);
-    rank_.device().copy_bytes(host_inputs_.data(), batch_.inputs,
-                              host_inputs_.size() * sizeof(element));
-    rank_.device().copy_bytes(host_targets_.data(), batch_.targets,
-                              host_targets_.size() * sizeof(std::int32_t));
+    rank_.device().upload(host_inputs_.data(), batch_.inputs,
+                          host_inputs_.size() * sizeof(element));
+    rank_.device().upload(host_targets_.data(), batch_.targets,
+                          host_targets_.size() * sizeof(std::int32_t));
     return batch_;
   }
 

@@ -14,6 +14,7 @@
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
+#include "plait/plan/stream_operations.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -256,6 +257,11 @@ struct plan {
 
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
   static constexpr auto needs_gradient = detail::find_needed_gradients(code);
+
+  /// The waits between the steps of an item.
+  static constexpr auto waits_of(int item, direction way) {
+    return plan_item_waits(code, storage, needs_gradient, code.items[item], way);
+  }
 
   static constexpr auto activation_layout_for(std::size_t rows) {
     return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes);

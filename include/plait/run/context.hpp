@@ -10,7 +10,7 @@ namespace plait {
 /// the result depends on global indices only.
 struct layer_context {
   std::uint64_t seed = 0;
-  std::uint32_t step = 0;
+  std::uint32_t const* step = nullptr;  ///< number of the step, in the device's memory
   std::uint32_t site = 0;  ///< a number of this copy of this layer, unique in the model
   int copy = 0;            ///< which copy within a repeat
   int microbatch = 0;
@@ -20,17 +20,17 @@ struct layer_context {
   std::size_t sequence = 1;      ///< positions, of all ranks of the tensor axis
   int tensor_rank = 0;
   int tensor_ranks = 1;
-  double loss_scale = 1;  ///< 1 / (labels of the global batch)
+  double const* loss_scale = nullptr;  ///< 1 / (labels of the global batch), in the device's memory
 };
 
-/// Where a loss layer adds its sum.
+/// Where a loss layer adds its sum, in the device's memory.
 struct loss_sum {
   double* data = nullptr;
 };
 
-/// The gradient of the job's loss by the sum of a loss layer.
+/// The gradient of the job's loss by the sum of a loss layer, in the device's memory.
 struct loss_seed {
-  double scale = 1;
+  double const* scale = nullptr;
 };
 
 }  // namespace plait

@@ -18,9 +18,9 @@ struct whole_shape {
 namespace detail {
 
 /// The local blocks of one value in two placements, and what it takes to get from one to the other.
-template <class Device, class Comm, class T>
+template <class Queue, class Comm, class T>
 struct mover {
-  Device& device;
+  Queue queue;
   Comm& comm;
   whole_shape shape;
   T* staging;
@@ -30,7 +30,7 @@ struct mover {
   [[nodiscard]] std::size_t block() const { return shape.count() / ranks(); }
 
   void copy(T const* from, T* to, std::size_t count) const {
-    device.copy_bytes(from, to, count * sizeof(T));
+    queue.copy_bytes(from, to, count * sizeof(T));
   }
 
   /// Copies the column block of rank `r` between a matrix of whole rows and one of that block.
@@ -41,8 +41,8 @@ struct mover {
     for (std::size_t g = 0; g < parts; ++g) {
       std::size_t const in_all = g * part + r * piece, in_cut = g * piece;
       if (into_block)
-        device.copy_blocks(from + in_all, shape.width, to + in_cut, parts * piece, rows, piece);
-      else device.copy_blocks(from + in_cut, parts * piece, to + in_all, shape.width, rows, piece);
+        queue.copy_blocks(from + in_all, shape.width, to + in_cut, parts * piece, rows, piece);
+      else queue.copy_blocks(from + in_cut, parts * piece, to + in_all, shape.width, rows, piece);
     }
   }
 
@@ -75,15 +75,17 @@ struct mover {
 /// Shapes: in, out: the local blocks of a value of `shape`; out may be in where the row allows it
 ///         (none, all_reduce, mask). Memory of a rank that holds nothing may be null.
 ///         staging: shape.count() elements, used where columns are cut.
-/// Moves:  wire_bytes(row.moves, ...) over `comm`.
+/// Moves:  wire_bytes(row.moves, ...) over `comm`; copies are made on `queue`, that of comm's
+/// stream
+///         where the row communicates.
 /// Errors: those of the communicator.
-template <placement From, placement To, class Device, class Comm, class T>
-void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {
+template <placement From, placement To, class Queue, class Comm, class T>
+void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {
   constexpr transition row = transition_between(From, To);
   static_assert(row.allowed(),
                 "move_value<From, To>: the table of transitions has no row From -> To; go through "
                 "a placement that has, such as invariant");
-  detail::mover<Device, Comm, T> const with{device, comm, shape, staging};
+  detail::mover<Queue, Comm, T> const with{queue, comm, shape, staging};
   std::size_t const all = shape.count(), block = with.block();
   bool const at_from =
       is_shard(From) || From.kind != placement_kind::only || comm.rank() == From.index;
@@ -97,16 +99,16 @@ void move_value(Device& device, Comm& comm, whole_shape shape, T const* in, T* o
   } else if constexpr (moves == movement::slice) {
     with.take_block(To, with.rank(), in, out);
   } else if constexpr (moves == movement::zero_pad) {
-    device.fill(T{0}, out, all);
+    queue.fill(T{0}, out, all);
     with.put_block(From, with.rank(), in, out);
   } else if constexpr (moves == movement::mask) {
     if (comm.rank() == 0) with.copy(in, out, all);
-    else device.fill(T{0}, out, all);
+    else queue.fill(T{0}, out, all);
   } else if constexpr (moves == movement::keep) {
     if (comm.rank() == To.index) with.copy(in, out, all);
   } else if constexpr (moves == movement::zero_elsewhere) {
     if (at_from) with.copy(in, out, all);
-    else device.fill(T{0}, out, all);
+    else queue.fill(T{0}, out, all);
   } else if constexpr (moves == movement::all_reduce) {
     with.copy(in, out, all);
     comm.all_reduce(to_span(out, all));

@@ -6,10 +6,12 @@
 #include <span>
 #include <type_traits>
 
+#include "plait/backend/arguments.hpp"
 #include "plait/backend/communicator.hpp"
-#include "plait/core/random.hpp"
 #include "plait/layer/typing.hpp"
+#include "plait/mesh/stream.hpp"
 #include "plait/placement/transition.hpp"
+#include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 
@@ -21,17 +23,19 @@ namespace plait {
 /// Names ending in `_backward...` compute gradients; those that take sums add to them.
 /// Shapes: views are matrices (rows, columns); the rows of activations are positions times samples.
 /// Errors: a wrong combination of placements does not compile.
-template <class Device, class Comm>
+template <class Rank>
 class operations {
+  using memory = typename Rank::device_type::memory;
   template <class T, placement At>
-  using view_of = view<T, At, typename Device::memory>;
+  using view_of = view<T, At, memory>;
   template <class T, placement At>
-  using input_of = view<T const, At, typename Device::memory>;
-  using token_input = token_view<typename Device::memory>;
+  using input_of = view<T const, At, memory>;
+  using token_input = token_view<memory>;
 
  public:
-  operations(Device& device, Comm& tensor_comm, layer_context const& where)
-      : context(where), device_(device), comm_(tensor_comm) {}
+  /// For the body of layer `leaf` of the plan, on stream compute.
+  operations(Rank& rank, layer_context const& where, int leaf)
+      : context(where), rank_(rank), queue_(rank.device().on(stream::compute)), leaf_(leaf) {}
 
   /// Step, copy, microbatch and the global place of the local block.
   layer_context const& context;
@@ -71,45 +75,45 @@ class operations {
   template <class T, placement Row, placement At>
   void add_row(input_of<T, Row> row, view_of<std::remove_const_t<T>, At> y) {
     typing::check_add_row<At, Row>();
-    device_.add_row(row.data, y.data, y.rows, y.columns);
+    queue_.add_row(row.data, y.data, y.rows, y.columns);
   }
   /// sums += the sum of the rows of dy: the gradient of add_row by its row.
   template <class T, placement At, placement Sums>
   void accumulate_column_sums(input_of<T, At> dy, view_of<std::remove_const_t<T>, Sums> sums) {
     typing::check_column_sums<At, Sums>();
-    device_.accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
+    queue_.accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
   }
   /// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
   template <class Function, class A, class B, class T, placement Sums>
   void accumulate_columns(Function f, A a, B b, view_of<T, Sums> sums) {
     typing::check_map<false, A::at, A::at, B::at>();
     typing::check_column_sums<A::at, Sums>();
-    device_.accumulate_columns(f, a.rows, a.columns, sums.data, a.data, b.data);
+    queue_.accumulate_columns(f, a.rows, a.columns, sums.data, a.data, b.data);
   }
 
   /// y = x. y may be x.
   template <class T, placement At>
   void copy(input_of<T, At> x, view_of<T, At> y) {
-    device_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
+    queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
   /// out = a + b. out may be a or b.
   template <class A, class B, class T, placement Out>
   void add(A a, B b, view_of<T, Out> out) {
     typing::check_sum<A::at, B::at, Out>();
-    device_.add(as_input(a).data, as_input(b).data, out.data, out.count());
+    queue_.add(as_input(a).data, as_input(b).data, out.data, out.count());
   }
   /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
   /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
   template <class Function, class A, class T, placement Out>
   void map(Function f, A x, view_of<T, Out> y) {
     typing::check_map<is_linear<Function>, Out, A::at>();
-    device_.map(f, y.count(), as_input(x).data, y.data);
+    queue_.map(f, y.count(), as_input(x).data, y.data);
   }
   /// y = f(a, b), element by element. y may be a or b.
   template <class Function, class A, class B, class T, placement Out>
   void map(Function f, A a, B b, view_of<T, Out> y) {
     typing::check_map<is_linear<Function>, Out, A::at, B::at>();
-    device_.map(f, y.count(), as_input(a).data, as_input(b).data, y.data);
+    queue_.map(f, y.count(), as_input(a).data, as_input(b).data, y.data);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
   /// Pointers are to const where the view is; f is as for `map`.
@@ -123,7 +127,7 @@ class operations {
       };
       return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : of.columns};
     };
-    device_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
+    queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
   }
 
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row; statistics holds the mean
@@ -132,8 +136,8 @@ class operations {
   void layer_norm(input_of<T, At> x, input_of<T, Shared> gamma, input_of<T, Shared> beta,
                   view_of<T, At> y, view_of<T, At> statistics, double epsilon) {
     typing::check_row_operation<At, Shared>();
-    device_.layer_norm(x.data, gamma.data, beta.data, y.data, statistics.data, x.rows, x.columns,
-                       epsilon);
+    queue_.layer_norm(x.data, gamma.data, beta.data, y.data, statistics.data, x.rows, x.columns,
+                      epsilon);
   }
   /// dx may be dy.
   template <class T, placement At, placement Gradient, placement Shared>
@@ -141,16 +145,16 @@ class operations {
                                  input_of<T, At> statistics, input_of<T, Shared> gamma,
                                  view_of<T, Gradient> dx) {
     typing::check_row_operation<At, Shared>();
-    device_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data, x.rows,
-                                      x.columns);
+    queue_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data, x.rows,
+                                     x.columns);
   }
   template <class T, placement At, placement Gradient, placement Sums>
   void layer_norm_backward_parameters(input_of<T, Gradient> dy, input_of<T, At> x,
                                       input_of<T, At> statistics, view_of<T, Sums> dgamma,
                                       view_of<T, Sums> dbeta) {
     typing::check_column_sums<Gradient, Sums>();
-    device_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data,
-                                           dbeta.data, x.rows, x.columns);
+    queue_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data, dbeta.data,
+                                          x.rows, x.columns);
   }
 
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
@@ -160,8 +164,8 @@ class operations {
   void attention(input_of<T, Qkv> qkv, view_of<T, Out> out, view_of<T, Sums> log_sum,
                  view_of<T, Any> scratch, std::size_t head_width) {
     check_heads<Qkv, Out>();
-    device_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
-                      context.batch, out.columns / head_width, head_width);
+    queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
+                     context.batch, out.columns / head_width, head_width);
   }
   template <class T, placement Qkv, placement Out, placement DOut, placement DQkv, placement Sums,
             placement Any>
@@ -171,24 +175,24 @@ class operations {
     check_heads<Qkv, Out>();
     typing::check_gradient<Out, DOut>();
     typing::check_gradient<Qkv, DQkv>();
-    device_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
-                               context.sequence, context.batch, out.columns / head_width,
-                               head_width);
+    queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
+                              context.sequence, context.batch, out.columns / head_width,
+                              head_width);
   }
 
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
   template <class T, placement Table, placement Out>
   void gather_rows(token_input ids, input_of<T, Table> table, view_of<T, Out> out) {
     check_lookup<Table, Out>();
-    device_.gather_rows(ids.data, table.data, first_row(table), table.rows, out.data, out.rows,
-                        out.columns);
+    queue_.gather_rows(ids.data, table.data, first_row(table), table.rows, out.data, out.rows,
+                       out.columns);
   }
   /// Row ids[r] of sums += row r of dy: the gradient of gather_rows by its table.
   template <class T, placement Gradient, placement Sums>
   void scatter_add_rows(token_input ids, input_of<T, Gradient> dy, view_of<T, Sums> sums) {
     check_lookup_gradient<Gradient, Sums>();
-    device_.scatter_add_rows(ids.data, dy.data, first_row(sums), sums.rows, sums.data, dy.rows,
-                             dy.columns);
+    queue_.scatter_add_rows(ids.data, dy.data, first_row(sums), sums.rows, sums.data, dy.rows,
+                            dy.columns);
   }
 
   /// y = x + the table's row for the position of each row. The table has all positions, or, cut by
@@ -198,8 +202,8 @@ class operations {
     static_assert(typing::adds_row(At, Table) || (typing::is_rows(At) && At == Table),
                   "ops.add_positions(x, table, y): this table cannot be added to this x; cut both "
                   "alike, or use the table as replicate where x is cut by positions");
-    device_.add_positions(x.data, table.data, y.data, first_table_row<At, Table>(x), positions(x),
-                          context.batch, x.columns);
+    queue_.add_positions(x.data, table.data, y.data, first_table_row<At, Table>(x), positions(x),
+                         context.batch, x.columns);
   }
   template <class T, placement At, placement Sums>
   void accumulate_positions(input_of<T, At> dy, view_of<T, Sums> sums) {
@@ -207,8 +211,8 @@ class operations {
         typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
         "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
         "Sums, as the form promises for this gradient; correct the use<...> of the table");
-    device_.accumulate_positions(dy.data, sums.data, first_table_row<At, Sums>(dy), positions(dy),
-                                 context.batch, dy.columns);
+    queue_.accumulate_positions(dy.data, sums.data, first_table_row<At, Sums>(dy), positions(dy),
+                                context.batch, dy.columns);
   }
 
   /// The greatest value of each row; of what this rank has of the row if it is cut.
@@ -217,7 +221,7 @@ class operations {
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
-    device_.row_max(x.data, max.data, x.rows, x.columns);
+    queue_.row_max(x.data, max.data, x.rows, x.columns);
   }
   /// For each row: the sum of exp(logit - max), and logit - max of the label.
   ///
@@ -231,8 +235,8 @@ class operations {
     static_assert(typing::is_columns(At) ? Terms == partial : Terms == At,
                   "ops.cross_entropy_terms(...): the sums over cut columns are partial, otherwise "
                   "placed like the logits; write ops.over_columns<plait::partial>(logits, terms)");
-    device_.cross_entropy_terms(logits.data, labels.data, as_input(max).data, terms.data,
-                                first_column(logits), logits.rows, logits.columns);
+    queue_.cross_entropy_terms(logits.data, labels.data, as_input(max).data, terms.data,
+                               first_column(logits), logits.rows, logits.columns);
   }
   /// loss += scale * the sum over the rows of -log(probability of the label).
   template <class Terms>
@@ -240,8 +244,8 @@ class operations {
     static_assert(!is_partial(Terms::at),
                   "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
                   "ops.move<plait::invariant>(terms) first");
-    device_.cross_entropy_sum(as_input(terms).data, labels.data, ignored, terms.rows,
-                              context.loss_scale, loss.data);
+    queue_.cross_entropy_sum(as_input(terms).data, labels.data, ignored, terms.rows,
+                             context.loss_scale, loss.data);
   }
   /// dlogits may be logits.
   template <class T, placement At, placement Row, placement Gradient>
@@ -252,21 +256,28 @@ class operations {
     static_assert(!is_partial(Row),
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
                   "give it what the forward made of them with ops.move<plait::invariant>");
-    device_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
-                                   dlogits.data, first_column(logits), ignored, logits.rows,
-                                   logits.columns);
+    queue_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
+                                  dlogits.data, first_column(logits), ignored, logits.rows,
+                                  logits.columns);
   }
 
   /// y = x / (1 - probability) where random number (global index) keeps the element, else 0; with
   /// gradients for x and y it is its own backward. In evaluation y = x. y may be x.
   template <class T, placement At>
   void dropout(input_of<T, At> x, view_of<T, At> y, double probability, std::size_t width) {
-    if (!context.training) return device_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
-    typename Device::dropout_block const block{context.batch,        first_position(x),
-                                               context.first_sample, first_column(x),
-                                               context.sequence,     width};
-    device_.dropout(x.data, y.data, x.rows, x.columns,
-                    random_key{context.seed, context.site, context.step}, probability, block);
+    if (!context.training) return queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
+    dropout_block const block{context.batch,   first_position(x), context.first_sample,
+                              first_column(x), context.sequence,  width};
+    queue_.dropout(x.data, y.data, x.rows, x.columns,
+                   dropout_key{context.seed, context.site, context.step}, probability, block);
+  }
+
+  /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
+  /// rank's device; on a GPU it has the stream to launch on. A view of const elements is read, a
+  /// view of others is written and may be read, and nothing else may be touched.
+  template <class Kernel, class... Views>
+  void run(Kernel kernel, Views... views) {
+    queue_.run(kernel, views...);
   }
 
   /// `result` as what a reduction over the columns of x gives before any exchange: `Cut` if the
@@ -287,10 +298,12 @@ class operations {
                           row.moves == movement::all_reduce_max),
         "ops.move<To>(x): inside a layer a value can change its placement only in place; "
         "the rows partial -> invariant and partial -> replicate do");
-    if constexpr (row.moves == movement::all_reduce)
-      comm_.all_reduce(std::span<T>(x.data, x.count()));
-    if constexpr (row.moves == movement::all_reduce_max)
-      comm_.all_reduce(std::span<T>(x.data, x.count()), reduction::max);
+    if constexpr (row.moves != movement::none)
+      rank_.cross(stream::tensor, {wait_site::part::layer, leaf_, 2 * moves_++}, [&] {
+        rank_.group(axis::tensor)
+            .all_reduce(std::span<T>(x.data, x.count()),
+                        row.moves == movement::all_reduce ? reduction::sum : reduction::max);
+      });
     return {x.data, x.rows, x.columns};
   }
 
@@ -329,9 +342,9 @@ class operations {
     auto const& x = left::of(a);
     auto const& y = right::of(b);
     std::size_t const inner = left::is_transposed ? x.rows : x.columns;
-    device_.template matmul<T>(left::is_transposed, right::is_transposed, out.rows, out.columns,
-                               inner, x.data, x.columns, y.data, y.columns, accumulate, out.data,
-                               out.columns);
+    queue_.template matmul<T>(left::is_transposed, right::is_transposed, out.rows, out.columns,
+                              inner, x.data, x.columns, y.data, y.columns, accumulate, out.data,
+                              out.columns);
   }
 
   template <placement Qkv, placement Out>
@@ -362,8 +375,10 @@ class operations {
     return typing::is_rows(At) && At == Table ? 0 : first_position(x);
   }
 
-  Device& device_;
-  Comm& comm_;
+  Rank& rank_;
+  typename Rank::device_type::queue queue_;
+  int leaf_;
+  int moves_ = 0;  // made so far
 };
 
 }  // namespace plait

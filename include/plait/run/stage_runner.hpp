@@ -34,9 +34,9 @@ class stage_runner {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using device_type = typename Rank::device_type;
-  using communicator = typename Rank::communicator_type;
   using memory = typename device_type::memory;
-  using ops_type = operations<device_type, communicator>;
+  using ops_type = operations<Rank>;
+  using waits = item_waits<program<plan::leaf_count>::most_steps>;
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
 
@@ -56,6 +56,7 @@ class stage_runner {
         parameters_(plan::parameter_layout_for(stage_)),
         rows_(load.rows),
         where_(where) {
+    for (auto& event : events_) event = rank.device().make_event();
     std::size_t next = 0;
     int unit = 0;
     for (int i = 0; i < code.items.size(); ++i) {
@@ -87,8 +88,13 @@ class stage_runner {
       for (int copy = 0; copy < copies<Item>(); ++copy) {
         enter<Item>(copy);
         std::byte* const output = record<Item>(copy);
-        for_each_step<Item>(
-            [&]<int Step>() { this->template forward_step<Item, Step>(input, output, copy); });
+        between_waits<Item, waits::begin, direction::forward>([] {});
+        for_each_step<Item>([&]<int Step>() {
+          between_waits<Item, Step, direction::forward>(
+              [&] { this->template forward_step<Step>(input, output, copy); });
+        });
+        between_waits<Item, waits::end, direction::forward>([] {});
+        forget_transients();
         input = output;
       }
     });
@@ -109,9 +115,13 @@ class stage_runner {
         std::byte* const made =
             where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge);
         edge = 1 - edge;
+        between_waits<Item, waits::begin, direction::backward>([] {});
         for_each_step_backward<Item>([&]<int Step>() {
-          this->template backward_step<Item, Step>(before, output, copy, gradient, made);
+          between_waits<Item, Step, direction::backward>(
+              [&] { this->template backward_step<Step>(before, output, copy, gradient, made); });
         });
+        between_waits<Item, waits::end, direction::backward>([] {});
+        forget_transients();
         gradient = made;
       }
     });
@@ -246,6 +256,12 @@ class stage_runner {
         reinterpret_cast<T*>(data), shape.rows, shape.columns};
   }
 
+  template <int Value, bool IsLoss>
+  auto gradient_or_seed(std::byte* data) const {
+    if constexpr (IsLoss) return loss_seed{context_.loss_scale};
+    else return gradient_view<Value, true>(data);
+  }
+
   /// The input of a leaf as its body sees it: a view, or a pair for a layer with two inputs.
   template <int Step>
   auto input_view(std::byte* input, std::byte* output) const {
@@ -360,7 +376,47 @@ class stage_runner {
 
   // --- steps ----------------------------------------------------------------------------------
 
-  template <int Item, int Step>
+  template <int Item, direction Way>
+  static constexpr auto waits_of = plan::tensor_ranks > 1 ? plan::waits_of(Item, Way) : waits{};
+
+  template <int Step, direction Way>
+  static constexpr stream stream_of_step() {
+    if constexpr (Step == waits::begin || Step == waits::end) {
+      return stream::compute;
+    } else {
+      constexpr auto& now = code.steps[Step];
+      if (now.kind != step_kind::move) return stream::compute;
+      auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+      return communicates(Way == direction::forward ? row.moves : adjoint(row).moves)
+                 ? stream::tensor
+                 : stream::compute;
+    }
+  }
+
+  /// Runs a step (or nothing, at an edge of the item) between its waits and the record that others
+  /// wait for.
+  template <int Item, int Step, direction Way, class Body>
+  void between_waits(Body body) {
+    constexpr auto& planned = waits_of<Item, Way>;
+    constexpr stream on = stream_of_step<Step, Way>();
+    constexpr auto part =
+        Way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
+    for (auto const& wait : planned.list)
+      if (wait.waiting == Step)
+        rank_.device().wait(on, event_of(wait.awaited), {part, Step, wait.awaited});
+    body();
+    if constexpr (planned.is_awaited(Step)) rank_.device().record(event_of(Step), on);
+  }
+  [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
+
+  /// Nothing in the transient buffers outlives an item.
+  void forget_transients() {
+    queue().discard(where_.activations + arena_.transient_offset, layout_.transient_bytes);
+  }
+
+  [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
+
+  template <int Step>
   void forward_step(std::byte* input, std::byte* output, int copy) {
     constexpr auto& now = code.steps[Step];
     constexpr auto& from = code.values[now.in];
@@ -380,16 +436,16 @@ class stage_runner {
       move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
     } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
       std::size_t const bytes = block<now.in>().count() * sizeof(T);
-      rank_.device().copy_bytes(in, out, bytes);
+      queue().copy_bytes(in, out, bytes);
       if constexpr (now.kind == step_kind::fan_out)
-        rank_.device().copy_bytes(in, value_data<now.skip>(input, output), bytes);
+        queue().copy_bytes(in, value_data<now.skip>(input, output), bytes);
     } else {
-      rank_.device().add(as_elements(in), as_elements(value_data<now.skip>(input, output)),
-                         as_elements(out), block<now.out>().count());
+      queue().add(as_elements(in), as_elements(value_data<now.skip>(input, output)),
+                  as_elements(out), block<now.out>().count());
     }
   }
 
-  template <int Item, int Step>
+  template <int Step>
   void backward_step(std::byte* input, std::byte* output, int copy, std::byte* of_output,
                      std::byte* of_input) {
     constexpr auto& now = code.steps[Step];
@@ -402,10 +458,7 @@ class stage_runner {
       auto ops = operations_of<now.leaf>();
       parameter_access<now.leaf, false> const p{*this, copy};
       slot_access<Step, true> const saved{*this, input, output};
-      auto const dy = [&] {
-        if constexpr (leaf.is_loss) return loss_seed{context_.loss_scale};
-        else return gradient_view<now.out, true>(dout);
-      }();
+      auto const dy = gradient_or_seed<now.out, leaf.is_loss>(dout);
       // Parameters first: the gradient of the input may overwrite that of the output.
       if constexpr (leaf.parameter_count > 0)
         layer_type::backward_parameters(ops, p, saved, dy,
@@ -423,19 +476,20 @@ class stage_runner {
       move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
           code.values[now.in].info.width, dout, din);
     } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
-      rank_.device().add(as_elements(dout),
-                         as_elements(gradient_data<now.skip>(of_output, of_input)),
-                         as_elements(din), block<now.in>().count());
+      queue().add(as_elements(dout), as_elements(gradient_data<now.skip>(of_output, of_input)),
+                  as_elements(din), block<now.in>().count());
     } else {
-      rank_.device().copy_bytes(dout, din, block<now.in>().count() * sizeof(T));
+      queue().copy_bytes(dout, din, block<now.in>().count() * sizeof(T));
     }
   }
 
   template <placement From, placement To, class Element>
   void move(std::size_t width, std::byte* in, std::byte* out) {
+    constexpr auto moves = transition_between(From, To).moves;
     auto& tensor = rank_.group(axis::tensor);
-    move_value<From, To>(rank_.device(), tensor, whole_shape{rows_, width},
-                         reinterpret_cast<Element const*>(in), reinterpret_cast<Element*>(out),
+    move_value<From, To>(rank_.device().on(communicates(moves) ? stream::tensor : stream::compute),
+                         tensor, whole_shape{rows_, width}, reinterpret_cast<Element const*>(in),
+                         reinterpret_cast<Element*>(out),
                          reinterpret_cast<Element*>(where_.activations + arena_.transient_offset +
                                                     layout_.staging_offset));
   }
@@ -445,7 +499,7 @@ class stage_runner {
   template <int Leaf>
   ops_type operations_of() {
     context_.site = static_cast<std::uint32_t>(unit_ * leaves + Leaf);
-    return {rank_.device(), rank_.group(axis::tensor), context_};
+    return {rank_, context_, Leaf};
   }
 
   Rank& rank_;
@@ -457,6 +511,8 @@ class stage_runner {
   arenas where_;
   std::array<std::size_t, std::size_t(2 * leaves + 1)> first_record_{};
   std::array<int, std::size_t(2 * leaves + 1)> first_unit_{};
+  // For each step what it has done, and for what came before it.
+  std::array<typename device_type::event, std::size_t(waits::end + 2)> events_{};
   layer_context context_{};
   std::byte* record_ = nullptr;
   int unit_ = 0;

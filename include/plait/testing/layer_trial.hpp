@@ -81,20 +81,23 @@ class layer_bench {
         load_{.rows = setup.rows()},
         arena_(plan::arena_for(0, load_)),
         owned_(parameters_of_stage<plan>(0)),
-        activations_(arena_.total_bytes),
+        loss_scale_(setup.loss_scale),
+        activations_(rank.device().allocate(arena_.total_bytes)),
         parameters_(plan::parameter_layout_for(0).count()),
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan::tree.leaves[0].input().width),
         output_(plan::code.has_loss ? 1 : setup.weights.size()),
         runner_(rank, load_, {activations_.data(), parameters_.data(), gradients_.data()}) {
+    std::fill(activations_.data() + arena_.zeros_offset, activations_.data() + arena_.total_bytes,
+              std::byte{0});
     auto& context = runner_.context();
     context.seed = setup.seed;
-    context.step = setup.step;
+    context.step = &setup_.step;
     context.batch = setup.samples;
     context.sequence = setup.sequence;
     context.tensor_rank = rank.place().tensor;
     context.tensor_ranks = plan::tensor_ranks;
-    context.loss_scale = setup.loss_scale;
+    context.loss_scale = &loss_scale_;
   }
 
   rank_record run() {
@@ -104,10 +107,10 @@ class layer_bench {
     out.twice = run_passes(2);
     for (auto const& at : setup_.differences) out.differences.push_back(difference(at));
     if constexpr (has_loss) {
-      runner_.context().loss_scale = 2 * setup_.loss_scale;
+      loss_scale_ = 2 * setup_.loss_scale;
       forward();
       out.scaled_loss = output_[0];
-      runner_.context().loss_scale = setup_.loss_scale;
+      loss_scale_ = setup_.loss_scale;
     }
     use(setup_.changed_parameters, setup_.changed_tokens);
     out.changed = run_passes(1);
@@ -203,6 +206,7 @@ class layer_bench {
   workload load_;
   stage_arena arena_;
   std::vector<local_parameter> owned_;
+  double loss_scale_;
   typename Rank::device_type::arena activations_;
   std::vector<double> parameters_, gradients_, zeros_, output_;
   std::vector<std::int32_t> const* tokens_ = nullptr;

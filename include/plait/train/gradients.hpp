@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameters.hpp"
@@ -18,6 +19,9 @@ template <class Job, placement OnData>
 struct gradients {
   typename Job::element* data = nullptr;
 };
+
+/// The parts of a step after which a rank communicates outside the timetable; they name the waits.
+enum class step_phase : int { labels, gradients, norm, loss };
 
 namespace detail {
 
@@ -32,28 +36,46 @@ consteval void check_reduced() {
 }  // namespace detail
 
 /// Adds up what the ranks have of each gradient: the transition partial -> invariant, once a step.
+/// If a loss is given, it is added up over the data and stage axes on the same way.
 ///
 /// Moves: one all_reduce over the data axis, and one over the data and tensor axes for parameters
 ///        that all tensor ranks use; both in place in the arena. Accumulators of tied uses are
 ///        added to the owner's first.
 template <class Job, class Rank, class Layout>
 gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine,
-                                           Layout const& layout) {
+                                           Layout const& layout, double* loss = nullptr) {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   static_assert(transition_between(partial, invariant).moves == movement::all_reduce);
+  auto const compute = rank.device().on(stream::compute);
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
     if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
     T* const owner = mine.data + layout.offset[std::size_t(e)];
-    rank.device().add(owner, mine.data + layout.gradient_offset[std::size_t(e)], owner,
-                      entry.local_count());
+    compute.add(owner, mine.data + layout.gradient_offset[std::size_t(e)], owner,
+                entry.local_count());
   }
-  if (layout.data_count > 0)
-    rank.group(axis::data).all_reduce(std::span<T>(mine.data, layout.data_count));
-  if (layout.data_tensor_count > 0)
-    rank.group(axis::data | axis::tensor)
-        .all_reduce(std::span<T>(mine.data + layout.data_count, layout.data_tensor_count));
+  // All three groups communicate on one stream, so they share two waits.
+  axis_set const data = axis::data, both = axis::data | axis::tensor,
+                 of_loss = axis::data | axis::stage;
+  static_assert(stream_of(axis::data) == stream_of(axis::data | axis::tensor) &&
+                stream_of(axis::data) == stream_of(axis::data | axis::stage));
+  auto const reduce = [&] {
+    if (layout.data_count > 0)
+      rank.group(data).all_reduce(std::span<T>(mine.data, layout.data_count));
+    if (layout.data_tensor_count > 0)
+      rank.group(both).all_reduce(
+          std::span<T>(mine.data + layout.data_count, layout.data_tensor_count));
+    if (loss != nullptr) rank.group(of_loss).all_reduce(std::span<double>(loss, 1));
+  };
+  auto const crosses = [&](axis_set over, bool used) {
+    return used && rank.group(over).size() > 1;
+  };
+  if (crosses(data, layout.data_count > 0) || crosses(both, layout.data_tensor_count > 0) ||
+      crosses(of_loss, loss != nullptr))
+    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::gradients)},
+               reduce);
+  else reduce();
   return {mine.data};
 }
 
@@ -64,7 +86,22 @@ gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> m
                                Job::plan_type::parameter_layout_for(rank.place().stage));
 }
 
-/// The norm of all gradients of the model together; each parameter counts once under every mesh.
+/// The blocks of which a rank adds its squares to the gradient norm of the model, in the order of
+/// the layers: each parameter counts once under every mesh.
+template <class Plan>
+std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& parameters,
+                                          coordinates const& place) {
+  std::vector<squares_range> out;
+  for (auto const& parameter : parameters) {
+    bool const cut = is_shard(Plan::entries[parameter.entry].stored);
+    if (place.data != 0 || (place.tensor != 0 && !cut)) continue;
+    out.push_back({parameter.offset, parameter.count, static_cast<std::size_t>(parameter.number)});
+  }
+  return out;
+}
+
+/// Works out the norm of all gradients of the model together, and the factor that shortens them to
+/// `limit`, in the device's memory.
 ///
 /// Every rank puts the squares of its own blocks where they belong in one list of all parameters
 /// (the transitions shard -> partial and, on the first rank alone, invariant -> partial), the lists
@@ -72,29 +109,18 @@ gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> m
 /// same bits for every number of stages.
 /// Units:  `squares` has one number for each parameter of the model.
 template <class Job, placement OnData, class Rank>
-double gradient_norm(Rank& rank, gradients<Job, OnData> of,
-                     std::vector<local_parameter> const& parameters, std::span<double> squares) {
+void clip_gradients(Rank& rank, gradients<Job, OnData> of, std::span<squares_range const> ranges,
+                    std::span<double> squares, double limit, double* norm, double* factor) {
   detail::check_reduced<OnData>();
-  using plan = typename Job::plan_type;
-  for (double& square : squares) square = 0;
-  for (auto const& parameter : parameters) {
-    bool const cut = is_shard(plan::entries[parameter.entry].stored);
-    if (rank.place().data != 0 || (rank.place().tensor != 0 && !cut)) continue;
-    rank.device().sum_of_squares(of.data + parameter.offset, parameter.count,
-                                 &squares[static_cast<std::size_t>(parameter.number)]);
-  }
-  rank.world().all_reduce(squares);
-  double sum = 0;
-  for (double const square : squares) sum += square;
-  return std::sqrt(sum);
+  auto const compute = rank.device().on(stream::compute);
+  compute.fill(0.0, squares.data(), squares.size());
+  compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
+  auto const reduce = [&] { rank.world().all_reduce(squares); };
+  if (rank.world_size() > 1)
+    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::norm)}, reduce);
+  else reduce();
+  compute.clip(squares.data(), squares.size(), limit, norm, factor);
 }
-
-/// Neighbours in the arena that an optimizer treats alike.
-struct update_range {
-  std::size_t offset = 0;  ///< in elements
-  std::size_t count = 0;
-  bool decay = true;
-};
 
 /// The parameters of a stage in as few ranges as possible; `decays(parameter_description)` says
 /// which of them decay.
@@ -104,28 +130,24 @@ std::vector<update_range> update_ranges(std::vector<local_parameter> const& para
   std::vector<update_range> out;
   for (auto const& parameter : parameters) {
     bool const decay = decays({parameter.name, Plan::entries[parameter.entry].info.rank});
-    if (!out.empty() && out.back().decay == decay &&
+    if (!out.empty() && (out.back().decays != 0) == decay &&
         out.back().offset + out.back().count == parameter.offset)
       out.back().count += parameter.count;
-    else out.push_back({parameter.offset, parameter.count, decay});
+    else out.push_back({parameter.offset, parameter.count, decay ? 1 : 0});
   }
+  std::sort(out.begin(), out.end(),
+            [](auto const& a, auto const& b) { return a.offset < b.offset; });
   return out;
 }
 
 /// One optimizer step of the parameters of a stage.
-///
-/// Shapes: parameters and each of the optimizer's states lie like the gradients, `stride` elements
-///         from one state to the next.
 template <class Job, placement OnData, class Rank, class Optimizer>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnData> of,
-                       typename Job::element* values, typename Job::element* states,
-                       std::size_t stride, std::vector<update_range> const& ranges,
-                       std::int64_t step, double rate_factor, double gradient_scale) {
+                       optimizer_arena<typename Job::element> arena,
+                       typename Optimizer::numbers const* now) {
   detail::check_reduced<OnData>();
-  for (auto const& range : ranges)
-    optimizer.update(rank.device(), values + range.offset, of.data + range.offset,
-                     states + range.offset, stride, range.count, step, rate_factor, gradient_scale,
-                     range.decay);
+  arena.gradients = of.data;
+  optimizer.update(rank.device().on(stream::compute), arena, now);
 }
 
 }  // namespace plait

@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <numbers>
 #include <string_view>
+#include <type_traits>
+
+#include "plait/backend/arguments.hpp"
 
 namespace plait {
 
@@ -60,6 +63,7 @@ inline bool decay_matrices(parameter_description const& what) { return what.rank
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 struct adamw {
   using concept_tag = optimizer_tag;
+  using numbers = adamw_numbers;
   static constexpr int states = 2;
 
   double learning_rate = 1e-3;
@@ -68,27 +72,22 @@ struct adamw {
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
 
-  /// One update of `count` elements; `state` holds `states` arrays of `stride` elements.
-  template <class Device, class T>
-  void update(Device& device, T* parameter, T const* gradient, T* state, std::size_t stride,
-              std::size_t count, std::int64_t step, double rate_factor, double gradient_scale,
-              bool decay) const {
+  /// What changes from step to step, at step `step` counted from 0.
+  [[nodiscard]] numbers numbers_of(std::int64_t step, double rate_factor) const {
     auto const t = static_cast<double>(step + 1);
-    typename Device::adamw_step const numbers{learning_rate * rate_factor,
-                                              beta1,
-                                              beta2,
-                                              epsilon,
-                                              decay ? weight_decay : 0.0,
-                                              1 - std::pow(beta1, t),
-                                              1 - std::pow(beta2, t),
-                                              gradient_scale};
-    device.adamw(parameter, gradient, state, state + stride, count, numbers);
+    return {learning_rate * rate_factor, 1 - std::pow(beta1, t), 1 - std::pow(beta2, t)};
+  }
+  /// One step of all parameters of an arena; `now` is in the device's memory.
+  template <class Queue, class T>
+  void update(Queue queue, optimizer_arena<T> const& of, numbers const* now) const {
+    queue.adamw(of, adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
   }
 };
 
 /// Stochastic gradient descent with momentum, as in PyTorch without dampening.
 struct sgd {
   using concept_tag = optimizer_tag;
+  using numbers = sgd_numbers;
   static constexpr int states = 1;
 
   double learning_rate = 1e-2;
@@ -96,19 +95,25 @@ struct sgd {
   double weight_decay = 0;
   bool (*decays)(parameter_description const&) = decay_all;
 
+  /// \see adamw::numbers_of
+  [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
+    return {learning_rate * rate_factor};
+  }
   /// \see adamw::update
-  template <class Device, class T>
-  void update(Device& device, T* parameter, T const* gradient, T* state, std::size_t,
-              std::size_t count, std::int64_t, double rate_factor, double gradient_scale,
-              bool decay) const {
-    typename Device::sgd_step const numbers{learning_rate * rate_factor, momentum,
-                                            decay ? weight_decay : 0.0, gradient_scale};
-    device.sgd(parameter, gradient, state, count, numbers);
+  template <class Queue, class T>
+  void update(Queue queue, optimizer_arena<T> const& of, numbers const* now) const {
+    queue.sgd(of, sgd_constants{momentum, weight_decay}, now);
   }
 };
 
+/// Syntax:  the members above; `numbers` is trivially copyable.
 template <class O>
-concept optimizer = std::same_as<typename O::concept_tag, optimizer_tag>;
+concept optimizer =
+    std::same_as<typename O::concept_tag, optimizer_tag> &&
+    std::is_trivially_copyable_v<typename O::numbers> && requires(O const& how, std::int64_t step) {
+      { O::states } -> std::convertible_to<int>;
+      { how.numbers_of(step, 1.0) } -> std::same_as<typename O::numbers>;
+    };
 
 static_assert(optimizer<adamw>);
 static_assert(optimizer<sgd>);

@@ -16,6 +16,7 @@
 #include "plait/train/gradients.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameters.hpp"
+#include "plait/train/step_memory.hpp"
 #include "plait/train/workspace.hpp"
 
 namespace plait {
@@ -25,6 +26,8 @@ struct trainer_options {
   /// Gradients are scaled down to this norm; 0 leaves them.
   double clip = 0;
   learning_rate_schedule rate{};
+  /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
+  bool replay = false;
 };
 
 /// What happened in one step; the same on every rank.
@@ -50,6 +53,7 @@ class trainer_on {
   using loss_layer =
       std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
   using workspace_type = workspace<Job, Rank>;
+  using numbers = step_numbers<Optimizer>;
 
  public:
   static_assert(plan::code.has_loss,
@@ -65,18 +69,19 @@ class trainer_on {
         options_(options),
         layout_(plan::parameter_layout_for(rank.place().stage)),
         owned_(parameters_of_stage<plan>(rank.place().stage)),
-        ranges_(update_ranges<plan>(owned_, optimizer_.decays)),
-        parameters_(layout_.count() * sizeof(T)),
-        gradients_((layout_.count() + layout_.tied_count) * sizeof(T)),
-        states_(layout_.count() * sizeof(T) * Optimizer::states),
-        squares_(std::size_t(plan::parameter_tensor_count())) {
+        parameters_(rank.device().allocate(layout_.count() * sizeof(T))),
+        gradients_(rank.device().allocate((layout_.count() + layout_.tied_count) * sizeof(T))),
+        states_(rank.device().allocate(layout_.count() * sizeof(T) * Optimizer::states)),
+        memory_(rank.device(), update_ranges<plan>(owned_, optimizer_.decays),
+                squares_ranges<plan>(owned_, rank.place()), plan::parameter_tensor_count()) {
+    queue().fill(T{0}, reinterpret_cast<T*>(states_.data()), layout_.count() * Optimizer::states);
     std::vector<T> block;
     for (auto const& parameter : owned_) {
       block.resize(parameter.count);
       initial_values<T>(plan::entries[parameter.entry], parameter.number, options_.seed,
                         rank_.place().tensor, plan::tensor_ranks, block);
-      rank_.device().copy_bytes(block.data(), parameter_data() + parameter.offset,
-                                parameter.count * sizeof(T));
+      rank_.device().upload(block.data(), parameter_data() + parameter.offset,
+                            parameter.count * sizeof(T));
     }
   }
 
@@ -89,19 +94,24 @@ class trainer_on {
   /// Moves: what `plan::wire` says.
   template <class Batch>
   step_report step(Batch const& batch) {
-    step_report report = gradients_of(batch);
-    double scale = 1;
-    if (options_.clip > 0) {
-      report.gradient_norm =
-          gradient_norm(rank_, gradients<Job, invariant>{gradient_data()}, owned_, squares_);
-      // The same guard against a division by zero as in PyTorch.
-      scale = std::min(1.0, options_.clip / (report.gradient_norm + 1e-6));
-    }
-    double const factor = options_.rate.factor(step_);
-    report.learning_rate = optimizer_.learning_rate * factor;
-    update_parameters(rank_, optimizer_, gradients<Job, invariant>{gradient_data()},
-                      parameter_data(), reinterpret_cast<T*>(states_.data()), layout_.count(),
-                      ranges_, step_, factor, scale);
+    auto& space = begin(training_, batch, workspace_type::purpose::training);
+    auto const enqueue = [&] {
+      enqueue_gradients(space, batch);
+      if (options_.clip > 0)
+        clip_gradients<Job>(rank_, gradients<Job, invariant>{gradient_data()}, memory_.squared(),
+                            memory_.squares(), options_.clip, &memory_.numbers()->gradient_norm,
+                            &memory_.numbers()->gradient_scale);
+      update_parameters(
+          rank_, optimizer_, gradients<Job, invariant>{gradient_data()},
+          optimizer_arena<T>{parameter_data(), nullptr, reinterpret_cast<T*>(states_.data()),
+                             layout_.count(), memory_.updated(), memory_.updated_count(),
+                             &memory_.numbers()->gradient_scale},
+          &memory_.numbers()->optimizer);
+    };
+    if (options_.replay) rank_.device().replay(recorded_step(batch), enqueue);
+    else enqueue();
+    step_report report = finish();
+    report.learning_rate = optimizer_.learning_rate * options_.rate.factor(step_);
     ++step_;
     return report;
   }
@@ -109,21 +119,21 @@ class trainer_on {
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   template <class Batch>
   step_report gradients_of(Batch const& batch) {
-    detail::check_batch<Batch, memory>();
-    step_report report;
-    report.step = step_;
-    rank_.device().fill(T{0}, gradient_data(), layout_.count() + layout_.tied_count);
-    report.loss = run(training_, batch, workspace_type::purpose::training, report.labels);
-    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradient_data()}, layout_);
-    return report;
+    enqueue_gradients(begin(training_, batch, workspace_type::purpose::training), batch);
+    return finish();
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   template <class Batch>
   double evaluate(Batch const& batch) {
-    detail::check_batch<Batch, memory>();
-    std::int64_t labels = 0;
-    return run(evaluation_, batch, workspace_type::purpose::evaluation, labels);
+    auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation);
+    count_labels();
+    space.run(rank_, batch, &memory_.numbers()->loss);
+    auto& with = rank_.group(axis::data | axis::stage);
+    auto const reduce = [&] { with.all_reduce(std::span<double>(&memory_.numbers()->loss, 1)); };
+    if (with.size() > 1) rank_.cross(stream::data, site(step_phase::loss), reduce);
+    else reduce();
+    return finish().loss;
   }
 
   /// The model's output for one microbatch, whole, on every rank of this data rank.
@@ -132,9 +142,8 @@ class trainer_on {
   template <class Batch>
   std::span<T const> predict(Batch const& batch) {
     detail::check_batch<Batch, memory>();
-    return prediction_.run(rank_,
-                           workspace_for(evaluation_, batch, workspace_type::purpose::evaluation),
-                           batch, context_for(batch, false, 0));
+    auto& space = workspace_for(evaluation_, batch, workspace_type::purpose::evaluation);
+    return prediction_.run(rank_, space, batch, context_for(batch, false));
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
@@ -159,8 +168,8 @@ class trainer_on {
       block.resize(parameter.count);
       source(parameter.name, entry.info, std::span<T>(values));
       take_block<T>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
-      rank_.device().copy_bytes(block.data(), parameter_data() + parameter.offset,
-                                parameter.count * sizeof(T));
+      rank_.device().upload(block.data(), parameter_data() + parameter.offset,
+                            parameter.count * sizeof(T));
     }
   }
 
@@ -183,6 +192,7 @@ class trainer_on {
     if (!space || !space->fits(load)) {
       check_shape(batch);
       space.emplace(rank_, load, what, parameter_data(), gradient_data());
+      recorded_ = {};
     }
     return *space;
   }
@@ -203,35 +213,79 @@ class trainer_on {
   }
 
   template <class Batch>
-  [[nodiscard]] layer_context context_for(Batch const& batch, bool training, double scale) const {
+  [[nodiscard]] layer_context context_for(Batch const& batch, bool training) const {
     layer_context context;
     context.seed = options_.seed;
-    context.step = static_cast<std::uint32_t>(step_);
+    context.step = &memory_.numbers()->step;
     context.training = training;
     context.batch = batch.samples;
     context.sequence = batch.sequence;
     context.tensor_rank = rank_.place().tensor;
     context.tensor_ranks = plan::tensor_ranks;
-    context.loss_scale = scale;
+    context.loss_scale = &memory_.numbers()->loss_scale;
     return context;
   }
 
-  /// Runs a batch through a workspace and returns the loss of the global batch.
+  [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
+  [[nodiscard]] static wait_site site(step_phase phase) {
+    return {wait_site::part::step, static_cast<int>(phase)};
+  }
+
+  /// What a step needs from the host: room, and the numbers that change from step to step.
   template <class Batch>
-  double run(std::optional<workspace_type>& space, Batch const& batch,
-             typename workspace_type::purpose what, std::int64_t& labels) {
+  workspace_type& begin(std::optional<workspace_type>& space, Batch const& batch,
+                        typename workspace_type::purpose what) {
+    detail::check_batch<Batch, memory>();
     auto& ready = workspace_for(space, batch, what);
-    labels = loss_layer::count(std::span<std::int32_t const>(
-        batch.labels, batch.rows() * std::size_t(batch.microbatches)));
-    rank_.group(axis::data).all_reduce(std::span<std::int64_t>(&labels, 1));
-    double const scale = labels == 0 ? 0.0 : 1.0 / static_cast<double>(labels);
-    ready.runner().context() = context_for(batch, what == workspace_type::purpose::training, scale);
-    // Partial on the data axis, on the last stage only: zeros elsewhere make it partial there too.
-    double loss = 0;
-    ready.run(rank_, batch, &loss);
+    ready.runner().context() = context_for(batch, what == workspace_type::purpose::training);
+    numbers now;
+    now.labels = static_cast<double>(loss_layer::count(std::span<std::int32_t const>(
+        batch.labels, batch.rows() * std::size_t(batch.microbatches))));
+    now.step = static_cast<std::uint32_t>(step_);
+    now.optimizer = optimizer_.numbers_of(step_, options_.rate.factor(step_));
+    rank_.device().upload(&now, memory_.numbers(), sizeof now);
+    return ready;
+  }
+
+  /// loss_scale = 1 / labels of the global batch.
+  void count_labels() {
+    auto& data = rank_.group(axis::data);
+    auto const count = [&] { data.all_reduce(std::span<double>(&memory_.numbers()->labels, 1)); };
+    if (data.size() > 1) rank_.cross(stream::data, site(step_phase::labels), count);
+    else count();
+    queue().reciprocal(&memory_.numbers()->labels, &memory_.numbers()->loss_scale);
+  }
+
+  template <class Batch>
+  void enqueue_gradients(workspace_type& space, Batch const& batch) {
+    count_labels();
+    queue().fill(T{0}, gradient_data(), layout_.count() + layout_.tied_count);
+    // The loss is partial on the data axis, and on the last stage only: zeros elsewhere make it
+    // partial there too.
+    space.run(rank_, batch, &memory_.numbers()->loss);
+    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradient_data()}, layout_,
+                          &memory_.numbers()->loss);
+  }
+
+  step_report finish() {
+    numbers now;
+    rank_.device().download(memory_.numbers(), &now, sizeof now);
     rank_.device().synchronize();
-    rank_.group(axis::data | axis::stage).all_reduce(std::span<double>(&loss, 1));
-    return loss;
+    step_report report;
+    report.step = step_;
+    report.loss = now.loss;
+    report.labels = static_cast<std::int64_t>(now.labels);
+    report.gradient_norm = now.gradient_norm;
+    return report;
+  }
+
+  /// What the device has recorded, emptied if this batch lies elsewhere than the recorded one.
+  template <class Batch>
+  typename device_type::graph& recorded_step(Batch const& batch) {
+    recorded_batch const now{batch.inputs, batch.targets, batch.first_sample};
+    if (!(now == of_recorded_)) recorded_ = {};
+    of_recorded_ = now;
+    return recorded_;
   }
 
   Rank& rank_;
@@ -239,11 +293,18 @@ class trainer_on {
   trainer_options options_;
   parameter_layout<plan::leaf_count> layout_;
   std::vector<local_parameter> owned_;
-  std::vector<update_range> ranges_;
   typename device_type::arena parameters_, gradients_, states_;
-  std::vector<double> squares_;
+  step_memory<device_type, Optimizer> memory_;
   std::optional<workspace_type> training_, evaluation_;
   prediction<Job, Rank> prediction_;
+  struct recorded_batch {
+    std::byte const* inputs = nullptr;
+    std::byte const* targets = nullptr;
+    std::size_t first_sample = 0;
+    friend bool operator==(recorded_batch const&, recorded_batch const&) = default;
+  };
+  typename device_type::graph recorded_{};
+  recorded_batch of_recorded_{};
   std::int64_t step_ = 0;
 };
 

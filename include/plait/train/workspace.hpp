@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "plait/plan/stream_operations.hpp"
 #include "plait/run/stage_runner.hpp"
+#include "plait/run/synchronizer.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
 
@@ -27,13 +30,20 @@ class workspace {
   [[gnu::cold]] workspace(Rank& rank, workload const& load, purpose what,
                           typename Job::element* parameters, typename Job::element* gradients)
       : load_(load),
-        arena_(plan::arena_for(rank.place().stage, load).total_bytes),
-        runner_(rank, load, {arena_.data(), parameters, gradients}) {
-    auto table = what == purpose::training ? training_timetable<typename plan::schedule_type>(
-                                                 plan::stages, load.microbatches)
-                                           : evaluation_timetable(plan::stages, load.microbatches);
-    require_proven(table);
-    program_ = std::move(table.stages[static_cast<std::size_t>(rank.place().stage)]);
+        has_backward_(what == purpose::training),
+        program_(program_for(rank.place().stage, load, what)),
+        arena_(rank.device().allocate(plan::arena_for(rank.place().stage, load).total_bytes)),
+        runner_(rank, load, {arena_.data(), parameters, gradients}),
+        waits_(rank.device(), wait_site::part::timetable,
+               timetable_operations(program_, plan::is_first(rank.place().stage),
+                                    plan::is_last(rank.place().stage)),
+               numbers_of(program_)) {
+    using T = typename Job::element;
+    auto const zeros = runner_.arena().zeros_offset;
+    rank.device()
+        .on(stream::compute)
+        .fill(T{0}, reinterpret_cast<T*>(arena_.data() + zeros),
+              (arena_.size() - zeros) / sizeof(T));
   }
 
   [[nodiscard]] bool fits(workload const& load) const {
@@ -61,30 +71,44 @@ class workspace {
       return arena_.data() + arena.gradients_offset +
              arena.output_bytes * static_cast<std::size_t>(microbatch % slots.gradients);
     };
+    auto const queue = rank.device().on(stream::compute);
     std::byte* output = nullptr;
     std::byte* gradient = nullptr;
+    std::size_t index = 0;
+    auto const nothing = [] {};
+    waits_.run(index++, nothing);
     for (auto const& now : program_.operations) {
       int const m = now.microbatch;
       runner_.context().microbatch = m;
       runner_.context().first_sample =
           batch.first_sample + batch.samples * static_cast<std::size_t>(m);
-      if (now.kind == work::forward) {
-        runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
-        output = runner_.forward(input_of(m), m % slots.activations);
-      } else if (now.kind == work::backward) {
-        runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
-        gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
-      } else if constexpr (plan::stages > 1) {
-        auto& stages = rank.group(axis::stage);
-        if (now.kind == work::send_activation)
-          stages.send(elements(output, stage, false), stage + 1, m);
-        else if (now.kind == work::receive_activation)
-          stages.receive(elements(input_of(m), stage, true), stage - 1, m);
-        else if (now.kind == work::send_gradient)
-          stages.send(elements(gradient, stage, true), stage - 1, m);
-        else stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
-      }
+      runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+      auto const forget_slots = [&] {
+        int const slot = m % slots.activations;
+        queue.discard(arena_.data() + arena.record_bytes * std::size_t(slot), arena.record_bytes);
+        if (!plan::is_first(stage)) queue.discard(input_of(m), arena.input_bytes);
+        if (has_backward_ && !plan::is_last(stage))
+          queue.discard(gradient_of(m), arena.output_bytes);
+      };
+      waits_.run(index++, [&] {
+        if (now.kind == work::forward) {
+          output = runner_.forward(input_of(m), m % slots.activations);
+        } else if (now.kind == work::backward) {
+          gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
+          forget_slots();
+        } else if constexpr (plan::stages > 1) {
+          auto& stages = rank.group(axis::stage);
+          if (now.kind == work::send_activation)
+            stages.send(elements(output, stage, false), stage + 1, m);
+          else if (now.kind == work::receive_activation)
+            stages.receive(elements(input_of(m), stage, true), stage - 1, m);
+          else if (now.kind == work::send_gradient)
+            stages.send(elements(gradient, stage, true), stage - 1, m);
+          else stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
+        }
+      });
     }
+    waits_.run(index, nothing);
   }
 
   /// The activation (or its gradient) that enters or leaves a stage, without the padding.
@@ -101,10 +125,28 @@ class workspace {
   }
 
  private:
+  [[gnu::cold]] static stage_program program_for(int stage, workload const& load, purpose what) {
+    auto table = what == purpose::training ? training_timetable<typename plan::schedule_type>(
+                                                 plan::stages, load.microbatches)
+                                           : evaluation_timetable(plan::stages, load.microbatches);
+    require_proven(table);
+    return std::move(table.stages[static_cast<std::size_t>(stage)]);
+  }
+
+  /// The operations' names in wait sites: kinds of work; -1 and work_kinds for the edges.
+  [[gnu::cold]] static std::vector<int> numbers_of(stage_program const& program) {
+    std::vector<int> out{-1};
+    for (auto const& now : program.operations) out.push_back(static_cast<int>(now.kind));
+    out.push_back(work_kinds);
+    return out;
+  }
+
   workload load_;
+  bool has_backward_;
+  stage_program program_;
   typename Rank::device_type::arena arena_;
   runner_type runner_;
-  stage_program program_;
+  synchronizer<typename Rank::device_type> waits_;
 };
 
 }  // namespace plait

@@ -5,21 +5,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "plait/backend/arguments.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/core/random.hpp"
 
 namespace plait::host_maths {
-
-/// Where a local block (positions, batch, columns) lies in the whole activation. An element's
-/// global index is (sample * sequence_global + position) * width_global + column, all three global.
-struct dropout_block {
-  std::size_t batch_local = 1;  // samples in the block; row r is position r / batch_local of it
-  std::size_t first_position = 0;
-  std::size_t first_sample = 0;
-  std::size_t first_column = 0;
-  std::size_t sequence_global = 1;
-  std::size_t width_global = 1;
-};
 
 /// The threshold that drops an element with `probability` in [0, 1), to 2^-32.
 constexpr std::uint32_t dropout_threshold(double probability) {

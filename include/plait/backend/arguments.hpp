@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What the operations of a device's queue take besides pointers and lengths; plain data for all
+// devices.
+namespace plait {
+
+/// Where a local block (positions, batch, columns) lies in the whole activation. An element's
+/// global index is (sample * sequence_global + position) * width_global + column, all three global.
+struct dropout_block {
+  std::size_t batch_local = 1;  ///< samples in the block; row r is position r / batch_local of it
+  std::size_t first_position = 0;
+  std::size_t first_sample = 0;
+  std::size_t first_column = 0;
+  std::size_t sequence_global = 1;
+  std::size_t width_global = 1;
+};
+
+/// Which random numbers a dropout uses; the step is read when the operation runs.
+struct dropout_key {
+  std::uint64_t seed = 0;
+  std::uint32_t site = 0;
+  std::uint32_t const* step = nullptr;  ///< in the device's memory
+};
+
+/// Neighbours in an arena that an optimizer treats alike, in elements.
+struct update_range {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+  std::int32_t decays = 1;  ///< 0 if there is no weight decay
+};
+
+/// A block of an arena, in elements, and the place of its sum of squares in a list.
+struct squares_range {
+  std::size_t offset = 0;
+  std::size_t count = 0;
+  std::size_t index = 0;
+};
+
+/// What AdamW keeps from step to step, and what it changes.
+struct adamw_constants {
+  double beta1 = 0.9, beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 1e-2;
+};
+struct adamw_numbers {
+  double learning_rate = 1e-3;
+  double bias_correction1 = 1;  ///< 1 - beta1^t, with t = 1 at the first step
+  double bias_correction2 = 1;  ///< 1 - beta2^t
+};
+
+/// The same for stochastic gradient descent.
+struct sgd_constants {
+  double momentum = 0;
+  double weight_decay = 0;
+};
+struct sgd_numbers {
+  double learning_rate = 1e-2;
+};
+
+/// The parameters of a rank as an optimizer updates them, all in the device's memory.
+///
+/// Shapes: parameters, gradients and each of the states: `count` elements at equal offsets, one
+///         state `count` elements behind the other. The ranges stand in the order of the arena.
+template <class T>
+struct optimizer_arena {
+  T* parameters = nullptr;
+  T const* gradients = nullptr;
+  T* states = nullptr;
+  std::size_t count = 0;
+  update_range const* ranges = nullptr;
+  int range_count = 0;
+  double const* gradient_scale = nullptr;  ///< gradients are multiplied by it first (clipping)
+};
+
+}  // namespace plait

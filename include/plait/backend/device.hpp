@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it is a device by `using concept_tag = device_tag;`.
+struct device_tag {};
+
+/// The device of one rank: memory, four streams, events between them, and queues that take
+/// operations.
+///
+/// Syntax:  the members below; `queue` has those of `host_queue`.
+/// Meaning: allocate() gives memory whose values are undefined. on(s) takes operations for stream
+///          s; they run in order, after the call or during it. upload() copies host memory into
+///          stream compute and the host memory may be changed when it returns; what download()
+///          copies out of stream compute is there after synchronize(), which returns when all
+///          streams are empty and throws what went wrong in them. record(e, s) lets e stand for
+///          all that stream s has been given so far; wait(s, e, site) holds back what stream s is
+///          given from now on until that has ended. replay(graph, body) runs body(), or what it
+///          did the first time with this graph. mark("name") names what is enqueued while its
+///          result lives, for profilers.
+/// Threads: used by the one thread that runs the rank.
+template <class D>
+concept device =
+    std::same_as<typename D::concept_tag, device_tag> &&
+    requires(D& device, std::size_t bytes, void const* from, void* to, stream on,
+             typename D::event& event, wait_site site, typename D::graph& graph, void (*body)()) {
+      { device.allocate(bytes) } -> std::same_as<typename D::arena>;
+      { device.upload(from, to, bytes) } -> std::same_as<void>;
+      { device.download(from, to, bytes) } -> std::same_as<void>;
+      { device.synchronize() } -> std::same_as<void>;
+      { device.on(on) } -> std::same_as<typename D::queue>;
+      { device.make_event() } -> std::same_as<typename D::event>;
+      { device.record(event, on) } -> std::same_as<void>;
+      { device.wait(on, event, site) } -> std::same_as<void>;
+      { device.replay(graph, body) } -> std::same_as<void>;
+      device.mark("name");
+    };
+
+}  // namespace plait

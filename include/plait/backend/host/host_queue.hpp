@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/host/maths/attention.hpp"
+#include "plait/backend/host/maths/cross_entropy.hpp"
+#include "plait/backend/host/maths/dropout.hpp"
+#include "plait/backend/host/maths/elementwise.hpp"
+#include "plait/backend/host/maths/embedding.hpp"
+#include "plait/backend/host/maths/matmul.hpp"
+#include "plait/backend/host/maths/optimizer.hpp"
+#include "plait/backend/host/maths/rowwise.hpp"
+
+namespace plait {
+
+/// What a rank computes on the processor: every operation runs at once, on the calling thread.
+///
+/// The members are what `operations` and the run half need of a device's queue; they take plain
+/// pointers to its memory. A queue of another device puts the operation at the end of a stream.
+/// Threads: one thread per device object.
+struct host_queue {
+  /// Copies bytes within the device's memory.
+  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
+    if (bytes != 0 && from != to) std::memcpy(to, from, bytes);
+  }
+  /// Says that nobody reads these bytes any more before they are written.
+  void discard(void*, std::size_t) const {}
+
+  template <class T>
+  void fill(T value, T* y, std::size_t count) const {
+    host_maths::fill(value, y, count);
+  }
+  template <class T>
+  void add(T const* a, T const* b, T* out, std::size_t count) const {
+    host_maths::add(a, b, out, count);
+  }
+
+  /// Copies `count` blocks of `block` elements with strides between them.
+  template <class T>
+  void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
+                   std::size_t count, std::size_t block) const {
+    for (std::size_t i = 0; i < count; ++i)
+      std::memcpy(to + i * to_stride, from + i * from_stride, block * sizeof(T));
+  }
+
+  template <class T>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              T const* a, std::size_t lda, T const* b, std::size_t ldb, bool accumulate, T* c,
+              std::size_t ldc) const {
+    host_maths::matmul<T>(static_cast<host_maths::transpose>(a_transposed),
+                          static_cast<host_maths::transpose>(b_transposed), m, n, k, T{1}, a, lda,
+                          b, ldb, accumulate ? T{1} : T{0}, c, ldc);
+  }
+
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T* out) const {
+    host_maths::map(f, a, out, count);
+  }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
+    host_maths::map(f, a, b, out, count);
+  }
+
+  /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.
+  template <class Function, class... Rows>
+  void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
+    for (std::size_t r = 0; r < count; ++r) f(columns, operands.data + r * operands.stride...);
+  }
+
+  /// sums[c] += the sum over the rows of f(operands[r][c]...), in row order.
+  template <class Function, class T, class... Operands>
+  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, T* sums,
+                          Operands const*... operands) const {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) sums[c] += f(operands[r * columns + c]...);
+  }
+
+  template <class T>
+  void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
+    host_maths::add_row(row, y, rows, columns);
+  }
+  template <class T>
+  void accumulate_column_sums(T const* dy, T* sums, std::size_t rows, std::size_t columns) const {
+    host_maths::accumulate_column_sums(dy, sums, rows, columns);
+  }
+
+  template <class T>
+  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, T* statistics, std::size_t rows,
+                  std::size_t columns, double epsilon) const {
+    host_maths::layer_norm_forward(x, gamma, beta, y, statistics, rows, columns,
+                                   static_cast<T>(epsilon));
+  }
+  template <class T>
+  void layer_norm_backward_input(T const* dy, T const* x, T const* statistics, T const* gamma,
+                                 T* dx, std::size_t rows, std::size_t columns) const {
+    host_maths::layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+  }
+  template <class T>
+  void layer_norm_backward_parameters(T const* dy, T const* x, T const* statistics, T* dgamma,
+                                      T* dbeta, std::size_t rows, std::size_t columns) const {
+    host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
+  }
+
+  template <class T>
+  void attention(T const* qkv, T* out, T* log_sum, T* scratch, std::size_t sequence,
+                 std::size_t batch, std::size_t heads, std::size_t head_width) const {
+    host_maths::attention_forward(qkv, out, log_sum, scratch, sequence, batch, heads, head_width);
+  }
+  template <class T>
+  void attention_backward(T const* qkv, T const* out, T const* log_sum, T const* dout, T* dqkv,
+                          T* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
+                          std::size_t head_width) const {
+    host_maths::attention_backward(qkv, out, log_sum, dout, dqkv, scratch, sequence, batch, heads,
+                                   head_width);
+  }
+
+  template <class T>
+  void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
+                   std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
+    host_maths::gather_rows(ids, table, first_row, table_rows, out, count, columns);
+  }
+  template <class T>
+  void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
+                        std::size_t table_rows, T* sums, std::size_t count,
+                        std::size_t columns) const {
+    host_maths::scatter_add_rows(ids, dy, first_row, table_rows, sums, count, columns);
+  }
+  template <class T>
+  void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,
+                     std::size_t batch, std::size_t columns) const {
+    host_maths::add_positions(x, table, y, first, positions, batch, columns);
+  }
+  template <class T>
+  void accumulate_positions(T const* dy, T* sums, std::size_t first, std::size_t positions,
+                            std::size_t batch, std::size_t columns) const {
+    host_maths::accumulate_positions(dy, sums, first, positions, batch, columns);
+  }
+
+  template <class T>
+  void row_max(T const* x, T* max, std::size_t rows, std::size_t columns) const {
+    host_maths::row_max(x, max, rows, columns);
+  }
+  template <class T>
+  void cross_entropy_terms(T const* logits, std::int32_t const* labels, T const* max, T* terms,
+                           std::size_t first_class, std::size_t rows, std::size_t columns) const {
+    host_maths::cross_entropy_terms(logits, labels, max, terms, first_class, rows, columns);
+  }
+  /// Adds *scale times the loss of all rows to *loss.
+  template <class T>
+  void cross_entropy_sum(T const* terms, std::int32_t const* labels, std::int32_t ignored,
+                         std::size_t rows, double const* scale, double* loss) const {
+    *loss += *scale * host_maths::cross_entropy_sum(terms, labels, ignored, rows);
+  }
+  template <class T>
+  void cross_entropy_backward(T const* logits, std::int32_t const* labels, T const* max,
+                              T const* terms, double const* scale, T* dlogits,
+                              std::size_t first_class, std::int32_t ignored, std::size_t rows,
+                              std::size_t columns) const {
+    host_maths::cross_entropy_backward(logits, labels, max, terms, static_cast<T>(*scale), dlogits,
+                                       first_class, ignored, rows, columns);
+  }
+
+  template <class T>
+  void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
+               double probability, dropout_block const& block) const {
+    host_maths::dropout(x, y, rows, columns, random_key{key.seed, key.site, *key.step},
+                        host_maths::dropout_threshold(probability),
+                        static_cast<T>(1.0 / (1.0 - probability)), block);
+  }
+
+  /// One step of all parameters of an arena.
+  template <class T>
+  void adamw(optimizer_arena<T> const& of, adamw_constants const& fixed,
+             adamw_numbers const* now) const {
+    for (int i = 0; i < of.range_count; ++i) {
+      auto const& [offset, count, decays] = of.ranges[i];
+      host_maths::adamw_update(of.parameters + offset, of.gradients + offset, of.states + offset,
+                               of.states + of.count + offset, count,
+                               {now->learning_rate, fixed.beta1, fixed.beta2, fixed.epsilon,
+                                decays != 0 ? fixed.weight_decay : 0.0, now->bias_correction1,
+                                now->bias_correction2, *of.gradient_scale});
+    }
+  }
+  template <class T>
+  void sgd(optimizer_arena<T> const& of, sgd_constants const& fixed, sgd_numbers const* now) const {
+    for (int i = 0; i < of.range_count; ++i) {
+      auto const& [offset, count, decays] = of.ranges[i];
+      host_maths::sgd_update(of.parameters + offset, of.gradients + offset, of.states + offset,
+                             count,
+                             {now->learning_rate, fixed.momentum,
+                              decays != 0 ? fixed.weight_decay : 0.0, *of.gradient_scale});
+    }
+  }
+
+  /// out[index] = the sum of squares of each of `range_count` blocks of x.
+  template <class T>
+  void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
+                       double* out) const {
+    for (int i = 0; i < range_count; ++i)
+      out[ranges[i].index] = host_maths::sum_of_squares(x + ranges[i].offset, ranges[i].count);
+  }
+  /// *out = 1 / *x, or 0 if *x is 0.
+  void reciprocal(double const* x, double* out) const { *out = *x == 0 ? 0.0 : 1.0 / *x; }
+  /// *norm = the root of the sum of `squares`, added up in their order, and *factor what a vector
+  /// of that norm is multiplied by to be no longer than `limit`.
+  void clip(double const* squares, std::size_t count, double limit, double* norm,
+            double* factor) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += squares[i];
+    *norm = std::sqrt(sum);
+    // The same guard against a division by zero as in PyTorch.
+    *factor = std::min(1.0, limit / (*norm + 1e-6));
+  }
+
+  /// Calls kernel(*this, views...): a layer's own operation. What it reads are views of const
+  /// elements, what it writes views of others.
+  template <class Kernel, class... Views>
+  void run(Kernel kernel, Views... views) const {
+    kernel(*this, views...);
+  }
+};
+
+}  // namespace plait

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/core/static_vector.hpp"
+#include "plait/placement/transition.hpp"
+#include "plait/plan/program.hpp"
+#include "plait/plan/storage.hpp"
+#include "plait/plan/synchronization.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait {
+
+/// The two ways through an item's steps.
+enum class direction : bool { forward, backward };
+
+/// The waits between the steps of one item, in one direction.
+///
+/// What an item is given is ready on stream compute, and it leaves everything so: between items
+/// there is nothing to wait for. The steps are numbered as in the program; `begin` stands for what
+/// came before the item and `end` for what comes after it.
+template <int Steps>
+struct item_waits {
+  static constexpr int begin = -1;
+  static constexpr int end = Steps;
+  static_vector<planned_wait, 2 * Steps + 2> list{};
+
+  /// True if something waits for `step`.
+  [[nodiscard]] constexpr bool is_awaited(int step) const {
+    for (auto const& wait : list)
+      if (wait.awaited == step) return true;
+    return false;
+  }
+};
+
+namespace detail {
+
+/// What the steps of an item touch. Buffers are numbered: 0 what the item is given, 1 what it
+/// makes, 2 the staging of moves, 3 + root any other.
+template <int Leaves>
+struct item_operations {
+  program<Leaves> const& code;
+  storage_plan<program<Leaves>::most_values> const& storage;
+  std::vector<stream_operation> list{};
+  std::vector<int> steps{};  ///< of each operation
+
+  constexpr int buffer(int value, direction way) const {
+    auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
+                                                  : storage.gradients[std::size_t(value)];
+    // Backward, the input of the item is the gradient of its output.
+    if (where.where == home::input) return way == direction::forward ? 0 : 1;
+    if (where.where == home::output) return way == direction::forward ? 1 : 0;
+    return 3 + where.root;
+  }
+
+  constexpr void add_edge(int step) {
+    std::vector<int> all;
+    for (int i = 0; i < 3 + code.values.size(); ++i) all.push_back(i);
+    list.push_back({stream::compute, all, all});
+    steps.push_back(step);
+  }
+
+  constexpr void add_step(int index, direction way, auto const& needs_gradient) {
+    auto const& now = code.steps[index];
+    bool const forward = way == direction::forward;
+    stream_operation made;
+    auto const reads = [&](int value) {
+      if (value >= 0) made.reads.push_back(buffer(value, way));
+    };
+    auto const writes = [&](int value) {
+      if (value >= 0) made.writes.push_back(buffer(value, way));
+    };
+    bool const wanted = forward || needs_gradient[std::size_t(now.in)];
+    if (!wanted && now.kind != step_kind::leaf) return;
+    if (forward) {
+      reads(now.in), writes(now.out);
+      if (now.kind == step_kind::leaf) reads(now.second);
+      if (now.kind == step_kind::add) reads(now.skip);
+      if (now.kind == step_kind::fan_out) writes(now.skip);
+    } else {
+      reads(now.out);
+      if (wanted) writes(now.in);
+      if (now.kind == step_kind::leaf) writes(now.second);
+      if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) reads(now.skip);
+    }
+    if (now.kind == step_kind::move) {
+      auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+      if (communicates(forward ? row.moves : adjoint(row).moves)) {
+        made.on = stream::tensor;
+        made.writes.push_back(2);
+      }
+    }
+    list.push_back(std::move(made));
+    steps.push_back(index);
+  }
+};
+
+}  // namespace detail
+
+/// The waits that an item needs; see `item_waits`.
+template <int Leaves>
+constexpr auto plan_item_waits(program<Leaves> const& code,
+                               storage_plan<program<Leaves>::most_values> const& storage,
+                               auto const& needs_gradient, item const& piece, direction way) {
+  using waits = item_waits<program<Leaves>::most_steps>;
+  detail::item_operations<Leaves> operations{code, storage};
+  operations.add_edge(waits::begin);
+  int const count = piece.end_step - piece.first_step;
+  for (int i = 0; i < count; ++i)
+    operations.add_step(way == direction::forward ? piece.first_step + i : piece.end_step - 1 - i,
+                        way, needs_gradient);
+  operations.add_edge(waits::end);
+  waits out;
+  for (auto const& wait : plan_waits(operations.list))
+    out.list.push_back(
+        {operations.steps[std::size_t(wait.waiting)], operations.steps[std::size_t(wait.awaited)]});
+  return out;
+}
+
+/// What the operations of a stage's timetable touch, in their order, with an edge before the first
+/// and behind the last. Buffers are the slots and the gradient that the stage makes.
+[[nodiscard]] [[gnu::cold]] inline std::vector<stream_operation> timetable_operations(
+    stage_program const& program, bool is_first, bool is_last) {
+  auto const& slots = program.slots;
+  int const inputs = 1 + slots.activations, gradients = inputs + slots.inputs;
+  std::vector<int> all;
+  for (int i = 0; i < gradients + slots.gradients; ++i) all.push_back(i);
+  std::vector<stream_operation> out{{stream::compute, all, all}};
+  constexpr int made_gradient = 0;
+  for (auto const& now : program.operations) {
+    int const m = now.microbatch;
+    int const activation = 1 + m % slots.activations;
+    int const input = is_first ? -1 : inputs + m % slots.inputs;
+    int const gradient = is_last || slots.gradients == 0 ? -1 : gradients + m % slots.gradients;
+    stream_operation made;
+    auto const writes = [&made](int buffer) {
+      if (buffer >= 0) made.writes.push_back(buffer);
+    };
+    auto const reads = [&made](int buffer) {
+      if (buffer >= 0) made.reads.push_back(buffer);
+    };
+    switch (now.kind) {
+      case work::forward: reads(input), writes(activation); break;
+      case work::backward:  // its slots are given back: written as far as others are concerned
+        writes(activation), writes(input), writes(gradient);
+        if (!is_first) writes(made_gradient);
+        break;
+      case work::send_activation: reads(activation); break;
+      case work::receive_activation: writes(input); break;
+      case work::send_gradient: reads(made_gradient); break;
+      case work::receive_gradient: writes(gradient); break;
+    }
+    if (!computes(now.kind)) made.on = stream::stage;
+    out.push_back(std::move(made));
+  }
+  out.push_back({stream::compute, all, all});
+  return out;
+}
+
+}  // namespace plait
