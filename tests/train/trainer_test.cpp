@@ -154,10 +154,14 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
     std::vector<double> ones(plan::parameter_layout_for(stage).count(), 1.0);
     std::vector<double> squares(std::size_t(plan::parameter_tensor_count()));
     double norm = 0, factor = 0;
-    plait::clip_gradients(
-        rank, plait::gradients<job, plait::invariant>{ones.data()},
-        plait::squares_ranges<plan>(plait::parameters_of_stage<plan>(stage), rank.place()), squares,
-        2.0, &norm, &factor);
+    auto const ranges =
+        plait::squares_ranges<plan>(plait::parameters_of_stage<plan>(stage), rank.place());
+    plait::square_gradients(rank, plait::gradients<job, plait::invariant>{ones.data()},
+                            std::span<plait::squares_range const>(ranges), squares);
+    rank.world().all_reduce(std::span<double>(squares));
+    rank.device()
+        .on(plait::stream::compute)
+        .clip(squares.data(), squares.size(), 2.0, &norm, &factor);
     EXPECT_DOUBLE_EQ(norm, std::sqrt(double(plan::parameter_count())));
     EXPECT_DOUBLE_EQ(factor, 2.0 / (norm + 1e-6));
   });

@@ -63,13 +63,14 @@ struct sgd_numbers {
 
 /// The parameters of a rank as an optimizer updates them, all in the device's memory.
 ///
-/// Shapes: parameters, gradients and each of the states: `count` elements at equal offsets, one
-///         state `count` elements behind the other. The ranges stand in the order of the arena.
-template <class T>
+/// Shapes: parameters, gradients, copies and each of the states: `count` elements at equal offsets,
+///         one state `count` elements behind the other. The ranges stand in the order of the arena.
+template <class Parameter, class Gradient = Parameter, class Copy = Parameter>
 struct optimizer_arena {
-  T* parameters = nullptr;
-  T const* gradients = nullptr;
-  T* states = nullptr;
+  Parameter* parameters = nullptr;
+  Gradient const* gradients = nullptr;
+  Parameter* states = nullptr;
+  Copy* copies = nullptr;  ///< if not null, gets the new parameters in the type that layers see
   std::size_t count = 0;
   update_range const* ranges = nullptr;
   int range_count = 0;

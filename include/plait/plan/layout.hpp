@@ -71,12 +71,13 @@ constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, s
   return local_rows * columns + slot.fixed;
 }
 
-/// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`.
+/// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of
+/// `slot_bytes` in what layers keep for themselves.
 template <int Leaves>
 constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
     storage_plan<program<Leaves>::most_values> const& storage, std::size_t rows, int ranks,
-    std::size_t element_bytes) {
+    std::size_t element_bytes, std::size_t slot_bytes) {
   activation_layout<Leaves> out;
   auto const bytes_of = [&](int index) {
     auto const& what = code.values[index];
@@ -107,8 +108,8 @@ constexpr activation_layout<Leaves> lay_out_activations(
       auto const place = [&](slots_info const& info, auto& offsets, auto&& add) {
         for (int k = 0; k < info.own_count; ++k) {
           auto const index = static_cast<std::size_t>(k);
-          offsets[index] = add(
-              aligned(element_bytes * slot_count(info.own[index], code.forms[leaf], rows, ranks)));
+          offsets[index] =
+              add(aligned(slot_bytes * slot_count(info.own[index], code.forms[leaf], rows, ranks)));
         }
       };
       place(leaves[leaf].saved, out.saved_offset[static_cast<std::size_t>(leaf)],

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <type_traits>
-
+#include "plait/core/precision.hpp"
 #include "plait/plan/plan.hpp"
 
 namespace plait {
@@ -11,7 +10,8 @@ namespace plait {
 ///
 /// Deriving an empty struct from it (`struct job : plait::parallel<...> {};`) keeps the names in
 /// error messages and object files short.
-/// `Element` is the type of parameters, activations and gradients: float or double.
+/// `Element` is the type of parameters, activations and gradients: float, double, or a precision<>
+/// that gives each its own.
 template <class Model, class Policy, class Element = float>
 struct parallel {
   static_assert(layer<Model>,
@@ -20,11 +20,12 @@ struct parallel {
   static_assert(policy<Policy>,
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>");
-  static_assert(std::is_same_v<Element, float> || std::is_same_v<Element, double>,
-                "parallel<Model, Policy, Element>: Element is neither float nor double");
   using model = Model;
   using policy_type = Policy;
-  using element = Element;
+  /// The types of activations, of parameters in the optimizer's hands, and of their gradients.
+  using element = typename precision_of<Element>::compute;
+  using parameter_element = typename precision_of<Element>::parameters;
+  using gradient_element = typename precision_of<Element>::reduce;
   using plan_type = plait::plan<Model, Policy, Element>;
 
   /// Everything that is known before the job runs; see plan.hpp.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/core/precision.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/layout.hpp"
@@ -198,8 +199,15 @@ struct plan {
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   static constexpr int leaf_count = plait::leaf_count<Model>;
-  /// Of a parameter, an activation or a gradient.
-  static constexpr std::size_t element_bytes = sizeof(Element);
+  /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
+  /// what layers keep for themselves.
+  static constexpr std::size_t element_bytes = sizeof(typename precision_of<Element>::compute);
+  static constexpr std::size_t parameter_bytes = sizeof(typename precision_of<Element>::parameters);
+  static constexpr std::size_t gradient_bytes = sizeof(typename precision_of<Element>::reduce);
+  static constexpr std::size_t slot_bytes =
+      sizeof(accumulate_t<typename precision_of<Element>::compute>);
+  /// Whether layers see copies of the parameters in another type.
+  static constexpr bool has_copies = parameter_bytes != element_bytes;
 
   static constexpr auto tree = make_outline<Model>();
   static_assert(!detail::has_nested_repeat(tree),
@@ -264,7 +272,8 @@ struct plan {
   }
 
   static constexpr auto activation_layout_for(std::size_t rows) {
-    return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes);
+    return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
+                               slot_bytes);
   }
   static constexpr auto parameter_layout_for(int stage) {
     return lay_out_parameters(code, entries, stage_units[std::size_t(stage)]);
@@ -306,10 +315,11 @@ struct plan {
   /// Bytes that a rank of `stage` needs.
   static constexpr memory_need memory(int stage, workload const& load) {
     auto const parameters = parameter_layout_for(stage);
-    std::size_t const bytes = parameters.count() * element_bytes;
-    return {bytes, bytes + parameters.tied_count * element_bytes,
-            bytes * std::size_t(load.optimizer_states), arena_for(stage, load).total_bytes,
-            batch_bytes(load)};
+    std::size_t const count = parameters.count();
+    return {count * (parameter_bytes + (has_copies ? element_bytes : 0)),
+            (count + parameters.tied_count) * gradient_bytes,
+            count * parameter_bytes * std::size_t(load.optimizer_states),
+            arena_for(stage, load).total_bytes, batch_bytes(load)};
   }
 
   /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
@@ -342,6 +352,7 @@ struct plan {
     auto const full = grid_for(load);
     auto const ranks = full.size(over);
     auto const element = static_cast<std::int64_t>(element_bytes);
+    auto const gradient = static_cast<std::int64_t>(gradient_bytes);
     auto const microbatches = static_cast<std::int64_t>(load.microbatches);
     if (over == axis_set(axis::tensor)) add_tensor_moves(out, stage, load);
     if (over == axis_set(axis::stage)) {
@@ -360,10 +371,10 @@ struct plan {
     };
     auto const parameters = parameter_layout_for(stage);
     if (over == axis_set(axis::data)) {
-      all_reduce(parameters.data_count, element);
+      all_reduce(parameters.data_count, gradient);
       all_reduce(1, 8);  // the number of labels
     }
-    if (over == (axis::data | axis::tensor)) all_reduce(parameters.data_tensor_count, element);
+    if (over == (axis::data | axis::tensor)) all_reduce(parameters.data_tensor_count, gradient);
     if (over == (axis::data | axis::stage)) all_reduce(1, 8);  // the loss
     if (over == (axis::data | axis::tensor | axis_set(axis::stage)) && load.gradient_norm)
       all_reduce(std::size_t(parameter_tensor_count()), 8);
@@ -425,8 +436,8 @@ struct plan {
       auto const times = static_cast<std::int64_t>(copies_in(code, i, units).copies) *
                          static_cast<std::int64_t>(load.microbatches);
       if (times == 0) continue;
-      auto const bytes = [&](std::size_t width) {
-        return static_cast<std::int64_t>(load.rows * width * element_bytes);
+      auto const bytes = [&](std::size_t width, std::size_t each = element_bytes) {
+        return static_cast<std::int64_t>(load.rows * width * each);
       };
       for (int s = code.items[i].first_step; s < code.items[i].end_step; ++s) {
         auto const& now = code.steps[s];
@@ -443,7 +454,7 @@ struct plan {
           for (int k = 0; k < form.inner_count; ++k) {
             auto const& move = form.inner[std::size_t(k)];
             out.forward += times * wire_bytes(transition_between(move.from, move.to).moves,
-                                              bytes(move.width), tensor_ranks);
+                                              bytes(move.width, slot_bytes), tensor_ranks);
           }
         }
       }

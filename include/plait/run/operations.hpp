@@ -78,8 +78,8 @@ class operations {
     queue_.add_row(row.data, y.data, y.rows, y.columns);
   }
   /// sums += the sum of the rows of dy: the gradient of add_row by its row.
-  template <class T, placement At, placement Sums>
-  void accumulate_column_sums(input_of<T, At> dy, view_of<std::remove_const_t<T>, Sums> sums) {
+  template <class T, class Sum, placement At, placement Sums>
+  void accumulate_column_sums(input_of<T, At> dy, view_of<Sum, Sums> sums) {
     typing::check_column_sums<At, Sums>();
     queue_.accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
   }
@@ -132,26 +132,26 @@ class operations {
 
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row; statistics holds the mean
   /// and the inverse deviation of each row.
-  template <class T, placement At, placement Shared>
+  template <class T, class Kept, placement At, placement Shared>
   void layer_norm(input_of<T, At> x, input_of<T, Shared> gamma, input_of<T, Shared> beta,
-                  view_of<T, At> y, view_of<T, At> statistics, double epsilon) {
+                  view_of<T, At> y, view_of<Kept, At> statistics, double epsilon) {
     typing::check_row_operation<At, Shared>();
     queue_.layer_norm(x.data, gamma.data, beta.data, y.data, statistics.data, x.rows, x.columns,
                       epsilon);
   }
   /// dx may be dy.
-  template <class T, placement At, placement Gradient, placement Shared>
+  template <class T, class Kept, placement At, placement Gradient, placement Shared>
   void layer_norm_backward_input(input_of<T, Gradient> dy, input_of<T, At> x,
-                                 input_of<T, At> statistics, input_of<T, Shared> gamma,
+                                 input_of<Kept, At> statistics, input_of<T, Shared> gamma,
                                  view_of<T, Gradient> dx) {
     typing::check_row_operation<At, Shared>();
     queue_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data, x.rows,
                                      x.columns);
   }
-  template <class T, placement At, placement Gradient, placement Sums>
+  template <class T, class Kept, class Sum, placement At, placement Gradient, placement Sums>
   void layer_norm_backward_parameters(input_of<T, Gradient> dy, input_of<T, At> x,
-                                      input_of<T, At> statistics, view_of<T, Sums> dgamma,
-                                      view_of<T, Sums> dbeta) {
+                                      input_of<Kept, At> statistics, view_of<Sum, Sums> dgamma,
+                                      view_of<Sum, Sums> dbeta) {
     typing::check_column_sums<Gradient, Sums>();
     queue_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data, dbeta.data,
                                           x.rows, x.columns);
@@ -160,17 +160,17 @@ class operations {
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
-  template <class T, placement Qkv, placement Out, placement Sums, placement Any>
-  void attention(input_of<T, Qkv> qkv, view_of<T, Out> out, view_of<T, Sums> log_sum,
-                 view_of<T, Any> scratch, std::size_t head_width) {
+  template <class T, class Kept, placement Qkv, placement Out, placement Sums, placement Any>
+  void attention(input_of<T, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
+                 view_of<Kept, Any> scratch, std::size_t head_width) {
     check_heads<Qkv, Out>();
     queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
                      context.batch, out.columns / head_width, head_width);
   }
-  template <class T, placement Qkv, placement Out, placement DOut, placement DQkv, placement Sums,
-            placement Any>
-  void attention_backward(input_of<T, Qkv> qkv, input_of<T, Out> out, input_of<T, Sums> log_sum,
-                          input_of<T, DOut> dout, view_of<T, DQkv> dqkv, view_of<T, Any> scratch,
+  template <class T, class Kept, placement Qkv, placement Out, placement DOut, placement DQkv,
+            placement Sums, placement Any>
+  void attention_backward(input_of<T, Qkv> qkv, input_of<T, Out> out, input_of<Kept, Sums> log_sum,
+                          input_of<T, DOut> dout, view_of<T, DQkv> dqkv, view_of<Kept, Any> scratch,
                           std::size_t head_width) {
     check_heads<Qkv, Out>();
     typing::check_gradient<Out, DOut>();
@@ -188,8 +188,8 @@ class operations {
                        out.columns);
   }
   /// Row ids[r] of sums += row r of dy: the gradient of gather_rows by its table.
-  template <class T, placement Gradient, placement Sums>
-  void scatter_add_rows(token_input ids, input_of<T, Gradient> dy, view_of<T, Sums> sums) {
+  template <class T, class Sum, placement Gradient, placement Sums>
+  void scatter_add_rows(token_input ids, input_of<T, Gradient> dy, view_of<Sum, Sums> sums) {
     check_lookup_gradient<Gradient, Sums>();
     queue_.scatter_add_rows(ids.data, dy.data, first_row(sums), sums.rows, sums.data, dy.rows,
                             dy.columns);
@@ -205,8 +205,8 @@ class operations {
     queue_.add_positions(x.data, table.data, y.data, first_table_row<At, Table>(x), positions(x),
                          context.batch, x.columns);
   }
-  template <class T, placement At, placement Sums>
-  void accumulate_positions(input_of<T, At> dy, view_of<T, Sums> sums) {
+  template <class T, class Sum, placement At, placement Sums>
+  void accumulate_positions(input_of<T, At> dy, view_of<Sum, Sums> sums) {
     static_assert(
         typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
         "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
@@ -216,8 +216,8 @@ class operations {
   }
 
   /// The greatest value of each row; of what this rank has of the row if it is cut.
-  template <class T, placement At, placement Max>
-  void row_max(input_of<T, At> x, view_of<T, Max> max) {
+  template <class T, class Kept, placement At, placement Max>
+  void row_max(input_of<T, At> x, view_of<Kept, Max> max) {
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
@@ -226,9 +226,9 @@ class operations {
   /// For each row: the sum of exp(logit - max), and logit - max of the label.
   ///
   /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, 2).
-  template <class T, placement At, class Max, placement Terms>
+  template <class T, class Kept, placement At, class Max, placement Terms>
   void cross_entropy_terms(input_of<T, At> logits, token_input labels, Max max,
-                           view_of<T, Terms> terms) {
+                           view_of<Kept, Terms> terms) {
     static_assert(!is_partial(Max::at),
                   "ops.cross_entropy_terms(...): the maximum is still partial; write "
                   "ops.move<plait::invariant>(max) first");
@@ -248,9 +248,9 @@ class operations {
                              context.loss_scale, loss.data);
   }
   /// dlogits may be logits.
-  template <class T, placement At, placement Row, placement Gradient>
-  void cross_entropy_backward(input_of<T, At> logits, token_input labels, input_of<T, Row> max,
-                              input_of<T, Row> terms, std::int32_t ignored, loss_seed seed,
+  template <class T, class Kept, placement At, placement Row, placement Gradient>
+  void cross_entropy_backward(input_of<T, At> logits, token_input labels, input_of<Kept, Row> max,
+                              input_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
                               view_of<T, Gradient> dlogits) {
     typing::check_gradient<At, Gradient>();
     static_assert(!is_partial(Row),
@@ -342,9 +342,8 @@ class operations {
     auto const& x = left::of(a);
     auto const& y = right::of(b);
     std::size_t const inner = left::is_transposed ? x.rows : x.columns;
-    queue_.template matmul<T>(left::is_transposed, right::is_transposed, out.rows, out.columns,
-                              inner, x.data, x.columns, y.data, y.columns, accumulate, out.data,
-                              out.columns);
+    queue_.matmul(left::is_transposed, right::is_transposed, out.rows, out.columns, inner, x.data,
+                  x.columns, y.data, y.columns, accumulate, out.data, out.columns);
   }
 
   template <placement Qkv, placement Out>

@@ -33,6 +33,8 @@ template <class Job, class Rank>
 class stage_runner {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
+  using accumulated = accumulate_t<T>;
+  using sum = typename Job::gradient_element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
   using ops_type = operations<Rank>;
@@ -44,8 +46,8 @@ class stage_runner {
   /// The arenas of the rank: activations in bytes, parameters and gradients in elements.
   struct arenas {
     std::byte* activations = nullptr;
-    T* parameters = nullptr;
-    T* gradients = nullptr;
+    T const* parameters = nullptr;
+    sum* gradients = nullptr;
   };
 
   [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
@@ -129,13 +131,13 @@ class stage_runner {
   }
 
   /// The value of parameter `entry` in copy `copy` (counted from the stage's first).
-  [[nodiscard]] T* parameter(int entry, int copy) const {
+  [[nodiscard]] T const* parameter(int entry, int copy) const {
     auto const at = static_cast<std::size_t>(entry);
     return where_.parameters + parameters_.offset[at] +
            parameters_.stride[at] * static_cast<std::size_t>(copy);
   }
   /// The gradient accumulator of that use.
-  [[nodiscard]] T* gradient(int entry, int copy) const {
+  [[nodiscard]] sum* gradient(int entry, int copy) const {
     auto const at = static_cast<std::size_t>(entry);
     return where_.gradients + parameters_.gradient_offset[at] +
            parameters_.stride[at] * static_cast<std::size_t>(copy);
@@ -297,7 +299,7 @@ class stage_runner {
       constexpr int number = entry_of<plan>(Leaf, index);
       constexpr auto& entry = plan::entries[number];
       if constexpr (IsGradient) {
-        return view<T, view_placement_of_parameter(dual(entry.used), entry.info.rank), memory>{
+        return view<sum, view_placement_of_parameter(dual(entry.used), entry.info.rank), memory>{
             runner.gradient(number, copy), entry.local_rows, entry.local_columns};
       } else {
         T const* data = runner.parameter(number, copy);
@@ -353,9 +355,9 @@ class stage_runner {
       else
         data = runner.where_.activations + runner.arena_.transient_offset +
                runner.layout_.scratch_offset[std::size_t(leaf)][std::size_t(used)];
-      using element = std::conditional_t<IsConst && (kept >= 0), T const, T>;
-      return view<element, slot_placement(info, form), memory>{reinterpret_cast<T*>(data), rows,
-                                                               count / rows};
+      using element = std::conditional_t<IsConst && (kept >= 0), accumulated const, accumulated>;
+      return view<element, slot_placement(info, form), memory>{reinterpret_cast<element*>(data),
+                                                               rows, count / rows};
     }
 
     static constexpr bool cuts_features(form_info const& form) {

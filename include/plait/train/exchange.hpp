@@ -31,10 +31,9 @@ template <class Rank, class T>
 ///
 /// Moves: for each cut parameter shard -> invariant over the tensor axis, for each parameter of
 ///        another stage only<stage> -> only<0> over the stage axis.
-template <class Job, class Rank, class Sink>
-[[gnu::cold]] void export_tensors(Rank& rank, typename Job::element const* arena, Sink sink) {
+template <class Job, class Rank, class T, class Sink>
+[[gnu::cold]] void export_tensors(Rank& rank, T const* arena, Sink sink) {
   using plan = typename Job::plan_type;
-  using T = typename Job::element;
   auto const& place = rank.place();
   auto& device = rank.device();
   std::size_t longest = 0;

@@ -8,6 +8,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/plan/stream_operations.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameters.hpp"
 
@@ -17,11 +18,8 @@ namespace plait {
 /// until `reduce_gradients`, invariant from then on.
 template <class Job, placement OnData>
 struct gradients {
-  typename Job::element* data = nullptr;
+  typename Job::gradient_element* data = nullptr;
 };
-
-/// The parts of a step after which a rank communicates outside the timetable; they name the waits.
-enum class step_phase : int { labels, gradients, norm, loss };
 
 namespace detail {
 
@@ -35,46 +33,58 @@ consteval void check_reduced() {
 
 }  // namespace detail
 
+namespace detail {
+
+/// Adds accumulators of tied uses to the owner's, on stream compute.
+template <class Job, class Rank, class Layout>
+void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, Layout const& layout) {
+  using plan = typename Job::plan_type;
+  auto const compute = rank.device().on(stream::compute);
+  for (int e = 0; e < plan::entries.size(); ++e) {
+    auto const& entry = plan::entries[e];
+    if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
+    auto* const owner = mine.data + layout.offset[std::size_t(e)];
+    compute.add(owner, mine.data + layout.gradient_offset[std::size_t(e)], owner,
+                entry.local_count());
+  }
+}
+
+/// The transition partial -> invariant of all gradients, on stream data.
+template <class Job, class Rank, class Layout>
+gradients<Job, invariant> all_reduce_gradients(Rank& rank, gradients<Job, partial> mine,
+                                               Layout const& layout) {
+  using T = typename Job::gradient_element;
+  static_assert(transition_between(partial, invariant).moves == movement::all_reduce);
+  if (layout.data_count > 0)
+    rank.group(axis::data).all_reduce(std::span<T>(mine.data, layout.data_count));
+  if (layout.data_tensor_count > 0)
+    rank.group(axis::data | axis::tensor)
+        .all_reduce(std::span<T>(mine.data + layout.data_count, layout.data_tensor_count));
+  return {mine.data};
+}
+
+/// Whether all_reduce_gradients needs other ranks.
+template <class Rank, class Layout>
+bool reduces_gradients(Rank& rank, Layout const& layout) {
+  return (layout.data_count > 0 && rank.group(axis::data).size() > 1) ||
+         (layout.data_tensor_count > 0 && rank.group(axis::data | axis::tensor).size() > 1);
+}
+
+}  // namespace detail
+
 /// Adds up what the ranks have of each gradient: the transition partial -> invariant, once a step.
-/// If a loss is given, it is added up over the data and stage axes on the same way.
+/// A trainer does it by itself; this is for programs that compute gradients without one.
 ///
 /// Moves: one all_reduce over the data axis, and one over the data and tensor axes for parameters
 ///        that all tensor ranks use; both in place in the arena. Accumulators of tied uses are
 ///        added to the owner's first.
 template <class Job, class Rank, class Layout>
 gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine,
-                                           Layout const& layout, double* loss = nullptr) {
-  using plan = typename Job::plan_type;
-  using T = typename Job::element;
-  static_assert(transition_between(partial, invariant).moves == movement::all_reduce);
-  auto const compute = rank.device().on(stream::compute);
-  for (int e = 0; e < plan::entries.size(); ++e) {
-    auto const& entry = plan::entries[e];
-    if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
-    T* const owner = mine.data + layout.offset[std::size_t(e)];
-    compute.add(owner, mine.data + layout.gradient_offset[std::size_t(e)], owner,
-                entry.local_count());
-  }
-  // All three groups communicate on one stream, so they share two waits.
-  axis_set const data = axis::data, both = axis::data | axis::tensor,
-                 of_loss = axis::data | axis::stage;
-  static_assert(stream_of(axis::data) == stream_of(axis::data | axis::tensor) &&
-                stream_of(axis::data) == stream_of(axis::data | axis::stage));
-  auto const reduce = [&] {
-    if (layout.data_count > 0)
-      rank.group(data).all_reduce(std::span<T>(mine.data, layout.data_count));
-    if (layout.data_tensor_count > 0)
-      rank.group(both).all_reduce(
-          std::span<T>(mine.data + layout.data_count, layout.data_tensor_count));
-    if (loss != nullptr) rank.group(of_loss).all_reduce(std::span<double>(loss, 1));
-  };
-  auto const crosses = [&](axis_set over, bool used) {
-    return used && rank.group(over).size() > 1;
-  };
-  if (crosses(data, layout.data_count > 0) || crosses(both, layout.data_tensor_count > 0) ||
-      crosses(of_loss, loss != nullptr))
-    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::gradients)},
-               reduce);
+                                           Layout const& layout) {
+  detail::add_tied_gradients<Job>(rank, mine, layout);
+  auto const reduce = [&] { detail::all_reduce_gradients<Job>(rank, mine, layout); };
+  if (detail::reduces_gradients(rank, layout))
+    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::reduce)}, reduce);
   else reduce();
   return {mine.data};
 }
@@ -100,26 +110,21 @@ std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& pa
   return out;
 }
 
-/// Works out the norm of all gradients of the model together, and the factor that shortens them to
-/// `limit`, in the device's memory.
+/// Sets `squares` to this rank's share of the squares of each parameter's gradient, on stream
+/// compute.
 ///
 /// Every rank puts the squares of its own blocks where they belong in one list of all parameters
-/// (the transitions shard -> partial and, on the first rank alone, invariant -> partial), the lists
-/// are added up by one all_reduce over the world, and every rank adds the list up in its order: the
-/// same bits for every number of stages.
+/// (the transitions shard -> partial and, on the first rank alone, invariant -> partial). When the
+/// lists have been added up by one all_reduce over the world, every rank adds the list up in its
+/// order: the same bits for every number of stages.
 /// Units:  `squares` has one number for each parameter of the model.
 template <class Job, placement OnData, class Rank>
-void clip_gradients(Rank& rank, gradients<Job, OnData> of, std::span<squares_range const> ranges,
-                    std::span<double> squares, double limit, double* norm, double* factor) {
+void square_gradients(Rank& rank, gradients<Job, OnData> of, std::span<squares_range const> ranges,
+                      std::span<double> squares) {
   detail::check_reduced<OnData>();
   auto const compute = rank.device().on(stream::compute);
   compute.fill(0.0, squares.data(), squares.size());
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
-  auto const reduce = [&] { rank.world().all_reduce(squares); };
-  if (rank.world_size() > 1)
-    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::norm)}, reduce);
-  else reduce();
-  compute.clip(squares.data(), squares.size(), limit, norm, factor);
 }
 
 /// The parameters of a stage in as few ranges as possible; `decays(parameter_description)` says
@@ -143,7 +148,9 @@ std::vector<update_range> update_ranges(std::vector<local_parameter> const& para
 /// One optimizer step of the parameters of a stage.
 template <class Job, placement OnData, class Rank, class Optimizer>
 void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnData> of,
-                       optimizer_arena<typename Job::element> arena,
+                       optimizer_arena<typename Job::parameter_element,
+                                       typename Job::gradient_element, typename Job::element>
+                           arena,
                        typename Optimizer::numbers const* now) {
   detail::check_reduced<OnData>();
   arena.gradients = of.data;

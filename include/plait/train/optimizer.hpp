@@ -78,8 +78,8 @@ struct adamw {
     return {learning_rate * rate_factor, 1 - std::pow(beta1, t), 1 - std::pow(beta2, t)};
   }
   /// One step of all parameters of an arena; `now` is in the device's memory.
-  template <class Queue, class T>
-  void update(Queue queue, optimizer_arena<T> const& of, numbers const* now) const {
+  template <class Queue, class Arena>
+  void update(Queue queue, Arena const& of, numbers const* now) const {
     queue.adamw(of, adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
   }
 };
@@ -100,8 +100,8 @@ struct sgd {
     return {learning_rate * rate_factor};
   }
   /// \see adamw::update
-  template <class Queue, class T>
-  void update(Queue queue, optimizer_arena<T> const& of, numbers const* now) const {
+  template <class Queue, class Arena>
+  void update(Queue queue, Arena const& of, numbers const* now) const {
     queue.sgd(of, sgd_constants{momentum, weight_decay}, now);
   }
 };

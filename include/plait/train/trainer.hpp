@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/plan/stream_operations.hpp"
+#include "plait/run/synchronizer.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/exchange.hpp"
 #include "plait/train/gradients.hpp"
@@ -48,6 +50,8 @@ template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
+  using parameter_element = typename Job::parameter_element;
+  using gradient_element = typename Job::gradient_element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
   using loss_layer =
@@ -69,20 +73,25 @@ class trainer_on {
         options_(options),
         layout_(plan::parameter_layout_for(rank.place().stage)),
         owned_(parameters_of_stage<plan>(rank.place().stage)),
-        parameters_(rank.device().allocate(layout_.count() * sizeof(T))),
-        gradients_(rank.device().allocate((layout_.count() + layout_.tied_count) * sizeof(T))),
-        states_(rank.device().allocate(layout_.count() * sizeof(T) * Optimizer::states)),
+        parameters_(rank.device().allocate(layout_.count() * sizeof(parameter_element))),
+        copies_(rank.device().allocate(plan::has_copies ? layout_.count() * sizeof(T) : 0)),
+        gradients_(rank.device().allocate((layout_.count() + layout_.tied_count) *
+                                          sizeof(gradient_element))),
+        states_(rank.device().allocate(layout_.count() * sizeof(parameter_element) *
+                                       Optimizer::states)),
         memory_(rank.device(), update_ranges<plan>(owned_, optimizer_.decays),
                 squares_ranges<plan>(owned_, rank.place()), plan::parameter_tensor_count()) {
-    queue().fill(T{0}, reinterpret_cast<T*>(states_.data()), layout_.count() * Optimizer::states);
-    std::vector<T> block;
+    queue().fill(parameter_element{0}, state_data(), layout_.count() * Optimizer::states);
+    std::vector<parameter_element> block;
     for (auto const& parameter : owned_) {
       block.resize(parameter.count);
-      initial_values<T>(plan::entries[parameter.entry], parameter.number, options_.seed,
-                        rank_.place().tensor, plan::tensor_ranks, block);
+      initial_values<parameter_element>(plan::entries[parameter.entry], parameter.number,
+                                        options_.seed, rank_.place().tensor, plan::tensor_ranks,
+                                        block);
       rank_.device().upload(block.data(), parameter_data() + parameter.offset,
-                            parameter.count * sizeof(T));
+                            parameter.count * sizeof(parameter_element));
     }
+    copy_parameters();
   }
 
   [[nodiscard]] Rank& rank() { return rank_; }
@@ -94,23 +103,11 @@ class trainer_on {
   /// Moves: what `plan::wire` says.
   template <class Batch>
   step_report step(Batch const& batch) {
-    auto& space = begin(training_, batch, workspace_type::purpose::training);
-    auto const enqueue = [&] {
-      enqueue_gradients(space, batch);
-      if (options_.clip > 0)
-        clip_gradients<Job>(rank_, gradients<Job, invariant>{gradient_data()}, memory_.squared(),
-                            memory_.squares(), options_.clip, &memory_.numbers()->gradient_norm,
-                            &memory_.numbers()->gradient_scale);
-      update_parameters(
-          rank_, optimizer_, gradients<Job, invariant>{gradient_data()},
-          optimizer_arena<T>{parameter_data(), nullptr, reinterpret_cast<T*>(states_.data()),
-                             layout_.count(), memory_.updated(), memory_.updated_count(),
-                             &memory_.numbers()->gradient_scale},
-          &memory_.numbers()->optimizer);
-    };
+    auto& space = begin(training_, batch, workspace_type::purpose::training, whole_step_);
+    auto const enqueue = [&] { update(enqueue_gradients(space, batch, whole_step_)); };
     if (options_.replay) rank_.device().replay(recorded_step(batch), enqueue);
     else enqueue();
-    step_report report = finish();
+    step_report report = finish(whole_step_);
     report.learning_rate = optimizer_.learning_rate * options_.rate.factor(step_);
     ++step_;
     return report;
@@ -119,21 +116,20 @@ class trainer_on {
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   template <class Batch>
   step_report gradients_of(Batch const& batch) {
-    enqueue_gradients(begin(training_, batch, workspace_type::purpose::training), batch);
-    return finish();
+    auto& space = begin(training_, batch, workspace_type::purpose::training, only_gradients_);
+    enqueue_gradients(space, batch, only_gradients_);
+    return finish(only_gradients_);
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   template <class Batch>
   double evaluate(Batch const& batch) {
-    auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation);
-    count_labels();
-    space.run(rank_, batch, &memory_.numbers()->loss);
-    auto& with = rank_.group(axis::data | axis::stage);
-    auto const reduce = [&] { with.all_reduce(std::span<double>(&memory_.numbers()->loss, 1)); };
-    if (with.size() > 1) rank_.cross(stream::data, site(step_phase::loss), reduce);
-    else reduce();
-    return finish().loss;
+    auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation, only_loss_);
+    count_labels(only_loss_);
+    only_loss_.run(phase(step_phase::passes),
+                   [&] { space.run(rank_, batch, &memory_.numbers()->loss); });
+    only_loss_.run(phase(step_phase::reduce), [&] { reduce_loss(); });
+    return finish(only_loss_).loss;
   }
 
   /// The model's output for one microbatch, whole, on every rank of this data rank.
@@ -161,27 +157,43 @@ class trainer_on {
   /// stage and keeps this rank's block.
   template <class Source>
   [[gnu::cold]] void import_parameters(Source source) {
-    std::vector<T> values, block;
+    std::vector<parameter_element> values, block;
     for (auto const& parameter : owned_) {
       auto const& entry = plan::entries[parameter.entry];
       values.resize(entry.info.count());
       block.resize(parameter.count);
-      source(parameter.name, entry.info, std::span<T>(values));
-      take_block<T>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
+      source(parameter.name, entry.info, std::span<parameter_element>(values));
+      take_block<parameter_element>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
       rank_.device().upload(block.data(), parameter_data() + parameter.offset,
-                            parameter.count * sizeof(T));
+                            parameter.count * sizeof(parameter_element));
     }
+    copy_parameters();
   }
 
   /// Bytes that this rank has allocated; equal to the plan's `memory` for the shape it trains.
   [[nodiscard]] memory_need allocated() const {
-    return {parameters_.size(), gradients_.size(), states_.size(),
+    return {parameters_.size() + copies_.size(), gradients_.size(), states_.size(),
             training_ ? training_->arena_bytes() : 0, 0};
   }
 
  private:
-  [[nodiscard]] T* parameter_data() const { return reinterpret_cast<T*>(parameters_.data()); }
-  [[nodiscard]] T* gradient_data() const { return reinterpret_cast<T*>(gradients_.data()); }
+  [[nodiscard]] parameter_element* parameter_data() const {
+    return reinterpret_cast<parameter_element*>(parameters_.data());
+  }
+  [[nodiscard]] gradient_element* gradient_data() const {
+    return reinterpret_cast<gradient_element*>(gradients_.data());
+  }
+  [[nodiscard]] parameter_element* state_data() const {
+    return reinterpret_cast<parameter_element*>(states_.data());
+  }
+  /// The parameters in the type that layers see.
+  [[nodiscard]] T const* seen_parameters() const {
+    return reinterpret_cast<T const*>((plan::has_copies ? copies_ : parameters_).data());
+  }
+  void copy_parameters() {
+    if constexpr (plan::has_copies)
+      queue().convert(parameter_data(), reinterpret_cast<T*>(copies_.data()), layout_.count());
+  }
 
   template <class Batch>
   workspace_type& workspace_for(std::optional<workspace_type>& space, Batch const& batch,
@@ -191,7 +203,7 @@ class trainer_on {
                   .optimizer_states = Optimizer::states};
     if (!space || !space->fits(load)) {
       check_shape(batch);
-      space.emplace(rank_, load, what, parameter_data(), gradient_data());
+      space.emplace(rank_, load, what, seen_parameters(), gradient_data());
       recorded_ = {};
     }
     return *space;
@@ -227,14 +239,27 @@ class trainer_on {
   }
 
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
-  [[nodiscard]] static wait_site site(step_phase phase) {
-    return {wait_site::part::step, static_cast<int>(phase)};
+  using waits = synchronizer<device_type>;
+
+  [[gnu::cold]] waits waits_for(bool gradients, bool updates) {
+    bool const clips = updates && options_.clip > 0;
+    step_shape const shape{
+        .counts = rank_.group(axis::data).size() > 1,
+        .reduces_gradients = gradients && detail::reduces_gradients(rank_, layout_),
+        .reduces_loss = rank_.group(axis::data | axis::stage).size() > 1,
+        .clips = clips,
+        .reduces_squares = clips && rank_.world_size() > 1,
+        .updates = updates};
+    std::vector<int> numbers;
+    for (int i = 0; i < step_phases; ++i) numbers.push_back(i);
+    return waits(rank_.device(), wait_site::part::step, step_operations(shape), numbers);
   }
+  static constexpr std::size_t phase(step_phase which) { return static_cast<std::size_t>(which); }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
   template <class Batch>
   workspace_type& begin(std::optional<workspace_type>& space, Batch const& batch,
-                        typename workspace_type::purpose what) {
+                        typename workspace_type::purpose what, waits& with) {
     detail::check_batch<Batch, memory>();
     auto& ready = workspace_for(space, batch, what);
     ready.runner().context() = context_for(batch, what == workspace_type::purpose::training);
@@ -243,33 +268,71 @@ class trainer_on {
         batch.labels, batch.rows() * std::size_t(batch.microbatches))));
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, options_.rate.factor(step_));
-    rank_.device().upload(&now, memory_.numbers(), sizeof now);
+    with.run(phase(step_phase::send),
+             [&] { rank_.device().upload(&now, memory_.numbers(), sizeof now); });
     return ready;
   }
 
   /// loss_scale = 1 / labels of the global batch.
-  void count_labels() {
-    auto& data = rank_.group(axis::data);
-    auto const count = [&] { data.all_reduce(std::span<double>(&memory_.numbers()->labels, 1)); };
-    if (data.size() > 1) rank_.cross(stream::data, site(step_phase::labels), count);
-    else count();
-    queue().reciprocal(&memory_.numbers()->labels, &memory_.numbers()->loss_scale);
+  void count_labels(waits& with) {
+    auto* const now = memory_.numbers();
+    with.run(phase(step_phase::count),
+             [&] { rank_.group(axis::data).all_reduce(std::span<double>(&now->labels, 1)); });
+    with.run(phase(step_phase::scale), [&] { queue().reciprocal(&now->labels, &now->loss_scale); });
+  }
+
+  /// The loss is partial on the data axis, and on the last stage only: zeros elsewhere make it
+  /// partial there too.
+  void reduce_loss() {
+    rank_.group(axis::data | axis::stage)
+        .all_reduce(std::span<double>(&memory_.numbers()->loss, 1));
   }
 
   template <class Batch>
-  void enqueue_gradients(workspace_type& space, Batch const& batch) {
-    count_labels();
-    queue().fill(T{0}, gradient_data(), layout_.count() + layout_.tied_count);
-    // The loss is partial on the data axis, and on the last stage only: zeros elsewhere make it
-    // partial there too.
-    space.run(rank_, batch, &memory_.numbers()->loss);
-    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradient_data()}, layout_,
-                          &memory_.numbers()->loss);
+  gradients<Job, invariant> enqueue_gradients(workspace_type& space, Batch const& batch,
+                                              waits& with) {
+    gradients<Job, partial> const mine{gradient_data()};
+    gradients<Job, invariant> reduced;
+    count_labels(with);
+    with.run(phase(step_phase::passes), [&] {
+      queue().fill(gradient_element{0}, mine.data, layout_.count() + layout_.tied_count);
+      space.run(rank_, batch, &memory_.numbers()->loss);
+      detail::add_tied_gradients<Job>(rank_, mine, layout_);
+    });
+    with.run(phase(step_phase::reduce), [&] {
+      reduced = detail::all_reduce_gradients<Job>(rank_, mine, layout_);
+      reduce_loss();
+    });
+    return reduced;
   }
 
-  step_report finish() {
+  void update(gradients<Job, invariant> of) {
+    auto* const now = memory_.numbers();
+    auto const squares = memory_.squares();
+    bool const clips = options_.clip > 0;
+    whole_step_.run(phase(step_phase::square), [&] {
+      if (clips) square_gradients(rank_, of, memory_.squared(), squares);
+    });
+    whole_step_.run(phase(step_phase::reduce_squares), [&] {
+      if (clips) rank_.world().all_reduce(squares);
+    });
+    whole_step_.run(phase(step_phase::update), [&] {
+      if (clips)
+        queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
+                     &now->gradient_scale);
+      update_parameters(
+          rank_, optimizer_, of,
+          {parameter_data(), nullptr, state_data(),
+           plan::has_copies ? reinterpret_cast<T*>(copies_.data()) : nullptr, layout_.count(),
+           memory_.updated(), memory_.updated_count(), &now->gradient_scale},
+          &now->optimizer);
+    });
+  }
+
+  step_report finish(waits& with) {
     numbers now;
-    rank_.device().download(memory_.numbers(), &now, sizeof now);
+    with.run(phase(step_phase::read),
+             [&] { rank_.device().download(memory_.numbers(), &now, sizeof now); });
     rank_.device().synchronize();
     step_report report;
     report.step = step_;
@@ -293,8 +356,11 @@ class trainer_on {
   trainer_options options_;
   parameter_layout<plan::leaf_count> layout_;
   std::vector<local_parameter> owned_;
-  typename device_type::arena parameters_, gradients_, states_;
+  typename device_type::arena parameters_, copies_, gradients_, states_;
   step_memory<device_type, Optimizer> memory_;
+  waits whole_step_{waits_for(true, true)};
+  waits only_gradients_{waits_for(true, false)};
+  waits only_loss_{waits_for(false, false)};
   std::optional<workspace_type> training_, evaluation_;
   prediction<Job, Rank> prediction_;
   struct recorded_batch {

@@ -28,7 +28,8 @@ class workspace {
   enum class purpose : bool { training, evaluation };
 
   [[gnu::cold]] workspace(Rank& rank, workload const& load, purpose what,
-                          typename Job::element* parameters, typename Job::element* gradients)
+                          typename Job::element const* parameters,
+                          typename Job::gradient_element* gradients)
       : load_(load),
         has_backward_(what == purpose::training),
         program_(program_for(rank.place().stage, load, what)),
@@ -53,7 +54,8 @@ class workspace {
   [[nodiscard]] runner_type& runner() { return runner_; }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
 
-  /// Runs the stage's timetable on the microbatches of a batch.
+  /// Runs the stage's timetable on the microbatches of a batch. The stream of the stage axis must
+  /// be at rest, and the host must wait for it afterwards.
   ///
   /// Moves: activations and gradients between stages, see `plan::wire`.
   template <class Batch>
@@ -75,8 +77,6 @@ class workspace {
     std::byte* output = nullptr;
     std::byte* gradient = nullptr;
     std::size_t index = 0;
-    auto const nothing = [] {};
-    waits_.run(index++, nothing);
     for (auto const& now : program_.operations) {
       int const m = now.microbatch;
       runner_.context().microbatch = m;
@@ -108,7 +108,6 @@ class workspace {
         }
       });
     }
-    waits_.run(index, nothing);
   }
 
   /// The activation (or its gradient) that enters or leaves a stage, without the padding.
@@ -133,11 +132,10 @@ class workspace {
     return std::move(table.stages[static_cast<std::size_t>(stage)]);
   }
 
-  /// The operations' names in wait sites: kinds of work; -1 and work_kinds for the edges.
+  /// The operations' names in wait sites: kinds of work.
   [[gnu::cold]] static std::vector<int> numbers_of(stage_program const& program) {
-    std::vector<int> out{-1};
+    std::vector<int> out;
     for (auto const& now : program.operations) out.push_back(static_cast<int>(now.kind));
-    out.push_back(work_kinds);
     return out;
   }
 

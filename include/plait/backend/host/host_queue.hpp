@@ -41,6 +41,12 @@ struct host_queue {
     host_maths::add(a, b, out, count);
   }
 
+  /// to[i] = from[i] in another type.
+  template <class From, class To>
+  void convert(From const* from, To* to, std::size_t count) const {
+    for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+  }
+
   /// Copies `count` blocks of `block` elements with strides between them.
   template <class T>
   void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
@@ -49,13 +55,14 @@ struct host_queue {
       std::memcpy(to + i * to_stride, from + i * from_stride, block * sizeof(T));
   }
 
-  template <class T>
+  /// c = op(a) op(b), or c += op(a) op(b), added up in accumulate_t<A>.
+  template <class A, class C>
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
-              T const* a, std::size_t lda, T const* b, std::size_t ldb, bool accumulate, T* c,
+              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
               std::size_t ldc) const {
-    host_maths::matmul<T>(static_cast<host_maths::transpose>(a_transposed),
-                          static_cast<host_maths::transpose>(b_transposed), m, n, k, T{1}, a, lda,
-                          b, ldb, accumulate ? T{1} : T{0}, c, ldc);
+    host_maths::matmul<accumulate_t<A>>(static_cast<host_maths::transpose>(a_transposed),
+                                        static_cast<host_maths::transpose>(b_transposed), m, n, k,
+                                        1, a, lda, b, ldb, accumulate ? 1 : 0, c, ldc);
   }
 
   template <class Function, class T>
@@ -74,47 +81,50 @@ struct host_queue {
   }
 
   /// sums[c] += the sum over the rows of f(operands[r][c]...), in row order.
-  template <class Function, class T, class... Operands>
-  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, T* sums,
-                          Operands const*... operands) const {
+  template <class Function, class Sum, class T>
+  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, T const* a,
+                          T const* b) const {
+    using number = accumulate_t<T>;
     for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t c = 0; c < columns; ++c) sums[c] += f(operands[r * columns + c]...);
+      for (std::size_t c = 0; c < columns; ++c)
+        sums[c] +=
+            f(static_cast<number>(a[r * columns + c]), static_cast<number>(b[r * columns + c]));
   }
 
   template <class T>
   void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
     host_maths::add_row(row, y, rows, columns);
   }
-  template <class T>
-  void accumulate_column_sums(T const* dy, T* sums, std::size_t rows, std::size_t columns) const {
+  template <class T, class Sum>
+  void accumulate_column_sums(T const* dy, Sum* sums, std::size_t rows, std::size_t columns) const {
     host_maths::accumulate_column_sums(dy, sums, rows, columns);
   }
 
-  template <class T>
-  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, T* statistics, std::size_t rows,
-                  std::size_t columns, double epsilon) const {
+  template <class T, class Kept>
+  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, Kept* statistics,
+                  std::size_t rows, std::size_t columns, double epsilon) const {
     host_maths::layer_norm_forward(x, gamma, beta, y, statistics, rows, columns,
-                                   static_cast<T>(epsilon));
+                                   static_cast<Kept>(epsilon));
   }
-  template <class T>
-  void layer_norm_backward_input(T const* dy, T const* x, T const* statistics, T const* gamma,
+  template <class T, class Kept>
+  void layer_norm_backward_input(T const* dy, T const* x, Kept const* statistics, T const* gamma,
                                  T* dx, std::size_t rows, std::size_t columns) const {
     host_maths::layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
   }
-  template <class T>
-  void layer_norm_backward_parameters(T const* dy, T const* x, T const* statistics, T* dgamma,
-                                      T* dbeta, std::size_t rows, std::size_t columns) const {
+  template <class T, class Kept, class Sum>
+  void layer_norm_backward_parameters(T const* dy, T const* x, Kept const* statistics, Sum* dgamma,
+                                      Sum* dbeta, std::size_t rows, std::size_t columns) const {
     host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
   }
 
-  template <class T>
-  void attention(T const* qkv, T* out, T* log_sum, T* scratch, std::size_t sequence,
+  template <class T, class Kept>
+  void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
                  std::size_t batch, std::size_t heads, std::size_t head_width) const {
     host_maths::attention_forward(qkv, out, log_sum, scratch, sequence, batch, heads, head_width);
   }
-  template <class T>
-  void attention_backward(T const* qkv, T const* out, T const* log_sum, T const* dout, T* dqkv,
-                          T* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
+  template <class T, class Kept>
+  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
+                          Kept* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
                           std::size_t head_width) const {
     host_maths::attention_backward(qkv, out, log_sum, dout, dqkv, scratch, sequence, batch, heads,
                                    head_width);
@@ -125,9 +135,9 @@ struct host_queue {
                    std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
     host_maths::gather_rows(ids, table, first_row, table_rows, out, count, columns);
   }
-  template <class T>
+  template <class T, class Sum>
   void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
-                        std::size_t table_rows, T* sums, std::size_t count,
+                        std::size_t table_rows, Sum* sums, std::size_t count,
                         std::size_t columns) const {
     host_maths::scatter_add_rows(ids, dy, first_row, table_rows, sums, count, columns);
   }
@@ -136,8 +146,8 @@ struct host_queue {
                      std::size_t batch, std::size_t columns) const {
     host_maths::add_positions(x, table, y, first, positions, batch, columns);
   }
-  template <class T>
-  void accumulate_positions(T const* dy, T* sums, std::size_t first, std::size_t positions,
+  template <class T, class Sum>
+  void accumulate_positions(T const* dy, Sum* sums, std::size_t first, std::size_t positions,
                             std::size_t batch, std::size_t columns) const {
     host_maths::accumulate_positions(dy, sums, first, positions, batch, columns);
   }
@@ -171,12 +181,12 @@ struct host_queue {
                double probability, dropout_block const& block) const {
     host_maths::dropout(x, y, rows, columns, random_key{key.seed, key.site, *key.step},
                         host_maths::dropout_threshold(probability),
-                        static_cast<T>(1.0 / (1.0 - probability)), block);
+                        static_cast<accumulate_t<T>>(1.0 / (1.0 - probability)), block);
   }
 
   /// One step of all parameters of an arena.
-  template <class T>
-  void adamw(optimizer_arena<T> const& of, adamw_constants const& fixed,
+  template <class T, class Gradient, class Copy>
+  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
              adamw_numbers const* now) const {
     for (int i = 0; i < of.range_count; ++i) {
       auto const& [offset, count, decays] = of.ranges[i];
@@ -186,9 +196,11 @@ struct host_queue {
                                 decays != 0 ? fixed.weight_decay : 0.0, now->bias_correction1,
                                 now->bias_correction2, *of.gradient_scale});
     }
+    if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
   }
-  template <class T>
-  void sgd(optimizer_arena<T> const& of, sgd_constants const& fixed, sgd_numbers const* now) const {
+  template <class T, class Gradient, class Copy>
+  void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
+           sgd_numbers const* now) const {
     for (int i = 0; i < of.range_count; ++i) {
       auto const& [offset, count, decays] = of.ranges[i];
       host_maths::sgd_update(of.parameters + offset, of.gradients + offset, of.states + offset,
@@ -196,6 +208,7 @@ struct host_queue {
                              {now->learning_rate, fixed.momentum,
                               decays != 0 ? fixed.weight_decay : 0.0, *of.gradient_scale});
     }
+    if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
   }
 
   /// out[index] = the sum of squares of each of `range_count` blocks of x.

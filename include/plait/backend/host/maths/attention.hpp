@@ -73,32 +73,32 @@ constexpr std::size_t attention_backward_scratch(std::size_t sequence, std::size
 ///         log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for backward;
 ///         scratch (attention_forward_scratch(sequence, head_width)). Nothing overlaps.
 /// Cost:   about 2 * batch * heads * head_width * sequence * (sequence + 64) FLOPs.
-template <class T>
-void attention_forward(T const* qkv, T* out, T* log_sum, T* scratch, std::size_t sequence,
+template <class T, class A>
+void attention_forward(T const* qkv, T* out, A* log_sum, A* scratch, std::size_t sequence,
                        std::size_t batch, std::size_t heads, std::size_t head_width) {
   if (sequence == 0) return;
   using enum transpose;
   auto const stride = detail::strides_of_attention(batch, heads, head_width);
-  T const scale = detail::attention_scale<T>(head_width);
+  A const scale = detail::attention_scale<A>(head_width);
   for (std::size_t sample = 0; sample < batch; ++sample) {
     for (std::size_t head = 0; head < heads; ++head) {
       T const* const q = qkv + (sample * 3 * heads + head) * head_width;
       T const* const k = q + stride.to_key;
       T const* const v = k + stride.to_key;
       T* const o = out + (sample * heads + head) * head_width;
-      T* const log_sums = log_sum + sample * heads + head;
+      A* const log_sums = log_sum + sample * heads + head;
       for (std::size_t first = 0; first < sequence; first += detail::attention_query_block) {
         std::size_t const queries = std::min(detail::attention_query_block, sequence - first);
         std::size_t const keys = first + queries;
-        matmul<T>(no, yes, queries, keys, head_width, scale, q + first * stride.qkv, stride.qkv, k,
+        matmul<A>(no, yes, queries, keys, head_width, scale, q + first * stride.qkv, stride.qkv, k,
                   stride.qkv, 0, scratch, keys);  // (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
-          T* const scores = scratch + i * keys;
-          T const sum = detail::exponentiate_scores(scores, first + i + 1, keys,
+          A* const scores = scratch + i * keys;
+          A const sum = detail::exponentiate_scores(scores, first + i + 1, keys,
                                                     log_sums[(first + i) * stride.log_sum]);
           host_maths::scale(1 / sum, scores, scores, first + i + 1);
         }
-        matmul<T>(no, no, queries, head_width, keys, 1, scratch, keys, v, stride.qkv, 0,
+        matmul<A>(no, no, queries, head_width, keys, 1, scratch, keys, v, stride.qkv, 0,
                   o + first * stride.out, stride.out);  // (queries, head_width)
       }
     }
@@ -111,17 +111,17 @@ void attention_forward(T const* qkv, T* out, T* log_sum, T* scratch, std::size_t
 ///         scratch (attention_backward_scratch(sequence, head_width)). Nothing overlaps.
 /// Cost:   2.5 times attention_forward.
 /// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022, algorithm 4 (the identities).
-template <class T>
-void attention_backward(T const* qkv, T const* out, T const* log_sum, T const* dout, T* dqkv,
-                        T* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
+template <class T, class A>
+void attention_backward(T const* qkv, T const* out, A const* log_sum, T const* dout, T* dqkv,
+                        A* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
                         std::size_t head_width) {
   if (sequence == 0) return;
   using enum transpose;
   constexpr std::size_t block = detail::attention_query_block;
   auto const stride = detail::strides_of_attention(batch, heads, head_width);
-  T const scale = detail::attention_scale<T>(head_width);
-  T* const probabilities = scratch;
-  T* const dscores = scratch + attention_forward_scratch(sequence, head_width);
+  A const scale = detail::attention_scale<A>(head_width);
+  A* const probabilities = scratch;
+  A* const dscores = scratch + attention_forward_scratch(sequence, head_width);
   for (std::size_t sample = 0; sample < batch; ++sample) {
     for (std::size_t head = 0; head < heads; ++head) {
       std::size_t const qkv_begin = (sample * 3 * heads + head) * head_width;
@@ -136,35 +136,35 @@ void attention_backward(T const* qkv, T const* out, T const* log_sum, T const* d
         std::size_t const first = blocks * block;
         std::size_t const queries = std::min(block, sequence - first);
         std::size_t const keys = first + queries;
-        T const keep = keys == sequence ? T{0} : T{1};
+        A const keep = keys == sequence ? A{0} : A{1};
         T const* const q = qkv + qkv_begin + first * stride.qkv;
         T const* const o = out + out_begin + first * stride.out;
         T const* const d_o = dout + out_begin + first * stride.out;
         T* const dq = dqkv + qkv_begin + first * stride.qkv;
-        matmul<T>(no, yes, queries, keys, head_width, scale, q, stride.qkv, k, stride.qkv, 0,
+        matmul<A>(no, yes, queries, keys, head_width, scale, q, stride.qkv, k, stride.qkv, 0,
                   probabilities, keys);  // scores (queries, keys)
-        matmul<T>(no, yes, queries, keys, head_width, 1, d_o, stride.out, v, stride.qkv, 0, dscores,
+        matmul<A>(no, yes, queries, keys, head_width, 1, d_o, stride.out, v, stride.qkv, 0, dscores,
                   keys);  // gradient by the probabilities (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
           std::size_t const visible = first + i + 1;
-          T* const p = probabilities + i * keys;
-          T* const ds = dscores + i * keys;
+          A* const p = probabilities + i * keys;
+          A* const ds = dscores + i * keys;
           T const* const o_row = o + i * stride.out;
           T const* const do_row = d_o + i * stride.out;
-          T const log_of_sum = log_sum[(sample + (first + i) * batch) * heads + head];
+          A const log_of_sum = log_sum[(sample + (first + i) * batch) * heads + head];
           // The sum over keys of p times its gradient is the product of the output and its own.
-          T const average = lane_sum<T>(
-              head_width, [=](std::size_t column) { return o_row[column] * do_row[column]; });
+          A const average = lane_sum<A>(
+              head_width, [=](std::size_t column) -> A { return o_row[column] * do_row[column]; });
           for (std::size_t key = 0; key < visible; ++key) p[key] = exponential(p[key] - log_of_sum);
           for (std::size_t key = 0; key < visible; ++key) ds[key] = p[key] * (ds[key] - average);
-          std::fill(p + visible, p + keys, T{0});
-          std::fill(ds + visible, ds + keys, T{0});
+          std::fill(p + visible, p + keys, A{0});
+          std::fill(ds + visible, ds + keys, A{0});
         }
-        matmul<T>(no, no, queries, head_width, keys, scale, dscores, keys, k, stride.qkv, 0, dq,
+        matmul<A>(no, no, queries, head_width, keys, scale, dscores, keys, k, stride.qkv, 0, dq,
                   stride.qkv);  // (queries, head_width)
-        matmul<T>(yes, no, keys, head_width, queries, scale, dscores, keys, q, stride.qkv, keep, dk,
+        matmul<A>(yes, no, keys, head_width, queries, scale, dscores, keys, q, stride.qkv, keep, dk,
                   stride.qkv);  // (keys, head_width)
-        matmul<T>(yes, no, keys, head_width, queries, 1, probabilities, keys, d_o, stride.out, keep,
+        matmul<A>(yes, no, keys, head_width, queries, 1, probabilities, keys, d_o, stride.out, keep,
                   dv, stride.qkv);  // (keys, head_width)
       }
     }

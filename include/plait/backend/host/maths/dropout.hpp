@@ -7,6 +7,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
+#include "plait/core/bfloat16.hpp"
 #include "plait/core/random.hpp"
 
 namespace plait::host_maths {
@@ -23,8 +24,7 @@ constexpr std::uint32_t dropout_threshold(double probability) {
 /// Shapes: x, y (rows, cols), where rows is a multiple of block.batch_local
 template <class T>
 void dropout(T const* x, T* y, std::size_t rows, std::size_t cols, random_key key,
-             std::uint32_t threshold, std::type_identity_t<T> keep_scale,
-             dropout_block const& block) {
+             std::uint32_t threshold, accumulate_t<T> keep_scale, dropout_block const& block) {
   for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols) {
     std::uint64_t const position = block.first_position + r / block.batch_local;
     std::uint64_t const sample = block.first_sample + r % block.batch_local;
@@ -33,7 +33,8 @@ void dropout(T const* x, T* y, std::size_t rows, std::size_t cols, random_key ke
     for (std::size_t c = 0; c < cols;) {  // one block of random words serves up to four columns
       random_block const words = random_bits(key, (begin + c) / 4);
       for (std::size_t word = (begin + c) % 4; word < 4 && c < cols; ++word, ++c)
-        y[c] = choose(words.word[word] >= threshold, x[c] * keep_scale, T{0});
+        y[c] = static_cast<T>(
+            choose(words.word[word] >= threshold, x[c] * keep_scale, accumulate_t<T>{0}));
     }
   }
 }

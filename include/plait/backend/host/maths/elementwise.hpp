@@ -5,15 +5,19 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "plait/core/bfloat16.hpp"
+
 namespace plait::host_maths {
 
-/// y[i] = function(x[i]) for i in [0, n); y may be x, else they must not overlap.
+/// y[i] = function(x[i]) for i in [0, n), computed in accumulate_t<T>; y may be x, else they must
+/// not overlap.
 // The separate loop for y == x tells the compiler so: its own test for overlap would choose the
 // loop that is not vectorised.
 template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T* y, std::size_t n) {
   auto const run = [&](T const* from) {
-    for (std::size_t i = 0; i < n; ++i) y[i] = function(from[i]);
+    for (std::size_t i = 0; i < n; ++i)
+      y[i] = static_cast<T>(function(static_cast<accumulate_t<T>>(from[i])));
   };
   if (x == y) run(y);
   else run(x);
@@ -24,7 +28,9 @@ template <class Function, class T>
 [[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T* out,
                            std::size_t n) {
   auto const run = [&](T const* first, T const* second) {
-    for (std::size_t i = 0; i < n; ++i) out[i] = function(first[i], second[i]);
+    for (std::size_t i = 0; i < n; ++i)
+      out[i] = static_cast<T>(function(static_cast<accumulate_t<T>>(first[i]),
+                                       static_cast<accumulate_t<T>>(second[i])));
   };
   if (x == out && y == out) run(out, out);
   else if (x == out) run(out, y);
@@ -35,13 +41,13 @@ template <class Function, class T>
 /// out = x + y; out may be x or y.
 template <class T>
 void add(T const* x, T const* y, T* out, std::size_t n) {
-  map([](T a, T b) { return a + b; }, x, y, out, n);
+  map([](auto a, auto b) { return a + b; }, x, y, out, n);
 }
 
 /// y = factor * x; y may be x.
 template <class T>
 void scale(std::type_identity_t<T> factor, T const* x, T* y, std::size_t n) {
-  map([factor](T a) { return factor * a; }, x, y, n);
+  map([factor](auto a) { return factor * a; }, x, y, n);
 }
 
 /// Every element of y becomes `value`.

@@ -37,15 +37,15 @@ void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
 /// Gradient of gather_rows by its table: adds dy[i] to the row of ids[i], in the order of i.
 ///
 /// Shapes: ids (n); dy (n, cols); dtable (local_rows, cols)
-template <class T>
+template <class T, class Sum>
 void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
-                      std::size_t local_rows, T* dtable, std::size_t n, std::size_t cols) {
+                      std::size_t local_rows, Sum* dtable, std::size_t n, std::size_t cols) {
   for (std::size_t i = 0; i < n; ++i) {
     std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
     if (row == local_rows) continue;
     T const* __restrict__ const from = dy + i * cols;
-    T* __restrict__ const to = dtable + row * cols;
-    for (std::size_t c = 0; c < cols; ++c) to[c] += from[c];
+    Sum* __restrict__ const to = dtable + row * cols;
+    for (std::size_t c = 0; c < cols; ++c) to[c] += static_cast<Sum>(from[c]);
   }
 }
 
@@ -66,12 +66,13 @@ void add_positions(T const* x, T const* table, T* y, std::size_t first_position,
 /// Gradient of add_positions by its table: adds the sum over the batch, in order, to dtable.
 ///
 /// Shapes: dy (positions, batch, cols); dtable as table in add_positions
-template <class T>
-void accumulate_positions(T const* dy, T* dtable, std::size_t first_position, std::size_t positions,
-                          std::size_t batch, std::size_t cols) {
+template <class T, class Sum>
+void accumulate_positions(T const* dy, Sum* dtable, std::size_t first_position,
+                          std::size_t positions, std::size_t batch, std::size_t cols) {
   for (std::size_t position = 0; position < positions; ++position) {
-    T* const row = dtable + (first_position + position) * cols;
-    for (std::size_t sample = 0; sample < batch; ++sample, dy += cols) add(row, dy, row, cols);
+    Sum* __restrict__ const row = dtable + (first_position + position) * cols;
+    for (std::size_t sample = 0; sample < batch; ++sample, dy += cols)
+      for (std::size_t c = 0; c < cols; ++c) row[c] += static_cast<Sum>(dy[c]);
   }
 }
 

@@ -47,16 +47,16 @@ struct matmul_tile {
 
 // Writes `count` x `depth` elements source[i * stride + p * depth_stride] as panels of `width`
 // (depth, width), the last one filled up with zeros.
-template <std::size_t width, class T>
-void pack(T const* source, std::size_t stride, std::size_t depth_stride, std::size_t count,
+template <std::size_t width, class Source, class T>
+void pack(Source const* source, std::size_t stride, std::size_t depth_stride, std::size_t count,
           std::size_t depth, T* __restrict__ panel) {
   for (std::size_t begin = 0; begin < count; begin += width, panel += width * depth) {
     std::size_t const used = std::min(width, count - begin);
-    T const* from = source + begin * stride;
+    Source const* from = source + begin * stride;
     if (used < width) std::fill_n(panel, width * depth, T{0});
     if (stride == 1 && used == width) {
       for (std::size_t p = 0; p < depth; ++p)
-        std::memcpy(panel + p * width, from + p * depth_stride, width * sizeof(T));
+        std::copy_n(from + p * depth_stride, width, panel + p * width);
     } else {
       for (std::size_t i = 0; i < used; ++i)
         for (std::size_t p = 0; p < depth; ++p)
@@ -87,10 +87,10 @@ inline void multiply_panels(std::size_t depth, T const* a, T const* b, T* sums) 
 
 // Every element of C is summed over p in order, in blocks of depth_block, whatever m, n and its
 // place in C are.
-template <class T>
+template <class T, class A, class B, class C>
 void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, std::size_t k,
-                     T alpha, T const* a, std::size_t lda, T const* b, std::size_t ldb, T beta,
-                     T* c, std::size_t ldc) {
+                     T alpha, A const* a, std::size_t lda, B const* b, std::size_t ldb, T beta,
+                     C* c, std::size_t ldc) {
   using tile = matmul_tile<T>;
   alignas(64) T a_block[tile::row_block * tile::depth_block];
   alignas(64) T b_block[tile::column_block * tile::depth_block];
@@ -116,12 +116,13 @@ void portable_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t 
             multiply_panels(depth, a_block + i * depth, b_block + j * depth, sums);
             std::size_t const height = std::min(tile::rows, rows - i);
             for (std::size_t y = 0; y < height; ++y) {
-              T* const out = c + (row + i + y) * ldc + column + j;
+              C* const out = c + (row + i + y) * ldc + column + j;
               T const* const sum = sums + y * tile::columns;
               if (keep == T{0})
-                for (std::size_t x = 0; x < width; ++x) out[x] = alpha * sum[x];
+                for (std::size_t x = 0; x < width; ++x) out[x] = static_cast<C>(alpha * sum[x]);
               else
-                for (std::size_t x = 0; x < width; ++x) out[x] = keep * out[x] + alpha * sum[x];
+                for (std::size_t x = 0; x < width; ++x)
+                  out[x] = static_cast<C>(keep * out[x] + alpha * sum[x]);
             }
           }
         }
@@ -168,35 +169,36 @@ void blas_matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n, s
 
 }  // namespace detail
 
-/// C = alpha op(A) op(B) + beta C; with beta == 0, C is written without being read. Goes to CBLAS
-/// where PLAIT_USE_CBLAS is defined, else to a portable kernel with 150 KiB of blocks on the stack.
+/// C = alpha op(A) op(B) + beta C, added up in T; with beta == 0, C is written without being read.
+/// Goes to CBLAS where PLAIT_USE_CBLAS is defined and all matrices are of T, else to a portable
+/// kernel with 150 KiB of blocks on the stack.
 ///
 /// Shapes: op(A) (m, k); op(B) (k, n); C (m, n); row-major, lda, ldb, ldc elements from row to row
 ///         as stored. Any extent may be 0. C overlaps neither A nor B.
 /// Cost:   2 m n k FLOPs.
 /// Errors: plait::error if an extent does not fit CBLAS's int.
 /// Threads: CBLAS may use several; see single_threaded_maths.
-template <class T>
+template <class T, class A, class B, class C>
 [[gnu::noinline]] void matmul(transpose a_is, transpose b_is, std::size_t m, std::size_t n,
-                              std::size_t k, std::type_identity_t<T> alpha, T const* a,
-                              std::size_t lda, T const* b, std::size_t ldb,
-                              std::type_identity_t<T> beta, T* c, std::size_t ldc) {
+                              std::size_t k, std::type_identity_t<T> alpha, A const* a,
+                              std::size_t lda, B const* b, std::size_t ldb,
+                              std::type_identity_t<T> beta, C* c, std::size_t ldc) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>,
-                "matmul: the element type is neither float nor double; convert the matrices first");
+                "matmul<T>: products are added up in float or in double");
   if (m == 0 || n == 0) return;
   if (k == 0) {
     for (std::size_t row = 0; row < m; ++row)
       for (std::size_t column = 0; column < n; ++column) {
-        T& out = c[row * ldc + column];
-        out = beta == T{0} ? T{0} : beta * out;
+        C& out = c[row * ldc + column];
+        out = static_cast<C>(beta == T{0} ? T{0} : beta * out);
       }
     return;
   }
 #if defined(PLAIT_USE_CBLAS)
-  detail::blas_matmul(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-#else
-  detail::portable_matmul(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  if constexpr (std::is_same_v<A, T> && std::is_same_v<B, T> && std::is_same_v<C, T>)
+    return detail::blas_matmul(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 #endif
+  detail::portable_matmul<T>(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 /// Keeps OpenBLAS at one thread per caller while it lives and then restores what was set before;

@@ -45,10 +45,10 @@ struct adamw_step {
 ///
 /// Shapes: parameter, gradient, m, v (n); nothing overlaps
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
-template <class T>
-[[gnu::noinline]] void adamw_update(T* __restrict__ parameter, T const* __restrict__ gradient,
-                                    T* __restrict__ m, T* __restrict__ v, std::size_t n,
-                                    adamw_step const& step) {
+template <class T, class Gradient>
+[[gnu::noinline]] void adamw_update(T* __restrict__ parameter,
+                                    Gradient const* __restrict__ gradient, T* __restrict__ m,
+                                    T* __restrict__ v, std::size_t n, adamw_step const& step) {
   // The scalars are made in double and rounded once, as PyTorch does.
   T const gradient_scale = static_cast<T>(step.gradient_scale);
   T const decay = static_cast<T>(1 - step.learning_rate * step.weight_decay);
@@ -79,8 +79,8 @@ struct sgd_step {
 /// learning_rate * buffer. The buffer starts as zeros; with momentum 0 it may be null.
 ///
 /// Shapes: parameter, gradient, buffer (n); nothing overlaps
-template <class T>
-[[gnu::noinline]] void sgd_update(T* __restrict__ parameter, T const* __restrict__ gradient,
+template <class T, class Gradient>
+[[gnu::noinline]] void sgd_update(T* __restrict__ parameter, Gradient const* __restrict__ gradient,
                                   T* __restrict__ buffer, std::size_t n, sgd_step const& step) {
   T const gradient_scale = static_cast<T>(step.gradient_scale);
   T const weight_decay = static_cast<T>(step.weight_decay);

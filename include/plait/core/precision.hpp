@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+#include "plait/core/bfloat16.hpp"
+
+namespace plait {
+
+/// In which types a job keeps its numbers: `parallel<Model, Policy, precision<bfloat16, float>>`.
+///
+/// `Compute` is the type of activations and of the parameters that layers see, `Parameters` that of
+/// the parameters which the optimizer updates and of its state, `Reduce` that of the gradients of
+/// parameters, which are added up over microbatches and ranks. What a layer keeps in slots of its
+/// own, such as statistics, is in accumulate_t<Compute>.
+template <class Compute, class Parameters = Compute, class Reduce = Parameters>
+struct precision {
+  static_assert(std::is_same_v<Compute, float> || std::is_same_v<Compute, double> ||
+                    std::is_same_v<Compute, bfloat16>,
+                "precision<Compute, Parameters, Reduce>: Compute is none of float, double and "
+                "bfloat16");
+  static_assert(
+      std::is_same_v<Parameters, Compute> ||
+          (std::is_same_v<Compute, bfloat16> && std::is_same_v<Parameters, float>),
+      "precision<Compute, Parameters, Reduce>: Parameters must be Compute, or float where "
+      "Compute is bfloat16");
+  static_assert(std::is_same_v<Reduce, accumulate_t<Compute>>,
+                "precision<Compute, Parameters, Reduce>: gradients are added up in float for "
+                "bfloat16, else in Compute; write that type for Reduce");
+  using compute = Compute;
+  using parameters = Parameters;
+  using reduce = Reduce;
+};
+
+namespace detail {
+
+template <class Element>
+struct precision_of {
+  static_assert(
+      std::is_same_v<Element, float> || std::is_same_v<Element, double>,
+      "parallel<Model, Policy, Element>: Element is neither float nor double; for bfloat16 "
+      "write precision<bfloat16, float>");
+  using type = precision<Element>;
+};
+template <class Compute, class Parameters, class Reduce>
+struct precision_of<precision<Compute, Parameters, Reduce>> {
+  using type = precision<Compute, Parameters, Reduce>;
+};
+
+}  // namespace detail
+
+/// The precision that `Element` stands for: itself, or `Element` for everything.
+template <class Element>
+using precision_of = typename detail::precision_of<Element>::type;
+
+}  // namespace plait

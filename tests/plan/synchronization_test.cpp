@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "plait/nn/activation.hpp"
+#include "plait/nn/embedding.hpp"
+#include "plait/nn/layer_norm.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+namespace {
+
+using plait::plan_waits;
+using plait::planned_wait;
+using plait::stream;
+using plait::stream_operation;
+using waits = std::vector<planned_wait>;
+using operations = std::vector<stream_operation>;
+
+constexpr stream compute = stream::compute, tensor = stream::tensor, stage = stream::stage;
+
+TEST(PlanWaits, NothingWithinAStream) {
+  EXPECT_EQ(plan_waits({{compute, {}, {0}}, {compute, {0}, {1}}, {compute, {1}, {0}}}), waits{});
+}
+
+TEST(PlanWaits, ReadAfterWriteWriteAfterReadWriteAfterWrite) {
+  EXPECT_EQ(plan_waits({{compute, {}, {0}}, {tensor, {0}, {}}}), (waits{{1, 0}}));
+  EXPECT_EQ(plan_waits({{compute, {0}, {}}, {tensor, {}, {0}}}), (waits{{1, 0}}));
+  EXPECT_EQ(plan_waits({{compute, {}, {0}}, {tensor, {}, {0}}}), (waits{{1, 0}}));
+  EXPECT_EQ(plan_waits({{compute, {0}, {}}, {tensor, {0}, {}}}), waits{});
+  EXPECT_EQ(plan_waits({{compute, {}, {0}}, {tensor, {}, {1}}}), waits{});
+}
+
+TEST(PlanWaits, TheLatestOfAStreamIsEnough) {
+  EXPECT_EQ(plan_waits({{compute, {}, {0}}, {compute, {}, {1}}, {tensor, {0, 1}, {}}}),
+            (waits{{2, 1}}));
+}
+
+TEST(PlanWaits, WhatAThirdStreamHasSeenIsImplied) {
+  operations const list{{compute, {}, {0}}, {tensor, {0}, {1}}, {stage, {0, 1}, {}}};
+  EXPECT_EQ(plan_waits(list), (waits{{1, 0}, {2, 1}}));
+}
+
+TEST(PlanWaits, TheWaitStandsBeforeTheFirstUse) {
+  operations const list{
+      {compute, {}, {0}}, {tensor, {0}, {0}}, {compute, {2}, {3}}, {compute, {0}, {4}}};
+  EXPECT_EQ(plan_waits(list), (waits{{1, 0}, {3, 1}}));
+}
+
+/// Which operations happen before which, given the waits.
+std::vector<std::vector<bool>> happens_before(operations const& list, waits const& planned) {
+  std::size_t const n = list.size();
+  std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = i + 1; j < n; ++j) before[i][j] = list[i].on == list[j].on;
+  for (auto const& wait : planned)
+    before[std::size_t(wait.awaited)][std::size_t(wait.waiting)] = true;
+  for (std::size_t k = 0; k < n; ++k)
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j)
+        if (before[i][k] && before[k][j]) before[i][j] = true;
+  return before;
+}
+
+bool conflict(stream_operation const& a, stream_operation const& b) {
+  auto const meet = [](std::vector<int> const& some, std::vector<int> const& others) {
+    return std::any_of(some.begin(), some.end(), [&](int buffer) {
+      return std::find(others.begin(), others.end(), buffer) != others.end();
+    });
+  };
+  return meet(a.writes, b.writes) || meet(a.writes, b.reads) || meet(a.reads, b.writes);
+}
+
+bool is_ordered(operations const& list, waits const& planned) {
+  auto const before = happens_before(list, planned);
+  for (std::size_t i = 0; i < list.size(); ++i)
+    for (std::size_t j = i + 1; j < list.size(); ++j)
+      if (conflict(list[i], list[j]) && !before[i][j]) return false;
+  return true;
+}
+
+// For random lists: all conflicts are ordered, and without any one of the waits they are not.
+TEST(PlanWaits, AreEnoughAndEachIsNeeded) {
+  std::uint32_t state = 12345;
+  auto const random = [&state](std::uint32_t below) {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<int>((state >> 16) % below);
+  };
+  std::size_t total = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    operations list;
+    int const length = 2 + random(14);
+    for (int i = 0; i < length; ++i) {
+      stream_operation made{static_cast<stream>(random(4))};
+      for (int k = random(3); k > 0; --k) made.reads.push_back(random(5));
+      for (int k = random(3); k > 0; --k) made.writes.push_back(random(5));
+      list.push_back(made);
+    }
+    auto const planned = plan_waits(list);
+    total += planned.size();
+    ASSERT_TRUE(is_ordered(list, planned)) << "trial " << trial;
+    for (std::size_t left_out = 0; left_out < planned.size(); ++left_out) {
+      auto fewer = planned;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(left_out));
+      ASSERT_FALSE(is_ordered(list, fewer)) << "trial " << trial << ", wait " << left_out;
+    }
+  }
+  EXPECT_GT(total, 1000u);
+}
+
+using mlp = plait::sequential<
+    plait::residual<plait::sequential<plait::nn::layer_norm<8>, plait::nn::linear<8, 16>,
+                                      plait::nn::gelu<16>, plait::nn::linear<16, 8>>>>;
+using plan = plait::plan<mlp, plait::tensor_parallel<2>>;
+using plait::direction;
+
+// Megatron's pair: one all_reduce on the way forward, one on the way back, each with a wait before
+// and one after.
+static_assert(plan::waits_of(0, direction::forward).list.size() == 2);
+static_assert(plan::waits_of(0, direction::backward).list.size() == 2);
+static_assert(plait::plan<mlp, plait::serial>::waits_of(0, direction::forward).list.size() == 0);
+
+}  // namespace
