@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a GPT-2 on the bytes of a text under any of the compiled plans; see train_gpt/options.hpp
-// for the command line, train_gpt/model.hpp for the model and the plans as types, train_gpt/job.hpp
-// for the training itself.
+// Trains a GPT-2 on the bytes of a text, or on tokens, under any of the compiled plans; see
+// train_gpt/options.hpp for the command line, train_gpt/model.hpp for the model and the plans as
+// types, train_gpt/job.hpp for the training itself.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -10,9 +10,11 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <variant>
 #include <vector>
 
 #include <plait/data/byte_text.hpp>
+#include <plait/data/token_file.hpp>
 #include <plait/io/safetensors.hpp>
 #include <plait/observe/progress.hpp>
 
@@ -58,13 +60,15 @@ entry const& find(train_gpt::options const& wanted) {
   bool known_plan = false;
   for (auto const& job : train_gpt::entries()) {
     known_plan = known_plan || job.plan == wanted.plan;
-    if (job.plan == wanted.plan && job.size == wanted.size && job.precision == wanted.precision)
+    if (job.plan == wanted.plan && job.size == wanted.size && job.precision == wanted.precision &&
+        job.backend == wanted.backend)
       return job;
   }
   if (!known_plan)
     throw plait::input_error("unknown plan '" + wanted.plan + "'; --list-plans prints them");
   throw plait::input_error("plan '" + wanted.plan + "' is not built for size '" + wanted.size +
-                           "' in precision '" + wanted.precision + "'");
+                           "' in precision '" + wanted.precision + "' on backend '" +
+                           wanted.backend + "'");
 }
 
 void check_batch(train_gpt::options const& wanted, entry const& job) {
@@ -128,20 +132,34 @@ class losses_file {
   std::ofstream out_;
 };
 
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) >= 127 || (c < 32 && c != '\n')) c = '.';
+/// Bytes as text, tokens as numbers: there is no tokenizer here.
+std::string printable(std::vector<std::int32_t> const& sample, bool tokens) {
+  std::string text;
+  for (auto const one : sample)
+    if (tokens) text += (text.empty() ? "" : " ") + std::to_string(one);
+    else text += one >= 127 || (one < 32 && one != '\n') ? '.' : static_cast<char>(one);
   return text;
 }
 
+using byte_text_or_tokens = std::variant<plait::byte_text, plait::token_file>;
+
+byte_text_or_tokens open_text(train_gpt::options const& wanted, entry const& job) {
+  if (!job.reads_tokens && wanted.data.empty())
+    return plait::byte_text::from_files(own_text(), job.sequence);
+  if (!job.reads_tokens) return plait::byte_text::from_file(wanted.data, job.sequence);
+  if (wanted.data.empty())
+    throw plait::input_error("--size " + job.size + " needs --data FILE, a file of tokens");
+  return plait::token_file(wanted.data, job.sequence, job.vocabulary);
+}
+
 void train(train_gpt::options const& wanted, entry const& job) {
-  auto const text = wanted.data.empty() ? plait::byte_text::from_files(own_text(), job.sequence)
-                                        : plait::byte_text::from_file(wanted.data, job.sequence);
-  if (static_cast<std::size_t>(wanted.batch) > text.size())
+  auto const opened = open_text(wanted, job);
+  auto const sequences = std::visit([](auto const& text) { return text.size(); }, opened);
+  if (static_cast<std::size_t>(wanted.batch) > sequences)
     throw plait::input_error("--batch " + std::to_string(wanted.batch) + " is more than the " +
-                             std::to_string(text.size()) + " sequences of the text");
+                             std::to_string(sequences) + " sequences of the text");
   train_gpt::request request;
-  request.text = &text;
+  std::visit([&](auto const& text) { request.text = &text; }, opened);
   request.steps = wanted.steps;
   request.batch = static_cast<std::size_t>(wanted.batch);
   request.microbatches = static_cast<int>(wanted.microbatches);
@@ -151,6 +169,8 @@ void train(train_gpt::options const& wanted, entry const& job) {
   request.clip = wanted.clip;
   request.in_order = wanted.in_order;
   request.generate = static_cast<int>(wanted.generate);
+  request.replay = wanted.replay;
+  request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
   std::unique_ptr<file_source> init;
   if (!wanted.init.empty()) {
@@ -167,8 +187,12 @@ void train(train_gpt::options const& wanted, entry const& job) {
   std::unique_ptr<losses_file> losses;
   if (!wanted.losses.empty()) losses = std::make_unique<losses_file>(wanted.losses);
 
-  std::printf("plan %s on %d rank%s, size %s, %s, %zu bytes of text\n", job.plan.c_str(), job.ranks,
-              job.ranks == 1 ? "" : "s", job.size.c_str(), job.precision.c_str(), text.bytes());
+  auto const* const tokens = std::get_if<plait::token_file>(&opened);
+  std::printf("plan %s on %d rank%s (%s), size %s, %s, %zu %s\n", job.plan.c_str(), job.ranks,
+              job.ranks == 1 ? "" : "s", job.backend.c_str(), job.size.c_str(),
+              job.precision.c_str(),
+              tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
+              tokens ? "tokens" : "bytes of text");
   plait::progress progress(wanted.steps);
   double first_loss = 0, last_loss = 0, speed = 0;
   request.on_step = [&](std::int64_t step, double loss, double tokens_per_second) {
@@ -185,7 +209,8 @@ void train(train_gpt::options const& wanted, entry const& job) {
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)
     std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
-  if (!outcome.sample.empty()) std::printf("\na sample:\n%s\n", printable(outcome.sample).c_str());
+  if (!outcome.sample.empty())
+    std::printf("\na sample:\n%s\n", printable(outcome.sample, job.reads_tokens).c_str());
 }
 
 }  // namespace
@@ -196,7 +221,8 @@ int main(int count, char** words) {
     if (wanted.help) return std::fputs(train_gpt::usage, stdout), 0;
     if (wanted.list_plans) {
       for (auto const& job : train_gpt::entries())
-        if (job.size == wanted.size && job.precision == wanted.precision)
+        if (job.size == wanted.size && job.precision == wanted.precision &&
+            job.backend == wanted.backend)
           std::printf("%-12s %d ranks\n", job.plan.c_str(), job.ranks);
       return 0;
     }

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
 
 #include "train_gpt/model.hpp"
 #include "train_gpt/registry.hpp"
@@ -30,7 +33,7 @@ template <class Job>
   std::vector<tensor_shape> out;
   for (int stage = 0; stage < plan::stages; ++stage)
     for (auto const& parameter : plait::parameters_of_stage<plan>(stage)) {
-      auto const& info = plan::entries[parameter.entry].info;
+      auto const info = plan::entries[parameter.entry].info.unpadded();
       out.push_back({parameter.name, info.rank == 2
                                          ? std::vector<std::size_t>{info.rows, info.columns}
                                          : std::vector<std::size_t>{info.columns}});
@@ -38,16 +41,15 @@ template <class Job>
   return out;
 }
 
-/// Continues a text byte by byte; every rank makes the same choices.
-template <class Trainer>
-[[gnu::cold]] std::string generate(Trainer& trainer, plait::byte_text const& data, int count,
-                                   std::uint64_t seed) {
+/// Continues a text one byte or token at a time; every rank makes the same choices.
+template <class Size, class Trainer>
+[[gnu::cold]] std::vector<std::int32_t> generate(Trainer& trainer, typename Size::text const& data,
+                                                 int count, std::uint64_t seed) {
   std::size_t const sequence = data.sequence_length();
   std::vector<std::int32_t> window(sequence);
   data.inputs(0, window);
-  std::size_t const prompt = sequence / 2;
-  std::string text;
-  for (std::size_t i = 0; i < prompt; ++i) text.push_back(static_cast<char>(window[i]));
+  auto const prompt = static_cast<std::ptrdiff_t>(sequence / 2);
+  std::vector<std::int32_t> text(window.begin(), window.begin() + prompt);
   auto& device = trainer.rank().device();
   auto const room = device.allocate(sequence * sizeof(std::int32_t));
   plait::device_batch<typename std::remove_reference_t<decltype(device)>::memory> batch;
@@ -58,35 +60,37 @@ template <class Trainer>
   for (int made = 0; made < count; ++made) {
     std::size_t const length = std::min(text.size(), sequence);
     for (std::size_t i = 0; i < sequence; ++i)
-      window[i] = i < length ? static_cast<unsigned char>(text[text.size() - length + i])
-                             : 0;  // later positions do not reach back
+      // Later positions do not reach back.
+      window[i] = i < length ? text[text.size() - length + i] : 0;
     device.upload(window.data(), room.data(), sequence * sizeof(std::int32_t));
-    auto const logits = trainer.predict(batch);  // (sequence, 256)
-    auto const row = logits.subspan((length - 1) * 256, 256);
+    auto const logits = trainer.predict(batch);  // (sequence, vocabulary and its padding)
+    auto const row = logits.subspan((length - 1) * (logits.size() / sequence), Size::vocabulary);
     double const temperature = 0.8;
     double largest = row[0], sum = 0;
     for (auto const logit : row) largest = std::max<double>(largest, logit);
     for (auto const logit : row) sum += std::exp((logit - largest) / temperature);
     double left = sum * plait::uniform_from_bits(
                             plait::random_word({seed, 0x67656e, 0}, std::uint64_t(made)));
-    int choice = 0;
-    for (; choice < 255; ++choice)
-      if ((left -= std::exp((row[std::size_t(choice)] - largest) / temperature)) <= 0) break;
-    text.push_back(static_cast<char>(choice));
+    std::size_t choice = 0;
+    for (; choice + 1 < row.size(); ++choice)
+      if ((left -= std::exp((row[choice] - largest) / temperature)) <= 0) break;
+    text.push_back(static_cast<std::int32_t>(choice));
   }
-  return text.substr(prompt);
+  text.erase(text.begin(), text.begin() + prompt);
+  return text;
 }
 
-template <class Job>
-outcome run(request const& wanted, std::size_t sequence) {
-  using T = typename Job::element;
+template <class Size, class Job, class Backend>
+outcome run(request const& wanted, Backend const& backend) {
+  using T = typename Job::parameter_element;
+  using sum = typename Job::gradient_element;
   outcome out;
-  auto const& data = *wanted.text;
-  plait::launch<Job>(plait::threads{}, [&](auto& rank) {
+  auto const& data = *std::get<typename Size::text const*>(wanted.text);
+  plait::launch<Job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(
         rank,
         plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
-        {.seed = wanted.seed, .clip = wanted.clip});
+        {.seed = wanted.seed, .clip = wanted.clip, .replay = wanted.replay});
     if (wanted.init != nullptr)
       trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
         wanted.init->read(name, values);
@@ -106,13 +110,13 @@ outcome run(request const& wanted, std::size_t sequence) {
                            " is not a finite number; use a smaller --learning-rate");
       if (wanted.gradients != nullptr)
         trainer.export_gradients(
-            [&](std::string const& name, auto const&, std::span<T const> values) {
+            [&](std::string const& name, auto const&, std::span<sum const> values) {
               wanted.gradients->write(name, values);
             });
       double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
       if (rank.is_root() && wanted.on_step)
         wanted.on_step(step, report.loss,
-                       double(step + 1) * double(wanted.batch * sequence) / seconds);
+                       double(step + 1) * double(wanted.batch * Size::sequence) / seconds);
     }
     std::array<std::int64_t, 8> moved{};
     for (unsigned bits = 1; bits < 8; ++bits) {
@@ -126,8 +130,8 @@ outcome run(request const& wanted, std::size_t sequence) {
           [&](std::string const& name, auto const&, std::span<T const> values) {
             wanted.save->write(name, values);
           });
-    auto sample =
-        wanted.generate > 0 ? generate(trainer, data, wanted.generate, wanted.seed) : std::string{};
+    std::vector<std::int32_t> sample;
+    if (wanted.generate > 0) sample = generate<Size>(trainer, data, wanted.generate, wanted.seed);
     if (!rank.is_root()) return;
     out.sample = std::move(sample);
     for (unsigned bits = 1; bits < 8; ++bits) {
@@ -139,22 +143,26 @@ outcome run(request const& wanted, std::size_t sequence) {
   return out;
 }
 
-template <class Size, class Job>
+/// Enters a job; Backend::make(request) gives what to launch it on.
+template <class Size, class Job, class Backend>
 [[gnu::cold]] registration enter(char const* size, char const* plan_name, char const* precision) {
   using plan = typename Job::plan_type;
   entry job;
   job.size = size;
   job.plan = plan_name;
   job.precision = precision;
+  job.backend = Backend::name;
   job.ranks = plan::grid.world_size();
   job.data_ranks = plan::grid.size(plait::axis::data);
   job.stages = plan::stages;
   job.sequence = Size::sequence;
+  job.vocabulary = Size::vocabulary;
+  job.reads_tokens = std::is_same_v<typename Size::text, plait::token_file>;
   job.parameters = parameters_of<Job>;
   job.explain = [](request const& wanted) {
     return plait::explain(Job::plan(), workload_of<Job>(wanted, Size::sequence));
   };
-  job.run = [](request const& wanted) { return run<Job>(wanted, Size::sequence); };
+  job.run = [](request const& wanted) { return run<Size, Job>(wanted, Backend::make(wanted)); };
   return registration(job);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <plait/data/token_file.hpp>
 #include <plait/plait.hpp>
 
 // The model and the plans of train_gpt, as types.
@@ -9,6 +10,7 @@ namespace train_gpt {
 using plait::named;
 using plait::residual;
 using plait::sequential;
+using plait::nn::linear_options;  // nvcc wants the name in a template argument
 
 /// deviation / sqrt(2 layers), as GPT-2 starts the projections that end a residual branch.
 consteval plait::initializer residual_start(double deviation, double layers) {
@@ -17,32 +19,64 @@ consteval plait::initializer residual_start(double deviation, double layers) {
   return plait::normal(deviation / root);
 }
 
-template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence,
-          std::size_t Vocabulary>
-struct gpt {
+/// What all sizes have in common.
+template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct gpt_body {
   static constexpr std::size_t sequence = Sequence;
   static constexpr plait::initializer projection = residual_start(0.02, Layers);
 
   using attention = plait::nn::causal_self_attention<Width, Heads, Sequence, projection>;
-  using mlp =
-      sequential<named<"c_fc", plait::nn::linear<Width, 4 * Width>>, plait::nn::gelu<4 * Width>,
-                 named<"c_proj", plait::nn::linear<4 * Width, Width, {.weight = projection}>>>;
+  using mlp = sequential<
+      named<"c_fc", plait::nn::linear<Width, 4 * Width>>, plait::nn::gelu<4 * Width>,
+      named<"c_proj", plait::nn::linear<4 * Width, Width, linear_options{.weight = projection}>>>;
   using block = sequential<
       residual<sequential<named<"ln_1", plait::nn::layer_norm<Width>>, named<"attn", attention>>>,
       residual<sequential<named<"ln_2", plait::nn::layer_norm<Width>>, named<"mlp", mlp>>>>;
-  using head = plait::nn::linear<Width, Vocabulary,
-                                 {.bias = false, .order = plait::nn::weight_order::output_input}>;
 
-  using model = sequential<named<"wte", plait::nn::embedding<Vocabulary, Width>>,
-                           named<"wpe", plait::nn::positions<Sequence, Width>>,
-                           named<"h", plait::repeat<Layers, block>>,
-                           named<"ln_f", plait::nn::layer_norm<Width>>, named<"lm_head", head>>;
-  using objective = plait::objective<model, plait::nn::cross_entropy<Vocabulary>>;
+  template <class Embedding, class Head>
+  using model_with =
+      sequential<named<"wte", Embedding>, named<"wpe", plait::nn::positions<Sequence, Width>>,
+                 named<"h", plait::repeat<Layers, block>>,
+                 named<"ln_f", plait::nn::layer_norm<Width>>, named<"lm_head", Head>>;
+};
+
+/// A GPT on bytes, with a head of its own.
+template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence>
+struct byte_gpt : gpt_body<Layers, Width, Heads, Sequence> {
+  using text = plait::byte_text;
+  static constexpr std::size_t vocabulary = text::vocabulary;
+
+  using head = plait::nn::linear<Width, vocabulary,
+                                 linear_options{.bias = false,
+                                                .order = plait::nn::weight_order::output_input}>;
+  using model = typename gpt_body<Layers, Width, Heads, Sequence>::template model_with<
+      plait::nn::embedding<vocabulary, Width>, head>;
+  using objective = plait::objective<model, plait::nn::cross_entropy<vocabulary>>;
+};
+
+/// A GPT on tokens. Its head is the table of the embedding, which is held with PaddedTo rows so
+/// that ranks can divide it; on a tensor axis both cut it by vocabulary.
+template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence,
+          std::size_t Vocabulary, std::size_t PaddedTo>
+struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
+  using text = plait::token_file;
+  static constexpr std::size_t vocabulary = Vocabulary;
+
+  using table = plait::nn::embedding<Vocabulary, Width, plait::normal(0.02), PaddedTo>;
+  using free_head = plait::nn::linear<Width, Vocabulary,
+                                      linear_options{.bias = false,
+                                                     .order = plait::nn::weight_order::output_input,
+                                                     .padded_to = PaddedTo}>;
+  using head = plait::tied<free_head, typename free_head::weight, "wte.weight">;
+  using model = typename gpt_body<Layers, Width, Heads, Sequence>::template model_with<
+      plait::pinned<"vocabulary", table>, plait::pinned<"column", head>>;
+  using objective = plait::objective<model, plait::nn::cross_entropy<Vocabulary, -100, PaddedTo>>;
 };
 
 namespace sizes {
-using tiny = gpt<2, 64, 4, 64, 256>;
-using small = gpt<4, 256, 8, 128, 256>;
+using tiny = byte_gpt<2, 64, 4, 64>;
+using small = byte_gpt<4, 256, 8, 128>;
+using gpt2 = token_gpt<12, 768, 12, 1024, 50257, 50304>;
 }  // namespace sizes
 
 namespace plans {

@@ -15,20 +15,27 @@
 namespace train_gpt {
 
 struct options {
-  std::string data, plan = "serial", size = "tiny", precision = "float";
+  std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host";
   std::string init, save, losses;
-  std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200;
+  std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200,
+               schedule_seed = 0;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
-  bool in_order = false, explain = false, list_plans = false, help = false;
+  bool in_order = false, explain = false, list_plans = false, replay = false, help = false;
 };
 
 inline constexpr char const* usage =
-    "train_gpt: trains a GPT-2 on the bytes of a text, under a plan of data, tensor and pipeline\n"
-    "parallel ranks (threads of this process)\n\n"
-    "  --data FILE            the text; without it, the project's own README, docs and headers\n"
+    "train_gpt: trains a GPT-2 on the bytes of a text or on tokens, under a plan of data, tensor\n"
+    "and pipeline parallel ranks (threads of this process)\n\n"
+    "  --data FILE            the text; without it, the project's own README, docs and headers.\n"
+    "                         For size gpt2 the tokens: 16 bit each, behind llm.c's header\n"
     "  --plan NAME            see --list-plans (serial)\n"
-    "  --size tiny|small      2 layers of width 64, or 4 of width 256 (tiny)\n"
-    "  --precision float|double\n"
+    "  --size tiny|small|gpt2 2 layers of width 64, 4 of width 256, or 12 of width 768 (tiny)\n"
+    "  --precision float|double|bfloat16\n"
+    "                         bfloat16 keeps weights and sums in float (float)\n"
+    "  --backend host|simulated|cuda\n"
+    "                         threads; a device that looks for missing waits; GPUs (host)\n"
+    "  --schedule-seed N      of the simulated device's order of events (0)\n"
+    "  --replay               record the first step and repeat it (CUDA graphs)\n"
     "  --steps N              0 is allowed: --save then writes the initial weights (200)\n"
     "  --batch N              samples of one step, over all ranks (16)\n"
     "  --microbatches M       pieces of a step (what the plan needs)\n"
@@ -36,11 +43,12 @@ inline constexpr char const* usage =
     "  --learning-rate X      (0.003)\n"
     "  --weight-decay X       (0.01)\n"
     "  --clip X               greatest gradient norm, 0 for none (1)\n"
-    "  --in-order             sample i of step s starts at byte (s * batch + i) * sequence\n"
+    "  --in-order             sample i of step s starts at byte (or token)\n"
+    "                         (s * batch + i) * sequence\n"
     "  --init FILE            start from these weights (safetensors)\n"
     "  --save FILE            write the weights at the end (safetensors)\n"
     "  --losses FILE          write step,loss lines (csv)\n"
-    "  --generate N           bytes of text to make up at the end (200)\n"
+    "  --generate N           bytes (or tokens) to make up at the end (200)\n"
     "  --explain              print the plan and stop\n"
     "  --list-plans           print the names of the plans and stop\n";
 
@@ -76,6 +84,9 @@ inline options parse(int count, char** words) {
     else if (word == "--plan") out.plan = value();
     else if (word == "--size") out.size = value();
     else if (word == "--precision") out.precision = value();
+    else if (word == "--backend") out.backend = value();
+    else if (word == "--schedule-seed") out.schedule_seed = number(std::int64_t{0});
+    else if (word == "--replay") out.replay = true;
     else if (word == "--init") out.init = value();
     else if (word == "--save") out.save = value();
     else if (word == "--losses") out.losses = value();

@@ -6,12 +6,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <plait/data/byte_text.hpp>
+#include <plait/data/token_file.hpp>
 
-// What the main program knows of the jobs: every (size, plan, precision) is compiled in a unit of
-// its own and enters itself into one list.
+// What the main program knows of the jobs: every (size, plan, precision, backend) is compiled in a
+// unit of its own and enters itself into one list.
 namespace train_gpt {
 
 /// The name and shape of a parameter.
@@ -32,8 +34,12 @@ struct tensor_sink {
   virtual void write(std::string const& name, std::span<double const> values) = 0;
 };
 
+/// What the backend `simulated` is told besides the seed; see its own header.
+struct simulation;
+
 struct request {
-  plait::byte_text const* text = nullptr;  ///< what the model reads
+  /// What the model reads; which of the two, its size says.
+  std::variant<plait::byte_text const*, plait::token_file const*> text;
   std::int64_t steps = 200;
   std::size_t batch = 16;
   int microbatches = 0;  ///< 0: what the plan needs
@@ -42,7 +48,10 @@ struct request {
   double weight_decay = 0.01;
   double clip = 1.0;
   bool in_order = false;
-  int generate = 0;  ///< bytes of text to make up at the end
+  int generate = 0;                       ///< bytes or tokens to make up at the end
+  bool replay = false;                    ///< record the first step and repeat it (CUDA graphs)
+  std::uint64_t schedule_seed = 0;        ///< of the simulated device's order of events
+  simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   tensor_source* init = nullptr;
   tensor_sink* save = nullptr;
   /// Where the gradients of every step go; for comparisons.
@@ -56,17 +65,19 @@ struct moved_bytes {
 };
 
 struct outcome {
-  std::vector<moved_bytes> moved;  ///< by all ranks, in all steps
-  std::string sample;              ///< the text made up at the end
+  std::vector<moved_bytes> moved;    ///< by all ranks, in all steps
+  std::vector<std::int32_t> sample;  ///< the bytes or tokens made up at the end
 };
 
 /// One compiled job.
 struct entry {
-  std::string size, plan, precision;
+  std::string size, plan, precision, backend;
   int ranks = 1;
   int data_ranks = 1;
   int stages = 1;
   std::size_t sequence = 0;
+  std::size_t vocabulary = 0;
+  bool reads_tokens = false;  ///< from a token file, not bytes from a text
   std::vector<tensor_shape> (*parameters)() = nullptr;
   std::string (*explain)(request const&) = nullptr;
   outcome (*run)(request const&) = nullptr;

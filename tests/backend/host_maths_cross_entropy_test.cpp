@@ -37,9 +37,9 @@ struct whole {
   double loss;
   whole(std::vector<T> const& logits, std::vector<std::int32_t> const& targets, std::size_t classes)
       : max(targets.size()), terms(2 * targets.size()) {
-    maths::row_max(logits.data(), max.data(), targets.size(), classes);
+    maths::row_max(logits.data(), max.data(), targets.size(), classes, classes);
     maths::cross_entropy_terms(logits.data(), targets.data(), max.data(), terms.data(), 0,
-                               targets.size(), classes);
+                               targets.size(), classes, classes);
     loss = maths::cross_entropy_sum(terms.data(), targets.data(), ignore, targets.size());
   }
 };
@@ -68,11 +68,11 @@ TEST(CrossEntropy, BackwardEqualsDifferencesAndMayBeInPlace) {
       std::vector<double> dlogits(logits.size(), 9);
       maths::cross_entropy_backward(logits.data(), targets.data(), forward.max.data(),
                                     forward.terms.data(), scale, dlogits.data(), 0, ignore, rows,
-                                    classes);
+                                    classes, classes);
       auto in_place = logits;
       maths::cross_entropy_backward(in_place.data(), targets.data(), forward.max.data(),
                                     forward.terms.data(), scale, in_place.data(), 0, ignore, rows,
-                                    classes);
+                                    classes, classes);
       EXPECT_EQ(in_place, dlogits);
       expect_gradient([&] { return scale * whole<double>{logits, targets, classes}.loss; }, logits,
                       dlogits);
@@ -93,28 +93,70 @@ TEST(CrossEntropy, ShardsOfTheClassesGiveTheWhole) {
       for (std::size_t c = cut[s]; c < cut[s + 1]; ++c) shard.push_back(logits[r * classes + c]);
     shards.push_back(shard);
     std::vector<double> local(rows);
-    maths::row_max(shard.data(), local.data(), rows, cut[s + 1] - cut[s]);
+    maths::row_max(shard.data(), local.data(), rows, cut[s + 1] - cut[s], cut[s + 1] - cut[s]);
     for (std::size_t r = 0; r < rows; ++r) max[r] = std::max(max[r], local[r]);
   }
   EXPECT_EQ(max, expected.max);
   for (std::size_t s = 0; s < 3; ++s) {
     std::vector<double> local(2 * rows);
     maths::cross_entropy_terms(shards[s].data(), targets.data(), max.data(), local.data(), cut[s],
-                               rows, cut[s + 1] - cut[s]);
+                               rows, cut[s + 1] - cut[s], cut[s + 1] - cut[s]);
     for (std::size_t i = 0; i < terms.size(); ++i) terms[i] += local[i];
   }
   expect_near(terms, expected.terms, 1e-14);
 
   std::vector<double> dwhole(logits.size());
   maths::cross_entropy_backward(logits.data(), targets.data(), max.data(), terms.data(), 2,
-                                dwhole.data(), 0, ignore, rows, classes);
+                                dwhole.data(), 0, ignore, rows, classes, classes);
   for (std::size_t s = 0; s < 3; ++s) {
     std::size_t const cols = cut[s + 1] - cut[s];
     maths::cross_entropy_backward(shards[s].data(), targets.data(), max.data(), terms.data(), 2,
-                                  shards[s].data(), cut[s], ignore, rows, cols);
+                                  shards[s].data(), cut[s], ignore, rows, cols, cols);
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t c = 0; c < cols; ++c)
         EXPECT_NEAR(shards[s][r * cols + c], dwhole[r * classes + cut[s] + c], 1e-15);
+  }
+}
+
+// Of 24 columns in three shards 13 are classes: 8, 5 and none. What the others hold is never read.
+TEST(CrossEntropy, PaddingCountsNowhere) {
+  std::size_t const rows = 6, classes = 13, cols = 8, shards = 3;
+  auto const targets = labels(rows, classes);
+  auto const logits = values<double>(rows * classes, 1);
+  whole<double> const expected{logits, targets, classes};
+  std::vector<double> dexpected(logits.size());
+  maths::cross_entropy_backward(logits.data(), targets.data(), expected.max.data(),
+                                expected.terms.data(), 2, dexpected.data(), 0, ignore, rows,
+                                classes, classes);
+
+  std::vector<double> max(rows, -std::numeric_limits<double>::infinity()), terms(2 * rows, 0);
+  for (bool const backward : {false, true}) {
+    for (std::size_t s = 0; s < shards; ++s) {
+      std::size_t const first = s * cols,
+                        valid = std::min(cols, classes - std::min(first, classes));
+      std::vector<double> shard(rows * cols, s == 1 ? NAN : 1e300), local(2 * rows);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t c = 0; c < valid; ++c)
+          shard[r * cols + c] = logits[r * classes + first + c];
+      if (!backward) {
+        maths::row_max(shard.data(), local.data(), rows, cols, valid);
+        for (std::size_t r = 0; r < rows; ++r) max[r] = std::max(max[r], local[r]);
+        // Sums need the maximum over all shards, which the expected one is.
+        maths::cross_entropy_terms(shard.data(), targets.data(), expected.max.data(), local.data(),
+                                   first, rows, cols, valid);
+        for (std::size_t i = 0; i < terms.size(); ++i) terms[i] += local[i];
+        continue;
+      }
+      maths::cross_entropy_backward(shard.data(), targets.data(), max.data(), terms.data(), 2,
+                                    shard.data(), first, ignore, rows, cols, valid);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t c = 0; c < cols; ++c)
+          if (c < valid)
+            EXPECT_NEAR(shard[r * cols + c], dexpected[r * classes + first + c], 1e-15);
+          else EXPECT_EQ(shard[r * cols + c], 0.0);
+    }
+    EXPECT_EQ(max, expected.max);
+    expect_near(terms, expected.terms, 1e-14);
   }
 }
 
@@ -126,7 +168,7 @@ TEST(CrossEntropy, LargeAndMaskedLogits) {
   EXPECT_NEAR(forward.loss, std::log(2.0), 1e-6);
   std::vector<float> dlogits(4);
   maths::cross_entropy_backward(logits.data(), targets.data(), forward.max.data(),
-                                forward.terms.data(), 1, dlogits.data(), 0, ignore, 1, 4);
+                                forward.terms.data(), 1, dlogits.data(), 0, ignore, 1, 4, 4);
   EXPECT_EQ(dlogits, (std::vector<float>{0.5f, 0, 0, -0.5f}));
 }
 

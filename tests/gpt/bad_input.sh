@@ -141,6 +141,45 @@ grep -q . ../out || complain "--list-plans prints nothing"
 succeeds --help
 grep -q -e '--learning-rate' ../out || complain "--help does not explain the options"
 
+# Tokens, where size gpt2 is built.
+token_header() {  # some words of 32 bits, the lowest byte first, and zeros up to the 256th word
+  local word shift
+  for word in "$@"; do
+    for shift in 0 8 16 24; do printf "$(printf '\\x%02x' $((word >> shift & 255)))"; done
+  done
+  head -c $((4 * (256 - $#))) /dev/zero
+}
+zeros() { head -c $((2 * $1)) /dev/zero; }
+if [[ -n "$("$train_gpt" --list-plans --size gpt2)" ]]; then
+  { token_header 20240520 1 1025; zeros 1025; } >tokens
+  { token_header 20240520 1 1024; zeros 1024; } >few_tokens
+  { token_header 20240520 1 1026; zeros 1025; } >cut_tokens
+  { token_header 20240520 2 1025; zeros 1025; } >new_tokens
+  { token_header 20240520 1 1025; zeros 1024; printf '\x51\xc4'; } >strange_token
+  zeros 1025 >bare_tokens
+  gpt2=(--size gpt2 --batch 1 --generate 0 --save w --losses l)
+  refused "--size gpt2 needs --data FILE, a file of tokens" "${gpt2[@]}"
+  gpt2+=(--data)
+  refused "token file 'missing' cannot be read" "${gpt2[@]}" missing
+  refused "token file 'folder' cannot be read: it is not a regular file" "${gpt2[@]}" folder
+  refused "token file 'empty' has 0 bytes, fewer than its header of 1024" "${gpt2[@]}" empty
+  refused "token file 'bare_tokens' begins with 0 instead of 20240520" "${gpt2[@]}" bare_tokens
+  refused "token file 'new_tokens' has version 2" "${gpt2[@]}" new_tokens
+  refused "should have 1026 tokens by its header, but 2050 bytes follow it" "${gpt2[@]}" cut_tokens
+  refused "has 1024 tokens; one sequence of 1024 needs at least 1024 + 1" "${gpt2[@]}" few_tokens
+  refused "has the token 50257 at place 1024" "${gpt2[@]}" strange_token
+  refused "--batch 2 is more than the 1 sequences" "${gpt2[@]}" tokens --batch 2
+  refused "plan 'pp2' is not built for size 'gpt2'" "${gpt2[@]}" tokens --plan pp2
+  refused "'wte.weight' has the shape (256, 64), but (50257, 768) is needed" "${gpt2[@]}" tokens \
+    --init good
+  succeeds "${gpt2[@]}" tokens --steps 0
+  head -c 20000 w >head_of_w
+  grep -qaF '"wte.weight":{"dtype":"F32","shape":[50257,768],' head_of_w ||
+    complain "the table is not saved without its padding"
+  ! grep -qaF lm_head head_of_w || complain "the tied head is saved"
+  rm w
+fi
+
 if ((failures > 0)); then
   echo "bad_input.sh: $failures failures" >&2
   exit 1

@@ -167,7 +167,8 @@ class references {
  public:
   explicit references(task const& what) : task_(what) {
     for (auto const& job : train_gpt::entries())
-      if (job.plan == "serial" && job.size == what.size && job.precision == what.precision)
+      if (job.plan == "serial" && job.size == what.size && job.precision == what.precision &&
+          job.backend == "host")
         serial_ = &job;
   }
   [[nodiscard]] bool exist() const { return serial_ != nullptr; }
@@ -207,7 +208,9 @@ int compare_plans(task const& what) {
   print_head();
   int plans = 0, wrong = 0;
   for (auto const& job : train_gpt::entries()) {
-    if (job.size != what.size || job.precision != what.precision || job.plan == "serial") continue;
+    if (job.size != what.size || job.precision != what.precision || job.backend != "host" ||
+        job.plan == "serial")
+      continue;
     ++plans;
     bool const stages_only = job.ranks == job.stages;
     auto const row = [&](std::string const& name, double clip) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "train_gpt/backend_host.hpp"
 #include "train_gpt/job.hpp"
 
 namespace {
@@ -145,7 +146,8 @@ train_gpt::outcome run_deaf(train_gpt::request const& wanted) {
         deaf,
         plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
         {.seed = wanted.seed, .clip = wanted.clip});
-    auto batches = plait::batches(*wanted.text, plait::global_batch<>{wanted.batch}, rank,
+    auto batches = plait::batches(*std::get<plait::byte_text const*>(wanted.text),
+                                  plait::global_batch<>{wanted.batch}, rank,
                                   {.how = plait::order::sequential, .epochs = 0});
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
       auto const report = trainer.step(batches.at(std::uint64_t(step)));
@@ -162,14 +164,14 @@ train_gpt::outcome run_deaf(train_gpt::request const& wanted) {
 char const* const size = "mutant";
 char const* const precision = "double";
 auto const entered = {
-    train_gpt::enter<tiny, unreduced_output>(size, "tp2: the output of a row split is not reduced",
-                                             precision),
-    train_gpt::enter<tiny, early_bias>(size, "tp2: a bias is added before the reduction",
-                                       precision),
-    train_gpt::enter<tiny, wrong_divisor>(size, "dp2: each rank divides by its own rows",
-                                          precision),
+    train_gpt::enter<tiny, unreduced_output, train_gpt::backends::host>(
+        size, "tp2: the output of a row split is not reduced", precision),
+    train_gpt::enter<tiny, early_bias, train_gpt::backends::host>(
+        size, "tp2: a bias is added before the reduction", precision),
+    train_gpt::enter<tiny, wrong_divisor, train_gpt::backends::host>(
+        size, "dp2: each rank divides by its own rows", precision),
     [] {
-      auto const made = train_gpt::enter<tiny, unreduced_gradients>(
+      auto const made = train_gpt::enter<tiny, unreduced_gradients, train_gpt::backends::host>(
           size, "dp2: gradients are not reduced", precision);
       train_gpt::entries().back().run = run_deaf;
       return made;

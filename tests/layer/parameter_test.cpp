@@ -25,6 +25,19 @@ TEST(Parameter, AVectorIsOneRow) {
   EXPECT_EQ(info.length(0), 8u);
 }
 
+TEST(Parameter, PaddingIsTheEndOfTheFirstDimension) {
+  constexpr auto matrix = info_of<parameter<"weight", extents<6, 8>, normal(0.02), 2>>();
+  EXPECT_EQ(matrix.count(), 48u);
+  EXPECT_EQ(matrix.padding, 2u);
+  EXPECT_EQ(matrix.unpadded().rows, 4u);
+  EXPECT_EQ(matrix.unpadded().columns, 8u);
+  EXPECT_EQ(matrix.unpadded().padding, 0u);
+  constexpr auto vector = info_of<parameter<"bias", extents<8>, constant(0.0), 3>>();
+  EXPECT_EQ(vector.count(), 8u);
+  EXPECT_EQ(vector.unpadded().rows, 1u);
+  EXPECT_EQ(vector.unpadded().columns, 5u);
+}
+
 TEST(Parameter, StartsAtZeroUnlessSaidOtherwise) {
   using bias = parameter<"bias", extents<8>>;
   EXPECT_EQ(bias::initial.how, initializer::kind::constant);

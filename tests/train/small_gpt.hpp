@@ -29,8 +29,8 @@ using body = sequential<named<"wte", nn::embedding<vocabulary, width>>,
                         named<"lm_head", nn::linear<width, vocabulary>>>;
 using objective = plait::objective<body, nn::cross_entropy<vocabulary>>;
 
-template <class Policy>
-struct job : plait::parallel<objective, Policy, double> {};
+template <class Policy, class Element = double>
+struct job : plait::parallel<objective, Policy, Element> {};
 
 using tp2 = plait::tensor_parallel<2>;
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;

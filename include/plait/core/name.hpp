@@ -19,6 +19,10 @@ struct name {
   static constexpr std::size_t capacity = 32;
 
   constexpr name() = default;
+  /// The packed words, as nvcc writes a template argument to the host compiler.
+  constexpr name(std::uint64_t first, std::uint64_t second, std::uint64_t third,
+                 std::uint64_t fourth)
+      : word0(first), word1(second), word2(third), word3(fourth) {}
 
   /// Packs a literal; longer than `capacity` is a compile-time error.
   template <std::size_t Size>

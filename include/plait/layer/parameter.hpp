@@ -44,11 +44,18 @@ consteval initializer normal(double standard_deviation) {
 }
 
 /// A named parameter of a layer. Its type is also its key: `p[weight{}]` in a layer's body.
-template <name Label, class Extents, initializer Initial = constant(0.0)>
+///
+/// The last `Padding` entries of the first dimension are there only to make it divide: they are 0
+/// before and after every step, and files do not have them.
+template <name Label, class Extents, initializer Initial = constant(0.0), std::size_t Padding = 0>
 struct parameter {
+  static_assert(Padding < Extents::lengths[0],
+                "parameter<Label, Extents, Initial, Padding>: nothing but padding; the first of "
+                "the extents is the length with its padding");
   static constexpr name label = Label;
   using extents = Extents;
   static constexpr initializer initial = Initial;
+  static constexpr std::size_t padding = Padding;
 };
 
 template <class... Parameters>
@@ -63,8 +70,17 @@ struct parameter_info {
   std::size_t rows = 1;     ///< 1 for a vector
   std::size_t columns = 1;  ///< the length of a vector
   initializer initial{};
+  std::size_t padding = 0;  ///< entries of the first dimension that are not in files
 
+  /// Elements, the padding included.
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
+  /// The parameter as files have it: the first elements of this one.
+  [[nodiscard]] constexpr parameter_info unpadded() const {
+    parameter_info out = *this;
+    (rank == 2 ? out.rows : out.columns) -= padding;
+    out.padding = 0;
+    return out;
+  }
   /// The length of dimension `index`.
   [[nodiscard]] constexpr std::size_t length(int index) const {
     return rank == 2 && index == 0 ? rows : columns;
@@ -74,8 +90,12 @@ struct parameter_info {
 template <class Parameter>
 constexpr parameter_info info_of() {
   using shape = typename Parameter::extents;
-  return {Parameter::label, shape::rank, shape::rank == 2 ? shape::lengths[0] : 1,
-          shape::lengths[shape::rank - 1], Parameter::initial};
+  return {Parameter::label,
+          shape::rank,
+          shape::rank == 2 ? shape::lengths[0] : 1,
+          shape::lengths[shape::rank - 1],
+          Parameter::initial,
+          Parameter::padding};
 }
 
 namespace detail {

@@ -14,12 +14,16 @@ namespace plait::nn {
 /// -log(softmax(logits)[label]), summed over the rows whose label is not `Ignored` and divided by
 /// the number of such rows in the whole global batch.
 ///
-/// Shapes: logits (rows, Classes), labels (rows) in [0, Classes) or Ignored.
+/// Shapes: logits (rows, PaddedTo), of which the columns from Classes on do not count (their
+///         gradient is 0); labels (rows) in [0, Classes) or Ignored.
 /// Moves:  cut by classes: the maximum and two sums for each row, forward only.
-template <std::size_t Classes, std::int32_t Ignored = -100>
+template <std::size_t Classes, std::int32_t Ignored = -100, std::size_t PaddedTo = Classes>
 struct cross_entropy {
+  static_assert(PaddedTo >= Classes,
+                "cross_entropy<Classes, Ignored, PaddedTo>: PaddedTo is less than Classes; write "
+                "the width of the logits with the padding");
   using concept_tag = layer_tag;
-  using input = inputs<features<Classes>, tokens>;
+  using input = inputs<features<PaddedTo>, tokens>;
   using output = loss_value;
   using forms =
       plait::forms<whole, form<"classes", shard<dim::features>, invariant,
@@ -47,16 +51,17 @@ struct cross_entropy {
   static void forward(auto& ops, auto const&, auto x, auto loss, auto const& saved) {
     auto const& [logits, labels] = x;
     auto const local_max = ops.template over_columns<partial_max>(logits, saved[max{}]);
-    ops.row_max(logits, local_max);  // (rows, 1)
+    ops.row_max(logits, local_max, Classes);  // (rows, 1)
     auto const largest = ops.template move<invariant>(local_max);
     auto const local_terms = ops.template over_columns<partial>(logits, saved[terms{}]);
-    ops.cross_entropy_terms(logits, labels, largest, local_terms);  // (rows, 2)
+    ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes);  // (rows, 2)
     auto const sums = ops.template move<invariant>(local_terms);
     ops.cross_entropy(sums, labels, Ignored, loss);
   }
   static void backward_input(auto& ops, auto const&, auto const& saved, auto seed, auto dx) {
     auto const& [logits, labels] = saved[input_slot{}];
-    ops.cross_entropy_backward(logits, labels, saved[max{}], saved[terms{}], Ignored, seed, dx);
+    ops.cross_entropy_backward(logits, labels, saved[max{}], saved[terms{}], Ignored, seed, dx,
+                               Classes);
   }
 };
 

@@ -10,12 +10,16 @@ namespace plait::nn {
 /// The row of a table for each token.
 ///
 /// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens are in
-///         [0, Vocabulary).
+///         [0, Vocabulary). The weight is held with PaddedTo rows, so that ranks can divide them.
 /// Moves:  cut by vocabulary each rank looks up what it has, the output is partial.
-template <std::size_t Vocabulary, std::size_t Width, initializer Initial = normal(0.02)>
+template <std::size_t Vocabulary, std::size_t Width, initializer Initial = normal(0.02),
+          std::size_t PaddedTo = Vocabulary>
 struct embedding {
+  static_assert(PaddedTo >= Vocabulary,
+                "embedding<Vocabulary, Width, Initial, PaddedTo>: PaddedTo is less than "
+                "Vocabulary; write the number of rows with the padding");
   using concept_tag = layer_tag;
-  using weight = parameter<"weight", extents<Vocabulary, Width>, Initial>;
+  using weight = parameter<"weight", extents<PaddedTo, Width>, Initial, PaddedTo - Vocabulary>;
   using parameters = parameter_list<weight>;
   using input = tokens;
   using output = features<Width>;

@@ -20,6 +20,9 @@ struct linear_options {
   int parts = 1;
   /// The weight starts as normal random numbers of this deviation, the bias as zeros.
   initializer weight = normal(0.02);
+  /// The output has this many features, the ones behind Out always 0, so that ranks can divide
+  /// them; 0 means Out.
+  std::size_t padded_to = 0;
 };
 
 namespace detail {
@@ -28,8 +31,10 @@ template <std::size_t In, std::size_t Out, linear_options Options>
 struct linear_parameters {
   static constexpr bool in_out = Options.order == weight_order::input_output;
   static constexpr int input_dim = in_out ? 0 : 1, output_dim = in_out ? 1 : 0;
-  using weight = parameter<"weight", extents<in_out ? In : Out, in_out ? Out : In>, Options.weight>;
-  using bias = parameter<"bias", extents<Out>>;
+  static constexpr std::size_t held = Options.padded_to == 0 ? Out : Options.padded_to;
+  using weight = parameter<"weight", extents<in_out ? In : held, in_out ? held : In>,
+                           Options.weight, held - Out>;
+  using bias = parameter<"bias", extents<held>, constant(0.0), held - Out>;
   using parameters =
       std::conditional_t<Options.bias, parameter_list<weight, bias>, parameter_list<weight>>;
   static constexpr int parts = Options.parts;
@@ -48,7 +53,8 @@ struct linear_parameters {
 
 /// y = x w + b.
 ///
-/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out).
+/// Shapes: x (rows, In), w (In, Out) or stored as (Out, In), b (Out), y (rows, Out); with
+///         padded_to that many outputs instead of Out.
 /// Moves:  column: the whole input, a block of the output; row: a block of the input, a partial
 ///         output to which b is added once.
 template <std::size_t In, std::size_t Out, linear_options Options = linear_options{}>
@@ -56,12 +62,17 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   static_assert(Out % static_cast<std::size_t>(Options.parts) == 0,
                 "linear<In, Out, {.parts}>: Out is not a multiple of parts; the parts are equal "
                 "pieces of the output side by side");
+  static_assert(Options.padded_to == 0 || (Options.padded_to >= Out && Options.parts == 1 &&
+                                           Options.order == weight_order::output_input),
+                "linear<In, Out, {.padded_to}>: padding stands behind Out outputs that are stored "
+                "one after the other; write .order = weight_order::output_input, one part, and at "
+                "least Out");
   using concept_tag = layer_tag;
   using base = detail::linear_parameters<In, Out, Options>;
   using weight = typename base::weight;
   using bias = typename base::bias;
   using input = features<In>;
-  using output = features<Out>;
+  using output = features<base::held>;
   using saved = plait::saved<input_slot>;
 
   static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {

@@ -171,7 +171,8 @@ struct form_planner {
   }
 
   constexpr bool allowed(leaf_info const& leaf, form_info const& form, name pin) const {
-    if (!pin.empty() && form.label != pin) return false;
+    // On one rank all forms compute the same, and whole ones need no moves between them.
+    if (!pin.empty() && ranks > 1 && form.label != pin) return false;
     if (uses_sequence(form) && !shard_sequence) return false;
     return indivisible_length(leaf, form, ranks) == 0;
   }

@@ -91,7 +91,8 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
         continue;
       }
       auto const& owner = entries[entry.owner];
-      if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns)
+      if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns ||
+          owner.info.padding != entry.info.padding)
         problem = tie_error::other_shape;
       else if (owner.stored != entry.stored) problem = tie_error::other_placement;
       else if (code.items[entry.item].repeated || code.items[owner.item].repeated)

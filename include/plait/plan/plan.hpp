@@ -396,11 +396,12 @@ struct plan {
       if (entry.owner < 0) count += code.items[entry.item].count;
     return count;
   }
-  /// Elements of all parameters of the whole model.
+  /// Elements of all parameters of the whole model, without their padding.
   static constexpr std::size_t parameter_count() {
     std::size_t count = 0;
     for (auto const& entry : entries)
-      if (entry.owner < 0) count += entry.info.count() * std::size_t(code.items[entry.item].count);
+      if (entry.owner < 0)
+        count += entry.info.unpadded().count() * std::size_t(code.items[entry.item].count);
     return count;
   }
 

@@ -55,7 +55,7 @@ struct planned_wait {
     std::vector<stream_operation> const& operations) {
   using clock = std::array<int, std::size_t(stream_count)>;  // the last known operation of each
   auto const at = [](stream on) { return static_cast<std::size_t>(on); };
-  std::vector<clock> known(operations.size());
+  std::vector<clock> known(operations.size(), clock{});
   clock last{-1, -1, -1, -1};
   std::vector<planned_wait> out;
   auto const touches = [](std::vector<int> const& some, std::vector<int> const& others) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -33,6 +35,9 @@ class operations {
   using token_input = token_view<memory>;
 
  public:
+  /// A row without padding.
+  static constexpr std::size_t all_columns = std::numeric_limits<std::size_t>::max();
+
   /// For the body of layer `leaf` of the plan, on stream compute.
   operations(Rank& rank, layer_context const& where, int leaf)
       : context(where), rank_(rank), queue_(rank.device().on(stream::compute)), leaf_(leaf) {}
@@ -215,20 +220,22 @@ class operations {
                                 context.batch, dy.columns);
   }
 
-  /// The greatest value of each row; of what this rank has of the row if it is cut.
+  /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
+  /// from `valid_columns` of the whole row on are padding and do not count.
   template <class T, class Kept, placement At, placement Max>
-  void row_max(input_of<T, At> x, view_of<Kept, Max> max) {
+  void row_max(input_of<T, At> x, view_of<Kept, Max> max, std::size_t valid_columns = all_columns) {
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
-    queue_.row_max(x.data, max.data, x.rows, x.columns);
+    queue_.row_max(x.data, max.data, x.rows, x.columns, local_columns(x, valid_columns));
   }
-  /// For each row: the sum of exp(logit - max), and logit - max of the label.
+  /// For each row: the sum of exp(logit - max), and logit - max of the label. Logits from column
+  /// `classes` of the whole row on are padding and do not count.
   ///
   /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, 2).
   template <class T, class Kept, placement At, class Max, placement Terms>
   void cross_entropy_terms(input_of<T, At> logits, token_input labels, Max max,
-                           view_of<Kept, Terms> terms) {
+                           view_of<Kept, Terms> terms, std::size_t classes = all_columns) {
     static_assert(!is_partial(Max::at),
                   "ops.cross_entropy_terms(...): the maximum is still partial; write "
                   "ops.move<plait::invariant>(max) first");
@@ -236,7 +243,8 @@ class operations {
                   "ops.cross_entropy_terms(...): the sums over cut columns are partial, otherwise "
                   "placed like the logits; write ops.over_columns<plait::partial>(logits, terms)");
     queue_.cross_entropy_terms(logits.data, labels.data, as_input(max).data, terms.data,
-                               first_column(logits), logits.rows, logits.columns);
+                               first_column(logits), logits.rows, logits.columns,
+                               local_columns(logits, classes));
   }
   /// loss += scale * the sum over the rows of -log(probability of the label).
   template <class Terms>
@@ -247,18 +255,18 @@ class operations {
     queue_.cross_entropy_sum(as_input(terms).data, labels.data, ignored, terms.rows,
                              context.loss_scale, loss.data);
   }
-  /// dlogits may be logits.
+  /// dlogits may be logits; it is 0 from column `classes` of the whole row on.
   template <class T, class Kept, placement At, placement Row, placement Gradient>
   void cross_entropy_backward(input_of<T, At> logits, token_input labels, input_of<Kept, Row> max,
                               input_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
-                              view_of<T, Gradient> dlogits) {
+                              view_of<T, Gradient> dlogits, std::size_t classes = all_columns) {
     typing::check_gradient<At, Gradient>();
     static_assert(!is_partial(Row),
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
                   "give it what the forward made of them with ops.move<plait::invariant>");
     queue_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
                                   dlogits.data, first_column(logits), ignored, logits.rows,
-                                  logits.columns);
+                                  logits.columns, local_columns(logits, classes));
   }
 
   /// y = x / (1 - probability) where random number (global index) keeps the element, else 0; with
@@ -313,6 +321,13 @@ class operations {
     if constexpr (requires { Function::is_linear; }) return Function::is_linear;
     else return false;
   }();
+
+  /// How many columns of the local block lie before column `end` of the whole row.
+  template <class View>
+  [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
+    std::size_t const first = first_column(x);
+    return end <= first ? 0 : std::min(end - first, x.columns);
+  }
 
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
 

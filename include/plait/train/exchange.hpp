@@ -27,7 +27,8 @@ template <class Rank, class T>
 }
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
-/// sink(name, parameter_info, whole values) there, in the order of the layers. Collective.
+/// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
+/// Collective.
 ///
 /// Moves: for each cut parameter shard -> invariant over the tensor axis, for each parameter of
 ///        another stage only<stage> -> only<0> over the stage axis.
@@ -66,7 +67,8 @@ template <class Job, class Rank, class T, class Sink>
       values.resize(info.count());
       device.download(data, values.data(), info.count() * sizeof(T));
       device.synchronize();
-      sink(parameter.name, info, std::span<T const>(values));
+      auto const unpadded = info.unpadded();
+      sink(parameter.name, unpadded, std::span<T const>(values).first(unpadded.count()));
     }
   }
 }

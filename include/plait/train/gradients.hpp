@@ -96,6 +96,19 @@ gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> m
                                Job::plan_type::parameter_layout_for(rank.place().stage));
 }
 
+/// Sets the gradient of padding to 0, so that it stays 0 whatever the layers make of it.
+template <class Job, placement OnData, class Rank>
+void clear_padding(Rank& rank, gradients<Job, OnData> of,
+                   std::vector<local_parameter> const& parameters) {
+  using T = typename Job::gradient_element;
+  for (auto const& parameter : parameters)
+    if (auto const padding =
+            padding_of_block(Job::plan_type::entries[parameter.entry], rank.place().tensor))
+      rank.device()
+          .on(stream::compute)
+          .fill(T{0}, of.data + parameter.offset + parameter.count - padding, padding);
+}
+
 /// The blocks of which a rank adds its squares to the gradient norm of the model, in the order of
 /// the layers: each parameter counts once under every mesh.
 template <class Plan>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -97,28 +98,48 @@ void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Acti
 }  // namespace detail
 
 /// Writes the first value of a parameter's block: a function of the seed, the parameter and the
-/// global index of each element, so that every plan starts from the same weights.
+/// global index of each element, so that every plan starts from the same weights. Padding is at the
+/// end of the whole parameter, so it changes no index; it starts as zeros.
 template <class T>
 void initial_values(parameter_entry const& entry, int number, std::uint64_t seed, int tensor_rank,
                     int ranks, std::span<T> block) {
   random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
   double const scale = entry.info.initial.number();
+  bool const is_constant = entry.info.initial.how == initializer::kind::constant;
+  std::size_t const end = entry.info.unpadded().count();
   detail::for_each_run(
       entry, tensor_rank, ranks, [&](std::size_t global, std::size_t local, std::size_t length) {
         for (std::size_t i = 0; i < length; ++i)
-          block[local + i] = static_cast<T>(entry.info.initial.how == initializer::kind::constant
-                                                ? scale
-                                                : scale * random_normal(key, global + i));
+          block[local + i] = static_cast<T>(global + i >= end ? 0.0
+                                            : is_constant     ? scale
+                                                          : scale * random_normal(key, global + i));
       });
 }
 
-/// Copies a rank's block out of a whole parameter.
+/// How many elements at the end of a rank's block are padding; the first dimension is cut in one
+/// part if at all.
+[[nodiscard]] constexpr std::size_t padding_of_block(parameter_entry const& entry,
+                                                     int tensor_rank) {
+  auto const& info = entry.info;
+  bool const is_matrix = info.rank == 2;
+  // Padding is the end of the first dimension; the rest of a row may be cut.
+  bool const cut = is_shard(entry.stored) && entry.stored.index == 0;
+  std::size_t const held = is_matrix ? entry.local_rows : entry.local_columns;
+  std::size_t const end = info.length(0) - info.padding;
+  std::size_t const first = cut ? held * static_cast<std::size_t>(tensor_rank) : 0;
+  std::size_t const valid = end <= first ? 0 : std::min(end - first, held);
+  return (held - valid) * (is_matrix ? entry.local_columns : 1);
+}
+
+/// Copies a rank's block out of a whole parameter without its padding, which becomes zeros.
 template <class T>
 void take_block(parameter_entry const& entry, int tensor_rank, int ranks, std::span<T const> values,
                 std::span<T> block) {
+  std::size_t const end = entry.info.unpadded().count();
   detail::for_each_run(entry, tensor_rank, ranks,
                        [&](std::size_t from, std::size_t to, std::size_t length) {
-                         for (std::size_t i = 0; i < length; ++i) block[to + i] = values[from + i];
+                         for (std::size_t i = 0; i < length; ++i)
+                           block[to + i] = from + i < end ? values[from + i] : T{0};
                        });
 }
 

@@ -143,7 +143,7 @@ class trainer_on {
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
-  /// calls sink(name, parameter_info, values) there. Collective.
+  /// calls sink(name, parameter_info, values) there, without padding. Collective.
   template <class Sink>
   void export_parameters(Sink sink) {
     export_tensors<Job>(rank_, parameter_data(), sink);
@@ -153,16 +153,16 @@ class trainer_on {
   void export_gradients(Sink sink) {
     export_tensors<Job>(rank_, gradient_data(), sink);
   }
-  /// Calls source(name, parameter_info, whole values to fill) for each parameter of this rank's
-  /// stage and keeps this rank's block.
+  /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
+  /// of this rank's stage and keeps this rank's block.
   template <class Source>
   [[gnu::cold]] void import_parameters(Source source) {
     std::vector<parameter_element> values, block;
     for (auto const& parameter : owned_) {
       auto const& entry = plan::entries[parameter.entry];
-      values.resize(entry.info.count());
+      values.resize(entry.info.unpadded().count());
       block.resize(parameter.count);
-      source(parameter.name, entry.info, std::span<parameter_element>(values));
+      source(parameter.name, entry.info.unpadded(), std::span<parameter_element>(values));
       take_block<parameter_element>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
       rank_.device().upload(block.data(), parameter_data() + parameter.offset,
                             parameter.count * sizeof(parameter_element));
@@ -250,9 +250,9 @@ class trainer_on {
         .clips = clips,
         .reduces_squares = clips && rank_.world_size() > 1,
         .updates = updates};
-    std::vector<int> numbers;
-    for (int i = 0; i < step_phases; ++i) numbers.push_back(i);
-    return waits(rank_.device(), wait_site::part::step, step_operations(shape), numbers);
+    std::vector<int> names;
+    for (int i = 0; i < step_phases; ++i) names.push_back(i);
+    return waits(rank_.device(), wait_site::part::step, step_operations(shape), names);
   }
   static constexpr std::size_t phase(step_phase which) { return static_cast<std::size_t>(which); }
 
@@ -298,6 +298,7 @@ class trainer_on {
       queue().fill(gradient_element{0}, mine.data, layout_.count() + layout_.tied_count);
       space.run(rank_, batch, &memory_.numbers()->loss);
       detail::add_tied_gradients<Job>(rank_, mine, layout_);
+      clear_padding(rank_, mine, owned_);
     });
     with.run(phase(step_phase::reduce), [&] {
       reduced = detail::all_reduce_gradients<Job>(rank_, mine, layout_);

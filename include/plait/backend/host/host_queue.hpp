@@ -152,14 +152,17 @@ struct host_queue {
     host_maths::accumulate_positions(dy, sums, first, positions, batch, columns);
   }
 
-  template <class T>
-  void row_max(T const* x, T* max, std::size_t rows, std::size_t columns) const {
-    host_maths::row_max(x, max, rows, columns);
+  /// Of the `columns` of a row only the first `valid` are classes; the rest is padding.
+  template <class T, class Kept>
+  void row_max(T const* x, Kept* max, std::size_t rows, std::size_t columns,
+               std::size_t valid) const {
+    host_maths::row_max(x, max, rows, columns, valid);
   }
-  template <class T>
-  void cross_entropy_terms(T const* logits, std::int32_t const* labels, T const* max, T* terms,
-                           std::size_t first_class, std::size_t rows, std::size_t columns) const {
-    host_maths::cross_entropy_terms(logits, labels, max, terms, first_class, rows, columns);
+  template <class T, class Kept>
+  void cross_entropy_terms(T const* logits, std::int32_t const* labels, Kept const* max,
+                           Kept* terms, std::size_t first_class, std::size_t rows,
+                           std::size_t columns, std::size_t valid) const {
+    host_maths::cross_entropy_terms(logits, labels, max, terms, first_class, rows, columns, valid);
   }
   /// Adds *scale times the loss of all rows to *loss.
   template <class T>
@@ -167,13 +170,13 @@ struct host_queue {
                          std::size_t rows, double const* scale, double* loss) const {
     *loss += *scale * host_maths::cross_entropy_sum(terms, labels, ignored, rows);
   }
-  template <class T>
-  void cross_entropy_backward(T const* logits, std::int32_t const* labels, T const* max,
-                              T const* terms, double const* scale, T* dlogits,
+  template <class T, class Kept>
+  void cross_entropy_backward(T const* logits, std::int32_t const* labels, Kept const* max,
+                              Kept const* terms, double const* scale, T* dlogits,
                               std::size_t first_class, std::int32_t ignored, std::size_t rows,
-                              std::size_t columns) const {
-    host_maths::cross_entropy_backward(logits, labels, max, terms, static_cast<T>(*scale), dlogits,
-                                       first_class, ignored, rows, columns);
+                              std::size_t columns, std::size_t valid) const {
+    host_maths::cross_entropy_backward(logits, labels, max, terms, static_cast<Kept>(*scale),
+                                       dlogits, first_class, ignored, rows, columns, valid);
   }
 
   template <class T>

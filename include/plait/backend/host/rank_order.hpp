@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/core/bfloat16.hpp"
 
 namespace plait::detail {
 
@@ -39,7 +41,7 @@ inline void copy_bytes(void* target, void const* source, std::size_t bytes) {
 template <class T, class Combine, class Source, class Store>
 void combine_tiles(element_range range, int ranks, Combine combine, Source source, Store store) {
   constexpr std::size_t tile = 4096 / sizeof(T);
-  alignas(64) T values[tile];
+  alignas(64) accumulate_t<T> values[tile];
   if (ranks == 1) return store(range.first, source(0) + range.first, range.last - range.first);
   for (auto first = range.first; first < range.last; first += tile) {
     auto const count = std::min(tile, range.last - first);
@@ -50,7 +52,13 @@ void combine_tiles(element_range range, int ranks, Combine combine, Source sourc
       T const* const c = source(rank) + first;
       for (std::size_t i = 0; i < count; ++i) values[i] = combine(values[i], c[i]);
     }
-    store(first, static_cast<T const*>(values), count);
+    if constexpr (std::is_same_v<T, accumulate_t<T>>) {
+      store(first, static_cast<T const*>(values), count);
+    } else {  // rounded once, when all ranks are in
+      alignas(64) T rounded[tile];
+      std::copy_n(values, count, rounded);
+      store(first, static_cast<T const*>(rounded), count);
+    }
   }
 }
 
@@ -58,10 +66,11 @@ void combine_tiles(element_range range, int ranks, Combine combine, Source sourc
 template <class T, class Source, class Store>
 void combine_in_rank_order(element_range range, int ranks, reduction operation, Source source,
                            Store store) {
-  if (operation == reduction::sum)
-    combine_tiles<T>(range, ranks, [](T a, T b) { return static_cast<T>(a + b); }, source, store);
-  else
-    combine_tiles<T>(range, ranks, [](T a, T b) { return b > a || b != b ? b : a; }, source, store);
+  using number = accumulate_t<T>;
+  auto const add = [](number a, number b) { return static_cast<number>(a + b); };
+  auto const greater = [](number a, number b) { return b > a || b != b ? b : a; };
+  if (operation == reduction::sum) combine_tiles<T>(range, ranks, add, source, store);
+  else combine_tiles<T>(range, ranks, greater, source, store);
 }
 
 }  // namespace plait::detail

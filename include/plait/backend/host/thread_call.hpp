@@ -7,22 +7,26 @@
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/core/bfloat16.hpp"
 
 namespace plait::detail {
 
 // What of an element type the ranks compare, and what messages call it ("float32").
 struct element_type {
-  char kind = ' ';  // 'f', 'i', 'u'; ' ' where a call has no elements
+  char kind = ' ';  // 'f', 'b' (bfloat16), 'i', 'u'; ' ' where a call has no elements
   unsigned char bytes = 0;
 
   friend constexpr bool operator==(element_type, element_type) = default;
 
   template <class T>
   static constexpr element_type of() {
-    static_assert(std::is_arithmetic_v<T>,
+    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, bfloat16>,
                   "thread_communicator: the element type is not arithmetic; pass a span of float, "
-                  "double or an integer type");
-    char const kind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+                  "double, bfloat16 or an integer type");
+    char const kind = std::is_same_v<T, bfloat16>   ? 'b'
+                      : std::is_floating_point_v<T> ? 'f'
+                      : std::is_signed_v<T>         ? 'i'
+                                                    : 'u';
     return {kind, static_cast<unsigned char>(sizeof(T))};
   }
 };
@@ -89,6 +93,7 @@ inline constexpr bool has_root(collective kind) {
   auto text = call_text(call, members);
   if (call.element.kind == ' ') return text;
   char const* const kind = call.element.kind == 'f'   ? "float"
+                           : call.element.kind == 'b' ? "bfloat"
                            : call.element.kind == 'i' ? "int"
                                                       : "uint";
   text += std::string(" (") + kind + std::to_string(8 * call.element.bytes);

@@ -15,33 +15,38 @@
 // Cross-entropy of logits that may be a shard [first_class, first_class + cols) of the classes. The
 // order of work on every shard: row_max, maximum over the shards, cross_entropy_terms, sum over the
 // shards, then cross_entropy_sum and cross_entropy_backward, which need no other shard.
+//
+// Only the first valid_cols <= cols columns of a shard are classes; the others are padding, which
+// counts nowhere and has the gradient 0.
 
 namespace plait::host_maths {
 
-/// Largest logit of every row; minus infinity where cols is 0.
+/// Largest logit of every row; minus infinity where valid_cols is 0.
 ///
 /// Shapes: logits (rows, cols); max (rows)
-template <class T>
-[[gnu::noinline]] void row_max(T const* logits, T* max, std::size_t rows, std::size_t cols) {
+template <class T, class A>
+[[gnu::noinline]] void row_max(T const* logits, A* max, std::size_t rows, std::size_t cols,
+                               std::size_t valid_cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols)
-    max[r] = lane_max(cols, -std::numeric_limits<T>::infinity(),
-                      [=](std::size_t c) { return logits[c]; });
+    max[r] = lane_max(valid_cols, -std::numeric_limits<A>::infinity(),
+                      [=](std::size_t c) -> A { return logits[c]; });
 }
 
 /// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
 /// max, or 0 if the target is not in this shard.
 ///
 /// Shapes: logits (rows, cols); targets, max (rows); terms (rows, 2)
-template <class T>
+template <class T, class A>
 [[gnu::noinline]] void cross_entropy_terms(T const* logits, std::int32_t const* targets,
-                                           T const* max, T* terms, std::size_t first_class,
-                                           std::size_t rows, std::size_t cols) {
+                                           A const* max, A* terms, std::size_t first_class,
+                                           std::size_t rows, std::size_t cols,
+                                           std::size_t valid_cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols) {
-    T const largest = max[r];
+    A const largest = max[r];
     terms[2 * r] =
-        lane_sum<T>(cols, [=](std::size_t c) { return exponential(logits[c] - largest); });
-    std::size_t const target = detail::local_row(targets[r], first_class, cols);
-    terms[2 * r + 1] = target == cols ? T{0} : logits[target] - largest;
+        lane_sum<A>(valid_cols, [=](std::size_t c) { return exponential(logits[c] - largest); });
+    std::size_t const target = detail::local_row(targets[r], first_class, valid_cols);
+    terms[2 * r + 1] = target == valid_cols ? A{0} : logits[target] - largest;
   }
 }
 
@@ -63,22 +68,26 @@ template <class T>
 /// summed over all shards; dlogits may be logits.
 ///
 /// Shapes: logits, dlogits (rows, cols); targets, max (rows); terms (rows, 2)
-template <class T>
+template <class T, class A>
 [[gnu::noinline]] void cross_entropy_backward(T const* logits, std::int32_t const* targets,
-                                              T const* max, T const* terms,
-                                              std::type_identity_t<T> scale, T* dlogits,
+                                              A const* max, A const* terms,
+                                              std::type_identity_t<A> scale, T* dlogits,
                                               std::size_t first_class, std::int32_t ignore,
-                                              std::size_t rows, std::size_t cols) {
+                                              std::size_t rows, std::size_t cols,
+                                              std::size_t valid_cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols, dlogits += cols) {
     if (targets[r] == ignore) {
       fill(T{0}, dlogits, cols);
       continue;
     }
-    T const largest = max[r];
-    T const factor = scale / terms[2 * r];
-    map([=](T logit) { return factor * exponential(logit - largest); }, logits, dlogits, cols);
-    std::size_t const target = detail::local_row(targets[r], first_class, cols);
-    if (target != cols) dlogits[target] -= scale;
+    A const largest = max[r];
+    A const factor = scale / terms[2 * r];
+    map([=](A logit) { return factor * exponential(logit - largest); }, logits, dlogits,
+        valid_cols);
+    fill(T{0}, dlogits + valid_cols, cols - valid_cols);
+    std::size_t const target = detail::local_row(targets[r], first_class, valid_cols);
+    if (target != valid_cols)
+      dlogits[target] = static_cast<T>(static_cast<A>(dlogits[target]) - scale);
   }
 }
 

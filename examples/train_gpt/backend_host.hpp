@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <plait/backend/host/threads.hpp>
+
+#include "train_gpt/registry.hpp"
+
+namespace train_gpt::backends {
+
+struct host {
+  static constexpr char const* name = "host";
+  static plait::threads make(request const&) { return {}; }
+};
+
+}  // namespace train_gpt::backends

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <plait/backend/simulated/simulated.hpp>
+
+#include "train_gpt/registry.hpp"
+
+namespace train_gpt {
+
+struct simulation {
+  plait::simulated backend;
+};
+
+}  // namespace train_gpt
+
+namespace train_gpt::backends {
+
+struct simulated {
+  static constexpr char const* name = "simulated";
+  static plait::simulated make(request const& wanted) {
+    return wanted.simulated != nullptr ? wanted.simulated->backend
+                                       : plait::simulated{.seed = wanted.schedule_seed};
+  }
+};
+
+}  // namespace train_gpt::backends

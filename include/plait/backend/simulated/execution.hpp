@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/shadow_memory.hpp"
+#include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait::detail {
+
+// One operation while it is executed: it says what it touches, which is checked, and then computes.
+//
+// Reads are named before writes. An operation that has read undefined values computes nothing, and
+// what it writes is undefined too. The first such read of a job becomes the suspicion; it is
+// reported only if no operation turns up that should have written the values before: that is the
+// race which the reader of the report wants to know of.
+class execution {
+ public:
+  execution(simulated_rank& rank, shadow_memory::accessor const& by, std::string& suspicion)
+      : rank_(rank), by_(by), suspicion_(suspicion) {}
+
+  template <class T>
+  void reads(T const* data, std::size_t count) {
+    read_bytes(data, count * sizeof(T));
+  }
+  template <class T>
+  void writes(T* data, std::size_t count) {
+    write_bytes(data, count * sizeof(T));
+  }
+  // Reads and then writes them.
+  template <class T>
+  void updates(T* data, std::size_t count) {
+    reads(data, count);
+    writes(data, count);
+  }
+  // The same for `rows` rows of `columns` elements, `stride` apart.
+  template <class T>
+  void reads_rows(T const* data, std::size_t stride, std::size_t rows, std::size_t columns) {
+    if (stride == columns) return reads(data, rows * columns);
+    for (std::size_t r = 0; r < rows; ++r) reads(data + r * stride, columns);
+  }
+  template <class T>
+  void writes_rows(T* data, std::size_t stride, std::size_t rows, std::size_t columns) {
+    if (stride == columns) return writes(data, rows * columns);
+    for (std::size_t r = 0; r < rows; ++r) writes(data + r * stride, columns);
+  }
+
+  void read_bytes(void const* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    auto const begin = simulated_rank::address_of(data);
+    auto const found = rank_.shadow().read(begin, begin + bytes, by_);
+    if (found.what != shadow_memory::state::fine) judge(found, false);
+  }
+  void write_bytes(void* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    auto const begin = simulated_rank::address_of(data);
+    auto const found = rank_.shadow().write(begin, begin + bytes, by_, is_defined_);
+    if (found.what != shadow_memory::state::fine) judge(found, true);
+  }
+  // Makes the values undefined.
+  void discard_bytes(void* data, std::size_t bytes) {
+    is_defined_ = false;
+    if (bytes == 0) return;
+    auto const begin = simulated_rank::address_of(data);
+    auto const found = rank_.shadow().write(begin, begin + bytes, by_, false);
+    // Who reads too early does so before the one that writes after this, too.
+    if (found.what == shadow_memory::state::race && !rank_.came_before(found, by_))
+      return suspect(rank_.race_text(by_, true, found));
+    if (found.what != shadow_memory::state::fine) judge(found, true);
+    std::memset(data, simulated_rank::poison, bytes);
+  }
+
+  [[nodiscard]] bool is_defined() const { return is_defined_; }
+  void make_undefined() { is_defined_ = false; }
+
+  // Calls compute(), which names no further access, if all that has been read is defined.
+  template <class Compute>
+  void run(Compute compute) const {
+    if (!is_defined_) return;
+    try {
+      compute();
+    } catch (std::exception const& e) {
+      throw error(rank_.failure_text(by_, e.what()));
+    }
+  }
+
+ private:
+  [[gnu::cold]] void judge(shadow_memory::finding const& found, bool writes) {
+    if (found.what == shadow_memory::state::foreign)
+      throw input_error(rank_.foreign_text(by_, found));
+    if (found.what == shadow_memory::state::race ||
+        (found.number != 0 && !rank_.came_before(found, by_)))
+      throw race_error(rank_.race_text(by_, writes, found));
+    is_defined_ = false;
+    suspect(rank_.undefined_text(by_, found));
+  }
+
+  void suspect(std::string text) {
+    if (suspicion_.empty()) suspicion_ = std::move(text);
+  }
+
+  simulated_rank& rank_;
+  shadow_memory::accessor by_;
+  std::string& suspicion_;
+  bool is_defined_ = true;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// Two operations touch the same bytes, one of them writes, and nothing orders them; or an
+/// operation reads bytes that nobody has written. `what()` names the operations, where they were
+/// made and the wait that is missing.
+struct race_error : error {
+  using error::error;
+};
+
+}  // namespace plait

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/host/maths/matmul.hpp"
+#include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/rank.hpp"
+#include "plait/backend/simulated/operation_order.hpp"
+#include "plait/backend/simulated/simulated_communicator.hpp"
+#include "plait/backend/simulated/simulated_device.hpp"
+#include "plait/backend/simulated/simulated_world.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait {
+
+/// What happened in a run of the backend `simulated`.
+struct simulated_statistics {
+  std::set<wait_site> sites{};   ///< where a stream waited for something
+  std::uint64_t operations = 0;  ///< executed, a collective once for each member
+};
+
+/// The backend that looks for missing synchronisation: every rank has a device with four streams
+/// whose operations are executed late, one at a time, in an order that the seed chooses among all
+/// that streams, events and partners allow.
+///
+/// Whatever order was executed, two operations that touch the same bytes, one of them writing, are
+/// a race unless stream order, waits, communication or synchronize() order them. Values have the
+/// bits of `threads`. The same seed gives the same run.
+/// Cost:    one or two microseconds for each operation besides its maths.
+/// Errors:  race_error on a race or a read of undefined values; collective_mismatch on different
+///          calls in a group, and on a deadlock, with what each stream waits for; size_mismatch and
+///          input_error as `threads`, and where a pointer is not into the rank's device. All ranks
+///          get the error out of synchronize() or barrier().
+struct simulated {
+  /// Ranks of a data axis whose size the policy leaves to the launch.
+  int data_ranks = 1;
+  std::uint64_t seed = 0;
+  simulated_order order = simulated_order::adversarial;
+  /// Waits at this place are left out, to see whether that is found.
+  std::optional<wait_site> without{};
+  /// Where to write what happened; also written if the run fails.
+  simulated_statistics* statistics = nullptr;
+
+  using rank_type = rank_handle<simulated_device, simulated_communicator>;
+
+  /// Calls f(rank) on every rank of `grid` and returns when all have ended and all is executed.
+  ///
+  /// Errors: the first failure of a rank ends all ranks and is thrown here.
+  template <class Program>
+  void run(mesh const& grid, Program&& program) const {
+    host_maths::single_threaded_maths const guard;
+    detail::simulated_world world(grid.world_size(), order, seed, without);
+    std::vector<std::array<int, rank_type::group_count>> ids(std::size_t(grid.world_size()));
+    for (unsigned const bits : group_order) {
+      axis_set over;
+      over.bits = bits;
+      for (int rank = 0; rank < grid.world_size(); ++rank) {
+        auto members = grid.group_of(rank, over);
+        ids[std::size_t(rank)][bits] = members.front() == rank
+                                           ? world.add_group(std::move(members), stream_of(over))
+                                           : ids[std::size_t(members.front())][bits];
+      }
+    }
+    // The launcher only starts and joins the threads.
+    thread_world launcher(grid.world_size());
+    try {
+      run_ranks(launcher, [&](int rank) {
+        world.run(rank, [&] {
+          auto const groups = [&]<std::size_t... Bits>(std::index_sequence<Bits...>) {
+            return std::array{simulated_communicator(world, ids[std::size_t(rank)][Bits], rank)...};
+          };
+          rank_type handle(grid, rank, simulated_device(world, rank),
+                           groups(std::make_index_sequence<rank_type::group_count>{}));
+          program(handle);
+        });
+      });
+    } catch (...) {
+      report(world);
+      world.rethrow_failure();
+      throw;
+    }
+    report(world);
+    world.rethrow_failure();
+  }
+
+ private:
+  void report(detail::simulated_world const& world) const {
+    if (statistics != nullptr) *statistics = {world.sites(), world.executed()};
+  }
+};
+
+}  // namespace plait

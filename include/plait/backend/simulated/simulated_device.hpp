@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/device.hpp"
+#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/simulated/execution.hpp"
+#include "plait/backend/simulated/simulated_queue.hpp"
+#include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/backend/simulated/simulated_world.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait {
+
+/// Memory of a simulated device.
+struct simulated_memory {
+  using concept_tag = memory_tag;
+};
+
+/// One rank's device of the backend `simulated`: nothing is executed before all ranks wait.
+///
+/// Memory is all ones (NaN, -1) until it is written, and so is host memory that a download has not
+/// reached yet.
+/// Errors:  synchronize() throws what went wrong on any rank, see `simulated`.
+/// Threads: used by the one thread that runs the rank.
+class simulated_device {
+ public:
+  using concept_tag = device_tag;
+  using memory = simulated_memory;
+  using queue = simulated_queue;
+  struct graph {};
+
+  /// What a stream had been given when it was recorded; copies stand for the same.
+  class event {
+    friend class simulated_device;
+    stream on_ = stream::compute;
+    std::uint64_t number_ = 0;  // 0: not yet recorded
+  };
+
+  /// Bytes of the device's memory, aligned to 64; kept until no operation uses them.
+  class arena {
+   public:
+    arena() = default;
+    explicit arena(std::shared_ptr<host_device::arena const> block) : block_(std::move(block)) {}
+    [[nodiscard]] std::byte* data() const { return block_ ? block_->data() : nullptr; }
+    [[nodiscard]] std::size_t size() const { return block_ ? block_->size() : 0; }
+
+   private:
+    std::shared_ptr<host_device::arena const> block_;
+  };
+
+  /// Restores the name before when it goes.
+  class marked {
+   public:
+    marked(detail::simulated_rank& rank, std::string_view name)
+        : rank_(rank), before_(rank.mark(name)) {}
+    marked(marked const&) = delete;
+    marked& operator=(marked const&) = delete;
+    ~marked() { rank_.restore_mark(before_); }
+
+   private:
+    detail::simulated_rank& rank_;
+    std::string_view before_;
+  };
+
+  simulated_device(detail::simulated_world& world, int rank)
+      : world_(&world), rank_(&world.rank(rank)) {}
+
+  [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(rank_->allocate(bytes)); }
+
+  void upload(void const* from, void* to, std::size_t bytes) const {
+    if (bytes == 0) return;
+    auto const* const first = static_cast<std::byte const*>(from);
+    rank_->enqueue(
+        stream::compute, "upload",
+        [copy = std::vector<std::byte>(first, first + bytes), to](detail::execution& now) {
+          now.write_bytes(to, copy.size());
+          std::memcpy(to, copy.data(), copy.size());
+        });
+  }
+  void download(void const* from, void* to, std::size_t bytes) const {
+    if (bytes == 0) return;
+    std::memset(to, detail::simulated_rank::poison, bytes);
+    rank_->enqueue(stream::compute, "download",
+                   [rank = rank_, from, to, bytes](detail::execution& now) {
+                     now.read_bytes(from, bytes);
+                     if (!rank->has_left()) now.run([&] { std::memcpy(to, from, bytes); });
+                   });
+  }
+  void synchronize() const { world_->synchronize(rank_->number()); }
+
+  [[nodiscard]] queue on(stream which) const { return {*rank_, which}; }
+  [[nodiscard]] event make_event() const { return {}; }
+  void record(event& what, stream on) const {
+    what.on_ = on;
+    what.number_ = rank_->record(on);
+  }
+  void wait(stream on, event const& what, wait_site site) const {
+    rank_->wait(on, what.on_, what.number_, site);
+  }
+
+  template <class Body>
+  void replay(graph&, Body&& body) const {
+    std::forward<Body>(body)();
+  }
+  /// \see device
+  [[nodiscard]] marked mark(std::string_view name) const { return {*rank_, name}; }
+
+ private:
+  detail::simulated_world* world_;
+  detail::simulated_rank* rank_;
+};
+
+static_assert(device<simulated_device>);
+
+}  // namespace plait

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/host/host_queue.hpp"
+#include "plait/backend/simulated/execution.hpp"
+#include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/mesh/stream.hpp"
+
+namespace plait {
+
+/// The end of one stream of a simulated device: has the members of `host_queue`; each puts its
+/// operation there, and that of the host computes when it is executed.
+///
+/// Errors:  race_error, thrown where the rank synchronises.
+/// Threads: used by the one thread that runs the rank.
+class simulated_queue {
+  using execution = detail::execution;
+
+ public:
+  simulated_queue(detail::simulated_rank& rank, stream on) : rank_(&rank), on_(on) {}
+
+  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
+    if (bytes == 0 || from == to) return;
+    put("copy_bytes", [=](execution& now) {
+      now.read_bytes(from, bytes);
+      now.write_bytes(to, bytes);
+      now.run([&] { host_queue{}.copy_bytes(from, to, bytes); });
+    });
+  }
+  /// \see host_queue::discard
+  void discard(void* data, std::size_t bytes) const {
+    if (bytes != 0) put("discard", [=](execution& now) { now.discard_bytes(data, bytes); });
+  }
+
+  template <class T>
+  void fill(T value, T* y, std::size_t count) const {
+    put("fill", [=](execution& now) {
+      now.writes(y, count);
+      now.run([&] { host_queue{}.fill(value, y, count); });
+    });
+  }
+  template <class T>
+  void add(T const* a, T const* b, T* out, std::size_t count) const {
+    put("add", [=](execution& now) {
+      now.reads(a, count);
+      now.reads(b, count);
+      now.writes(out, count);
+      now.run([&] { host_queue{}.add(a, b, out, count); });
+    });
+  }
+  template <class From, class To>
+  void convert(From const* from, To* to, std::size_t count) const {
+    put("convert", [=](execution& now) {
+      now.reads(from, count);
+      now.writes(to, count);
+      now.run([&] { host_queue{}.convert(from, to, count); });
+    });
+  }
+  template <class T>
+  void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
+                   std::size_t count, std::size_t block) const {
+    put("copy_blocks", [=](execution& now) {
+      now.reads_rows(from, from_stride, count, block);
+      now.writes_rows(to, to_stride, count, block);
+      now.run([&] { host_queue{}.copy_blocks(from, from_stride, to, to_stride, count, block); });
+    });
+  }
+
+  template <class A, class C>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
+              std::size_t ldc) const {
+    put("matmul", [=](execution& now) {
+      if (m == 0 || n == 0) return;
+      if (a_transposed) now.reads_rows(a, lda, k, m);
+      else now.reads_rows(a, lda, m, k);
+      if (b_transposed) now.reads_rows(b, ldb, n, k);
+      else now.reads_rows(b, ldb, k, n);
+      if (accumulate) now.reads_rows(c, ldc, m, n);
+      now.writes_rows(c, ldc, m, n);
+      now.run([&] {
+        host_queue{}.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, accumulate, c,
+                            ldc);
+      });
+    });
+  }
+
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T* out) const {
+    put("map", [=](execution& now) {
+      now.reads(a, count);
+      now.writes(out, count);
+      now.run([&] { host_queue{}.map(f, count, a, out); });
+    });
+  }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
+    put("map", [=](execution& now) {
+      now.reads(a, count);
+      now.reads(b, count);
+      now.writes(out, count);
+      now.run([&] { host_queue{}.map(f, count, a, b, out); });
+    });
+  }
+  /// Rows of other than const elements count as written; they may be read after that.
+  template <class Function, class... Rows>
+  void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
+    put("rows", [=](execution& now) {
+      (touch_rows<true>(now, count, columns, operands), ...);
+      (touch_rows<false>(now, count, columns, operands), ...);
+      now.run([&] { host_queue{}.rows(f, count, columns, operands...); });
+    });
+  }
+  template <class Function, class Sum, class T>
+  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, T const* a,
+                          T const* b) const {
+    put("accumulate_columns", [=](execution& now) {
+      now.reads(a, rows * columns);
+      now.reads(b, rows * columns);
+      now.updates(sums, columns);
+      now.run([&] { host_queue{}.accumulate_columns(f, rows, columns, sums, a, b); });
+    });
+  }
+
+  template <class T>
+  void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
+    put("add_row", [=](execution& now) {
+      now.reads(row, columns);
+      now.updates(y, rows * columns);
+      now.run([&] { host_queue{}.add_row(row, y, rows, columns); });
+    });
+  }
+  template <class T, class Sum>
+  void accumulate_column_sums(T const* dy, Sum* sums, std::size_t rows, std::size_t columns) const {
+    put("accumulate_column_sums", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.updates(sums, columns);
+      now.run([&] { host_queue{}.accumulate_column_sums(dy, sums, rows, columns); });
+    });
+  }
+
+  template <class T, class Kept>
+  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, Kept* statistics,
+                  std::size_t rows, std::size_t columns, double epsilon) const {
+    put("layer_norm", [=](execution& now) {
+      now.reads(x, rows * columns);
+      now.reads(gamma, columns);
+      now.reads(beta, columns);
+      now.writes(y, rows * columns);
+      now.writes(statistics, rows * 2);
+      now.run(
+          [&] { host_queue{}.layer_norm(x, gamma, beta, y, statistics, rows, columns, epsilon); });
+    });
+  }
+  template <class T, class Kept>
+  void layer_norm_backward_input(T const* dy, T const* x, Kept const* statistics, T const* gamma,
+                                 T* dx, std::size_t rows, std::size_t columns) const {
+    put("layer_norm_backward_input", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.reads(x, rows * columns);
+      now.reads(statistics, rows * 2);
+      now.reads(gamma, columns);
+      now.writes(dx, rows * columns);
+      now.run([&] {
+        host_queue{}.layer_norm_backward_input(dy, x, statistics, gamma, dx, rows, columns);
+      });
+    });
+  }
+  template <class T, class Kept, class Sum>
+  void layer_norm_backward_parameters(T const* dy, T const* x, Kept const* statistics, Sum* dgamma,
+                                      Sum* dbeta, std::size_t rows, std::size_t columns) const {
+    put("layer_norm_backward_parameters", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.reads(x, rows * columns);
+      now.reads(statistics, rows * 2);
+      now.updates(dgamma, columns);
+      now.updates(dbeta, columns);
+      now.run([&] {
+        host_queue{}.layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows,
+                                                    columns);
+      });
+    });
+  }
+
+  template <class T, class Kept>
+  void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
+                 std::size_t batch, std::size_t heads, std::size_t head_width) const {
+    put("attention", [=](execution& now) {
+      std::size_t const rows = sequence * batch, width = heads * head_width;
+      now.reads(qkv, rows * 3 * width);
+      now.writes(out, rows * width);
+      now.writes(log_sum, rows * heads);
+      now.writes(scratch, host_maths::attention_forward_scratch(sequence, head_width));
+      now.run([&] {
+        host_queue{}.attention(qkv, out, log_sum, scratch, sequence, batch, heads, head_width);
+      });
+    });
+  }
+  template <class T, class Kept>
+  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
+                          Kept* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
+                          std::size_t head_width) const {
+    put("attention_backward", [=](execution& now) {
+      std::size_t const rows = sequence * batch, width = heads * head_width;
+      now.reads(qkv, rows * 3 * width);
+      now.reads(out, rows * width);
+      now.reads(log_sum, rows * heads);
+      now.reads(dout, rows * width);
+      now.writes(dqkv, rows * 3 * width);
+      now.writes(scratch, host_maths::attention_backward_scratch(sequence, head_width));
+      now.run([&] {
+        host_queue{}.attention_backward(qkv, out, log_sum, dout, dqkv, scratch, sequence, batch,
+                                        heads, head_width);
+      });
+    });
+  }
+
+  template <class T>
+  void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
+                   std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
+    put("gather_rows", [=](execution& now) {
+      now.reads(ids, count);
+      now.reads(table, table_rows * columns);
+      now.writes(out, count * columns);
+      now.run([&] {
+        host_queue{}.gather_rows(ids, table, first_row, table_rows, out, count, columns);
+      });
+    });
+  }
+  template <class T, class Sum>
+  void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
+                        std::size_t table_rows, Sum* sums, std::size_t count,
+                        std::size_t columns) const {
+    put("scatter_add_rows", [=](execution& now) {
+      now.reads(ids, count);
+      now.reads(dy, count * columns);
+      now.updates(sums, table_rows * columns);
+      now.run([&] {
+        host_queue{}.scatter_add_rows(ids, dy, first_row, table_rows, sums, count, columns);
+      });
+    });
+  }
+  template <class T>
+  void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,
+                     std::size_t batch, std::size_t columns) const {
+    put("add_positions", [=](execution& now) {
+      now.reads(x, positions * batch * columns);
+      now.reads(table + first * columns, positions * columns);
+      now.writes(y, positions * batch * columns);
+      now.run([&] { host_queue{}.add_positions(x, table, y, first, positions, batch, columns); });
+    });
+  }
+  template <class T, class Sum>
+  void accumulate_positions(T const* dy, Sum* sums, std::size_t first, std::size_t positions,
+                            std::size_t batch, std::size_t columns) const {
+    put("accumulate_positions", [=](execution& now) {
+      now.reads(dy, positions * batch * columns);
+      now.updates(sums + first * columns, positions * columns);
+      now.run(
+          [&] { host_queue{}.accumulate_positions(dy, sums, first, positions, batch, columns); });
+    });
+  }
+
+  template <class T, class Kept>
+  void row_max(T const* x, Kept* max, std::size_t rows, std::size_t columns,
+               std::size_t valid) const {
+    put("row_max", [=](execution& now) {
+      now.reads_rows(x, columns, rows, valid);
+      now.writes(max, rows);
+      now.run([&] { host_queue{}.row_max(x, max, rows, columns, valid); });
+    });
+  }
+  template <class T, class Kept>
+  void cross_entropy_terms(T const* logits, std::int32_t const* labels, Kept const* max,
+                           Kept* terms, std::size_t first_class, std::size_t rows,
+                           std::size_t columns, std::size_t valid) const {
+    put("cross_entropy_terms", [=](execution& now) {
+      now.reads_rows(logits, columns, rows, valid);
+      now.reads(labels, rows);
+      now.reads(max, rows);
+      now.writes(terms, rows * 2);
+      now.run([&] {
+        host_queue{}.cross_entropy_terms(logits, labels, max, terms, first_class, rows, columns,
+                                         valid);
+      });
+    });
+  }
+  template <class T>
+  void cross_entropy_sum(T const* terms, std::int32_t const* labels, std::int32_t ignored,
+                         std::size_t rows, double const* scale, double* loss) const {
+    put("cross_entropy_sum", [=](execution& now) {
+      now.reads(terms, rows * 2);
+      now.reads(labels, rows);
+      now.reads(scale, 1);
+      now.updates(loss, 1);
+      now.run([&] { host_queue{}.cross_entropy_sum(terms, labels, ignored, rows, scale, loss); });
+    });
+  }
+  template <class T, class Kept>
+  void cross_entropy_backward(T const* logits, std::int32_t const* labels, Kept const* max,
+                              Kept const* terms, double const* scale, T* dlogits,
+                              std::size_t first_class, std::int32_t ignored, std::size_t rows,
+                              std::size_t columns, std::size_t valid) const {
+    put("cross_entropy_backward", [=](execution& now) {
+      now.reads_rows(logits, columns, rows, valid);
+      now.reads(labels, rows);
+      now.reads(max, rows);
+      now.reads(terms, rows * 2);
+      now.reads(scale, 1);
+      now.writes(dlogits, rows * columns);
+      now.run([&] {
+        host_queue{}.cross_entropy_backward(logits, labels, max, terms, scale, dlogits, first_class,
+                                            ignored, rows, columns, valid);
+      });
+    });
+  }
+
+  template <class T>
+  void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
+               double probability, dropout_block const& block) const {
+    put("dropout", [=](execution& now) {
+      now.reads(x, rows * columns);
+      now.reads(key.step, 1);
+      now.writes(y, rows * columns);
+      now.run([&] { host_queue{}.dropout(x, y, rows, columns, key, probability, block); });
+    });
+  }
+
+  template <class T, class Gradient, class Copy>
+  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
+             adamw_numbers const* numbers) const {
+    put("adamw", [=](execution& now) {
+      now.reads(numbers, 1);
+      touch_arena(now, of, 2);
+      now.run([&] { host_queue{}.adamw(of, fixed, numbers); });
+    });
+  }
+  template <class T, class Gradient, class Copy>
+  void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
+           sgd_numbers const* numbers) const {
+    put("sgd", [=](execution& now) {
+      now.reads(numbers, 1);
+      touch_arena(now, of, fixed.momentum != 0 ? 1 : 0);
+      now.run([&] { host_queue{}.sgd(of, fixed, numbers); });
+    });
+  }
+
+  template <class T>
+  void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
+                       double* out) const {
+    put("sums_of_squares", [=](execution& now) {
+      now.reads(ranges, static_cast<std::size_t>(range_count));
+      if (!now.is_defined()) return;  // the ranges cannot be looked at
+      for (int i = 0; i < range_count; ++i) now.reads(x + ranges[i].offset, ranges[i].count);
+      for (int i = 0; i < range_count; ++i) now.writes(out + ranges[i].index, 1);
+      now.run([&] { host_queue{}.sums_of_squares(x, ranges, range_count, out); });
+    });
+  }
+  void reciprocal(double const* x, double* out) const {
+    put("reciprocal", [=](execution& now) {
+      now.reads(x, 1);
+      now.writes(out, 1);
+      now.run([&] { host_queue{}.reciprocal(x, out); });
+    });
+  }
+  void clip(double const* squares, std::size_t count, double limit, double* norm,
+            double* factor) const {
+    put("clip", [=](execution& now) {
+      now.reads(squares, count);
+      now.writes(norm, 1);
+      now.writes(factor, 1);
+      now.run([&] { host_queue{}.clip(squares, count, limit, norm, factor); });
+    });
+  }
+
+  /// Calls kernel(queue of the host, views...) when the operation is executed. Views of other than
+  /// const elements count as written; they may be read after that.
+  template <class Kernel, class... Views>
+  void run(Kernel kernel, Views... views) const {
+    put("run", [=](execution& now) mutable {
+      (touch_view<true>(now, views), ...);
+      (touch_view<false>(now, views), ...);
+      now.run([&] { host_queue{}.run(kernel, views...); });
+    });
+  }
+
+ private:
+  template <class Work>
+  void put(std::string_view name, Work work) const {
+    rank_->enqueue(on_, name, std::move(work));
+  }
+
+  template <bool IsRead, class T>
+  static void touch(execution& now, T* data, std::size_t count) {
+    if constexpr (IsRead && std::is_const_v<T>) now.reads(data, count);
+    else if constexpr (!IsRead && !std::is_const_v<T>) now.writes(data, count);
+  }
+
+  template <bool IsRead, class Rows>
+  static void touch_rows(execution& now, std::size_t count, std::size_t columns,
+                         Rows const& operand) {
+    if (count == 0) return;
+    std::size_t const stride = operand.stride;
+    touch<IsRead>(now, operand.data, stride == 0 ? columns : count * stride);
+  }
+
+  template <bool IsRead, class View>
+  static void touch_view(execution& now, View const& of) {
+    if constexpr (requires { of.count(); }) touch<IsRead>(now, of.data, of.count());
+    else touch<IsRead>(now, of.data, of.rows);
+  }
+
+  // What an optimizer touches; the list of ranges can be looked at only if it is defined. Gaps
+  // between ranges mean nothing, so nobody has to write them before they are converted.
+  template <class Arena>
+  static void touch_arena(execution& now, Arena const& of, std::size_t states) {
+    now.reads(of.gradient_scale, 1);
+    now.reads(of.ranges, static_cast<std::size_t>(of.range_count));
+    if (!now.is_defined()) return;
+    for (int i = 0; i < of.range_count; ++i) {
+      std::size_t const offset = of.ranges[i].offset, count = of.ranges[i].count;
+      now.reads(of.gradients + offset, count);
+      now.updates(of.parameters + offset, count);
+      for (std::size_t s = 0; s < states; ++s)
+        now.updates(of.states + s * of.count + offset, count);
+      if (of.copies != nullptr) now.writes(of.copies + offset, count);
+    }
+  }
+
+  detail::simulated_rank* rank_;
+  stream on_;
+};
+
+}  // namespace plait

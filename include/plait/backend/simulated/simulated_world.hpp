@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/simulated/execution.hpp"
+#include "plait/backend/simulated/operation_order.hpp"
+#include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/simulated_meeting.hpp"
+#include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait::detail {
+
+// All ranks of a simulated job. Their threads only put operations into queues; when all of them
+// wait, the last one executes operations of all ranks, one at a time, until some rank can go on.
+//
+// Threads: synchronize(), barrier() and run() are called by the thread of that rank.
+// Errors:  after the first one the world stays broken: every wait of every rank throws it.
+class simulated_world {
+ public:
+  struct group {
+    std::vector<int> members;
+    stream on = stream::compute;
+  };
+
+  simulated_world(int ranks, simulated_order order, std::uint64_t seed,
+                  std::optional<wait_site> const& without)
+      : order_(static_cast<std::size_t>(ranks), order, seed),
+        threads_(static_cast<std::size_t>(ranks)),
+        running_(ranks) {
+    for (int rank = 0; rank < ranks; ++rank)
+      ranks_.push_back(std::make_unique<simulated_rank>(rank, ranks, without));
+  }
+
+  int add_group(std::vector<int> members, stream on) {
+    groups_.push_back({std::move(members), on});
+    return static_cast<int>(groups_.size()) - 1;
+  }
+  [[nodiscard]] group const& group_at(int id) const { return groups_[std::size_t(id)]; }
+  [[nodiscard]] simulated_rank& rank(int number) { return *ranks_[std::size_t(number)]; }
+
+  // Returns when all that the rank has enqueued has been executed.
+  void synchronize(int rank) { block(rank, nowhere); }
+  // The same for all members of a group, and on no member before the last one has called it.
+  void barrier(int rank, int id) { block(rank, id); }
+
+  // Runs one rank's program.
+  template <class Program>
+  void run(int rank, Program&& program) {
+    try {
+      std::forward<Program>(program)();
+    } catch (...) {
+      auto const failure = std::current_exception();
+      std::scoped_lock const lock{mutex_};
+      if (!failure_) {
+        failure_ = failure;
+        failed_rank_ = rank;
+      }
+      break_world<job_aborted>(failure_text(failure, rank));
+      finish(rank);
+      throw;
+    }
+    std::scoped_lock const lock{mutex_};
+    finish(rank);
+  }
+
+  // After all ranks have ended: throws the first failure of a program, or that of operations for
+  // which no rank has waited.
+  void rethrow_failure() {
+    if (failure_) rethrow_with_rank(failure_, failed_rank_);
+    if (throw_verdict_ != nullptr && !is_delivered_) throw_verdict();
+  }
+
+  [[nodiscard]] std::set<wait_site> sites() const {
+    std::set<wait_site> out;
+    for (auto const& rank : ranks_) out.insert(rank->sites().begin(), rank->sites().end());
+    return out;
+  }
+  [[nodiscard]] std::uint64_t executed() const {
+    std::uint64_t out = 0;
+    for (auto const& rank : ranks_) out += rank->executed();
+    return out;
+  }
+
+ private:
+  static constexpr int nowhere = -1;  // in no group's barrier
+  enum class doing { running, waiting, finished };
+
+  struct rank_thread {
+    doing now = doing::running;
+    int barrier = nowhere;
+    std::condition_variable bell;
+  };
+
+  void block(int rank, int barrier) {
+    std::unique_lock lock{mutex_};
+    if (throw_verdict_ != nullptr) throw_verdict();
+    if (barrier == nowhere && ranks_[std::size_t(rank)]->is_idle()) return;
+    auto& me = threads_[std::size_t(rank)];
+    me.now = doing::waiting;
+    me.barrier = barrier;
+    --running_;
+    if (running_ == 0) execute();
+    me.bell.wait(lock, [&] { return me.now == doing::running || throw_verdict_ != nullptr; });
+    if (throw_verdict_ == nullptr) return;
+    if (me.now == doing::waiting) ++running_;
+    me.now = doing::running;
+    throw_verdict();
+  }
+
+  // The rest is called with the mutex held.
+
+  [[noreturn]] void throw_verdict() {
+    is_delivered_ = true;
+    throw_verdict_(verdict_);
+    std::terminate();  // not reached
+  }
+
+  void finish(int rank) {
+    threads_[std::size_t(rank)].now = doing::finished;
+    ranks_[std::size_t(rank)]->leave();
+    if (--running_ == 0 && throw_verdict_ == nullptr) execute();
+  }
+
+  template <class Error>
+  void break_world(std::string text) {
+    if (throw_verdict_ != nullptr) return;  // the first cause is the one to report
+    verdict_ = std::move(text);
+    throw_verdict_ = [](std::string const& what) { throw Error(what); };
+    for (auto& thread : threads_) thread.bell.notify_one();
+  }
+
+  // Executes until a rank can go on.
+  void execute() {
+    try {
+      for (auto& rank : ranks_) rank->settle();
+      for (;;) {
+        if (order_.wakes_early() && suspicion_.empty() && wake()) return;
+        auto const chosen = choose();
+        if (chosen == nothing) break;
+        execute(rank_of(chosen), stream_of(chosen));
+        order_.advance();
+      }
+      if (!suspicion_.empty()) break_world<race_error>(suspicion_);
+      else if (!wake() && !is_over()) break_world<collective_mismatch>(deadlock_text());
+    } catch (race_error const& e) {
+      break_world<race_error>(e.what());
+    } catch (size_mismatch const& e) {
+      break_world<size_mismatch>(e.what());
+    } catch (collective_mismatch const& e) {
+      break_world<collective_mismatch>(e.what());
+    } catch (input_error const& e) {
+      break_world<input_error>(e.what());
+    } catch (std::exception const& e) {
+      break_world<error>(e.what());
+    }
+  }
+
+  static constexpr auto nothing = static_cast<std::size_t>(-1);
+  static int rank_of(std::size_t number) {
+    return static_cast<int>(number / operation_order::streams);
+  }
+  static stream stream_of(std::size_t number) {
+    return static_cast<stream>(number % operation_order::streams);
+  }
+
+  // The number of the stream that goes on.
+  [[nodiscard]] std::size_t choose() const {
+    if (order_.is_adversarial()) {
+      for (auto const number : order_.by_urgency())
+        if (can_begin(rank_of(number), stream_of(number))) return number;
+      return nothing;
+    }
+    auto chosen = nothing;
+    std::uint32_t earliest = 0;
+    for (auto const number : order_.by_urgency()) {
+      if (chosen != nothing && rank_of(chosen) != rank_of(number)) break;
+      if (!can_begin(rank_of(number), stream_of(number))) continue;
+      auto const sequence = note_of(rank_of(number), stream_of(number)).sequence;
+      if (chosen == nothing || sequence < earliest) {
+        chosen = number;
+        earliest = sequence;
+      }
+    }
+    return chosen;
+  }
+
+  [[nodiscard]] operation_note const& note_of(int rank, stream on) const {
+    auto const* const head = ranks_[std::size_t(rank)]->head(on);
+    if (auto const* const meeting = std::get_if<stream_meeting_item>(head)) return meeting->note;
+    return std::get<stream_operation_item>(*head).note;
+  }
+
+  [[nodiscard]] bool can_begin(int rank, stream on) const {
+    auto const* const head = ranks_[std::size_t(rank)]->head(on);
+    if (head == nullptr) return false;
+    if (std::holds_alternative<stream_operation_item>(*head)) return true;
+    auto const* const meeting = std::get_if<stream_meeting_item>(head);
+    if (meeting == nullptr) return false;
+    auto const& with = group_at(meeting->group);
+    if (is_message(meeting->call.kind)) return answers(partner_of(*meeting), rank, *meeting);
+    return std::ranges::all_of(with.members, [&](int member) {
+      auto const* const other = meeting_at(member, with.on);
+      return other != nullptr && other->group == meeting->group && !is_message(other->call.kind);
+    });
+  }
+
+  [[nodiscard]] stream_meeting_item const* meeting_at(int rank, stream on) const {
+    auto const* const head = ranks_[std::size_t(rank)]->head(on);
+    return head == nullptr ? nullptr : std::get_if<stream_meeting_item>(head);
+  }
+  static bool is_message(collective kind) {
+    return kind == collective::send || kind == collective::receive;
+  }
+  [[nodiscard]] int partner_of(stream_meeting_item const& message) const {
+    return group_at(message.group).members[std::size_t(message.call.other)];
+  }
+  // True if `other` is about to receive the message that `rank` sends, or the other way round.
+  [[nodiscard]] bool answers(int other, int rank, stream_meeting_item const& message) const {
+    auto const* const answer = meeting_at(other, group_at(message.group).on);
+    return answer != nullptr && answer->group == message.group && is_message(answer->call.kind) &&
+           answer->call.kind != message.call.kind && partner_of(*answer) == rank;
+  }
+
+  void execute(int number, stream on) {
+    auto& rank = *ranks_[std::size_t(number)];
+    auto const* const head = rank.head(on);
+    if (auto const* const operation = std::get_if<stream_operation_item>(head)) {
+      execution now(rank, rank.begin(on, operation->note), suspicion_);
+      operation->work(now);
+      rank.end(on);
+      rank.settle();
+      return;
+    }
+    auto const& meeting = std::get<stream_meeting_item>(*head);
+    auto const& with = group_at(meeting.group);
+    if (!is_message(meeting.call.kind)) return meet(with.members, with);
+    int const partner = partner_of(meeting);
+    bool const sends = meeting.call.kind == collective::send;
+    meet({sends ? number : partner, sends ? partner : number}, with);
+  }
+
+  // The heads of these ranks' streams belong together.
+  void meet(std::vector<int> const& members, group const& with) {
+    std::vector<thread_call> calls;
+    auto known = ranks_[std::size_t(members.front())]->clock(with.on);
+    for (int const member : members) {
+      calls.push_back(meeting_at(member, with.on)->call);
+      known.join(ranks_[std::size_t(member)]->clock(with.on));
+    }
+    auto const carry_out = meeting_at(members.front(), with.on)->carry_out;
+    check_calls(calls, members, with.members);
+    std::vector<execution> each;
+    for (int const member : members) {
+      auto& rank = *ranks_[std::size_t(member)];
+      each.emplace_back(rank, rank.begin(with.on, meeting_at(member, with.on)->note), suspicion_);
+    }
+    // What one member reads, all may write.
+    bool is_defined = true;
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      name_reads(each[i], calls[i], i);
+      is_defined = is_defined && each[i].is_defined();
+    }
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      if (!is_defined) each[i].make_undefined();
+      name_writes(each[i], calls[i], i);
+    }
+    if (is_defined) carry_out(calls);
+    for (int const member : members) {
+      auto& rank = *ranks_[std::size_t(member)];
+      rank.join(with.on, known);  // it ended after every other member's began
+      rank.end(with.on);
+      rank.settle();
+    }
+  }
+
+  // Lets those ranks go on whose wait is over; false if there is none.
+  bool wake() {
+    bool woken = false;
+    for (std::size_t i = 0; i < threads_.size(); ++i) {
+      auto& thread = threads_[i];
+      if (thread.now != doing::waiting || !ranks_[i]->is_idle()) continue;
+      if (thread.barrier == nowhere) {
+        ranks_[i]->synchronize();
+        resume(thread);
+        woken = true;
+      } else {
+        woken = end_barrier(thread.barrier) || woken;
+      }
+    }
+    return woken;
+  }
+
+  bool end_barrier(int id) {
+    auto const& members = group_at(id).members;
+    if (!std::ranges::all_of(members, [&](int member) {
+          auto const& thread = threads_[std::size_t(member)];
+          return thread.now == doing::waiting && thread.barrier == id &&
+                 ranks_[std::size_t(member)]->is_idle();
+        }))
+      return false;
+    auto known = ranks_[std::size_t(members.front())]->clock(stream::compute);
+    for (int const member : members)
+      for (std::size_t s = 0; s < operation_order::streams; ++s)
+        known.join(ranks_[std::size_t(member)]->clock(stream_of(s)));
+    for (int const member : members) {
+      ranks_[std::size_t(member)]->synchronize_with(known);
+      resume(threads_[std::size_t(member)]);
+    }
+    return true;
+  }
+
+  void resume(rank_thread& thread) {
+    thread.now = doing::running;
+    thread.barrier = nowhere;
+    ++running_;
+    thread.bell.notify_one();
+  }
+
+  // Nobody waits and nothing is left.
+  [[nodiscard]] bool is_over() const {
+    return std::ranges::all_of(threads_, [](auto const& t) { return t.now == doing::finished; }) &&
+           std::ranges::all_of(ranks_, [](auto const& rank) { return rank->is_idle(); });
+  }
+
+  [[gnu::cold]] std::string deadlock_text() const {
+    std::string text = "deadlock:";
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      text += (i == 0 ? " rank " : "; rank ") + std::to_string(i);
+      if (threads_[i].now == doing::finished) text += " has finished";
+      else if (threads_[i].barrier != nowhere)
+        text += " waits in barrier on group " + group_text(group_at(threads_[i].barrier).members);
+      else text += " waits in synchronize";
+      for (std::size_t s = 0; s < operation_order::streams; ++s)
+        text += head_text(static_cast<int>(i), stream_of(s));
+    }
+    return text;
+  }
+
+  // ", stream tensor in all_reduce of 64 bytes on group {0,1}"
+  [[nodiscard]] std::string head_text(int rank, stream on) const {
+    auto const* const head = ranks_[std::size_t(rank)]->head(on);
+    if (head == nullptr) return "";
+    auto out = ", stream " + std::string(plait::text(on));
+    if (auto const* const wait = std::get_if<stream_wait_item>(head))
+      return out + " waits for stream " + std::string(plait::text(wait->awaited));
+    auto const* const meeting = std::get_if<stream_meeting_item>(head);
+    if (meeting == nullptr) return "";
+    out += " waits in " + call_text(meeting->call, group_at(meeting->group).members);
+    if (!meeting->note.mark.empty()) out.append(" (").append(meeting->note.mark).append(")");
+    return out;
+  }
+
+  operation_order order_;
+  std::vector<std::unique_ptr<simulated_rank>> ranks_;
+  std::vector<group> groups_;
+  std::mutex mutex_;
+  std::vector<rank_thread> threads_;
+  int running_;
+  std::string suspicion_;  // see `execution`
+  std::string verdict_;
+  void (*throw_verdict_)(std::string const&) = nullptr;
+  bool is_delivered_ = false;
+  std::exception_ptr failure_;
+  int failed_rank_ = -1;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace plait::detail {
+
+// For each stream of each rank the number of its operations that are known to have ended.
+//
+// Source: Mattern, "Virtual time and global states of distributed systems", 1989.
+class vector_clock {
+ public:
+  vector_clock() = default;
+  explicit vector_clock(std::size_t streams) : ended_(streams) {}
+
+  [[nodiscard]] std::uint32_t operator[](std::size_t at) const { return ended_[at]; }
+
+  // Counts one more operation of stream `at` and returns its number: 1, 2, ...
+  std::uint32_t tick(std::size_t at) { return ++ended_[at]; }
+
+  void join(vector_clock const& other) {
+    for (std::size_t i = 0; i < ended_.size(); ++i)
+      ended_[i] = std::max(ended_[i], other.ended_[i]);
+  }
+
+ private:
+  std::vector<std::uint32_t> ended_;
+};
+
+}  // namespace plait::detail

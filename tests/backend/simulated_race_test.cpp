@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs with a wait too few must be reported whatever order was executed, right ones never.
+#include "plait/backend/simulated/race_error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+
+namespace {
+
+using plait::axis;
+using plait::simulated;
+using plait::stream;
+using plait::wait_site;
+using rank_type = simulated::rank_type;
+using queue = plait::simulated_queue;
+
+constexpr std::size_t count = 16;
+
+// One rank's four streams and a buffer of doubles.
+struct bench {
+  rank_type& rank;
+  plait::simulated_device::arena room = rank.device().allocate(8 * count * sizeof(double));
+
+  [[nodiscard]] double* buffer(std::size_t number) const {
+    return reinterpret_cast<double*>(room.data()) + number * count;
+  }
+  [[nodiscard]] queue on(stream which) const { return rank.device().on(which); }
+
+  // Stream `waiting` waits for all that `awaited` has been given.
+  void wait(stream waiting, stream awaited, int site = 0) const {
+    auto event = rank.device().make_event();
+    rank.device().record(event, awaited);
+    rank.device().wait(waiting, event, {wait_site::part::step, site});
+  }
+  void write(stream on_stream, std::size_t number) const {
+    on(on_stream).fill(1.0, buffer(number), count);
+  }
+  void copy(stream on_stream, std::size_t from, std::size_t to) const {
+    on(on_stream).copy_bytes(buffer(from), buffer(to), count * sizeof(double));
+  }
+};
+
+// What a program's race is reported as, under every seed; "" if there is none.
+template <class Program>
+std::vector<std::string> reports_of(int ranks, Program program,
+                                    std::optional<wait_site> without = {}) {
+  plait::mesh grid;
+  grid.add(axis::data, ranks);
+  std::vector<std::string> out;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    simulated backend{.seed = seed, .without = without};
+    if (seed == 0) backend.order = plait::simulated_order::in_order;
+    out.emplace_back();
+    try {
+      backend.run(grid, [&](rank_type& rank) {
+        bench const with{rank};
+        program(with);
+        rank.device().synchronize();
+      });
+    } catch (plait::race_error const& e) {
+      out.back() = e.what();
+    }
+  }
+  return out;
+}
+
+template <class Program>
+void expect_race(int ranks, Program program, std::string const& expected,
+                 std::optional<wait_site> without = {}) {
+  for (auto const& text : reports_of(ranks, program, without)) EXPECT_EQ(text, expected);
+}
+
+template <class Program>
+void expect_no_race(int ranks, Program program) {
+  expect_race(ranks, program, "");
+}
+
+TEST(SimulatedRace, ReadBeforeTheWrite) {
+  auto const program = [](bool waits) {
+    return [=](bench const& with) {
+      auto const outer = with.rank.device().mark("outer");
+      {
+        auto const inner = with.rank.device().mark("h.3.attn forward");
+        with.write(stream::compute, 0);
+      }
+      if (waits) with.wait(stream::tensor, stream::compute);
+      with.copy(stream::tensor, 0, 1);
+    };
+  };
+  expect_no_race(1, program(true));
+  expect_race(
+      1, program(false),
+      "race on rank 0, bytes [0, 128) of arena 0: fill (h.3.attn forward) on stream compute "
+      "writes them, copy_bytes (outer) on stream tensor reads them, and nothing orders the "
+      "two; stream tensor must wait for stream compute after this fill");
+}
+
+TEST(SimulatedRace, OverwrittenBeforeTheRead) {
+  auto const program = [](bool waits) {
+    return [=](bench const& with) {
+      with.write(stream::compute, 2);
+      with.wait(stream::stage, stream::compute, 1);
+      with.copy(stream::stage, 2, 3);
+      if (waits) with.wait(stream::compute, stream::stage);
+      with.write(stream::compute, 2);
+    };
+  };
+  expect_no_race(1, program(true));
+  expect_race(1, program(false),
+              "race on rank 0, bytes [256, 384) of arena 0: copy_bytes on stream stage reads them, "
+              "fill on stream compute writes them, and nothing orders the two; stream compute must "
+              "wait for stream stage after this copy_bytes");
+}
+
+TEST(SimulatedRace, WrittenByTwo) {
+  expect_race(
+      1,
+      [](bench const& with) {
+        with.write(stream::compute, 0);
+        with.write(stream::data, 0);
+      },
+      "race on rank 0, bytes [0, 128) of arena 0: fill on stream compute writes them, fill "
+      "on stream data writes them, and nothing orders the two; stream data must wait for "
+      "stream compute after this fill");
+}
+
+TEST(SimulatedRace, OnlyCommonBytesCount) {
+  expect_no_race(1, [](bench const& with) {
+    with.on(stream::compute).fill(1.0, with.buffer(0), 7);
+    with.on(stream::data).fill(1.0, with.buffer(0) + 7, 9);
+  });
+  expect_race(
+      1,
+      [](bench const& with) {
+        with.on(stream::compute).fill(1.0, with.buffer(0), 8);
+        with.on(stream::data).fill(1.0, with.buffer(0) + 7, 9);
+      },
+      "race on rank 0, bytes [56, 64) of arena 0: fill on stream compute writes them, fill "
+      "on stream data writes them, and nothing orders the two; stream data must wait for "
+      "stream compute after this fill");
+}
+
+TEST(SimulatedRace, ColumnsOfOneMatrixAreApart) {
+  auto const program = [](std::size_t second) {
+    return [=](bench const& with) {  // (8, 8) in buffers 0 to 3, its columns from two streams
+      with.on(stream::compute).fill(1.0, with.buffer(4), 4 * count);
+      with.wait(stream::data, stream::compute);
+      with.on(stream::compute).copy_blocks<double>(with.buffer(4), 4, with.buffer(0), 8, 8, 4);
+      with.on(stream::data)
+          .copy_blocks<double>(with.buffer(4), 4, with.buffer(0) + second, 8, 8, 4);
+    };
+  };
+  expect_no_race(1, program(4));
+  for (auto const& text : reports_of(1, program(3)))
+    EXPECT_NE(text.find("bytes [24, 32) of arena 0"), std::string::npos) << text;
+}
+
+TEST(SimulatedRace, EventsStandForWhatWasRecordedWhenTheyWereAwaited) {
+  auto const program = [](bool late) {
+    return [=](bench const& with) {
+      auto event = with.rank.device().make_event();
+      wait_site const site{wait_site::part::step};
+      with.rank.device().wait(stream::data, event, site);  // never recorded: waits for nothing
+      if (!late) with.write(stream::compute, 0);
+      with.rank.device().record(event, stream::compute);
+      with.rank.device().wait(stream::data, event, site);
+      if (late) with.write(stream::compute, 0);
+      with.rank.device().record(event, stream::compute);  // too late for the wait above
+      with.write(stream::data, 0);
+    };
+  };
+  expect_no_race(1, program(false));
+  EXPECT_NE(reports_of(1, program(true)).front(), "");
+}
+
+TEST(SimulatedRace, OrderGoesThroughOtherStreams) {
+  expect_no_race(1, [](bench const& with) {
+    with.write(stream::compute, 0);
+    with.wait(stream::tensor, stream::compute);
+    with.wait(stream::stage, stream::tensor);
+    with.copy(stream::stage, 0, 1);
+  });
+}
+
+TEST(SimulatedRace, SynchronizeOrdersAll) {
+  expect_no_race(2, [](bench const& with) {
+    with.write(stream::compute, 0);
+    with.rank.device().synchronize();
+    with.copy(stream::tensor, 0, 1);
+    with.rank.device().synchronize();
+    with.write(stream::data, 0);
+    with.write(stream::compute, 1);
+  });
+}
+
+// --- collectives ------------------------------------------------------------------------------
+
+auto step_with_all_reduce(std::optional<stream> missing) {
+  return [=](bench const& with) {
+    with.write(stream::compute, 0);
+    if (missing != stream::data) with.wait(stream::data, stream::compute, 1);
+    with.rank.group(axis::data).all_reduce(std::span<double>(with.buffer(0), count));
+    if (missing != stream::compute) with.wait(stream::compute, stream::data, 2);
+    with.copy(stream::compute, 0, 1);
+  };
+}
+
+TEST(SimulatedRace, CollectiveWithoutWaits) {
+  expect_no_race(3, step_with_all_reduce({}));
+  for (auto const missing : {stream::data, stream::compute})
+    for (auto const& text : reports_of(3, step_with_all_reduce(missing)))
+      EXPECT_NE(text.find("all_reduce on stream data"), std::string::npos) << text;
+}
+
+TEST(SimulatedRace, LeavesOutTheWaitsOfASite) {
+  for (int site : {1, 2}) {
+    wait_site const without{wait_site::part::step, site};
+    for (auto const& text : reports_of(3, step_with_all_reduce({}), without))
+      EXPECT_NE(text.find("(left out: " + to_string(without) + ")"), std::string::npos) << text;
+  }
+  wait_site const elsewhere{wait_site::part::step, 3};
+  expect_race(3, step_with_all_reduce({}), "", elsewhere);
+}
+
+TEST(SimulatedRace, CrossMakesBothWaits) {
+  auto const program = [](bench const& with) {
+    with.write(stream::compute, 0);
+    with.rank.cross(stream::data, {wait_site::part::step, 1, 6}, [&] {
+      with.rank.group(axis::data).all_reduce(std::span<double>(with.buffer(0), count));
+    });
+    with.copy(stream::compute, 0, 1);
+  };
+  expect_no_race(2, program);
+  EXPECT_NE(reports_of(2, program, wait_site{wait_site::part::step, 1, 6}).front(), "");
+  EXPECT_NE(reports_of(2, program, wait_site{wait_site::part::step, 1, 7}).front(), "");
+}
+
+TEST(SimulatedRace, MessagesThereAndBack) {
+  expect_no_race(2, [](bench const& with) {
+    auto& data = with.rank.group(axis::data);
+    std::span<double> const message(with.buffer(1), count);
+    if (with.rank.world_rank() == 0) {
+      with.write(stream::tensor, 0);
+      with.write(stream::tensor, 1);
+      with.wait(stream::data, stream::tensor);
+      data.send(message, 1, 0);
+      // The answer is received on the same stream, after which compute may write.
+      data.receive(message, 1, 0);
+      with.wait(stream::compute, stream::data);
+      with.write(stream::compute, 0);
+    } else {
+      data.receive(message, 0, 0);
+      data.send(message, 0, 0);
+    }
+  });
+}
+
+TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
+  // Ranks of two axes: stream data of rank 0 -> rank 1, stream tensor of rank 1 -> rank 3, then
+  // stream data of rank 3 -> rank 2, stream tensor of rank 2 -> rank 0: round the square.
+  plait::mesh grid;
+  grid.add(axis::tensor, 2);
+  grid.add(axis::data, 2);
+  auto const run = [&](std::uint64_t seed, bool closed, std::size_t written, bool back = false) {
+    simulated{.seed = seed}.run(grid, [&](rank_type& rank) {
+      bench const with{rank};
+      with.on(stream::compute).fill(1.0, with.buffer(0), 8 * count);
+      rank.device().synchronize();
+      auto const message = [&](std::size_t n) { return std::span<double>(with.buffer(n), count); };
+      auto& data = rank.group(axis::data);
+      auto& tensor = rank.group(axis::tensor);
+      switch (rank.world_rank()) {
+        case 0:
+          with.write(stream::data, 0);
+          if (back) data.receive(message(3), 1, 0);
+          else data.send(message(1), 1, 0);
+          tensor.receive(message(2), 1, 0);
+          with.write(stream::tensor, written);
+          break;
+        case 1:
+          if (back) data.send(message(1), 0, 0);
+          else data.receive(message(1), 0, 0);
+          if (closed) with.wait(stream::tensor, stream::data);
+          tensor.send(message(2), 1, 0);
+          break;
+        case 3:
+          tensor.receive(message(1), 0, 0);
+          with.wait(stream::data, stream::tensor);
+          data.send(message(2), 0, 0);
+          break;
+        default:
+          data.receive(message(1), 1, 0);
+          with.wait(stream::tensor, stream::data);
+          tensor.send(message(2), 0, 0);
+      }
+      rank.device().synchronize();
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    EXPECT_NO_THROW(run(seed, true, 0));
+    // A message that was received had to wait for the receiver.
+    EXPECT_NO_THROW(run(seed, true, 0, true));
+    EXPECT_THROW(run(seed, false, 0), plait::race_error);
+    // That a message has arrived does not say that its sender's operation has ended.
+    EXPECT_THROW(run(seed, true, 1), plait::race_error);
+  }
+}
+
+// --- undefined values -------------------------------------------------------------------------
+
+TEST(SimulatedRace, ReadsOfWhatNobodyHasWritten) {
+  expect_race(
+      1, [](bench const& with) { with.copy(stream::data, 0, 1); },
+      "undefined values on rank 0, bytes [0, 128) of arena 0: copy_bytes on stream data "
+      "reads what nobody has written");
+  expect_race(
+      1,
+      [](bench const& with) {
+        with.write(stream::compute, 0);
+        with.on(stream::compute).discard(with.buffer(0) + 1, sizeof(double));
+        with.copy(stream::compute, 0, 1);
+      },
+      "undefined values on rank 0, bytes [8, 16) of arena 0: copy_bytes on stream compute "
+      "reads what nobody has written");
+  expect_race(
+      2,
+      [](bench const& with) {
+        if (with.rank.world_rank() == 1) with.write(stream::data, 0);
+        with.rank.group(axis::data).all_reduce(std::span<double>(with.buffer(0), count));
+        with.copy(stream::data, 0, 1);
+      },
+      "undefined values on rank 0, bytes [0, 128) of arena 0: all_reduce on stream data "
+      "reads what nobody has written");
+}
+
+// The writer that comes after a discard is what a reader should have waited for.
+TEST(SimulatedRace, NamesTheWriterAndNotTheDiscard) {
+  auto const program = [](bool writes) {
+    return [=](bench const& with) {
+      with.write(stream::compute, 0);
+      with.rank.device().synchronize();
+      with.on(stream::compute).discard(with.buffer(0), count * sizeof(double));
+      if (writes) with.write(stream::compute, 0);
+      with.copy(stream::tensor, 0, 1);
+    };
+  };
+  expect_race(1, program(true),
+              "race on rank 0, bytes [0, 128) of arena 0: fill on stream compute writes them, "
+              "copy_bytes on stream tensor reads them, and nothing orders the two; stream tensor "
+              "must wait for stream compute after this fill");
+  for (auto const& text : reports_of(1, program(false))) EXPECT_NE(text, "");
+}
+
+TEST(SimulatedRace, DiscardedBeforeTheRead) {
+  expect_race(
+      1,
+      [](bench const& with) {
+        with.write(stream::tensor, 0);
+        with.copy(stream::tensor, 0, 1);
+        with.wait(stream::compute, stream::tensor);
+        with.copy(stream::tensor, 0, 2);
+        with.on(stream::compute).discard(with.buffer(0), count * sizeof(double));
+      },
+      "race on rank 0, bytes [0, 128) of arena 0: copy_bytes on stream tensor reads them, "
+      "discard on stream compute writes them, and nothing orders the two; stream compute "
+      "must wait for stream tensor after this copy_bytes");
+}
+
+// A list of ranges is looked at only if it is there.
+TEST(SimulatedRace, UndefinedRangesAreNotFollowed) {
+  expect_race(
+      1,
+      [](bench const& with) {
+        with.write(stream::compute, 0);
+        with.on(stream::compute)
+            .sums_of_squares(with.buffer(0),
+                             reinterpret_cast<plait::squares_range const*>(with.buffer(1)), 1,
+                             with.buffer(3));
+      },
+      "undefined values on rank 0, bytes [128, 152) of arena 0: sums_of_squares on stream "
+      "compute reads what nobody has written");
+}
+
+// --- random programs --------------------------------------------------------------------------
+
+// plan_waits() lists the waits that a program needs: with all of them nothing races, without any
+// one of them two operations do.
+TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
+  int left_out = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    auto const below = [&](int n) { return int(random() % unsigned(n)); };
+    std::vector<plait::stream_operation> program;
+    for (int i = 0; i < 14; ++i)
+      program.push_back({static_cast<stream>(below(4)), {below(6), below(6)}, {below(6)}});
+    auto const waits = plait::plan_waits(program);
+    auto const run = [&](std::size_t missing) {
+      plait::mesh grid;
+      grid.add(axis::data, 1);
+      simulated{.seed = seed}.run(grid, [&](rank_type& rank) {
+        bench const with{rank};
+        with.on(stream::compute).fill(1.0, with.buffer(0), 6 * count);
+        rank.device().synchronize();
+        std::vector<plait::simulated_device::event> events(program.size());
+        for (std::size_t i = 0; i < program.size(); ++i) {
+          for (std::size_t w = 0; w < waits.size(); ++w)
+            if (waits[w].waiting == int(i) && w != missing)
+              rank.device().wait(program[i].on, events[std::size_t(waits[w].awaited)], {});
+          with.on(program[i].on)
+              .add(with.buffer(std::size_t(program[i].reads[0])),
+                   with.buffer(std::size_t(program[i].reads[1])),
+                   with.buffer(std::size_t(program[i].writes[0])), count);
+          rank.device().record(events[i], program[i].on);
+        }
+        rank.device().synchronize();
+      });
+    };
+    EXPECT_NO_THROW(run(waits.size())) << "seed " << seed;
+    for (std::size_t w = 0; w < waits.size(); ++w, ++left_out)
+      EXPECT_THROW(run(w), plait::race_error) << "seed " << seed << ", wait " << w;
+  }
+  EXPECT_GT(left_out, 300);
+}
+
+}  // namespace

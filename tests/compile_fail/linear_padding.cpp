@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: linear<In, Out, {.padded_to}>: padding stands behind Out outputs that are stored
+#include "plait/nn/linear.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr auto order = plait::nn::weight_order::input_output;
+#else
+constexpr auto order = plait::nn::weight_order::output_input;
+#endif
+
+using layer = plait::nn::linear<32, 60, plait::nn::linear_options{.order = order, .padded_to = 64}>;
+
+int main() { return layer::output::info.width == 0; }

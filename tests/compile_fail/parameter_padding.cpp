@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: parameter<Label, Extents, Initial, Padding>: nothing but padding
+#include "plait/layer/parameter.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr std::size_t padding = 8;
+#else
+constexpr std::size_t padding = 7;
+#endif
+
+using weight = plait::parameter<"weight", plait::extents<8, 4>, plait::constant(0), padding>;
+
+int main() { return weight::padding == 0; }
