@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: ops.move<To>(x): inside a layer a value can change its placement only in place
-#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 
 using plait::view;
-struct sums {
-  void all_reduce(std::span<float>) {}
-};
-using operations = plait::operations<plait::host_device, sums>;
+using operations = plait::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement from = plait::shard<0>;  // would need another buffer

@@ -94,8 +94,12 @@ template <template <class...> class List, class... Slots, class Slot>
 inline constexpr int own_slot_index<List<Slots...>, Slot> = [] {
   [[maybe_unused]] int index = 0;
   int found = -1;
-  ((std::is_same_v<Slots, Slot> ? (found = index, 0) : 0,
-    index += !std::is_same_v<Slots, input_slot> && !std::is_same_v<Slots, output_slot>),
+  [[maybe_unused]] auto const visit = [&](bool is_it, bool is_own) {
+    if (is_it) found = index;
+    if (is_own) ++index;
+  };
+  (visit(std::is_same_v<Slots, Slot>,
+         !std::is_same_v<Slots, input_slot> && !std::is_same_v<Slots, output_slot>),
    ...);
   return found;
 }();

@@ -129,8 +129,9 @@ class operations {
       struct row_operand {
         typename decltype(of)::element* data;
         std::size_t stride;
+        std::size_t width;
       };
-      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : of.columns};
+      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : of.columns, of.columns};
     };
     queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
   }

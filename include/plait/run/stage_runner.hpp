@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -59,6 +60,12 @@ class stage_runner {
         rows_(load.rows),
         where_(where) {
     for (auto& event : events_) event = rank.device().make_event();
+    auto names = leaf_names(plan::tree);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i].ends_with('.')) names[i].pop_back();
+      forward_names_[i] = names[i] + " forward";
+      backward_names_[i] = names[i] + " backward";
+    }
     std::size_t next = 0;
     int unit = 0;
     for (int i = 0; i < code.items.size(); ++i) {
@@ -426,6 +433,8 @@ class stage_runner {
     std::byte* const out = value_data<now.out>(input, output);
     if constexpr (now.kind == step_kind::leaf) {
       using layer_type = std::tuple_element_t<std::size_t(now.leaf), typename plan::leaf_types>;
+      [[maybe_unused]] auto const mark =
+          rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<now.leaf>();
       parameter_access<now.leaf, false> const p{*this, copy};
       slot_access<Step, false> const saved{*this, input, output};
@@ -457,6 +466,8 @@ class stage_runner {
     if constexpr (now.kind == step_kind::leaf) {
       using layer_type = std::tuple_element_t<std::size_t(now.leaf), typename plan::leaf_types>;
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
+      [[maybe_unused]] auto const mark =
+          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<now.leaf>();
       parameter_access<now.leaf, false> const p{*this, copy};
       slot_access<Step, true> const saved{*this, input, output};
@@ -488,6 +499,7 @@ class stage_runner {
   template <placement From, placement To, class Element>
   void move(std::size_t width, std::byte* in, std::byte* out) {
     constexpr auto moves = transition_between(From, To).moves;
+    [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
     auto& tensor = rank_.group(axis::tensor);
     move_value<From, To>(rank_.device().on(communicates(moves) ? stream::tensor : stream::compute),
                          tensor, whole_shape{rows_, width}, reinterpret_cast<Element const*>(in),
@@ -515,6 +527,7 @@ class stage_runner {
   std::array<int, std::size_t(2 * leaves + 1)> first_unit_{};
   // For each step what it has done, and for what came before it.
   std::array<typename device_type::event, std::size_t(waits::end + 2)> events_{};
+  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // for profilers
   layer_context context_{};
   std::byte* record_ = nullptr;
   int unit_ = 0;

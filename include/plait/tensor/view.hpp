@@ -37,9 +37,10 @@ struct view {
 
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 
-  constexpr operator view<T const, At, Memory>() const  // NOLINT: implicit, as for pointers
-    requires(!std::is_const_v<T>)
-  {
+  /// To a view that may only read; as a template, since nvcc warns of a conversion to its own type.
+  template <class Other>
+    requires(!std::is_const_v<T> && std::is_same_v<Other, T const>)
+  constexpr operator view<Other, At, Memory>() const {  // NOLINT: implicit, as for pointers
     return {data, rows, columns};
   }
 };

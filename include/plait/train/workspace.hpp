@@ -90,6 +90,7 @@ class workspace {
         if (has_backward_ && !plan::is_last(stage))
           queue.discard(gradient_of(m), arena.output_bytes);
       };
+      [[maybe_unused]] auto const mark = rank.device().mark(text(now.kind).data());
       waits_.run(index++, [&] {
         if (now.kind == work::forward) {
           output = runner_.forward(input_of(m), m % slots.activations);

@@ -113,8 +113,8 @@ class simulated_queue {
   template <class Function, class... Rows>
   void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
     put("rows", [=](execution& now) {
-      (touch_rows<true>(now, count, columns, operands), ...);
-      (touch_rows<false>(now, count, columns, operands), ...);
+      (touch_rows<true>(now, count, operands), ...);
+      (touch_rows<false>(now, count, operands), ...);
       now.run([&] { host_queue{}.rows(f, count, columns, operands...); });
     });
   }
@@ -404,11 +404,10 @@ class simulated_queue {
   }
 
   template <bool IsRead, class Rows>
-  static void touch_rows(execution& now, std::size_t count, std::size_t columns,
-                         Rows const& operand) {
+  static void touch_rows(execution& now, std::size_t count, Rows const& operand) {
     if (count == 0) return;
     std::size_t const stride = operand.stride;
-    touch<IsRead>(now, operand.data, stride == 0 ? columns : count * stride);
+    touch<IsRead>(now, operand.data, stride == 0 ? operand.width : count * stride);
   }
 
   template <bool IsRead, class View>
