@@ -170,6 +170,8 @@ void train(train_gpt::options const& wanted, entry const& job) {
   request.in_order = wanted.in_order;
   request.generate = static_cast<int>(wanted.generate);
   request.replay = wanted.replay;
+  request.share_gpu = wanted.share_gpu;
+  request.tf32 = wanted.tf32;
   request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
   std::unique_ptr<file_source> init;

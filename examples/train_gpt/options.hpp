@@ -20,7 +20,8 @@ struct options {
   std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200,
                schedule_seed = 0;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
-  bool in_order = false, explain = false, list_plans = false, replay = false, help = false;
+  bool in_order = false, explain = false, list_plans = false, replay = false, share_gpu = false,
+       tf32 = false, help = false;
 };
 
 inline constexpr char const* usage =
@@ -36,6 +37,8 @@ inline constexpr char const* usage =
     "                         threads; a device that looks for missing waits; GPUs (host)\n"
     "  --schedule-seed N      of the simulated device's order of events (0)\n"
     "  --replay               record the first step and repeat it (CUDA graphs)\n"
+    "  --share-gpu            all ranks on one GPU\n"
+    "  --tf32                 round the operands of matrix products to TF32 on a GPU\n"
     "  --steps N              0 is allowed: --save then writes the initial weights (200)\n"
     "  --batch N              samples of one step, over all ranks (16)\n"
     "  --microbatches M       pieces of a step (what the plan needs)\n"
@@ -87,6 +90,8 @@ inline options parse(int count, char** words) {
     else if (word == "--backend") out.backend = value();
     else if (word == "--schedule-seed") out.schedule_seed = number(std::int64_t{0});
     else if (word == "--replay") out.replay = true;
+    else if (word == "--share-gpu") out.share_gpu = true;
+    else if (word == "--tf32") out.tf32 = true;
     else if (word == "--init") out.init = value();
     else if (word == "--save") out.save = value();
     else if (word == "--losses") out.losses = value();

@@ -50,6 +50,8 @@ struct request {
   bool in_order = false;
   int generate = 0;                       ///< bytes or tokens to make up at the end
   bool replay = false;                    ///< record the first step and repeat it (CUDA graphs)
+  bool share_gpu = false;                 ///< all ranks on one GPU
+  bool tf32 = false;                      ///< products of float matrices in TF32 on a GPU
   std::uint64_t schedule_seed = 0;        ///< of the simulated device's order of events
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   tensor_source* init = nullptr;

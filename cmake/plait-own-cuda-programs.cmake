@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# For plait's own programs in CUDA: sets PLAIT_WITHOUT_CUDA to the reason why there are none, or to "" and
+# then enables the language and defines plait_own_cuda_program().
+set(PLAIT_CUDA AUTO CACHE STRING
+  "Whether CUDA programs are built: AUTO (if plait::cuda and a CUDA compiler are found), ON or OFF")
+set_property(CACHE PLAIT_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+set(PLAIT_WITHOUT_CUDA "")
+if(NOT PLAIT_CUDA)
+  set(PLAIT_WITHOUT_CUDA "PLAIT_CUDA is ${PLAIT_CUDA}")
+elseif(NOT TARGET plait::cuda)
+  set(PLAIT_WITHOUT_CUDA "plait::cuda was not found")
+else()
+  include(CheckLanguage)
+  if(NOT CMAKE_CUDA_COMPILER AND CUDAToolkit_NVCC_EXECUTABLE)
+    set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
+  endif()
+  if(NOT CMAKE_CUDA_HOST_COMPILER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "C++ compiler behind nvcc")
+  endif()
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(PLAIT_WITHOUT_CUDA "no CUDA compiler was found; set CMAKE_CUDA_COMPILER")
+  endif()
+endif()
+if(PLAIT_WITHOUT_CUDA)
+  if(PLAIT_CUDA AND NOT PLAIT_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "PLAIT_CUDA is ${PLAIT_CUDA}: ${PLAIT_WITHOUT_CUDA}")
+  endif()
+  message(STATUS "no CUDA programs: ${PLAIT_WITHOUT_CUDA}")
+  return()
+endif()
+
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.25.2 has not heard of it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+# Links a program of .cu files to plait::cuda. All warnings are errors.
+function(plait_own_cuda_program target)
+  target_link_libraries(${target} PRIVATE plait::cuda)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>)
+endfunction()

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_groups.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_options.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/job_signal.hpp"
+#include "plait/backend/cuda/loopback_communicator.hpp"
+#include "plait/backend/cuda/loopback_world.hpp"
+#include "plait/backend/host/thread_world.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/stream.hpp"
+
+namespace plait {
+
+/// The GPUs of one machine, a thread of this process for each, over NCCL:
+/// `plait::launch<job>(plait::cuda{}, program)`.
+///
+/// With `share_one_gpu` all ranks are on one GPU and exchange their data in its memory: to test a
+/// plan where there is only one GPU.
+/// Threads: rank 0 is the calling thread, whose current device is the same afterwards.
+struct cuda {
+  /// Ranks of a data axis whose size the policy leaves to the launch.
+  int data_ranks = 1;
+  bool share_one_gpu = false;
+  /// The GPU of rank 0; the others follow.
+  int first_device = 0;
+  cuda_options options{};
+
+  using rank_type = cuda_rank;
+
+  /// Calls f(rank) on every rank of `grid` and returns when all have ended.
+  ///
+  /// Errors: cuda_error if the machine lacks something, before any rank runs; the first failure of
+  /// a
+  ///         rank ends all ranks and is thrown here.
+  template <class Program>
+  void run(mesh const& grid, Program&& program) const {
+    if (share_one_gpu && options.graphs)
+      throw input_error(
+          "cuda: ranks that share one GPU cannot record graphs; set only one of .share_one_gpu and "
+          ".options.graphs");
+    int const ranks = grid.world_size();
+    detail::check_machine(ranks, first_device, share_one_gpu);
+    if (share_one_gpu) run_on_one(grid, program);
+    else run_on_all(grid, program);
+  }
+
+ private:
+  // One thread per rank; the first failure is raised for the others before they can see it
+  // elsewhere. fail(text) and end(rank) tell what else the ranks wait in.
+  template <class OfRank, class Fail, class End>
+  static void run_threads(int ranks, detail::job_signal& signal, OfRank of_rank, Fail fail,
+                          End end) {
+    thread_world world(ranks);
+    run_ranks(world, [&](int rank) {
+      try {
+        of_rank(rank);
+      } catch (...) {
+        signal.raise(std::current_exception(), rank);
+        fail(signal.text());
+      }
+      end(rank);
+    });
+    signal.rethrow();
+  }
+
+  template <class Program>
+  void run_on_all(mesh const& grid, Program& program) const {
+    detail::check_nccl_library();
+    ncclUniqueId id{};
+    if (grid.world_size() > 1)
+      detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
+    auto const signal = std::make_shared<detail::job_signal>();
+    run_threads(
+        grid.world_size(), *signal,
+        [&](int rank) {
+          cuda_place const at{rank, first_device + rank};
+          device_scope const scope(at);  // once, so that no call has to change it
+          cuda_device device(at, options, signal);
+          auto groups = detail::nccl_groups(grid, rank, device, id);
+          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal);
+        },
+        [](auto const&) {}, [](int) {});
+  }
+
+  template <class Program>
+  void run_on_one(mesh const& grid, Program& program) const {
+    loopback_world world(grid.world_size(), {.timeout = options.timeout});
+    auto const ids = detail::declare_groups(world, grid);
+    auto const signal = std::make_shared<detail::job_signal>();
+    run_threads(
+        grid.world_size(), *signal,
+        [&](int rank) {
+          cuda_place const at{rank, first_device};
+          device_scope const scope(at);
+          cuda_device device(at, options, signal);
+          auto groups = detail::make_groups([&](axis_set over) -> cuda_communicator {
+            return loopback_communicator(world, ids[std::size_t(rank)][over.bits], rank, device,
+                                         stream_of(over));
+          });
+          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal);
+        },
+        [&](std::string text) { world.abort(std::move(text)); },
+        [&](int rank) { world.finish(rank); });
+  }
+
+  // The signal is raised before the rank's communicators go: then they abort.
+  template <class Groups, class Program>
+  static void run_rank(mesh const& grid, int rank, cuda_device device, Groups groups,
+                       Program& program, detail::job_signal& signal) {
+    cuda_rank handle(grid, rank, std::move(device), std::move(groups));
+    try {
+      program(handle);
+      handle.device().synchronize();  // what is still to be done may fail, too
+    } catch (...) {
+      signal.raise(std::current_exception(), rank);
+      throw;
+    }
+  }
+};
+
+}  // namespace plait

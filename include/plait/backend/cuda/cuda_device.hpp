@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_memory.hpp"
+#include "plait/backend/cuda/cuda_options.hpp"
+#include "plait/backend/cuda/cuda_queue.hpp"
+#include "plait/backend/cuda/cuda_state.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/job_signal.hpp"
+#include "plait/backend/device.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait {
+
+/// A range of a profile, from its making to its end.
+class cuda_range {
+ public:
+  explicit cuda_range(char const* name) { nvtxRangePushA(name); }
+  cuda_range(cuda_range const&) = delete;
+  cuda_range& operator=(cuda_range const&) = delete;
+  ~cuda_range() { nvtxRangePop(); }
+};
+
+/// A rank's CUDA device: four streams of its own, memory, events and matrix products.
+///
+/// It is a guest of the program: the default stream, the device's state and the thread's current
+/// device stay as they are.
+/// Errors:  cuda_error with rank, device, call and CUDA's words; cuda_out_of_memory;
+///          communication_timeout if the streams do not end in time, with what has not ended;
+///          job_aborted if another rank of the process has failed.
+/// Threads: used by the one thread that runs the rank.
+class cuda_device {
+ public:
+  using concept_tag = device_tag;
+  using memory = cuda_memory;
+  using queue = cuda_queue;
+
+  class event {
+   public:
+    event() = default;
+
+   private:
+    friend class cuda_device;
+    detail::event_handle handle_;
+  };
+
+  /// What replay() has recorded.
+  class graph {
+   public:
+    graph() = default;
+
+   private:
+    friend class cuda_device;
+    bool has_run_ = false;
+    detail::executable_handle recorded_;
+  };
+
+  /// Bytes of the device's memory, aligned to 256, freed with the object; their values are
+  /// undefined.
+  class arena {
+   public:
+    arena() = default;
+    [[nodiscard]] std::byte* data() const { return data_.get(); }
+    [[nodiscard]] std::size_t size() const { return bytes_; }
+
+   private:
+    friend class cuda_device;
+    arena(detail::device_bytes data, std::size_t bytes) : data_(std::move(data)), bytes_(bytes) {}
+    detail::device_bytes data_;
+    std::size_t bytes_ = 0;
+  };
+
+  explicit cuda_device(cuda_place at, cuda_options const& options = {},
+                       std::shared_ptr<detail::job_signal> signal = nullptr) {
+    device_scope const scope(at);
+    state_ = std::make_unique<detail::cuda_state>(at, options, std::move(signal));
+  }
+
+  [[nodiscard]] cuda_place place() const { return state_->place; }
+
+  /// Cost:   one cudaMalloc.
+  [[nodiscard]] arena allocate(std::size_t bytes) { return arena(state_->allocate(bytes), bytes); }
+
+  void upload(void const* from, void* to, std::size_t bytes) {
+    state_->require_no_capture("an upload was asked for");
+    device_scope const scope(place());
+    state_->stage.upload(from, to, bytes, state_->on(stream::compute), [this](cudaEvent_t used) {
+      state_->wait_for(used, "an upload before this one");
+    });
+  }
+  void download(void const* from, void* to, std::size_t bytes) {
+    state_->require_no_capture("a download was asked for");
+    device_scope const scope(place());
+    state_->stage.download(from, to, bytes, state_->on(stream::compute), [this](cudaEvent_t used) {
+      state_->wait_for(used, "a download before this one");
+    });
+  }
+  void synchronize() {
+    state_->require_no_capture("synchronize() was called");
+    device_scope const scope(place());
+    try {
+      for (int s = 0; s < stream_count; ++s) state_->wait_for_stream(static_cast<stream>(s));
+    } catch (...) {
+      state_->stage.forget();
+      throw;
+    }
+    state_->stage.deliver_all();
+  }
+
+  [[nodiscard]] queue on(stream which) { return {*state_, which}; }
+
+  [[nodiscard]] event make_event() const {
+    device_scope const scope(place());
+    event made;
+    made.handle_ = detail::make_event_handle(place());
+    return made;
+  }
+  void record(event& which, stream after) {
+    device_scope const scope(place());
+    detail::check(cudaEventRecord(which.handle_.get(), state_->on(after)), "cudaEventRecord",
+                  place());
+  }
+  void wait(stream waiting, event const& which, wait_site site) {
+    device_scope const scope(place());
+    detail::check(cudaStreamWaitEvent(state_->on(waiting), which.handle_.get(), 0),
+                  "cudaStreamWaitEvent", place());
+    state_->last_wait[static_cast<std::size_t>(waiting)] = site;
+  }
+
+  /// Runs body() the first time, so that libraries load and memory is taken; records it as a CUDA
+  /// graph the second time; from then on repeats what was recorded. Without the option `graphs` it
+  /// always runs body().
+  template <class Body>
+  void replay(graph& which, Body&& body) {
+    if (!state_->options.graphs || !std::exchange(which.has_run_, true))
+      return std::forward<Body>(body)();
+    device_scope const scope(place());
+    if (!which.recorded_) which.recorded_ = record_graph(std::forward<Body>(body));
+    state_->join();
+    detail::check(cudaGraphLaunch(which.recorded_.get(), state_->on(stream::compute)),
+                  "cudaGraphLaunch", place());
+    state_->fork();
+  }
+
+  /// A range in the profile of the tools that read NVTX.
+  [[nodiscard]] cuda_range mark(char const* name) const { return cuda_range(name); }
+
+  /// For communicators of this device.
+  [[nodiscard]] detail::cuda_state& state() const { return *state_; }
+
+ private:
+  template <class Body>
+  [[gnu::cold]] detail::executable_handle record_graph(Body&& body) {
+    auto const compute = state_->on(stream::compute);
+    // Other threads may do what a capture forbids.
+    detail::check(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal),
+                  "cudaStreamBeginCapture", place());
+    state_->capturing = true;
+    cudaGraph_t captured = nullptr;
+    try {
+      state_->fork();
+      std::forward<Body>(body)();
+      state_->join();
+    } catch (...) {
+      state_->capturing = false;
+      (void)cudaStreamEndCapture(compute, &captured);
+      (void)cudaGetLastError();
+      detail::graph_handle const unused(captured);
+      throw;
+    }
+    state_->capturing = false;
+    detail::check(cudaStreamEndCapture(compute, &captured), "cudaStreamEndCapture", place());
+    detail::graph_handle const owner(captured);
+    cudaGraphExec_t executable = nullptr;
+    detail::check(cudaGraphInstantiate(&executable, captured, 0), "cudaGraphInstantiate", place());
+    return detail::executable_handle(executable);
+  }
+
+  std::unique_ptr<detail::cuda_state> state_;
+};
+
+static_assert(device<cuda_device>);
+
+}  // namespace plait

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+
+// Owners of what CUDA hands out. Releasing cannot be refused by the caller, so errors of it (after
+// a failed kernel all calls fail) are dropped.
+namespace plait::detail {
+
+template <auto Release>
+struct released_by {
+  template <class T>
+  void operator()(T* what) const {
+    (void)Release(what);
+  }
+};
+
+using stream_handle = std::unique_ptr<CUstream_st, released_by<cudaStreamDestroy>>;
+using event_handle = std::unique_ptr<CUevent_st, released_by<cudaEventDestroy>>;
+using graph_handle = std::unique_ptr<CUgraph_st, released_by<cudaGraphDestroy>>;
+using executable_handle = std::unique_ptr<CUgraphExec_st, released_by<cudaGraphExecDestroy>>;
+using pinned_bytes = std::unique_ptr<std::byte, released_by<cudaFreeHost>>;
+
+using products_handle = std::unique_ptr<cublasLtContext, released_by<cublasLtDestroy>>;
+using product_handle =
+    std::unique_ptr<cublasLtMatmulDescOpaque_t, released_by<cublasLtMatmulDescDestroy>>;
+using layout_handle =
+    std::unique_ptr<cublasLtMatrixLayoutOpaque_t, released_by<cublasLtMatrixLayoutDestroy>>;
+using preference_handle =
+    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, released_by<cublasLtMatmulPreferenceDestroy>>;
+
+/// Frees memory of a device and takes it off the account of its rank.
+struct device_release {
+  std::shared_ptr<std::size_t> held{};
+  std::size_t bytes = 0;
+  void operator()(std::byte* data) const {
+    (void)cudaFree(data);
+    *held -= bytes;
+  }
+};
+using device_bytes = std::unique_ptr<std::byte, device_release>;
+
+/// An event that only orders: without the time.
+inline event_handle make_event_handle(cuda_place at) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags", at);
+  return event_handle(event);
+}
+
+}  // namespace plait::detail

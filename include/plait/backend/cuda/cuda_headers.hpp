@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// First: where the compiler is none for CUDA, the words of kernels are plait's own.
+#include "plait/backend/cuda/kernels/builtins.hpp"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <nvtx3/nvToolsExt.h>

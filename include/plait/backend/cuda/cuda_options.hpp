@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace plait {
+
+/// How a rank uses its CUDA device.
+struct cuda_options {
+  /// A wait longer than this is an error that says what has not ended.
+  std::chrono::nanoseconds timeout = std::chrono::minutes{10};
+  /// Products of float matrices may round their operands to TF32 (10 bits of fraction).
+  bool tf32 = false;
+  /// Lets a trainer with `.replay` record a step as a CUDA graph.
+  bool graphs = false;
+  /// Pinned host memory through which data goes to the device and back: pieces of so many bytes.
+  std::size_t staging_bytes = std::size_t{4} << 20;
+  int staging_pieces = 4;
+  /// Device memory for the workspace of matrix products, taken at the start.
+  std::size_t workspace_bytes = std::size_t{32} << 20;
+};
+
+}  // namespace plait

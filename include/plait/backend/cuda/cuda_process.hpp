@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_groups.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_options.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/process_ranks.hpp"
+#include "plait/backend/cuda/rendezvous_file.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/mesh.hpp"
+
+namespace plait {
+
+/// One rank in each process, over NCCL, on one machine or many: the program is started by torchrun,
+/// mpirun or srun, as many times as the plan has ranks.
+///
+/// Threads: the rank is the calling thread, whose current device is the same afterwards.
+struct cuda_process {
+  /// Ranks of a data axis whose size the policy leaves to the launch.
+  int data_ranks = 1;
+  /// Which rank this process is; if empty, the environment says.
+  std::optional<process_ranks> ranks{};
+  /// A path that all processes see and no other job uses; if empty, that in PLAIT_RENDEZVOUS.
+  std::filesystem::path rendezvous{};
+  cuda_options options{};
+
+  using rank_type = cuda_rank;
+
+  /// Calls f(rank) for the rank of this process and returns when it has ended.
+  ///
+  /// Errors: input_error if the environment or the rendezvous file cannot be used or the number of
+  ///         processes is not that of the plan's ranks; cuda_error if the machine lacks something;
+  ///         what f throws. The other processes see it as nccl_error or communication_timeout.
+  template <class Program>
+  void run(mesh const& grid, Program&& program) const {
+    auto const here = ranks ? *ranks : read_process_ranks([](char const* name) {
+      return static_cast<char const*>(std::getenv(name));
+    });
+    check_world_size(here, grid.world_size());
+    // A launcher may show each process its own GPU only.
+    int devices = 0;
+    int const ordinal =
+        cudaGetDeviceCount(&devices) == cudaSuccess && devices == 1 ? 0 : here.local_rank;
+    (void)cudaGetLastError();
+    detail::check_machine(1, ordinal, false);
+    detail::check_nccl_library();
+
+    cuda_place const at{here.rank, ordinal};
+    device_scope const scope(at);
+    cuda_device device(at, options);
+    auto groups = detail::nccl_groups(grid, here.rank, device, agree_on_id(here));
+    // The file is gone before anybody may write the next one.
+    groups.back().barrier();
+    if (here.rank == 0 && here.world_size > 1) file().remove();
+    groups.back().barrier();
+    groups.back().reset_counted();
+    cuda_rank handle(grid, here.rank, std::move(device), std::move(groups));
+    program(handle);
+    handle.device().synchronize();
+  }
+
+ private:
+  [[nodiscard]] rendezvous_file file() const {
+    if (!rendezvous.empty()) return rendezvous_file(rendezvous);
+    if (char const* const path = std::getenv("PLAIT_RENDEZVOUS"); path != nullptr)
+      return rendezvous_file(path);
+    throw input_error(
+        "cuda_process: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, "
+        "to the path of a new file in a folder that all processes see");
+  }
+
+  // Rank 0 makes the id of the job and gives it to the others.
+  [[nodiscard]] ncclUniqueId agree_on_id(process_ranks const& here) const {
+    ncclUniqueId id{};
+    if (here.world_size == 1) return id;
+    if (here.rank == 0) {
+      detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {});
+      file().write(std::as_bytes(std::span(id.internal)));
+    } else {
+      auto const bytes = file().read(sizeof id.internal, options.timeout, [] {});
+      std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+    }
+    return id;
+  }
+};
+
+}  // namespace plait

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/cuda/convert.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_state.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/kernels/attention.hpp"
+#include "plait/backend/cuda/kernels/attention_backward.hpp"
+#include "plait/backend/cuda/kernels/cross_entropy.hpp"
+#include "plait/backend/cuda/kernels/dropout.hpp"
+#include "plait/backend/cuda/kernels/elementwise.hpp"
+#include "plait/backend/cuda/kernels/embedding.hpp"
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/backend/cuda/kernels/layer_norm.hpp"
+#include "plait/backend/cuda/kernels/optimizer.hpp"
+#include "plait/backend/cuda/kernels/rowwise.hpp"
+#include "plait/backend/cuda/matrix_products.hpp"
+#include "plait/backend/host/maths/dropout.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/mesh/stream.hpp"
+
+namespace plait {
+
+#if !defined(__CUDACC__)
+namespace detail {
+// Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
+// says how they are run.
+cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+                             std::function<void()> thread);
+}  // namespace detail
+#endif
+
+/// Puts kernels at the end of a stream of a device; a model of `cuda_kernels::launcher`.
+class cuda_launcher {
+ public:
+  cuda_launcher(cuda_place at, cudaStream_t stream) : at_(at), stream_(stream) {}
+
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), cuda_kernels::launch_shape shape,
+                  Arguments... arguments) const {
+    static_assert(sizeof...(Parameters) == sizeof...(Arguments),
+                  "cuda_launcher: the kernel takes another number of arguments");
+    device_scope const scope(at_);
+    auto const* const function = reinterpret_cast<void const*>(kernel);
+    if (shape.shared_bytes > std::size_t{48} * 1024)
+      detail::check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(shape.shared_bytes)),
+                    "cudaFuncSetAttribute (shared memory of a kernel)", at_);
+#if defined(__CUDACC__)
+    std::tuple<std::remove_cv_t<Parameters>...> values(
+        static_cast<std::remove_cv_t<Parameters>>(arguments)...);
+    std::apply(
+        [&](auto&... each) {
+          std::array<void*, sizeof...(Parameters)> addresses{
+              const_cast<void*>(static_cast<void const*>(&each))...};
+          detail::check(
+              cudaLaunchKernel(function, dim3(shape.blocks, shape.blocks_y), dim3(shape.threads),
+                               addresses.data(), shape.shared_bytes, stream_),
+              "cudaLaunchKernel", at_);
+        },
+        values);
+#else
+    detail::check(detail::launch_pretended(shape, stream_, [=] { kernel(arguments...); }),
+                  "cudaLaunchKernel", at_);
+#endif
+  }
+
+ private:
+  cuda_place at_;
+  cudaStream_t stream_;
+};
+
+/// One stream of a CUDA device. Every operation is put at its end and the call returns at once;
+/// pointers are to the device's memory.
+///
+/// The members are those of `host_queue` with the same meaning. Besides float and double the
+/// elements may be bfloat16: then statistics, logarithms of sums, maxima and terms are float, and
+/// sums of gradients may be.
+/// Cost:   no allocation once every shape has been seen.
+/// Errors: cuda_error, for what can be seen when the operation is put into the stream; the rest
+///         comes from the device's synchronize().
+/// Threads: that of the rank.
+class cuda_queue {
+  template <class T>
+  using of_rows = accumulate_t<T>;  // what belongs to a row: statistics, maxima, terms
+
+ public:
+  cuda_queue(detail::cuda_state& state, plait::stream on) : state_(&state), on_(on) {}
+
+  /// For kernels of the program's own, see run().
+  [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
+  [[nodiscard]] cuda_launcher launcher() const { return {state_->place, stream()}; }
+
+  void copy_bytes(void const* from, void* to, std::size_t bytes) const {
+    if (bytes == 0 || from == to) return;
+    device_scope const scope(state_->place);
+    detail::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()),
+                  "cudaMemcpyAsync", state_->place);
+  }
+  void discard(void*, std::size_t) const {}
+
+  template <class T>
+  void fill(T value, T* y, std::size_t count) const {
+    cuda_kernels::fill(launcher(), value, y, count);
+  }
+  template <class T>
+  void add(T const* a, T const* b, T* out, std::size_t count) const {
+    cuda_kernels::add(launcher(), a, b, out, count);
+  }
+  template <class From, class To>
+  void convert(From const* from, To* to, std::size_t count) const {
+    cuda_kernels::convert(launcher(), from, to, count);
+  }
+  template <class T>
+  void copy_blocks(T const* from, std::size_t from_stride, T* to, std::size_t to_stride,
+                   std::size_t count, std::size_t block) const {
+    cuda_kernels::copy_blocks(launcher(), from, from_stride, to, to_stride, count, block);
+  }
+
+  /// The result may be float where the operands are bfloat16.
+  template <class A, class C>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
+              std::size_t ldc) const {
+    static_assert(std::is_same_v<A, C> || (std::is_same_v<A, bfloat16> && std::is_same_v<C, float>),
+                  "matmul on a CUDA device: the result must have the type of the operands, or be "
+                  "float where they are bfloat16");
+    if (m == 0 || n == 0) return;
+    device_scope const scope(state_->place);
+    if (k == 0) {
+      if (!accumulate)
+        detail::check(cudaMemset2DAsync(c, ldc * sizeof(C), 0, n * sizeof(C), m, stream()),
+                      "cudaMemset2DAsync", state_->place);
+      return;
+    }
+    using product = detail::matrix_product;
+    state_->products.run({.m = m,
+                          .n = n,
+                          .k = k,
+                          .lda = lda,
+                          .ldb = ldb,
+                          .ldc = ldc,
+                          .a_transposed = a_transposed,
+                          .b_transposed = b_transposed,
+                          .accumulate = accumulate,
+                          .in = detail::cuda_data_type<A>(),
+                          .out = detail::cuda_data_type<C>(),
+                          .alignment = {product::alignment_of(a), product::alignment_of(b),
+                                        product::alignment_of(c)}},
+                         a, b, c, state_->workspace(on_), stream());
+  }
+
+  /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of
+  /// accumulate_t<T>.
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T* out) const {
+    cuda_kernels::map(launcher(), f, count, a, out);
+  }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
+    cuda_kernels::map(launcher(), f, count, a, b, out);
+  }
+  template <class Function, class... Rows>
+  void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
+    cuda_kernels::rows(launcher(), f, count, columns,
+                       cuda_kernels::row_operand<std::remove_pointer_t<decltype(operands.data)>>{
+                           operands.data, operands.stride}...);
+  }
+  template <class Function, class S, class... Operands>
+  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, S* sums,
+                          Operands const*... operands) const {
+    cuda_kernels::accumulate_columns(launcher(), f, rows, columns, sums,
+                                     column_sums_scratch<S>(rows, columns, 1), operands...);
+  }
+
+  template <class T>
+  void add_row(T const* row, T* y, std::size_t rows, std::size_t columns) const {
+    cuda_kernels::add_row(launcher(), row, y, rows, columns);
+  }
+  template <class T, class S>
+  void accumulate_column_sums(T const* dy, S* sums, std::size_t rows, std::size_t columns) const {
+    cuda_kernels::accumulate_column_sums(launcher(), dy, sums,
+                                         column_sums_scratch<S>(rows, columns, 1), rows, columns);
+  }
+
+  template <class T>
+  void layer_norm(T const* x, T const* gamma, T const* beta, T* y, of_rows<T>* statistics,
+                  std::size_t rows, std::size_t columns, double epsilon) const {
+    cuda_kernels::layer_norm(launcher(), x, gamma, beta, y, statistics, rows, columns, epsilon);
+  }
+  template <class T>
+  void layer_norm_backward_input(T const* dy, T const* x, of_rows<T> const* statistics,
+                                 T const* gamma, T* dx, std::size_t rows,
+                                 std::size_t columns) const {
+    cuda_kernels::layer_norm_backward_input(launcher(), dy, x, statistics, gamma, dx, rows,
+                                            columns);
+  }
+  template <class T, class S>
+  void layer_norm_backward_parameters(T const* dy, T const* x, of_rows<T> const* statistics,
+                                      S* dgamma, S* dbeta, std::size_t rows,
+                                      std::size_t columns) const {
+    cuda_kernels::layer_norm_backward_parameters(launcher(), dy, x, statistics, dgamma, dbeta,
+                                                 column_sums_scratch<S>(rows, columns, 2), rows,
+                                                 columns);
+  }
+
+  /// What a layer declares as scratch is not used: the stream has its own.
+  template <class T>
+  void attention(T const* qkv, T* out, of_rows<T>* log_sum, of_rows<T>*, std::size_t sequence,
+                 std::size_t batch, std::size_t heads, std::size_t head_width) const {
+    cuda_kernels::attention(launcher(), qkv, out, log_sum, sequence, batch, heads, head_width);
+  }
+  template <class T>
+  void attention_backward(T const* qkv, T const* out, of_rows<T> const* log_sum, T const* dout,
+                          T* dqkv, of_rows<T>*, std::size_t sequence, std::size_t batch,
+                          std::size_t heads, std::size_t head_width) const {
+    cuda_kernels::attention_backward(
+        launcher(), qkv, out, log_sum, dout, dqkv,
+        scratch<of_rows<T>>(cuda_kernels::attention_backward_scratch(sequence, batch, heads)),
+        sequence, batch, heads, head_width);
+  }
+
+  template <class T>
+  void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
+                   std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
+    cuda_kernels::gather_rows(launcher(), ids, table, first_row, table_rows, out, count, columns);
+  }
+  template <class T, class S>
+  void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
+                        std::size_t table_rows, S* sums, std::size_t count,
+                        std::size_t columns) const {
+    cuda_kernels::scatter_add_rows(
+        launcher(), ids, dy, first_row, table_rows, sums,
+        scratch<std::int32_t>(cuda_kernels::scatter_add_rows_workspace(count)), count, columns);
+  }
+  template <class T>
+  void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,
+                     std::size_t batch, std::size_t columns) const {
+    cuda_kernels::add_positions(launcher(), x, table, y, first, positions, batch, columns);
+  }
+  template <class T, class S>
+  void accumulate_positions(T const* dy, S* sums, std::size_t first, std::size_t positions,
+                            std::size_t batch, std::size_t columns) const {
+    cuda_kernels::accumulate_positions(launcher(), dy, sums, first, positions, batch, columns);
+  }
+
+  template <class T>
+  void row_max(T const* x, of_rows<T>* max, std::size_t rows, std::size_t columns,
+               std::size_t valid) const {
+    cuda_kernels::row_max(launcher(), x, max, rows, columns, valid);
+  }
+  template <class T>
+  void cross_entropy_terms(T const* logits, std::int32_t const* labels, of_rows<T> const* max,
+                           of_rows<T>* terms, std::size_t first_class, std::size_t rows,
+                           std::size_t columns, std::size_t valid) const {
+    cuda_kernels::cross_entropy_terms(launcher(), logits, labels, max, terms, first_class, rows,
+                                      columns, valid);
+  }
+  template <class A>
+  void cross_entropy_sum(A const* terms, std::int32_t const* labels, std::int32_t ignored,
+                         std::size_t rows, double const* scale, double* loss) const {
+    cuda_kernels::cross_entropy_sum(launcher(), terms, labels, ignored, rows, scale, loss);
+  }
+  template <class T>
+  void cross_entropy_backward(T const* logits, std::int32_t const* labels, of_rows<T> const* max,
+                              of_rows<T> const* terms, double const* scale, T* dlogits,
+                              std::size_t first_class, std::int32_t ignored, std::size_t rows,
+                              std::size_t columns, std::size_t valid) const {
+    cuda_kernels::cross_entropy_backward(launcher(), logits, labels, max, terms, scale, dlogits,
+                                         first_class, ignored, rows, columns, valid);
+  }
+
+  template <class T>
+  void dropout(T const* x, T* y, std::size_t rows, std::size_t columns, dropout_key key,
+               double probability, dropout_block const& block) const {
+    cuda_kernels::dropout(launcher(), x, y, rows, columns, key,
+                          host_maths::dropout_threshold(probability), 1.0 / (1.0 - probability),
+                          block);
+  }
+
+  template <class T, class Gradient, class Copy>
+  void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
+             adamw_numbers const* now) const {
+    cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states, of.states + of.count,
+                        of.count, of.ranges, of.range_count, fixed, now, of.gradient_scale,
+                        of.copies);
+  }
+  template <class T, class Gradient, class Copy>
+  void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
+           sgd_numbers const* now) const {
+    cuda_kernels::sgd(launcher(), of.parameters, of.gradients, of.states, of.count, of.ranges,
+                      of.range_count, fixed, now, of.gradient_scale, of.copies);
+  }
+
+  template <class T>
+  void sums_of_squares(T const* x, squares_range const* ranges, int range_count,
+                       double* out) const {
+    auto const count = static_cast<std::size_t>(range_count);
+    cuda_kernels::sum_of_squares(launcher(), x, ranges, count,
+                                 scratch<double>(cuda_kernels::squares_workspace(count)), out);
+  }
+  void reciprocal(double const* x, double* out) const {
+    cuda_kernels::reciprocal(launcher(), x, out);
+  }
+  void clip(double const* squares, std::size_t count, double limit, double* norm,
+            double* factor) const {
+    cuda_kernels::clip_factor(launcher(), squares, count, limit, norm, factor);
+  }
+
+  /// Calls kernel(*this, views...), which may launch kernels of its own on stream().
+  template <class Kernel, class... Views>
+  void run(Kernel kernel, Views... views) const {
+    device_scope const scope(state_->place);
+    kernel(*this, views...);
+  }
+
+ private:
+  template <class U>
+  U* scratch(std::size_t count) const {
+    return reinterpret_cast<U*>(state_->scratch(on_, count * sizeof(U)));
+  }
+  template <class S>
+  S* column_sums_scratch(std::size_t rows, std::size_t columns, int sums) const {
+    std::size_t const count = cuda_kernels::column_sums_workspace(rows, columns, sums);
+    return count == 0 ? nullptr : scratch<S>(count);
+  }
+
+  detail::cuda_state* state_;
+  plait::stream on_;
+};
+
+static_assert(cuda_kernels::launcher<cuda_launcher>);
+
+}  // namespace plait

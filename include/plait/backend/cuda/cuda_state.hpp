@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_options.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/job_signal.hpp"
+#include "plait/backend/cuda/matrix_products.hpp"
+#include "plait/backend/cuda/staging.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait::detail {
+
+// A communicator, as the device sees it that waits for its streams.
+class stream_user {
+ public:
+  virtual void check() = 0;                 // throws what has gone wrong in it
+  virtual std::string pending() const = 0;  // what it was last asked for
+  virtual void abandon() noexcept = 0;      // ends what it does on the device
+ protected:
+  ~stream_user() = default;
+};
+
+// What a rank has on its device, at one address while devices, queues and communicators are moved.
+//
+// It is made in a device_scope. The streams are the last members, so that they are the first to go.
+// Threads: those of its rank.
+class cuda_state {
+ public:
+  cuda_state(cuda_place at, cuda_options const& how, std::shared_ptr<job_signal> shared)
+      : place(at),
+        options(how),
+        signal(shared ? std::move(shared) : std::make_shared<job_signal>()),
+        products(at, how.tf32, how.workspace_bytes),
+        stage(at, how) {
+    // What ranks exchange goes first where both could run: others may be waiting for it.
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange",
+          at);
+    for (int s = 0; s < stream_count; ++s) {
+      cudaStream_t made = nullptr;
+      int const priority = static_cast<plait::stream>(s) == stream::compute ? lowest : highest;
+      check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority),
+            "cudaStreamCreateWithPriority", at);
+      streams_[static_cast<std::size_t>(s)].reset(made);
+      joins_[static_cast<std::size_t>(s)] = make_event_handle(at);
+    }
+    (void)workspace(stream::compute);
+  }
+  cuda_state(cuda_state const&) = delete;
+  cuda_state& operator=(cuda_state const&) = delete;
+  // Memory may go only when nothing uses it any more; for ever is too long, though.
+  ~cuda_state() {
+    auto const end = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+    for (auto const& each : streams_)
+      while (cudaStreamQuery(each.get()) == cudaErrorNotReady &&
+             std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::microseconds{50});
+    (void)cudaGetLastError();
+  }
+
+  [[nodiscard]] cudaStream_t on(stream which) const {
+    return streams_[static_cast<std::size_t>(which)].get();
+  }
+
+  device_bytes allocate(std::size_t bytes) {
+    if (bytes == 0) return {};
+    require_no_capture("memory was asked for");
+    device_scope const scope(place);
+    void* data = nullptr;
+    auto const code = cudaMalloc(&data, bytes);
+    if (code == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      std::size_t free = 0, total = 0;
+      check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo", place);
+      throw cuda_out_of_memory(out_of_memory_text(place, bytes, free, total, *held_), bytes, free,
+                               total, *held_);
+    }
+    check(code, "cudaMalloc", place);
+    *held_ += bytes;
+    return {static_cast<std::byte*>(data), device_release{held_, bytes}};
+  }
+
+  // Memory for one operation of a stream; the next operation of the stream may use it again. It
+  // grows in the first steps and stays then.
+  std::byte* scratch(stream which, std::size_t bytes) {
+    auto& room = scratch_[static_cast<std::size_t>(which)];
+    if (room.bytes < bytes) {
+      require_no_capture("an operation needs more scratch memory");
+      room.data.reset();  // cudaFree waits for what still uses it
+      room.bytes = 0;
+      room.data = allocate(bytes);
+      room.bytes = bytes;
+    }
+    return room.data.get();
+  }
+  // That of matrix products.
+  std::byte* workspace(stream which) { return scratch(which, options.workspace_bytes); }
+
+  void require_no_capture(char const* what) const {
+    if (capturing)
+      throw cuda_error(place_text(place) + what +
+                       " while a step is recorded as a graph; move it out of what replay() runs");
+  }
+
+  void check_signal() const {
+    if (signal->is_raised()) [[unlikely]] {
+      abandon_all();
+      throw job_aborted(signal->text());
+    }
+  }
+
+  // Waits until done() is true, looking at the ranks' failures and at the communicators meanwhile.
+  // what() names what is waited for.
+  template <class Done, class What>
+  void wait_until(Done done, What what) const {
+    using clock = std::chrono::steady_clock;
+    if (done()) return;
+    auto const begin = clock::now();
+    for (;;) {
+      check_signal();
+      for (auto* const user : users) user->check();
+      if (done()) return;
+      auto const elapsed = clock::now() - begin;
+      if (elapsed > options.timeout) give_up(what());
+      // A wait of milliseconds is the end of a step: look often, then let others have the
+      // processor.
+      if (elapsed < std::chrono::milliseconds{2}) std::this_thread::yield();
+      else std::this_thread::sleep_for(std::chrono::microseconds{50});
+    }
+  }
+
+  [[nodiscard]] bool is_empty(stream which) const {
+    return has_ended(cudaStreamQuery(on(which)), "cudaStreamQuery");
+  }
+  [[nodiscard]] bool has_ended(cudaError_t code, char const* call) const {
+    if (code == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    check(code, call, place);
+    return true;
+  }
+
+  void wait_for(cudaEvent_t event, char const* what) const {
+    wait_until([&] { return has_ended(cudaEventQuery(event), "cudaEventQuery"); },
+               [&] { return std::string(what); });
+  }
+  void wait_for_stream(stream which) const {
+    wait_until([&] { return is_empty(which); },
+               [&] { return "stream " + std::string(text(which)); });
+  }
+
+  // All other streams after what compute has been given, or compute after what they have.
+  void fork() const {
+    auto const event = joins_[static_cast<std::size_t>(stream::compute)].get();
+    check(cudaEventRecord(event, on(stream::compute)), "cudaEventRecord", place);
+    for (int s = 1; s < stream_count; ++s)
+      check(cudaStreamWaitEvent(on(static_cast<stream>(s)), event, 0), "cudaStreamWaitEvent",
+            place);
+  }
+  void join() const {
+    for (int s = 1; s < stream_count; ++s) {
+      auto const event = joins_[static_cast<std::size_t>(s)].get();
+      check(cudaEventRecord(event, on(static_cast<stream>(s))), "cudaEventRecord", place);
+      check(cudaStreamWaitEvent(on(stream::compute), event, 0), "cudaStreamWaitEvent", place);
+    }
+  }
+
+  void abandon_all() const noexcept {
+    for (auto* const user : users) user->abandon();
+  }
+
+  cuda_place const place;
+  cuda_options const options;
+  std::shared_ptr<job_signal> const signal;
+  matrix_products products;
+  staging stage;
+  std::vector<stream_user*> users;
+  std::array<std::optional<wait_site>, std::size_t(stream_count)> last_wait{};
+  bool capturing = false;
+
+ private:
+  [[noreturn, gnu::cold]] void give_up(std::string const& what) const {
+    auto const limit =
+        std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout).count();
+    std::string message = place_text(place) + "waited longer than " + std::to_string(limit) +
+                          " ms for " + what + "; not ended:";
+    for (int s = 0; s < stream_count; ++s) {
+      auto const which = static_cast<stream>(s);
+      if (cudaStreamQuery(on(which)) == cudaSuccess) continue;
+      message += " stream " + std::string(text(which));
+      if (auto const& site = last_wait[static_cast<std::size_t>(s)])
+        message += " (last wait: " + to_string(*site) + ")";
+      message += ";";
+    }
+    (void)cudaGetLastError();
+    for (auto* const user : users)
+      if (auto const call = user->pending(); !call.empty()) message += " last call: " + call + ";";
+    message.pop_back();
+    abandon_all();
+    throw communication_timeout(message);
+  }
+
+  struct scratch_room {
+    device_bytes data{};
+    std::size_t bytes = 0;
+  };
+  std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
+  std::array<scratch_room, std::size_t(stream_count)> scratch_{};
+  std::array<event_handle, std::size_t(stream_count)> joins_{};
+  std::array<stream_handle, std::size_t(stream_count)> streams_{};
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+
+namespace plait {
+
+/// Makes a device the calling thread's current one while it lives; the host program finds its own
+/// again afterwards.
+class device_scope {
+ public:
+  explicit device_scope(cuda_place at) : device_(at.device) {
+    detail::check(cudaGetDevice(&before_), "cudaGetDevice", at);
+    if (before_ != device_) detail::check(cudaSetDevice(device_), "cudaSetDevice", at);
+  }
+  device_scope(device_scope const&) = delete;
+  device_scope& operator=(device_scope const&) = delete;
+  ~device_scope() {
+    if (before_ != device_) (void)cudaSetDevice(before_);
+  }
+
+ private:
+  int device_;
+  int before_ = 0;
+};
+
+}  // namespace plait

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/cuda/kernels/attention_tensor_cores.hpp"
+#include "plait/backend/cuda/kernels/attention_tiles.hpp"
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/tensor/functions.hpp"
+
+namespace plait::cuda_kernels {
+
+namespace detail {
+
+template <class Sizes>
+struct attention_memory {
+  typename Sizes::tile_memory queries;
+  typename Sizes::tile_memory keys_or_values;
+  typename Sizes::score_memory scores;
+};
+
+}  // namespace detail
+
+// A block does a tile of queries of one (sample, head) and goes through the keys up to the last
+// query; the largest score and the sum so far correct what was added before.
+template <class Sizes, int V, class T>
+__global__ __launch_bounds__(detail::tile_threads) void attention_kernel(
+    T const* qkv, T* out, accumulate_t<T>* log_sum, detail::attention_extents extents,
+    accumulate_t<T> scale) {
+  using A = accumulate_t<T>;
+  constexpr std::size_t tile = Sizes::tile;
+  auto const greater = [](A a, A b) { return b > a ? b : a; };
+  auto& memory = shared_memory<detail::attention_memory<Sizes>>();
+  std::size_t const places = extents.batch * extents.heads;
+  detail::attention_place const place(extents, blockIdx.x % places);
+  // The last queries see the most keys and go first.
+  std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * tile;
+  T const* const q = qkv + place.qkv;
+  T const* const k = q + extents.to_key();
+  T const* const v = k + extents.to_key();
+  auto const fetch = [&](A* to, T const* from, std::size_t first) {
+    detail::load_tile<Sizes, V>(to, from, extents.qkv_stride(), first, extents.sequence,
+                                extents.head_width);
+  };
+
+  fetch(memory.queries, q, first_query);
+  typename Sizes::row_sums sums{};
+  A largest[Sizes::rows], total[Sizes::rows];
+  PLAIT_UNROLL
+  for (int i = 0; i < Sizes::rows; ++i) {
+    largest[i] = minus_infinity<A>;
+    total[i] = 0;
+  }
+  for (std::size_t first_key = 0; first_key <= first_query; first_key += tile) {
+    __syncthreads();  // the values of the last turn have been used
+    fetch(memory.keys_or_values, k, first_key);
+    __syncthreads();
+    typename Sizes::scores scores{};
+    detail::multiply_by_rows<Sizes>(memory.queries, memory.keys_or_values, scores);
+    PLAIT_UNROLL
+    for (int i = 0; i < Sizes::rows; ++i) {
+      int const row = detail::tile_y() + detail::tile_side * i;
+      A row_largest = largest[i];
+      PLAIT_UNROLL
+      for (int j = 0; j < Sizes::rows; ++j) {
+        std::size_t const key =
+            first_key + static_cast<std::size_t>(detail::tile_x() + detail::tile_side * j);
+        bool const visible =
+            key <= first_query + static_cast<std::size_t>(row) && key < extents.sequence;
+        scores[i][j] = visible ? scores[i][j] * scale : minus_infinity<A>;
+        row_largest = greater(row_largest, scores[i][j]);
+      }
+      row_largest = detail::reduce_row(row_largest, greater);
+      A row_sum = 0;
+      PLAIT_UNROLL
+      for (int j = 0; j < Sizes::rows; ++j) {
+        A const probability = functions::exponential(scores[i][j] - row_largest);
+        row_sum += probability;
+        memory.scores[row * Sizes::score_stride + detail::tile_x() + detail::tile_side * j] =
+            probability;
+      }
+      row_sum = detail::reduce_row(row_sum, [](A a, A b) { return a + b; });
+      A const correction = functions::exponential(largest[i] - row_largest);
+      total[i] = total[i] * correction + row_sum;
+      largest[i] = row_largest;
+      PLAIT_UNROLL
+      for (int c = 0; c < Sizes::columns; ++c) sums[i][c] *= correction;
+    }
+    __syncthreads();  // the keys have been used
+    fetch(memory.keys_or_values, v, first_key);
+    __syncthreads();
+    detail::multiply_scores<Sizes>(memory.scores, memory.keys_or_values, sums);
+  }
+
+  PLAIT_UNROLL
+  for (int i = 0; i < Sizes::rows; ++i) {
+    std::size_t const query =
+        first_query + static_cast<std::size_t>(detail::tile_y() + detail::tile_side * i);
+    A const inverse = 1 / total[i];
+    PLAIT_UNROLL
+    for (int c = 0; c < Sizes::columns; ++c) sums[i][c] *= inverse;
+    if (detail::tile_x() == 0 && query < extents.sequence)
+      log_sum[query * places + place.row] = largest[i] + std::log(total[i]);
+  }
+  detail::store_rows<Sizes, V>(sums, out + place.out, extents.out_stride(), first_query,
+                               extents.sequence, extents.head_width);
+}
+
+/// Every head's query attends to the keys of its own sample at its own and earlier positions:
+/// out = softmax(q k^T / sqrt(head_width)) v.
+///
+/// Shapes: qkv (sequence * batch, 3, heads, head_width); out (sequence * batch, heads, head_width);
+///         log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for backward.
+///         Nothing overlaps.
+/// Cost:   about 2 * batch * heads * head_width * sequence * (sequence + 64) FLOPs, with head_width
+///         rounded up to 64, 128 or 256; faster where it is a multiple of 8, and on tensor cores
+///         for bfloat16 where it is also at most 64.
+/// Errors: plait::error if head_width is above 256.
+/// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022.
+template <launcher Launch, class T>
+void attention(Launch launch, T const* qkv, T* out, accumulate_t<T>* log_sum, std::size_t sequence,
+               std::size_t batch, std::size_t heads, std::size_t head_width) {
+  if (sequence * batch * heads * head_width == 0) return;
+  using A = accumulate_t<T>;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(qkv, out, head_width * sizeof(T));
+  detail::attention_extents const extents{sequence, batch, heads, head_width};
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (vectors && detail::fits_tensor_cores(head_width)) {
+      std::size_t const blocks = divide_up(sequence, detail::core_tile) * batch * heads;
+      launch(detail::attention_core_kernel<T>,
+             launch_shape{static_cast<unsigned>(blocks), detail::core_threads,
+                          sizeof(detail::attention_core_memory)},
+             qkv, out, log_sum, extents, detail::attention_scale<A>(head_width));
+      return;
+    }
+  }
+  detail::choose_attention_width(head_width, [&](auto width) {
+    using sizes = detail::forward_sizes<A, decltype(width)::value>;
+    std::size_t const blocks = divide_up(sequence, sizes::tile) * batch * heads;
+    launch(vectors ? attention_kernel<sizes, wide, T> : attention_kernel<sizes, 1, T>,
+           launch_shape{static_cast<unsigned>(blocks), detail::tile_threads,
+                        sizeof(detail::attention_memory<sizes>)},
+           qkv, out, log_sum, extents, detail::attention_scale<A>(head_width));
+  });
+}
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/core/error.hpp"
+
+// What the kernels of attention share. A block of 16 x 16 threads works on square tiles of queries
+// by keys. Thread (y, x) has rows y, y + 16, ... of a tile; of a tile of scores it has columns x,
+// x + 16, ..., of a tile of values `columns_of_pack` neighbours at a time. So the threads of a row
+// are half a warp, and the threads of a warp read shared memory without bank conflicts.
+
+namespace plait::cuda_kernels::detail {
+
+inline constexpr int tile_side = 16;
+inline constexpr int tile_threads = tile_side * tile_side;
+
+/// Extents of attention and strides in elements.
+struct attention_extents {
+  std::size_t sequence, batch, heads, head_width;
+
+  PLAIT_HOST_DEVICE constexpr std::size_t out_stride() const { return batch * heads * head_width; }
+  PLAIT_HOST_DEVICE constexpr std::size_t qkv_stride() const { return 3 * out_stride(); }
+  PLAIT_HOST_DEVICE constexpr std::size_t to_key() const { return heads * head_width; }
+};
+
+/// Where one (sample, head) begins in the arrays.
+struct attention_place {
+  std::size_t qkv, out, row;
+
+  PLAIT_HOST_DEVICE constexpr attention_place(attention_extents const& e, std::size_t index)
+      : qkv((index / e.heads * 3 * e.heads + index % e.heads) * e.head_width),
+        out(index * e.head_width),
+        row(index) {}
+};
+
+/// Sizes for heads of up to `Width` in arithmetic of type A. The tiles are such that shared memory
+/// takes at most 99 KiB, which every device from sm_80 on has; 132 KiB in backward for double and
+/// heads above 128.
+template <class A, int Width, int Tile>
+struct attention_sizes {
+  static constexpr int tile = Tile;
+  static constexpr int width = Width;
+  static constexpr int pack = vector_elements<A>;
+  static constexpr int row_stride = Width + pack;  // padded against bank conflicts
+  static constexpr int score_stride = Tile + pack;
+  static constexpr int rows = Tile / tile_side;      // of a thread
+  static constexpr int columns = Width / tile_side;  // of a thread, in tiles of values
+  static constexpr int columns_of_pack = pack < columns ? pack : columns;
+  static constexpr int packs = columns / columns_of_pack;
+
+  using tile_memory = A[tile * row_stride];
+  using score_memory = A[tile * score_stride];
+  using row_sums = A[rows][columns];
+  using scores = A[rows][rows];
+};
+
+template <class A, int Width>
+using forward_sizes = attention_sizes<A, Width,
+                                      (sizeof(A) * Width <= 512    ? 64
+                                       : sizeof(A) * Width <= 1024 ? 32
+                                                                   : 16)>;
+template <class A, int Width>
+using backward_sizes = attention_sizes<A, Width,
+                                       (sizeof(A) * Width <= 256   ? 64
+                                        : sizeof(A) * Width <= 512 ? 32
+                                                                   : 16)>;
+
+__device__ __forceinline__ int tile_y() { return static_cast<int>(threadIdx.x) / tile_side; }
+__device__ __forceinline__ int tile_x() { return static_cast<int>(threadIdx.x) % tile_side; }
+
+/// Combines the values of the threads that have the same rows.
+template <class A, class Join>
+__device__ __forceinline__ A reduce_row(A value, Join join) {
+  PLAIT_UNROLL
+  for (int distance = tile_side / 2; distance > 0; distance /= 2)
+    value = join(value, __shfl_xor_sync(whole_warp, value, distance));
+  return value;
+}
+
+/// Rows [first, first + tile) of a head; zeros from row `end` and column `width` on.
+template <class Sizes, int V, class A, class T>
+__device__ __forceinline__ void load_tile(A* to, T const* from, std::size_t stride,
+                                          std::size_t first, std::size_t end, std::size_t width) {
+  constexpr int packs = Sizes::width / V;
+  PLAIT_UNROLL_BY(4)
+  for (int i = static_cast<int>(threadIdx.x); i < Sizes::tile * packs; i += tile_threads) {
+    int const row = i / packs, column = i % packs * V;
+    pack<T, V> values{};
+    std::size_t const position = first + static_cast<std::size_t>(row);
+    if (position < end && static_cast<std::size_t>(column) < width)
+      values = load<V>(from + position * stride + column);
+    constexpr int part = V < Sizes::pack ? V : Sizes::pack;
+    PLAIT_UNROLL
+    for (int v = 0; v < V; v += part) {
+      pack<A, part> wide;
+      PLAIT_UNROLL
+      for (int p = 0; p < part; ++p) wide.value[p] = static_cast<A>(values.value[v + p]);
+      store(wide, to + row * Sizes::row_stride + column + v);
+    }
+  }
+}
+
+/// Rows of a thread to a head; not from row `end` and column `width` on.
+template <class Sizes, int V, class A, class T>
+__device__ __forceinline__ void store_rows(A const (&sums)[Sizes::rows][Sizes::columns], T* to,
+                                           std::size_t stride, std::size_t first, std::size_t end,
+                                           std::size_t width) {
+  constexpr int part = V == 1 ? 1 : Sizes::columns_of_pack;
+  PLAIT_UNROLL
+  for (int i = 0; i < Sizes::rows; ++i) {
+    std::size_t const position = first + static_cast<std::size_t>(tile_y() + tile_side * i);
+    if (position >= end) continue;
+    PLAIT_UNROLL
+    for (int c = 0; c < Sizes::columns; c += part) {
+      int const column =
+          (tile_x() + tile_side * (c / Sizes::columns_of_pack)) * Sizes::columns_of_pack +
+          c % Sizes::columns_of_pack;
+      if (static_cast<std::size_t>(column) >= width) continue;
+      pack<T, part> values;
+      PLAIT_UNROLL
+      for (int p = 0; p < part; ++p) values.value[p] = static_cast<T>(sums[i][c + p]);
+      store(values, to + position * stride + column);
+    }
+  }
+}
+
+/// scores += a b^T: the rows of this thread in a times the rows of its columns in b.
+template <class Sizes, class A>
+__device__ __forceinline__ void multiply_by_rows(A const* a, A const* b,
+                                                 A (&scores)[Sizes::rows][Sizes::rows]) {
+  constexpr int w = Sizes::pack;
+  PLAIT_UNROLL_BY(4)
+  for (int d = 0; d < Sizes::width; d += w) {
+    pack<A, w> left[Sizes::rows], right[Sizes::rows];
+    PLAIT_UNROLL
+    for (int i = 0; i < Sizes::rows; ++i) {
+      left[i] = load<w>(a + (tile_y() + tile_side * i) * Sizes::row_stride + d);
+      right[i] = load<w>(b + (tile_x() + tile_side * i) * Sizes::row_stride + d);
+    }
+    PLAIT_UNROLL
+    for (int e = 0; e < w; ++e) PLAIT_UNROLL
+    for (int i = 0; i < Sizes::rows; ++i) PLAIT_UNROLL
+    for (int j = 0; j < Sizes::rows; ++j) scores[i][j] += left[i].value[e] * right[j].value[e];
+  }
+}
+
+template <class Sizes, class A>
+__device__ __forceinline__ void add_scaled_row(A const (&factors)[Sizes::rows], A const* row,
+                                               A (&sums)[Sizes::rows][Sizes::columns]) {
+  constexpr int w = Sizes::columns_of_pack;
+  PLAIT_UNROLL
+  for (int p = 0; p < Sizes::packs; ++p) {
+    auto const values = load<w>(row + (tile_x() + tile_side * p) * w);
+    PLAIT_UNROLL
+    for (int i = 0; i < Sizes::rows; ++i) PLAIT_UNROLL
+    for (int e = 0; e < w; ++e) sums[i][p * w + e] += factors[i] * values.value[e];
+  }
+}
+
+/// sums += scores b, where the scores are a tile in shared memory.
+template <class Sizes, class A>
+__device__ __forceinline__ void multiply_scores(A const* scores, A const* b,
+                                                A (&sums)[Sizes::rows][Sizes::columns]) {
+  constexpr int w = Sizes::pack;
+  PLAIT_UNROLL_BY(2)
+  for (int k = 0; k < Sizes::tile; k += w) {
+    pack<A, w> left[Sizes::rows];
+    PLAIT_UNROLL
+    for (int i = 0; i < Sizes::rows; ++i)
+      left[i] = load<w>(scores + (tile_y() + tile_side * i) * Sizes::score_stride + k);
+    PLAIT_UNROLL
+    for (int e = 0; e < w; ++e) {
+      A factors[Sizes::rows];
+      PLAIT_UNROLL
+      for (int i = 0; i < Sizes::rows; ++i) factors[i] = left[i].value[e];
+      add_scaled_row<Sizes>(factors, b + (k + e) * Sizes::row_stride, sums);
+    }
+  }
+}
+
+/// sums += scores^T b.
+template <class Sizes, class A>
+__device__ __forceinline__ void multiply_transposed_scores(A const* scores, A const* b,
+                                                           A (&sums)[Sizes::rows][Sizes::columns]) {
+  PLAIT_UNROLL_BY(4)
+  for (int k = 0; k < Sizes::tile; ++k) {
+    A factors[Sizes::rows];
+    PLAIT_UNROLL
+    for (int i = 0; i < Sizes::rows; ++i)
+      factors[i] = scores[k * Sizes::score_stride + tile_y() + tile_side * i];
+    add_scaled_row<Sizes>(factors, b + k * Sizes::row_stride, sums);
+  }
+}
+
+template <class A>
+A attention_scale(std::size_t head_width) {
+  return static_cast<A>(1 / std::sqrt(static_cast<double>(head_width)));
+}
+
+/// Calls with_width(std::integral_constant<int, Width>) for the width of the tiles.
+template <class WithWidth>
+void choose_attention_width(std::size_t head_width, WithWidth with_width) {
+  if (head_width <= 64) with_width(std::integral_constant<int, 64>{});
+  else if (head_width <= 128) with_width(std::integral_constant<int, 128>{});
+  else if (head_width <= 256) with_width(std::integral_constant<int, 256>{});
+  else
+    throw error("attention: head width " + std::to_string(head_width) +
+                " is above the limit 256 of the CUDA kernels");
+}
+
+}  // namespace plait::cuda_kernels::detail

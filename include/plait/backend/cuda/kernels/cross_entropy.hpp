@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/tensor/functions.hpp"
+
+// Cross-entropy of logits that may be a shard [first_class, first_class + valid_columns) of the
+// classes; columns from valid_columns on are padding. The order of work on every shard: row_max,
+// maximum over the shards, cross_entropy_terms, sum over the shards, then cross_entropy_sum and
+// cross_entropy_backward, which need no other shard. A block does a row.
+
+namespace plait::cuda_kernels {
+
+namespace detail {
+
+template <class A>
+struct of_each_warp {
+  A value[warp_threads];
+};
+
+// The column of a shard that holds class `target`, or `count` if another shard has it.
+__device__ __forceinline__ std::size_t local_class(std::int32_t target, std::size_t first,
+                                                   std::size_t count) {
+  // A negative target, or one below `first`, wraps around to a huge number.
+  return smaller(static_cast<std::size_t>(target) - first, count);
+}
+
+/// Calls each(column, count) for the packs of this thread in its block's row.
+template <int V, class Each>
+__device__ __forceinline__ void for_each_pack_of_long_row(std::size_t columns, Each each) {
+  PLAIT_UNROLL_BY(4)
+  for (std::size_t c = std::size_t{threadIdx.x} * V; c < columns; c += block_threads * V)
+    each(c, static_cast<int>(smaller<std::size_t>(V, columns - c)));
+}
+
+template <class A>
+launch_shape shape_for_long_rows(std::size_t rows) {
+  return {blocks_for(rows, 1), block_threads, sizeof(of_each_warp<A>)};
+}
+
+}  // namespace detail
+
+template <int V, class T>
+__global__ __launch_bounds__(block_threads) void row_max_kernel(T const* logits,
+                                                                accumulate_t<T>* max,
+                                                                std::size_t rows,
+                                                                std::size_t columns,
+                                                                std::size_t valid_columns) {
+  using A = accumulate_t<T>;
+  auto& memory = shared_memory<detail::of_each_warp<A>>();
+  auto const greater = [](A a, A b) { return b > a ? b : a; };
+  for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    A largest = minus_infinity<A>;
+    detail::for_each_pack_of_long_row<V>(valid_columns, [&](std::size_t c, int count) {
+      auto const values = load<V>(logits + r * columns + c, count);
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v)
+        if (v < count) largest = greater(largest, static_cast<A>(values.value[v]));
+    });
+    largest = block_reduce(largest, memory.value, greater);
+    if (threadIdx.x == 0) max[r] = largest;
+    __syncthreads();
+  }
+}
+
+/// Largest logit of every row; minus infinity where valid_columns is 0. NaNs are skipped.
+///
+/// Shapes: logits (rows, columns), valid_columns <= columns; max (rows)
+template <launcher Launch, class T>
+void row_max(Launch launch, T const* logits, accumulate_t<T>* max, std::size_t rows,
+             std::size_t columns, std::size_t valid_columns) {
+  if (rows == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(logits, columns * sizeof(T));
+  launch(vectors ? row_max_kernel<wide, T> : row_max_kernel<1, T>,
+         detail::shape_for_long_rows<accumulate_t<T>>(rows), logits, max, rows, columns,
+         valid_columns);
+}
+
+template <int V, class T>
+__global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
+    T const* logits, std::int32_t const* targets, accumulate_t<T> const* max,
+    accumulate_t<T>* terms, std::size_t first_class, std::size_t rows, std::size_t columns,
+    std::size_t valid_columns) {
+  using A = accumulate_t<T>;
+  auto& memory = shared_memory<detail::of_each_warp<A>>();
+  for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    A const largest = max[r];
+    A sum = 0;
+    detail::for_each_pack_of_long_row<V>(valid_columns, [&](std::size_t c, int count) {
+      auto const values = load<V>(logits + r * columns + c, count);
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v)
+        if (v < count) sum += functions::exponential(static_cast<A>(values.value[v]) - largest);
+    });
+    sum = block_reduce(sum, memory.value, [](A a, A b) { return a + b; });
+    if (threadIdx.x == 0) {
+      std::size_t const target = detail::local_class(targets[r], first_class, valid_columns);
+      terms[2 * r] = sum;
+      terms[2 * r + 1] =
+          target == valid_columns ? A{0} : static_cast<A>(logits[r * columns + target]) - largest;
+    }
+    __syncthreads();
+  }
+}
+
+/// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
+/// max, or 0 if the target is not in this shard.
+///
+/// Shapes: logits (rows, columns); targets, max (rows); terms (rows, 2)
+template <launcher Launch, class T>
+void cross_entropy_terms(Launch launch, T const* logits, std::int32_t const* targets,
+                         accumulate_t<T> const* max, accumulate_t<T>* terms,
+                         std::size_t first_class, std::size_t rows, std::size_t columns,
+                         std::size_t valid_columns) {
+  if (rows == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(logits, columns * sizeof(T));
+  launch(vectors ? cross_entropy_terms_kernel<wide, T> : cross_entropy_terms_kernel<1, T>,
+         detail::shape_for_long_rows<accumulate_t<T>>(rows), logits, targets, max, terms,
+         first_class, rows, columns, valid_columns);
+}
+
+inline constexpr int loss_threads = 1024;
+
+template <class A>
+__global__ __launch_bounds__(loss_threads) void cross_entropy_sum_kernel(
+    A const* terms, std::int32_t const* targets, std::int32_t ignore, std::size_t rows,
+    double const* scale, double* loss) {
+  auto& memory = shared_memory<detail::of_each_warp<double>>();
+  double sum = 0;
+  for (std::size_t r = threadIdx.x; r < rows; r += loss_threads)
+    if (targets[r] != ignore)
+      sum += std::log(static_cast<double>(terms[2 * r])) - static_cast<double>(terms[2 * r + 1]);
+  sum = block_reduce(sum, memory.value, [](double a, double b) { return a + b; });
+  if (threadIdx.x == 0) *loss += *scale * sum;
+}
+
+/// Adds *scale times the sum of -log(probability of the target) over the rows whose target is not
+/// `ignore` to *loss, from the terms summed over all shards.
+///
+/// Shapes: terms (rows, 2); targets (rows); scale and loss are one number in device memory
+template <launcher Launch, class A>
+void cross_entropy_sum(Launch launch, A const* terms, std::int32_t const* targets,
+                       std::int32_t ignore, std::size_t rows, double const* scale, double* loss) {
+  if (rows == 0) return;
+  launch(cross_entropy_sum_kernel<A>,
+         launch_shape{1, loss_threads, sizeof(detail::of_each_warp<double>)}, terms, targets,
+         ignore, rows, scale, loss);
+}
+
+template <int V, class T>
+__global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
+    T const* logits, std::int32_t const* targets, accumulate_t<T> const* max,
+    accumulate_t<T> const* terms, double const* scale, T* dlogits, std::size_t first_class,
+    std::int32_t ignore, std::size_t rows, std::size_t columns, std::size_t valid_columns) {
+  using A = accumulate_t<T>;
+  A const factor_of_all = static_cast<A>(*scale);
+  for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    bool const ignored = targets[r] == ignore;
+    std::size_t const target = detail::local_class(targets[r], first_class, valid_columns);
+    A const largest = ignored ? A{0} : max[r];
+    A const factor = ignored ? A{0} : factor_of_all / terms[2 * r];
+    detail::for_each_pack_of_long_row<V>(columns, [&](std::size_t c, int count) {
+      pack<T, V> values{};
+      if (!ignored) {
+        values = load<V>(logits + r * columns + c, count);
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v) {
+          std::size_t const column = c + static_cast<std::size_t>(v);
+          A const softmax =
+              factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
+          A const gradient = column == target ? softmax - factor_of_all : softmax;
+          values.value[v] = static_cast<T>(column < valid_columns ? gradient : A{0});
+        }
+      }
+      store(values, dlogits + r * columns + c, count);
+    });
+  }
+}
+
+/// dlogits = *scale * (softmax - one_hot(target)), zeros in the rows to ignore and in the padding,
+/// from the terms summed over all shards; dlogits may be logits.
+///
+/// Shapes: logits, dlogits (rows, columns); targets, max (rows); terms (rows, 2); scale is one
+///         number in device memory
+template <launcher Launch, class T>
+void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* targets,
+                            accumulate_t<T> const* max, accumulate_t<T> const* terms,
+                            double const* scale, T* dlogits, std::size_t first_class,
+                            std::int32_t ignore, std::size_t rows, std::size_t columns,
+                            std::size_t valid_columns) {
+  if (rows == 0 || columns == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(logits, dlogits, columns * sizeof(T));
+  launch(vectors ? cross_entropy_backward_kernel<wide, T> : cross_entropy_backward_kernel<1, T>,
+         launch_shape{blocks_for(rows, 1), block_threads}, logits, targets, max, terms, scale,
+         dlogits, first_class, ignore, rows, columns, valid_columns);
+}
+
+}  // namespace plait::cuda_kernels

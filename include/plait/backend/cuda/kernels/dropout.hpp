@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/core/random.hpp"
+
+namespace plait::cuda_kernels {
+
+namespace detail {
+
+/// Elements that share a block of random words.
+inline constexpr int words = 4;
+
+}  // namespace detail
+
+// A thread does the elements of a row that share a block of random words: `Whole` if these are
+// always four elements at an aligned address.
+template <bool Whole, class T>
+__global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t columns,
+                               dropout_key key, std::uint32_t threshold, accumulate_t<T> keep_scale,
+                               dropout_block block) {
+  using A = accumulate_t<T>;
+  constexpr int words = detail::words;
+  std::uint32_t const step = *key.step;
+  std::size_t const blocks = Whole ? columns / words : columns / words + 2;
+  for_each_pack_of_rows<1>(rows, blocks, [&](std::size_t r, std::size_t i, int) {
+    std::uint64_t const position = block.first_position + r / block.batch_local;
+    std::uint64_t const sample = block.first_sample + r % block.batch_local;
+    std::uint64_t const begin =
+        (sample * block.sequence_global + position) * block.width_global + block.first_column;
+    std::uint64_t const number = begin / words + i;
+    // The first column of these words, which may lie before the row.
+    auto const first = static_cast<std::int64_t>(number * words - begin);
+    if (first >= static_cast<std::int64_t>(columns)) return;
+    random_block const random = random_bits({key.seed, key.site, step}, number);
+    auto const result = [&](T value, int word) {
+      return random.word[word] >= threshold ? static_cast<T>(static_cast<A>(value) * keep_scale)
+                                            : static_cast<T>(A{0});
+    };
+    T const* const from = x + r * columns;
+    T* const to = y + r * columns;
+    if constexpr (Whole) {
+      auto values = load<words>(from + first);
+      PLAIT_UNROLL
+      for (int word = 0; word < words; ++word)
+        values.value[word] = result(values.value[word], word);
+      store(values, to + first);
+    } else {
+      PLAIT_UNROLL
+      for (int word = 0; word < words; ++word) {
+        std::int64_t const c = first + word;
+        if (c >= 0 && c < static_cast<std::int64_t>(columns)) to[c] = result(from[c], word);
+      }
+    }
+  });
+}
+
+/// y = x * keep_scale where random number `global index` of the stream `key` is at least
+/// `threshold`, else 0; with dy and dx for x and y it is its own gradient. y may be x.
+///
+/// Shapes: x, y (rows, columns), where rows is a multiple of block.batch_local
+template <launcher Launch, class T>
+void dropout(Launch launch, T const* x, T* y, std::size_t rows, std::size_t columns,
+             dropout_key const& key, std::uint32_t threshold, double keep_scale,
+             dropout_block const& block) {
+  if (rows == 0 || columns == 0) return;
+  constexpr std::size_t words = detail::words;
+  auto const aligned = [](void const* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % alignof(pack<T, detail::words>) == 0;
+  };
+  bool const whole = columns % words == 0 && block.first_column % words == 0 &&
+                     block.width_global % words == 0 && aligned(x) && aligned(y);
+  launch(whole ? dropout_kernel<true, T> : dropout_kernel<false, T>,
+         shape_for_rows(rows, columns / words + 2, 1), x, y, rows, columns, key, threshold,
+         static_cast<accumulate_t<T>>(keep_scale), block);
+}
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+
+// Work on each element by itself, or on each row by one thread. Functions of elements are called
+// with values of accumulate_t<T>.
+
+namespace plait::cuda_kernels {
+
+namespace detail {
+
+template <class T>
+launch_shape shape_for_packs(std::size_t n, int v) {
+  return {blocks_for(n, static_cast<std::size_t>(block_threads * v)), block_threads};
+}
+
+}  // namespace detail
+
+template <int V, class T>
+__global__ void fill_kernel(T value, T* y, std::size_t n) {
+  pack<T, V> values;
+  for (T& each : values.value) each = value;
+  for_each_pack<V>(n, [&](std::size_t i, int count) { store(values, y + i, count); });
+}
+
+/// Every element of y becomes `value`.
+template <launcher Launch, class T>
+void fill(Launch launch, std::type_identity_t<T> value, T* y, std::size_t n) {
+  if (n == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(y);
+  launch(vectors ? fill_kernel<wide, T> : fill_kernel<1, T>,
+         detail::shape_for_packs<T>(n, vectors ? wide : 1), value, y, n);
+}
+
+template <int V, class T>
+__global__ void copy_blocks_kernel(T const* from, std::size_t from_stride, T* to,
+                                   std::size_t to_stride, std::size_t count, std::size_t block) {
+  for_each_pack_of_rows<V>(count, block, [&](std::size_t row, std::size_t column, int size) {
+    store(load<V>(from + row * from_stride + column, size), to + row * to_stride + column, size);
+  });
+}
+
+/// Copies `count` blocks of `block` elements with strides, in elements, between their beginnings.
+/// Nothing overlaps.
+template <launcher Launch, class T>
+void copy_blocks(Launch launch, T const* from, std::size_t from_stride, T* to,
+                 std::size_t to_stride, std::size_t count, std::size_t block) {
+  if (count == 0 || block == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(from, to) &&
+                       (count == 1 || fits_vectors(from_stride * sizeof(T), to_stride * sizeof(T)));
+  launch(vectors ? copy_blocks_kernel<wide, T> : copy_blocks_kernel<1, T>,
+         shape_for_rows(count, block, vectors ? wide : 1), from, from_stride, to, to_stride, count,
+         block);
+}
+
+template <int V, class Function, class T>
+__global__ void map1_kernel(Function f, T const* x, T* out, std::size_t n) {
+  using A = accumulate_t<T>;
+  for_each_pack<V>(n, [&](std::size_t i, int count) {
+    auto values = load<V>(x + i, count);
+    PLAIT_UNROLL
+    for (T& value : values.value) value = static_cast<T>(f(static_cast<A>(value)));
+    store(values, out + i, count);
+  });
+}
+
+/// out[i] = f(x[i]) for i in [0, n); out may be x. `f` is a named type with a PLAIT_HOST_DEVICE
+/// call operator.
+template <launcher Launch, class Function, class T>
+void map(Launch launch, Function f, std::size_t n, T const* x, T* out) {
+  if (n == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(x, out);
+  launch(vectors ? map1_kernel<wide, Function, T> : map1_kernel<1, Function, T>,
+         detail::shape_for_packs<T>(n, vectors ? wide : 1), f, x, out, n);
+}
+
+template <int V, class Function, class T>
+__global__ void map2_kernel(Function f, T const* x, T const* y, T* out, std::size_t n) {
+  using A = accumulate_t<T>;
+  for_each_pack<V>(n, [&](std::size_t i, int count) {
+    auto const first = load<V>(x + i, count);
+    auto const second = load<V>(y + i, count);
+    pack<T, V> values;
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      values.value[v] =
+          static_cast<T>(f(static_cast<A>(first.value[v]), static_cast<A>(second.value[v])));
+    store(values, out + i, count);
+  });
+}
+
+/// out[i] = f(x[i], y[i]) for i in [0, n); out may be x or y.
+template <launcher Launch, class Function, class T>
+void map(Launch launch, Function f, std::size_t n, T const* x, T const* y, T* out) {
+  if (n == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(x, y, out);
+  launch(vectors ? map2_kernel<wide, Function, T> : map2_kernel<1, Function, T>,
+         detail::shape_for_packs<T>(n, vectors ? wide : 1), f, x, y, out, n);
+}
+
+/// a + b.
+struct plus {
+  template <class A>
+  PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+
+/// out = x + y; out may be x or y.
+template <launcher Launch, class T>
+void add(Launch launch, T const* x, T const* y, T* out, std::size_t n) {
+  map(launch, plus{}, n, x, y, out);
+}
+
+/// A matrix by its rows; a stride of 0 repeats one row.
+template <class T>
+struct row_operand {
+  T* data;
+  std::size_t stride;
+};
+
+template <class Function, class... T>
+__global__ void rows_kernel(Function f, std::size_t count, std::size_t columns,
+                            row_operand<T>... operands) {
+  for_each_pack<1>(count,
+                   [&](std::size_t r, int) { f(columns, operands.data + r * operands.stride...); });
+}
+
+/// Calls f(columns, row of each operand...) for each of `count` rows. The pointers are to T, so
+/// that `f` converts by itself what it reads and writes.
+template <launcher Launch, class Function, class... T>
+void rows(Launch launch, Function f, std::size_t count, std::size_t columns,
+          row_operand<T>... operands) {
+  if (count == 0) return;
+  constexpr int threads = 64;  // few, as a thread does a whole row
+  launch(rows_kernel<Function, T...>, launch_shape{blocks_for(count, threads), threads}, f, count,
+         columns, operands...);
+}
+
+/// Most sources of one `combine`.
+inline constexpr int most_sources = 16;
+
+template <class T>
+struct source_table {
+  T const* of[most_sources];
+};
+
+/// The greater of two; if one is NaN, the first.
+struct maximum {
+  template <class A>
+  PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
+    return b > a ? b : a;
+  }
+};
+
+template <int V, class Join, class T>
+__global__ void combine_kernel(Join join, source_table<T> sources, int count, T* out,
+                               std::size_t n) {
+  using A = accumulate_t<T>;
+  for_each_pack<V>(n, [&](std::size_t i, int size) {
+    A values[V];
+    auto const first = load<V>(sources.of[0] + i, size);
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v) values[v] = static_cast<A>(first.value[v]);
+    PLAIT_UNROLL  // with constant indices the table is never copied to memory
+        for (int source = 1; source < most_sources; ++source) {
+      if (source >= count) break;
+      auto const next = load<V>(sources.of[source] + i, size);
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v) values[v] = join(values[v], static_cast<A>(next.value[v]));
+    }
+    pack<T, V> rounded;
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v) rounded.value[v] = static_cast<T>(values[v]);
+    store(rounded, out + i, size);
+  });
+}
+
+/// out[i] = sources[0][i] joined with sources[1][i], and so on in order, where `join` is `plus` or
+/// `maximum`; out may be one of the sources. More than most_sources take several calls, with the
+/// result so far as the first source.
+template <launcher Launch, class Join, class T>
+void combine(Launch launch, Join join, source_table<T> const& sources, int count, T* out,
+             std::size_t n) {
+  if (n == 0 || count == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool vectors = fits_vectors(out);
+  for (int source = 0; source < count; ++source)
+    vectors = vectors && fits_vectors(sources.of[source]);
+  launch(vectors ? combine_kernel<wide, Join, T> : combine_kernel<1, Join, T>,
+         detail::shape_for_packs<T>(n, vectors ? wide : 1), join, sources, count, out, n);
+}
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/backend/cuda/kernels/sort_rows.hpp"
+
+namespace plait::cuda_kernels {
+
+template <int V, class T>
+__global__ void gather_rows_kernel(std::int32_t const* ids, T const* table, std::size_t first_row,
+                                   std::size_t local_rows, T* out, std::size_t n,
+                                   std::size_t columns) {
+  for_each_pack_of_rows<V>(n, columns, [&](std::size_t i, std::size_t c, int count) {
+    std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
+    pack<T, V> values{};
+    if (row != local_rows) values = load<V>(table + row * columns + c, count);
+    store(values, out + i * columns + c, count);
+  });
+}
+
+/// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
+/// local_rows); zeros if the row is not among them, so that the shards' results add up to the
+/// whole.
+///
+/// Shapes: ids (n); table (local_rows, columns); out (n, columns)
+template <launcher Launch, class T>
+void gather_rows(Launch launch, std::int32_t const* ids, T const* table, std::size_t first_row,
+                 std::size_t local_rows, T* out, std::size_t n, std::size_t columns) {
+  if (n == 0 || columns == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(table, out, columns * sizeof(T));
+  launch(vectors ? gather_rows_kernel<wide, T> : gather_rows_kernel<1, T>,
+         shape_for_rows(n, columns, vectors ? wide : 1), ids, table, first_row, local_rows, out, n,
+         columns);
+}
+
+// A warp does the columns [blockIdx.y * 32 V, ...) of the positions from `begin` on that have the
+// same row, if they begin there; else the warp of the first of them does.
+template <int V, class T, class S>
+__global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(sorted_rows sorted,
+                                                                        std::size_t n,
+                                                                        std::size_t local_rows,
+                                                                        T const* dy, S* dtable,
+                                                                        std::size_t columns) {
+  std::size_t const begin = std::size_t{blockIdx.x} * block_warps + threadIdx.x / warp_threads;
+  if (begin >= n) return;
+  std::uint32_t const row = sorted.rows[begin];
+  if (row == local_rows || (begin > 0 && sorted.rows[begin - 1] == row)) return;
+  unsigned const lane = threadIdx.x % warp_threads;
+  std::size_t const column = (std::size_t{blockIdx.y} * warp_threads + lane) * V;
+  int const count =
+      column < columns ? static_cast<int>(smaller<std::size_t>(V, columns - column)) : 0;
+  S* const to = dtable + row * columns + column;
+  S sums[V];
+  PLAIT_UNROLL
+  for (int v = 0; v < V; ++v) sums[v] = v < count ? to[v] : S{0};
+  for (std::size_t i = begin; i < n; i += warp_threads) {
+    bool const same = i + lane < n && sorted.rows[i + lane] == row;
+    std::uint32_t const mine = same ? sorted.positions[i + lane] : 0;
+    int const run = __popc(__ballot_sync(whole_warp, same));  // sorted: the first `run` lanes
+    PLAIT_UNROLL_BY(4)
+    for (int p = 0; p < run; ++p) {
+      std::size_t const position = __shfl_sync(whole_warp, mine, p);
+      if (count == 0) continue;
+      auto const terms = load<V>(dy + position * columns + column, count);
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v) sums[v] += static_cast<S>(terms.value[v]);
+    }
+    if (run < warp_threads) break;
+  }
+  PLAIT_UNROLL
+  for (int v = 0; v < V; ++v)
+    if (v < count) to[v] = sums[v];
+}
+
+/// Numbers of workspace that scatter_add_rows needs.
+constexpr std::size_t scatter_add_rows_workspace(std::size_t n) { return sort_rows_workspace(n); }
+
+/// Gradient of gather_rows by its table: adds dy[i] to the row of ids[i], in the order of i.
+///
+/// Shapes: ids (n); dy (n, columns); dtable (local_rows, columns);
+///         workspace (scatter_add_rows_workspace(n))
+/// Cost:   the positions are sorted by row first, by a few passes over n numbers.
+template <launcher Launch, class T, class S>
+void scatter_add_rows(Launch launch, std::int32_t const* ids, T const* dy, std::size_t first_row,
+                      std::size_t local_rows, S* dtable, std::int32_t* workspace, std::size_t n,
+                      std::size_t columns) {
+  if (n == 0 || columns == 0 || local_rows == 0) return;
+  sorted_rows const sorted = sort_rows(launch, ids, first_row, local_rows, workspace, n);
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(dy, columns * sizeof(T));
+  std::size_t const width = static_cast<std::size_t>(warp_threads * (vectors ? wide : 1));
+  launch(vectors ? add_sorted_rows_kernel<wide, T, S> : add_sorted_rows_kernel<1, T, S>,
+         launch_shape{.blocks = static_cast<unsigned>(divide_up(n, block_warps)),
+                      .threads = block_threads,
+                      .blocks_y = static_cast<unsigned>(divide_up(columns, width))},
+         sorted, n, local_rows, dy, dtable, columns);
+}
+
+template <int V, class T>
+__global__ void add_positions_kernel(T const* x, T const* table, T* y, std::size_t rows,
+                                     std::size_t batch, std::size_t columns) {
+  using A = accumulate_t<T>;
+  for_each_pack_of_rows<V>(rows, columns, [&](std::size_t r, std::size_t c, int count) {
+    auto values = load<V>(x + r * columns + c, count);
+    auto const summands = load<V>(table + r / batch * columns + c, count);
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      values.value[v] =
+          static_cast<T>(static_cast<A>(values.value[v]) + static_cast<A>(summands.value[v]));
+    store(values, y + r * columns + c, count);
+  });
+}
+
+/// y = x plus the table's row of each position; position s of x is position first_position + s of
+/// the table, which holds at least first_position + positions rows. y may be x.
+///
+/// Shapes: x, y (positions, batch, columns); table (first_position + positions or more, columns)
+template <launcher Launch, class T>
+void add_positions(Launch launch, T const* x, T const* table, T* y, std::size_t first_position,
+                   std::size_t positions, std::size_t batch, std::size_t columns) {
+  std::size_t const rows = positions * batch;
+  if (rows == 0 || columns == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(x, table, y, columns * sizeof(T));
+  launch(vectors ? add_positions_kernel<wide, T> : add_positions_kernel<1, T>,
+         shape_for_rows(rows, columns, vectors ? wide : 1), x, table + first_position * columns, y,
+         rows, batch, columns);
+}
+
+template <int V, class T, class S>
+__global__ void accumulate_positions_kernel(T const* dy, S* dtable, std::size_t positions,
+                                            std::size_t batch, std::size_t columns) {
+  for_each_pack_of_rows<V>(positions, columns, [&](std::size_t s, std::size_t c, int count) {
+    S* const to = dtable + s * columns + c;
+    S sums[V];
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v) sums[v] = v < count ? to[v] : S{0};
+    PLAIT_UNROLL_BY(4)
+    for (std::size_t sample = 0; sample < batch; ++sample) {
+      auto const terms = load<V>(dy + (s * batch + sample) * columns + c, count);
+      PLAIT_UNROLL
+      for (int v = 0; v < V; ++v) sums[v] += static_cast<S>(terms.value[v]);
+    }
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      if (v < count) to[v] = sums[v];
+  });
+}
+
+/// Gradient of add_positions by its table: adds the sum over the batch, in order, to dtable.
+///
+/// Shapes: dy (positions, batch, columns); dtable as table in add_positions
+template <launcher Launch, class T, class S>
+void accumulate_positions(Launch launch, T const* dy, S* dtable, std::size_t first_position,
+                          std::size_t positions, std::size_t batch, std::size_t columns) {
+  if (positions * batch == 0 || columns == 0) return;
+  // Narrower than a load could be: there are few positions, and more threads are worth more.
+  constexpr int wide = vector_elements<T> / 2;
+  bool const vectors = fits_vectors(dy, columns * sizeof(T));
+  launch(vectors ? accumulate_positions_kernel<wide, T, S> : accumulate_positions_kernel<1, T, S>,
+         shape_for_rows(positions, columns, vectors ? wide : 1), dy,
+         dtable + first_position * columns, positions, batch, columns);
+}
+
+}  // namespace plait::cuda_kernels

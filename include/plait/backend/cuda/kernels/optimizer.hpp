@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "plait/backend/arguments.hpp"
+#include "plait/backend/cuda/kernels/launch.hpp"
+
+// Steps of an optimizer over a whole arena, and what decides their numbers. What changes from step
+// to step is read from device memory, so that a recorded sequence of launches can be repeated.
+
+namespace plait::cuda_kernels {
+
+namespace detail {
+
+/// Packs that a thread of an update does.
+inline constexpr int update_packs = 4;
+
+template <class P>
+inline constexpr int update_elements = vector_elements<P>;
+
+// Calls each(i, count, decays) for the packs of this thread; decays[v] says whether element i + v
+// decays. The ranges are sorted and cover [0, count).
+template <int V, class Each>
+__device__ __forceinline__ void for_each_update(update_range const* ranges, int range_count,
+                                                std::size_t count, Each each) {
+  constexpr std::size_t stride = std::size_t{block_threads} * V;
+  std::size_t const begin =
+      std::size_t{blockIdx.x} * stride * update_packs + std::size_t{threadIdx.x} * V;
+  if (begin >= count) return;
+  int low = 0, high = range_count - 1;  // the last range that begins at or before `begin`
+  while (low < high) {
+    int const middle = (low + high + 1) / 2;
+    if (ranges[middle].offset <= begin) low = middle;
+    else high = middle - 1;
+  }
+  std::size_t end = ranges[low].offset + ranges[low].count;
+  bool decay = ranges[low].decays != 0;
+  for (int p = 0; p < update_packs; ++p) {
+    std::size_t const i = begin + static_cast<std::size_t>(p) * stride;
+    if (i >= count) return;
+    bool decays[V];
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v) {
+      while (i + static_cast<std::size_t>(v) >= end && low + 1 < range_count) {
+        ++low;
+        end = ranges[low].offset + ranges[low].count;
+        decay = ranges[low].decays != 0;
+      }
+      decays[v] = decay;
+    }
+    each(i, static_cast<int>(smaller<std::size_t>(V, count - i)), decays);
+  }
+}
+
+constexpr launch_shape shape_for_update(std::size_t count, int v, std::size_t shared_bytes) {
+  std::size_t const per_block = static_cast<std::size_t>(block_threads * v * update_packs);
+  return {static_cast<unsigned>(divide_up(count, per_block)), block_threads, shared_bytes};
+}
+
+/// The scalars of an update, made in double and rounded once, by one thread of the block.
+template <class P>
+struct adamw_scalars {
+  P gradient_scale, decay, deviation, step_size;
+};
+template <class P>
+struct sgd_scalars {
+  P gradient_scale, step_size;
+};
+
+}  // namespace detail
+
+template <int V, class P, class S, class C>
+__global__ __launch_bounds__(block_threads) void adamw_kernel(
+    P* parameter, S const* gradient, P* m, P* v, std::size_t count, update_range const* ranges,
+    int range_count, adamw_constants constants, adamw_numbers const* numbers,
+    double const* gradient_scale, C* compute_copy) {
+  auto& scalars = shared_memory<detail::adamw_scalars<P>>();
+  if (threadIdx.x == 0) {
+    scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
+    scalars.decay = static_cast<P>(1 - numbers->learning_rate * constants.weight_decay);
+    scalars.deviation = static_cast<P>(std::sqrt(numbers->bias_correction2));
+    scalars.step_size = static_cast<P>(-(numbers->learning_rate / numbers->bias_correction1));
+  }
+  __syncthreads();
+  P const weight1 = static_cast<P>(1 - constants.beta1);
+  P const beta2 = static_cast<P>(constants.beta2);
+  P const weight2 = static_cast<P>(1 - constants.beta2);
+  P const epsilon = static_cast<P>(constants.epsilon);
+  detail::for_each_update<V>(
+      ranges, range_count, count, [&](std::size_t i, int size, bool const(&decays)[V]) {
+        auto values = load<V>(parameter + i, size);
+        auto const gradients = load<V>(gradient + i, size);
+        auto first = load<V>(m + i, size);
+        auto second = load<V>(v + i, size);
+        pack<C, V> copy;
+        PLAIT_UNROLL
+        for (int e = 0; e < V; ++e) {
+          P const g = static_cast<P>(gradients.value[e]) * scalars.gradient_scale;
+          first.value[e] += weight1 * (g - first.value[e]);
+          second.value[e] = second.value[e] * beta2 + weight2 * g * g;
+          P const denominator = std::sqrt(second.value[e]) / scalars.deviation + epsilon;
+          P const decayed = decays[e] ? values.value[e] * scalars.decay : values.value[e];
+          values.value[e] = decayed + scalars.step_size * first.value[e] / denominator;
+          copy.value[e] = static_cast<C>(values.value[e]);
+        }
+        store(values, parameter + i, size);
+        store(first, m + i, size);
+        store(second, v + i, size);
+        if (compute_copy != nullptr) store(copy, compute_copy + i, size);
+      });
+}
+
+/// One AdamW step of a whole arena, in the order of operations of torch.optim.AdamW: decay, first
+/// moment by lerp, second moment, sqrt(v) / sqrt(bias_correction2) + epsilon, update. If
+/// `compute_copy` is not null, it gets the new parameters, rounded.
+///
+/// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, they
+/// cover
+///         [0, count); numbers and gradient_scale are in device memory, gradient_scale may be null
+/// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
+template <launcher Launch, class P, class S, class C = bfloat16>
+void adamw(Launch launch, P* parameter, S const* gradient, P* m, P* v, std::size_t count,
+           update_range const* ranges, int range_count, adamw_constants const& constants,
+           adamw_numbers const* numbers, double const* gradient_scale, C* compute_copy = nullptr) {
+  if (count == 0) return;
+  constexpr int wide = detail::update_elements<P>;
+  bool const vectors = fits_vectors(parameter, gradient, m, v, compute_copy);
+  launch(vectors ? adamw_kernel<wide, P, S, C> : adamw_kernel<1, P, S, C>,
+         detail::shape_for_update(count, vectors ? wide : 1, sizeof(detail::adamw_scalars<P>)),
+         parameter, gradient, m, v, count, ranges, range_count, constants, numbers, gradient_scale,
+         compute_copy);
+}
+
+template <int V, class P, class S, class C>
+__global__ __launch_bounds__(block_threads) void sgd_kernel(
+    P* parameter, S const* gradient, P* buffer, std::size_t count, update_range const* ranges,
+    int range_count, sgd_constants constants, sgd_numbers const* numbers,
+    double const* gradient_scale, C* compute_copy) {
+  auto& scalars = shared_memory<detail::sgd_scalars<P>>();
+  if (threadIdx.x == 0) {
+    scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
+    scalars.step_size = static_cast<P>(-numbers->learning_rate);
+  }
+  __syncthreads();
+  P const weight_decay = static_cast<P>(constants.weight_decay);
+  P const momentum = static_cast<P>(constants.momentum);
+  bool const keeps = constants.momentum != 0;
+  detail::for_each_update<V>(ranges, range_count, count,
+                             [&](std::size_t i, int size, bool const(&decays)[V]) {
+                               auto values = load<V>(parameter + i, size);
+                               auto const gradients = load<V>(gradient + i, size);
+                               pack<P, V> kept{};
+                               if (keeps) kept = load<V>(buffer + i, size);
+                               pack<C, V> copy;
+                               PLAIT_UNROLL
+                               for (int e = 0; e < V; ++e) {
+                                 P g = static_cast<P>(gradients.value[e]) * scalars.gradient_scale;
+                                 if (decays[e]) g += weight_decay * values.value[e];
+                                 kept.value[e] = keeps ? momentum * kept.value[e] + g : g;
+                                 values.value[e] += scalars.step_size * kept.value[e];
+                                 copy.value[e] = static_cast<C>(values.value[e]);
+                               }
+                               store(values, parameter + i, size);
+                               if (keeps) store(kept, buffer + i, size);
+                               if (compute_copy != nullptr) store(copy, compute_copy + i, size);
+                             });
+}
+
+/// One step of torch.optim.SGD without dampening of a whole arena: buffer = momentum * buffer + g,
+/// parameter -= learning_rate * buffer. With momentum 0 the buffer is not touched and may be null.
+///
+/// Shapes: as adamw; buffer (count)
+template <launcher Launch, class P, class S, class C = bfloat16>
+void sgd(Launch launch, P* parameter, S const* gradient, P* buffer, std::size_t count,
+         update_range const* ranges, int range_count, sgd_constants const& constants,
+         sgd_numbers const* numbers, double const* gradient_scale, C* compute_copy = nullptr) {
+  if (count == 0) return;
+  constexpr int wide = detail::update_elements<P>;
+  bool const vectors = fits_vectors(parameter, gradient, buffer, compute_copy);
+  launch(vectors ? sgd_kernel<wide, P, S, C> : sgd_kernel<1, P, S, C>,
+         detail::shape_for_update(count, vectors ? wide : 1, sizeof(detail::sgd_scalars<P>)),
+         parameter, gradient, buffer, count, ranges, range_count, constants, numbers,
+         gradient_scale, compute_copy);
+}
+
+namespace detail {
+
+/// Blocks that share the squares of one range, and the fewest elements that one of them takes.
+inline constexpr std::size_t square_shares = 128;
+inline constexpr std::size_t share_elements = 4096;
+
+}  // namespace detail
+
+/// Numbers of workspace that sum_of_squares needs.
+constexpr std::size_t squares_workspace(std::size_t range_count) {
+  return range_count * detail::square_shares;
+}
+
+template <class T>
+__global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
+                                                                squares_range const* ranges,
+                                                                double* partial) {
+  struct layout {
+    double of_warp[block_warps];
+  };
+  auto& memory = shared_memory<layout>();
+  squares_range const range = ranges[blockIdx.y];
+  std::size_t const share = larger(
+      detail::share_elements, (range.count + detail::square_shares - 1) / detail::square_shares);
+  std::size_t const begin = smaller(blockIdx.x * share, range.count);
+  std::size_t const end = smaller(begin + share, range.count);
+  T const* const from = x + range.offset;
+  double sum = 0;
+  PLAIT_UNROLL_BY(8)
+  for (std::size_t i = begin + threadIdx.x; i < end; i += block_threads) {
+    double const value = static_cast<double>(static_cast<accumulate_t<T>>(from[i]));
+    sum += value * value;
+  }
+  sum = block_reduce(sum, memory.of_warp, [](double a, double b) { return a + b; });
+  if (threadIdx.x == 0) partial[blockIdx.y * detail::square_shares + blockIdx.x] = sum;
+}
+
+template <class T>  // so that every file may have it
+__global__ void add_squares_kernel(T const* partial, squares_range const* ranges, T* out) {
+  constexpr std::size_t of_thread = detail::square_shares / warp_threads;
+  T sum = 0;
+  for (std::size_t i = 0; i < of_thread; ++i)
+    sum += partial[blockIdx.x * detail::square_shares + i * warp_threads + threadIdx.x];
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) out[ranges[blockIdx.x].index] = sum;
+}
+
+/// out[index] = the sum of the squares of each range of x, in double.
+///
+/// Shapes: ranges (range_count) in device memory, at most 65535 of them;
+///         workspace (squares_workspace(range_count))
+template <launcher Launch, class T>
+void sum_of_squares(Launch launch, T const* x, squares_range const* ranges, std::size_t range_count,
+                    double* workspace, double* out) {
+  if (range_count == 0) return;
+  launch(squares_kernel<T>,
+         launch_shape{static_cast<unsigned>(detail::square_shares), block_threads,
+                      block_warps * sizeof(double), static_cast<unsigned>(range_count)},
+         x, ranges, workspace);
+  launch(add_squares_kernel<double>, launch_shape{static_cast<unsigned>(range_count), warp_threads},
+         workspace, ranges, out);
+}
+
+template <class T>
+__global__ void clip_factor_kernel(T const* squares, std::size_t count, T limit, T* norm,
+                                   T* factor) {
+  T sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += squares[i];
+  T const root = std::sqrt(sum);
+  T const wanted = limit / (root + 1e-6);
+  *norm = root;
+  *factor = limit > 0 && wanted < 1 ? wanted : 1;
+}
+
+/// The norm from its sums of squares, added in order, and the factor that brings it down to
+/// `limit`; 1 if the norm is below, or the limit not above 0.
+///
+/// Shapes: squares (count); norm and factor are one number each
+template <launcher Launch>
+void clip_factor(Launch launch, double const* squares, std::size_t count, double limit,
+                 double* norm, double* factor) {
+  launch(clip_factor_kernel<double>, launch_shape{}, squares, count, limit, norm, factor);
+}
+
+template <class T>
+__global__ void reciprocal_kernel(T const* count, double* out) {
+  *out = *count == 0 ? 0.0 : 1.0 / static_cast<double>(*count);
+}
+
+/// *out = 1 / *count, or 0 if the count is 0.
+template <launcher Launch, class T>
+void reciprocal(Launch launch, T const* count, double* out) {
+  launch(reciprocal_kernel<T>, launch_shape{}, count, out);
+}
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+
+// Bias rows, and sums over the rows of a matrix. A sum over rows is formed in two steps: the matrix
+// is cut into slices of rows, whose sums are formed side by side and then added in the order of the
+// slices. The cut depends on the extents only.
+
+namespace plait::cuda_kernels {
+
+/// Where `K` sums over rows are added to, each of (columns).
+template <class S, int K>
+struct column_targets {
+  S* of[K];
+};
+
+namespace detail {
+
+/// Slices of rows: enough blocks for a large device, but no slice of a few rows.
+constexpr std::size_t column_slices(std::size_t rows, std::size_t columns) {
+  std::size_t const wanted = divide_up(512, divide_up(columns, 256));
+  return smaller(divide_up(rows, 64), wanted);
+}
+
+/// Sums of one warp's rows; a thread's columns lie apart so that all banks are used.
+template <class S, int V, int K>
+struct column_sums_memory {
+  S sum[block_warps][K][V][warp_threads];
+};
+
+// Forms K sums of this block's columns over its slice of the rows. term(r, c, count, sums) adds the
+// terms of columns [c, c + count) of row r to sums[k][v]. With one slice, the targets get the sums,
+// else `partial` (slices, K, columns).
+template <int V, int K, class S, class Term>
+__device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
+                                            column_targets<S, K> const& targets, S* partial,
+                                            Term term) {
+  auto& memory = shared_memory<column_sums_memory<S, V, K>>();
+  unsigned const lane = threadIdx.x % warp_threads;
+  unsigned const warp = threadIdx.x / warp_threads;
+  std::size_t const first_column = std::size_t{blockIdx.x} * warp_threads * V;
+  std::size_t const column = first_column + std::size_t{lane} * V;
+  std::size_t const slice = blockIdx.y;
+  std::size_t const end = rows * (slice + 1) / gridDim.y;
+  S sums[K][V] = {};
+  if (column < columns) {
+    int const count = static_cast<int>(smaller<std::size_t>(V, columns - column));
+    PLAIT_UNROLL_BY(4)
+    for (std::size_t r = rows * slice / gridDim.y + warp; r < end; r += block_warps)
+      term(r, column, count, sums);
+  }
+  PLAIT_UNROLL
+  for (int k = 0; k < K; ++k) PLAIT_UNROLL
+  for (int v = 0; v < V; ++v) memory.sum[warp][k][v][lane] = sums[k][v];
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < K * V * warp_threads; i += block_threads) {
+    int const k = i / (V * warp_threads);
+    int const c = i % (V * warp_threads);
+    std::size_t const to = first_column + static_cast<std::size_t>(c);
+    if (to >= columns) continue;
+    S sum = 0;
+    for (int w = 0; w < block_warps; ++w) sum += memory.sum[w][k][c % V][c / V];
+    if (gridDim.y == 1) targets.of[k][to] += sum;
+    else partial[(slice * K + static_cast<std::size_t>(k)) * columns + to] = sum;
+  }
+}
+
+}  // namespace detail
+
+/// Elements of workspace with which sums over rows use the whole device; K sums at a time. Bounded
+/// by 256 K (columns + 512).
+constexpr std::size_t column_sums_workspace(std::size_t rows, std::size_t columns, int k = 1) {
+  std::size_t const slices = detail::column_slices(rows, columns);
+  return slices <= 1 ? 0 : slices * static_cast<std::size_t>(k) * columns;
+}
+
+template <int K, class S>
+__global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets,
+                                  std::size_t slices, std::size_t columns) {
+  for_each_pack<1>(K * columns, [&](std::size_t i, int) {
+    S sum = 0;
+    PLAIT_UNROLL_BY(8)
+    for (std::size_t slice = 0; slice < slices; ++slice) sum += partial[slice * K * columns + i];
+    targets.of[i / columns][i % columns] += sum;
+  });
+}
+
+namespace detail {
+
+/// Launches kernel(rows, columns, targets, partial, arguments...), which is one sum_columns, and
+/// adds up the slices. Without a workspace there is one slice.
+template <int K, class Launch, class Kernel, class S, class... Arguments>
+void launch_column_sums(Launch launch, Kernel kernel, int v, std::size_t rows, std::size_t columns,
+                        column_targets<S, K> const& targets, S* workspace, Arguments... arguments) {
+  if (rows == 0 || columns == 0) return;
+  std::size_t const slices = workspace == nullptr ? 1 : column_slices(rows, columns);
+  std::size_t const width = static_cast<std::size_t>(warp_threads * v);
+  launch(kernel,
+         launch_shape{.blocks = static_cast<unsigned>(divide_up(columns, width)),
+                      .threads = block_threads,
+                      .shared_bytes = block_warps * K * width * sizeof(S),
+                      .blocks_y = static_cast<unsigned>(slices)},
+         rows, columns, targets, workspace, arguments...);
+  if (slices > 1)
+    launch(add_slices_kernel<K, S>, launch_shape{blocks_for(K * columns, 128), 128}, workspace,
+           targets, slices, columns);
+}
+
+}  // namespace detail
+
+template <int V, class T, class S>
+__global__ __launch_bounds__(block_threads) void column_sums_kernel(std::size_t rows,
+                                                                    std::size_t columns,
+                                                                    column_targets<S, 1> sums,
+                                                                    S* partial, T const* dy) {
+  detail::sum_columns<V>(rows, columns, sums, partial,
+                         [&](std::size_t r, std::size_t c, int count, auto& sum) {
+                           auto const terms = load<V>(dy + r * columns + c, count);
+                           PLAIT_UNROLL
+                           for (int v = 0; v < V; ++v) sum[0][v] += static_cast<S>(terms.value[v]);
+                         });
+}
+
+/// Adds the sum of the rows of `dy` to `sums`.
+///
+/// Shapes: dy (rows, columns); sums (columns); workspace (column_sums_workspace(rows, columns)), or
+///         null, which is slower where there are few columns
+template <launcher Launch, class T, class S>
+void accumulate_column_sums(Launch launch, T const* dy, S* sums, S* workspace, std::size_t rows,
+                            std::size_t columns) {
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(dy, columns * sizeof(T));
+  detail::launch_column_sums<1>(
+      launch, vectors ? column_sums_kernel<wide, T, S> : column_sums_kernel<1, T, S>,
+      vectors ? wide : 1, rows, columns, column_targets<S, 1>{{sums}}, workspace, dy);
+}
+
+template <int V, class Function, class S, class... T>
+__global__ __launch_bounds__(block_threads) void columns_kernel(std::size_t rows,
+                                                                std::size_t columns,
+                                                                column_targets<S, 1> sums,
+                                                                S* partial, Function f,
+                                                                T const*... operands) {
+  auto const sum_values = [&](int, auto& sum, auto const&... packs) {
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      sum[0][v] += static_cast<S>(f(static_cast<accumulate_t<T>>(packs.value[v])...));
+  };
+  detail::sum_columns<V>(rows, columns, sums, partial,
+                         [&](std::size_t r, std::size_t c, int count, auto& sum) {
+                           sum_values(count, sum, load<V>(operands + r * columns + c, count)...);
+                         });
+}
+
+/// sums[c] += the sum over the rows r of f(operands[r][c]...), f called with accumulate_t values.
+///
+/// Shapes: operands (rows, columns); sums and workspace as in accumulate_column_sums
+template <launcher Launch, class Function, class S, class... T>
+void accumulate_columns(Launch launch, Function f, std::size_t rows, std::size_t columns, S* sums,
+                        S* workspace, T const*... operands) {
+  constexpr int wide = []() {
+    int least = 16;
+    ((least = vector_elements<T> < least ? vector_elements<T> : least), ...);
+    return least;
+  }();
+  bool const vectors = fits_vectors(operands...) && (fits_vectors(columns * sizeof(T)) && ...);
+  detail::launch_column_sums<1>(
+      launch,
+      vectors ? columns_kernel<wide, Function, S, T...> : columns_kernel<1, Function, S, T...>,
+      vectors ? wide : 1, rows, columns, column_targets<S, 1>{{sums}}, workspace, f, operands...);
+}
+
+template <int V, class T>
+__global__ void add_row_kernel(T const* row, T* y, std::size_t rows, std::size_t columns) {
+  for_each_pack_of_rows<V>(rows, columns, [&](std::size_t r, std::size_t c, int count) {
+    auto values = load<V>(y + r * columns + c, count);
+    auto const bias = load<V>(row + c, count);
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      values.value[v] = static_cast<T>(static_cast<accumulate_t<T>>(values.value[v]) +
+                                       static_cast<accumulate_t<T>>(bias.value[v]));
+    store(values, y + r * columns + c, count);
+  });
+}
+
+/// Adds `row` to every row of `y`.
+///
+/// Shapes: row (columns); y (rows, columns)
+template <launcher Launch, class T>
+void add_row(Launch launch, T const* row, T* y, std::size_t rows, std::size_t columns) {
+  if (rows == 0 || columns == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(row, y, columns * sizeof(T));
+  launch(vectors ? add_row_kernel<wide, T> : add_row_kernel<1, T>,
+         shape_for_rows(rows, columns, vectors ? wide : 1), row, y, rows, columns);
+}
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <mma.h>
+#endif
+
+#include <cassert>
+#include <cstdint>
+#include <type_traits>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/core/bfloat16.hpp"
+
+// Products of 16 x 16 matrices by the tensor cores of a warp, all of whose threads call these
+// functions. Matrices lie in shared memory, `stride` elements from row to row. Needs sm_80.
+
+namespace plait::cuda_kernels {
+
+inline constexpr int core_side = 16;
+
+#if defined(__CUDACC__)
+
+namespace detail {
+
+template <class Use, bool Transposed>
+using core_factor = nvcuda::wmma::fragment<
+    Use, core_side, core_side, core_side, __nv_bfloat16,
+    std::conditional_t<Transposed, nvcuda::wmma::col_major, nvcuda::wmma::row_major>>;
+
+template <class Factor>
+__device__ __forceinline__ void load_factor(Factor& factor, bfloat16 const* from, int stride) {
+  nvcuda::wmma::load_matrix_sync(factor, reinterpret_cast<__nv_bfloat16 const*>(from),
+                                 static_cast<unsigned>(stride));
+}
+
+}  // namespace detail
+
+template <bool Transposed>
+struct left_factor {
+  detail::core_factor<nvcuda::wmma::matrix_a, Transposed> of;
+
+  __device__ void load(bfloat16 const* from, int stride) { detail::load_factor(of, from, stride); }
+};
+template <bool Transposed>
+struct right_factor {
+  detail::core_factor<nvcuda::wmma::matrix_b, Transposed> of;
+
+  __device__ void load(bfloat16 const* from, int stride) { detail::load_factor(of, from, stride); }
+};
+
+struct core_sum {
+  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, core_side, core_side, core_side, float> of;
+
+  __device__ core_sum() { nvcuda::wmma::fill_fragment(of, 0.0f); }
+  template <bool LeftTransposed, bool RightTransposed>
+  __device__ void add(left_factor<LeftTransposed> const& a,
+                      right_factor<RightTransposed> const& b) {
+    nvcuda::wmma::mma_sync(of, a.of, b.of, of);
+  }
+  __device__ void store(float* to, int stride) const {
+    nvcuda::wmma::store_matrix_sync(to, of, static_cast<unsigned>(stride),
+                                    nvcuda::wmma::mem_row_major);
+  }
+};
+
+#else
+
+namespace detail {
+
+template <bool Transposed>
+struct core_factor {
+  float of[core_side][core_side];
+
+  void load(bfloat16 const* from, int stride) {
+    assert(reinterpret_cast<std::uintptr_t>(from) % 32 == 0 && stride % 8 == 0);
+    for (int i = 0; i < core_side; ++i)
+      for (int j = 0; j < core_side; ++j)
+        of[i][j] = Transposed ? from[j * stride + i] : from[i * stride + j];
+  }
+};
+
+}  // namespace detail
+
+/// A matrix a of a product a b, or its transpose.
+template <bool Transposed>
+struct left_factor : detail::core_factor<Transposed> {};
+/// A matrix b of a product a b, or its transpose.
+template <bool Transposed>
+struct right_factor : detail::core_factor<Transposed> {};
+
+/// A sum of products, zero at first. Without tensor cores the first thread of the warp does it all.
+struct core_sum {
+  float of[core_side][core_side]{};
+
+  template <bool LeftTransposed, bool RightTransposed>
+  void add(left_factor<LeftTransposed> const& a, right_factor<RightTransposed> const& b) {
+    if (threadIdx.x % warp_threads != 0) return;
+    for (int i = 0; i < core_side; ++i)
+      for (int k = 0; k < core_side; ++k)
+        for (int j = 0; j < core_side; ++j) of[i][j] += a.of[i][k] * b.of[k][j];
+  }
+  void store(float* to, int stride) const {
+    assert(reinterpret_cast<std::uintptr_t>(to) % 32 == 0 && stride % 4 == 0);
+    if (threadIdx.x % warp_threads != 0) return;
+    for (int i = 0; i < core_side; ++i)
+      for (int j = 0; j < core_side; ++j) to[i * stride + j] = of[i][j];
+  }
+};
+
+#endif
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_queue.hpp"
+#include "plait/backend/cuda/cuda_state.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/element.hpp"
+#include "plait/backend/cuda/kernels/elementwise.hpp"
+#include "plait/backend/cuda/loopback_world.hpp"
+#include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/host/thread_seat.hpp"
+#include "plait/backend/host/waiting_room.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/mesh/stream.hpp"
+
+namespace plait {
+
+namespace detail {
+
+// The greater of two; not a number if one of them is none.
+struct maximum_or_nan {
+  template <class A>
+  PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+}  // namespace detail
+
+/// One rank's member of a group of threads that share one GPU: the ranks copy from and to each
+/// other's buffers, and sum in rank order.
+///
+/// The threads meet and compare their calls as those of a thread_communicator do; then each puts
+/// its part of the work into its own stream, behind events of the others. No kernel waits for
+/// another one, so nothing depends on which of them run at the same time. Cost:    two meetings of
+/// the threads per call; the device is not waited for. Errors:  those of thread_communicator,
+/// before anything is put into a stream; input_error for a
+///          group of more than 16 ranks; cuda_error.
+/// Threads: used by the thread of its rank only.
+class loopback_communicator {
+ public:
+  using concept_tag = communicator_tag;
+
+  /// Joins group `group_id` of `world`, which communicates on stream `on`.
+  loopback_communicator(loopback_world& world, int group_id, int world_rank, cuda_device& device,
+                        stream on)
+      : state_(&device.state()),
+        on_(on),
+        room_(&world.room_),
+        group_(world.groups_.at(static_cast<std::size_t>(group_id)).get()),
+        seat_(world.room_, group_->table, place_of(group_->table, world_rank)) {
+    if (size() > cuda_kernels::most_sources)
+      throw input_error(detail::place_text(state_->place) + "a group of " + std::to_string(size()) +
+                        " ranks that share one GPU; at most " +
+                        std::to_string(cuda_kernels::most_sources) + " can");
+    device_scope const scope(state_->place);
+    auto& mine = events_of(rank());
+    mine.ready = detail::make_event_handle(state_->place);
+    mine.done = detail::make_event_handle(state_->place);
+    for (int i = 0; i < size(); ++i)
+      mine.received.push_back(detail::make_event_handle(state_->place));
+  }
+
+  [[nodiscard]] int rank() const noexcept { return seat_.rank(); }
+  [[nodiscard]] int size() const noexcept { return seat_.size(); }
+
+  /// What this member was asked to move since construction or the last reset.
+  [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
+  void reset_counted() noexcept { counted_.reset(); }
+
+  /// Returns on no rank before the last rank has called it.
+  void barrier() {
+    seat_.meet({.kind = collective::barrier});
+    counted_.record(collective::barrier, 0, size());
+  }
+
+  /// \see thread_communicator for the shapes of all of these.
+  template <class T>
+  void all_reduce(std::span<T> inout, reduction operation = reduction::sum) {
+    if (size() == 1) return counted_.record(collective::all_reduce, inout.size_bytes(), 1);
+    auto call = detail::call_on_device<T>(collective::all_reduce, inout.size(), 0, inout.data(),
+                                          inout.data());
+    call.operation = operation;
+    exchange(call, inout.size_bytes(), [&] {
+      auto const [first, last] = detail::share_of<T>(inout.size(), rank(), size());
+      combine<T>(
+          operation, [&](int member) { return source<T>(member) + first; }, inout.data() + first,
+          last - first);
+      for_each_other([&](int other) {
+        copy(inout.data() + first, target<T>(other) + first, (last - first) * sizeof(T));
+      });
+    });
+  }
+
+  template <class T>
+  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    auto const call = detail::call_on_device<T>(collective::all_gather, send.size(), receive.size(),
+                                                send.data(), receive.data());
+    exchange(call, receive.size_bytes(), [&] {
+      for (int peer = 0; peer < size(); ++peer)
+        copy(source<T>(peer), block(receive.data(), peer, send.size()), send.size_bytes());
+    });
+  }
+
+  template <class T>
+  void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    auto const call = detail::call_on_device<T>(collective::reduce_scatter, receive.size(),
+                                                send.size(), send.data(), receive.data());
+    exchange(call, send.size_bytes(), [&] {
+      combine<T>(
+          reduction::sum,
+          [&](int member) { return block(source<T>(member), rank(), receive.size()); },
+          receive.data(), receive.size());
+    });
+  }
+
+  template <class T>
+  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    auto const call = detail::call_on_device<T>(collective::all_to_all, send.size(), receive.size(),
+                                                send.data(), receive.data());
+    exchange(call, send.size_bytes() * static_cast<std::size_t>(size()), [&] {
+      auto const count = send.size() / static_cast<std::size_t>(size());
+      for (int peer = 0; peer < size(); ++peer)
+        copy(block(source<T>(peer), rank(), count), block(receive.data(), peer, count),
+             count * sizeof(T));
+    });
+  }
+
+  template <class T>
+  void broadcast(std::span<T> inout, int root) {
+    auto call = detail::call_on_device<T>(collective::broadcast, inout.size(), 0, inout.data(),
+                                          inout.data());
+    call.other = root;
+    exchange(call, inout.size_bytes(),
+             [&] { copy(source<T>(root), inout.data(), inout.size_bytes()); });
+  }
+
+  template <class T>
+  void reduce(std::span<T> inout, int root) {
+    auto call =
+        detail::call_on_device<T>(collective::reduce, inout.size(), 0, inout.data(), inout.data());
+    call.other = root;
+    exchange(call, inout.size_bytes(), [&] {
+      auto const [first, last] = detail::share_of<T>(inout.size(), rank(), size());
+      combine<T>(
+          reduction::sum, [&](int member) { return source<T>(member) + first; },
+          target<T>(root) + first, last - first);
+    });
+  }
+
+  template <class T>
+  void gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
+    auto call =
+        detail::call_on_device<T>(collective::gather, send.size(),
+                                  rank() == root ? receive.size() : 0, send.data(), receive.data());
+    call.other = root;
+    exchange(call, send.size_bytes() * static_cast<std::size_t>(size()), [&] {
+      copy(send.data(), block(target<T>(root), rank(), send.size()), send.size_bytes());
+    });
+  }
+
+  template <class T>
+  void scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
+    auto call =
+        detail::call_on_device<T>(collective::scatter, receive.size(),
+                                  rank() == root ? send.size() : 0, send.data(), receive.data());
+    call.other = root;
+    exchange(call, receive.size_bytes() * static_cast<std::size_t>(size()), [&] {
+      copy(block(source<T>(root), rank(), receive.size()), receive.data(), receive.size_bytes());
+    });
+  }
+
+  /// Hands `values` to rank `to`; returns when that rank has put the copy into its stream.
+  template <class T>
+  void send(std::span<T> values, int to, int tag) {
+    using element = std::remove_const_t<T>;
+    auto call =
+        detail::call_on_device<element>(collective::send, values.size(), 0, values.data(), nullptr);
+    post(call, to, tag);
+    counted_.record(collective::send, call.bytes, size());
+  }
+  template <class T>
+  void receive(std::span<T> buffer, int from, int tag) {
+    auto call =
+        detail::call_on_device<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data());
+    fetch(call, from, tag);
+    counted_.record(collective::receive, call.bytes, size());
+  }
+
+ private:
+  using room = detail::waiting_room;
+
+  static int place_of(detail::thread_group const& group, int world_rank) {
+    int place = 0;
+    while (group.members.at(static_cast<std::size_t>(place)) != world_rank) ++place;
+    return place;
+  }
+
+  [[nodiscard]] detail::loopback_group::member_events& events_of(int member) const {
+    return group_->events[static_cast<std::size_t>(member)];
+  }
+  [[nodiscard]] cudaStream_t stream_handle() const { return state_->on(on_); }
+  void record(detail::event_handle const& event) const {
+    detail::check(cudaEventRecord(event.get(), stream_handle()), "cudaEventRecord", state_->place);
+  }
+  void wait_for(detail::event_handle const& event) const {
+    detail::check(cudaStreamWaitEvent(stream_handle(), event.get(), 0), "cudaStreamWaitEvent",
+                  state_->place);
+  }
+
+  // What a member shows to the others: `source` of its call points to one.
+  struct shown_buffers {
+    void const* source = nullptr;
+    void* target = nullptr;
+  };
+  [[nodiscard]] shown_buffers const& shown(int member) const {
+    return *seat_.template source<shown_buffers>(member);
+  }
+  template <class T>
+  T const* source(int member) const {
+    return static_cast<T const*>(shown(member).source);
+  }
+  template <class T>
+  T* target(int member) const {
+    return static_cast<T*>(shown(member).target);
+  }
+
+  // One collective: record, meet, put this member's part behind the others' buffers being ready,
+  // leave, and go on behind the others' parts.
+  //
+  // An event is recorded anew only after the next meeting has begun, when the others have put all
+  // waits for it into their streams.
+  template <class Move>
+  void exchange(detail::thread_call call, std::size_t tensor_bytes, Move move) {
+    state_->require_no_capture("ranks that share a GPU communicated");
+    device_scope const scope(state_->place);
+    shown_buffers const mine{call.source, call.target};
+    call.source = &mine;
+    record(events_of(rank()).ready);
+    seat_.meet(call);
+    if (tensor_bytes != 0) {
+      // Whatever happens here, the others must not wait for ever for this member to leave.
+      std::exception_ptr failure;
+      try {
+        for_each_other([&](int other) { wait_for(events_of(other).ready); });
+        move();
+        record(events_of(rank()).done);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      seat_.leave(call);
+      if (failure) std::rethrow_exception(failure);
+      for_each_other([&](int other) { wait_for(events_of(other).done); });
+    }
+    counted_.record(call.kind, tensor_bytes, size());
+  }
+
+  // A message: the sender shows its buffer and stays until the receiver has put the
+  // copy into its stream; its own stream goes on behind that copy. The letterbox counts as that of
+  // thread_seat does: 3k+1 posted, 3k+2 being copied, 3k+3 done.
+  void post(detail::thread_call& call, int to, int tag) {
+    address(call, to, tag);
+    device_scope const scope(state_->place);
+    record(events_of(rank()).ready);
+    auto& box = group_->table.mailbox(rank(), to);
+    box.sent = call;
+    auto const posted = room_->advance(box.state);
+    int const peer = world_rank(to);
+    room_->wake({&peer, 1});
+    wait_until(box.state, posted + 2, posted + 1, peer, call);
+    if (!fit(box)) throw collective_mismatch(message_text(box, peer));
+    wait_for(events_of(to).received[static_cast<std::size_t>(rank())]);
+  }
+
+  void fetch(detail::thread_call& call, int from, int tag) {
+    address(call, from, tag);
+    device_scope const scope(state_->place);
+    auto& box = group_->table.mailbox(from, rank());
+    auto const posted = room::count_of(box.state.load()) / 3 * 3 + 1;
+    int const peer = world_rank(from);
+    wait_until(box.state, posted, posted, peer, call);
+    room_->advance(box.state);
+    box.received = call;
+    bool const good = fit(box);
+    auto const text = good ? std::string{} : message_text(box, world_rank(rank()));
+    std::exception_ptr failure;
+    try {
+      if (good) {
+        wait_for(events_of(from).ready);
+        copy(box.sent.source, call.target, call.bytes);
+        record(events_of(rank()).received[static_cast<std::size_t>(from)]);
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    box.state.fetch_add(1);
+    room_->wake({&peer, 1});
+    if (failure) std::rethrow_exception(failure);
+    if (!good) throw collective_mismatch(text);
+  }
+
+  void address(detail::thread_call& call, int other, int tag) const {
+    state_->require_no_capture("ranks that share a GPU communicated");
+    call.other = other;
+    call.tag = tag;
+    if (other < 0 || other >= size() || other == rank())
+      throw input_error(detail::place_text(state_->place) +
+                        detail::call_text(call, group_->table.members) +
+                        ": the other end must be another member of the group");
+  }
+
+  void wait_until(room::counter const& word, std::uint64_t target, std::uint64_t certain_from,
+                  int const& peer, detail::thread_call const& call) const {
+    room_->wait_until_over(world_rank(rank()), {.word = &word,
+                                                .target = target,
+                                                .certain_from = certain_from,
+                                                .awaited = {&peer, 1},
+                                                .call = &call,
+                                                .members = &group_->table.members});
+  }
+
+  static bool fit(detail::thread_mailbox const& box) {
+    return box.sent.tag == box.received.tag && box.sent.bytes == box.received.bytes &&
+           box.sent.element == box.received.element;
+  }
+  [[nodiscard]] std::string message_text(detail::thread_mailbox const& box, int receiver) const {
+    return detail::mismatch_text(world_rank(box.received.other), box.sent, receiver, box.received,
+                                 group_->table.members);
+  }
+
+  [[nodiscard]] int world_rank(int member) const {
+    return group_->table.members[static_cast<std::size_t>(member)];
+  }
+
+  template <class Action>
+  void for_each_other(Action action) const {
+    for (int i = 1; i < size(); ++i) action((rank() + i) % size());
+  }
+
+  // Sums (or maxima) of the members' values in rank order.
+  template <class T, class Source>
+  void combine(reduction operation, Source source_of, T* out, std::size_t count) const {
+    cuda_kernels::source_table<T> table{};
+    for (int member = 0; member < size(); ++member) table.of[member] = source_of(member);
+    cuda_launcher const launch(state_->place, stream_handle());
+    if (operation == reduction::sum)
+      cuda_kernels::combine(launch, cuda_kernels::plus{}, table, size(), out, count);
+    else cuda_kernels::combine(launch, detail::maximum_or_nan{}, table, size(), out, count);
+  }
+
+  void copy(void const* from, void* to, std::size_t bytes) const {
+    cuda_queue(*state_, on_).copy_bytes(from, to, bytes);
+  }
+  template <class T>
+  static T* block(T* buffer, int index, std::size_t count) {
+    return buffer + static_cast<std::size_t>(index) * count;
+  }
+
+  detail::cuda_state* state_;
+  plait::stream on_;
+  room* room_;
+  detail::loopback_group* group_;
+  detail::thread_seat seat_;
+  traffic counted_;
+};
+
+static_assert(communicator<loopback_communicator>);
+static_assert(can_all_reduce<loopback_communicator, float>);
+static_assert(can_all_gather<loopback_communicator, float>);
+static_assert(can_reduce_scatter<loopback_communicator, float>);
+static_assert(can_all_to_all<loopback_communicator, float>);
+static_assert(can_broadcast<loopback_communicator, float>);
+static_assert(can_reduce<loopback_communicator, float>);
+static_assert(can_gather<loopback_communicator, float>);
+static_assert(can_scatter<loopback_communicator, float>);
+static_assert(can_send_receive<loopback_communicator, float>);
+
+}  // namespace plait

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/host/thread_seat.hpp"
+#include "plait/backend/host/waiting_room.hpp"
+
+namespace plait {
+
+namespace detail {
+
+// A group: where its members meet, and the events that they show to each other. The events live as
+// long as the world: a member may end while another one still has to wait for its last call.
+struct loopback_group {
+  explicit loopback_group(std::vector<int> ranks) : table(std::move(ranks)) {
+    events.resize(table.members.size());
+  }
+  struct member_events {
+    event_handle ready, done;
+    std::vector<event_handle> received;  // by sender
+  };
+  thread_group table;
+  std::vector<member_events> events;  // each made by its member
+};
+
+}  // namespace detail
+
+/// What the ranks of a process share that exchange data by loopback_communicators: the groups, and
+/// the room in which their threads wait for each other.
+///
+/// Threads: as thread_world.
+class loopback_world {
+ public:
+  explicit loopback_world(int ranks, thread_options options = {}) : room_(ranks, options) {}
+  loopback_world(loopback_world const&) = delete;
+  loopback_world& operator=(loopback_world const&) = delete;
+
+  /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ...
+  [[gnu::cold]] int add_group(std::vector<int> members) {
+    auto& group =
+        *groups_.emplace_back(std::make_unique<detail::loopback_group>(std::move(members)));
+    room_.watch(group.table.arrivals);
+    for (auto& box : group.table.mailboxes) room_.watch(box.state);
+    return static_cast<int>(groups_.size()) - 1;
+  }
+
+  /// Every present and future wait of a rank throws job_aborted with this message.
+  void abort(std::string message) { room_.abort(std::move(message)); }
+  /// Says that `rank` will call nothing any more.
+  void finish(int rank) { room_.finish(rank); }
+
+ private:
+  friend class loopback_communicator;
+  detail::waiting_room room_;
+  std::vector<std::unique_ptr<detail::loopback_group>> groups_;
+};
+
+}  // namespace plait

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <type_traits>
+
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/core/bfloat16.hpp"
+
+namespace plait::detail {
+
+template <class T>
+constexpr cudaDataType_t cuda_data_type() {
+  static_assert(
+      std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, bfloat16>,
+      "matmul on a CUDA device: the elements must be float, double or plait::bfloat16");
+  if constexpr (std::is_same_v<T, double>) return CUDA_R_64F;
+  else if constexpr (std::is_same_v<T, bfloat16>) return CUDA_R_16BF;
+  else return CUDA_R_32F;
+}
+
+// One matrix product c = a b (+ c), row-major, as the library is asked for it.
+struct matrix_product {
+  std::size_t m = 0, n = 0, k = 0;
+  std::size_t lda = 0, ldb = 0, ldc = 0;
+  bool a_transposed = false, b_transposed = false, accumulate = false;
+  cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
+  std::array<unsigned, 3> alignment{};  // of a, b and c, in bytes
+
+  friend auto operator<=>(matrix_product const&, matrix_product const&) = default;
+
+  // The greatest power of two up to 256 that divides an address.
+  static unsigned alignment_of(void const* data) {
+    auto const address = reinterpret_cast<std::uintptr_t>(data) | 256u;
+    return static_cast<unsigned>(address & (~address + 1));
+  }
+
+  std::string text() const {
+    return "cublasLtMatmul (" + std::to_string(m) + ", " + std::to_string(k) + ") x (" +
+           std::to_string(k) + ", " + std::to_string(n) + ")";
+  }
+};
+
+// Matrix products of one rank through cuBLASLt. The library's choice of an algorithm is asked for
+// once for each shape and kept, so equal products are made alike. The library counts in columns, so
+// it is given the transposed problem: c^T = b^T a^T.
+class matrix_products {
+ public:
+  matrix_products(cuda_place at, bool tf32, std::size_t workspace_bytes)
+      : at_(at), tf32_(tf32), workspace_bytes_(workspace_bytes) {
+    cublasLtHandle_t handle = nullptr;
+    check(cublasLtCreate(&handle), "cublasLtCreate", at_);
+    handle_.reset(handle);
+  }
+
+  void run(matrix_product const& what, void const* a, void const* b, void* c, void* workspace,
+           cudaStream_t stream) {
+    auto found = plans_.find(what);
+    if (found == plans_.end()) found = plans_.emplace(what, make(what)).first;
+    auto const& plan = found->second;
+    bool const wide = what.in == CUDA_R_64F;
+    float const one = 1, beta = what.accumulate ? 1.0f : 0.0f;
+    double const wide_one = 1, wide_beta = what.accumulate ? 1 : 0;
+    auto const code = cublasLtMatmul(
+        handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
+        plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta, c,
+        plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace, workspace_bytes_, stream);
+    if (code != CUBLAS_STATUS_SUCCESS) check(code, what.text(), at_);
+  }
+
+ private:
+  struct prepared {
+    product_handle operation;
+    layout_handle a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
+  [[gnu::cold]] prepared make(matrix_product const& what) const {
+    bool const wide = what.in == CUDA_R_64F;
+    auto const compute = wide                             ? CUBLAS_COMPUTE_64F
+                         : tf32_ && what.in == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                          : CUBLAS_COMPUTE_32F;
+    prepared out{};
+    cublasLtMatmulDesc_t operation = nullptr;
+    check(cublasLtMatmulDescCreate(&operation, compute, wide ? CUDA_R_64F : CUDA_R_32F),
+          "cublasLtMatmulDescCreate", at_);
+    out.operation.reset(operation);
+    set_transpose(operation, CUBLASLT_MATMUL_DESC_TRANSA, what.b_transposed);
+    set_transpose(operation, CUBLASLT_MATMUL_DESC_TRANSB, what.a_transposed);
+    // Row-major (rows, columns) is column-major (columns, rows).
+    out.a = layout(what.in, what.a_transposed ? what.m : what.k,
+                   what.a_transposed ? what.k : what.m, what.lda);
+    out.b = layout(what.in, what.b_transposed ? what.k : what.n,
+                   what.b_transposed ? what.n : what.k, what.ldb);
+    out.c = layout(what.out, what.n, what.m, what.ldc);
+
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", at_);
+    preference_handle const owner(preference);
+    auto const prefer = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(preference, which, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute", at_);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes_);
+    // Parts of a long sum are not rounded to the type of the result.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           std::uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{what.alignment[1]});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{what.alignment[0]});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{what.alignment[2]});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{what.alignment[2]});
+
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, out.b.get(), out.a.get(),
+                                         out.c.get(), out.c.get(), preference, 1, &best, &found),
+          "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
+    if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, what.text(), at_);
+    out.algorithm = best.algo;
+    return out;
+  }
+
+  void set_transpose(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which,
+                     bool transposed) const {
+    cublasOperation_t const value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(cublasLtMatmulDescSetAttribute(operation, which, &value, sizeof value),
+          "cublasLtMatmulDescSetAttribute", at_);
+  }
+
+  layout_handle layout(cudaDataType_t type, std::size_t rows, std::size_t columns,
+                       std::size_t stride) const {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(cublasLtMatrixLayoutCreate(&made, type, rows, columns, static_cast<std::int64_t>(stride)),
+          "cublasLtMatrixLayoutCreate", at_);
+    return layout_handle(made);
+  }
+
+  cuda_place at_;
+  bool tf32_;
+  std::size_t workspace_bytes_;
+  products_handle handle_;
+  std::map<matrix_product, prepared> plans_;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/cuda_state.hpp"
+#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/host/thread_call.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// A call of NCCL failed; `what()` names the rank, the call, the group and what NCCL says.
+struct nccl_error : cuda_error {
+  using cuda_error::cuda_error;
+};
+
+namespace detail {
+
+[[gnu::cold]] inline void check_nccl(ncclResult_t code, std::string const& call, cuda_place at) {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  throw nccl_error(place_text(at) + call + " failed: " + ncclGetErrorString(code) + " (" +
+                   ncclGetLastError(nullptr) + ")");
+}
+
+// One NCCL communicator of one rank. It never blocks inside NCCL, so that it can be given up: every
+// call returns at once and its progress is asked for until it is over, fails or takes too long.
+//
+// Once one rank aborts, all must: a rank that has been told (by an error or by the job's signal) or
+// that ends by an exception aborts; otherwise it finalizes and destroys.
+// Threads: that of its rank.
+class nccl_link final : public stream_user {
+ public:
+  // The world; all its ranks make it with the id that one of them made.
+  nccl_link(cuda_state& state, std::vector<int> members, int rank, ncclUniqueId id)
+      : state_(state), members_(std::move(members)) {
+    auto config = make_config();
+    device_scope const scope(state_.place);
+    register_with_device([&] {
+      state_.check_signal();
+      settle(ncclCommInitRankConfig(&comm_, static_cast<int>(members_.size()), id, rank, &config),
+             "ncclCommInitRankConfig");
+    });
+  }
+
+  // A part of `world`; all ranks of the world make one at the same time. `rank` is that in
+  // `members`.
+  nccl_link(nccl_link& world, std::vector<int> members, int rank)
+      : state_(world.state_), members_(std::move(members)) {
+    auto config = make_config();
+    device_scope const scope(state_.place);
+    register_with_device([&] {
+      state_.check_signal();
+      world.settle(ncclCommSplit(world.comm_, members_.front(), rank, &comm_, &config),
+                   "ncclCommSplit");
+      settle(ncclSuccess, "ncclCommSplit");
+    });
+  }
+
+  nccl_link(nccl_link const&) = delete;
+  nccl_link& operator=(nccl_link const&) = delete;
+
+  ~nccl_link() {
+    std::erase(state_.users, static_cast<stream_user*>(this));
+    bool const in_order = !state_.signal->is_raised() && std::uncaught_exceptions() == exceptions_;
+    if (comm_ != nullptr && in_order) try {
+        device_scope const scope(state_.place);
+        settle(ncclCommFinalize(comm_), "ncclCommFinalize");
+        (void)ncclCommDestroy(std::exchange(comm_, nullptr));
+      } catch (...) {  // NOLINT: abandon() does what is left to do
+      }
+    abandon();
+  }
+
+  [[nodiscard]] std::vector<int> const& members() const { return members_; }
+  // For calls between ncclGroupStart and ncclGroupEnd; null after an abort.
+  [[nodiscard]] ncclComm_t handle() const { return comm_; }
+  [[nodiscard]] std::string where() const { return "NCCL group " + group_text(members_); }
+
+  // One call: work(communicator) -> ncclResult_t.
+  template <class Work>
+  void issue(thread_call const& call, Work work) {
+    begin(call);
+    device_scope const scope(state_.place);
+    settle(work(comm_), nullptr);
+  }
+
+  // stream_user
+  void check() override {
+    if (comm_ == nullptr) return;
+    ncclResult_t now = ncclSuccess;
+    auto const code = ncclCommGetAsyncError(comm_, &now);
+    if (code != ncclSuccess) now = code;
+    if (now != ncclSuccess && now != ncclInProgress) fail(now, nullptr);
+  }
+  std::string pending() const override {
+    return has_call_ ? call_text(last_, members_) : std::string{};
+  }
+  // Aborting may hang when others have died, so a thread of its own does it and is left behind if
+  // it does not end.
+  void abandon() noexcept override {
+    auto* const comm = std::exchange(comm_, nullptr);
+    if (comm == nullptr) return;
+    try {
+      auto done = std::make_shared<std::promise<void>>();
+      auto const ended = done->get_future();
+      std::thread([comm, done, at = state_.place] {
+        (void)cudaSetDevice(at.device);  // of this thread
+        (void)ncclCommAbort(comm);
+        done->set_value();
+      }).detach();
+      (void)ended.wait_for(std::chrono::seconds{10});
+    } catch (std::exception const&) {  // no thread to be had
+    }
+  }
+
+ private:
+  static ncclConfig_t make_config() {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return config;
+  }
+
+  // A communicator that could not be made is given up here: there is no destructor for it yet.
+  template <class Make>
+  void register_with_device(Make make) {
+    try {
+      make();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+    state_.users.push_back(this);
+  }
+
+  void begin(thread_call const& call) {
+    state_.check_signal();
+    last_ = call;
+    has_call_ = true;
+    if (comm_ == nullptr)
+      throw nccl_error(place_text(state_.place) + call_text(call, members_) +
+                       ": the communicator has been aborted after an earlier error");
+  }
+
+  // Waits until NCCL has taken the call in; `name` is that of a call that moves no data.
+  void settle(ncclResult_t code, char const* name) {
+    if (code != ncclSuccess && code != ncclInProgress) fail(code, name);
+    ncclResult_t now = ncclInProgress;
+    state_.wait_until(
+        [&] {
+          if (auto const asked = ncclCommGetAsyncError(comm_, &now); asked != ncclSuccess)
+            now = asked;
+          return now != ncclInProgress;
+        },
+        [&] { return name_of(name) + " on " + where(); });
+    if (now != ncclSuccess) fail(now, name);
+  }
+
+  std::string name_of(char const* name) const {
+    return name != nullptr ? std::string(name) : std::string(to_string(last_.kind));
+  }
+
+  [[noreturn, gnu::cold]] void fail(ncclResult_t code, char const* name) {
+    std::string message =
+        place_text(state_.place) +
+        (name != nullptr ? name + (" on " + where()) : call_text(last_, members_)) +
+        " failed in NCCL: " + ncclGetErrorString(code);
+    if (char const* const more = ncclGetLastError(comm_); more != nullptr && *more != '\0')
+      message += " (" + std::string(more) + ")";
+    if (code == ncclRemoteError || code == ncclSystemError)
+      message += "; a rank has probably ended: look at the first message of the other ranks";
+    state_.abandon_all();
+    abandon();
+    throw nccl_error(message);
+  }
+
+  cuda_state& state_;
+  std::vector<int> members_;
+  ncclComm_t comm_ = nullptr;
+  thread_call last_{};
+  bool has_call_ = false;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace detail
+}  // namespace plait

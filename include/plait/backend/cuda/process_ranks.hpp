@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// Which rank of how many this process is, as its launcher says.
+struct process_ranks {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;  ///< among the processes of this machine
+
+  friend constexpr bool operator==(process_ranks const&, process_ranks const&) = default;
+};
+
+/// Reads the variables of torchrun, Open MPI, MPICH and Slurm, the first of them that is there.
+/// `variable(name)` is as std::getenv.
+///
+/// Errors: input_error if there are none, or one of them is missing or no sensible number.
+template <class Variable>
+[[nodiscard]] process_ranks read_process_ranks(Variable variable) {
+  struct names {
+    char const *rank, *world_size, *local_rank;
+  };
+  constexpr std::array<names, 4> launchers{
+      {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+       {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}};
+  auto const number = [&](char const* name) {
+    char const* const found = variable(name);
+    if (found == nullptr)
+      throw input_error(std::string("cuda_process: the environment has no ") + name +
+                        " beside the other variables of its launcher; set it");
+    std::string_view const text(found);
+    int value = -1;
+    auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (code != std::errc{} || end != text.data() + text.size() || value < 0)
+      throw input_error(std::string("cuda_process: ") + name + "=" + found +
+                        " in the environment is not a number from 0 on");
+    return value;
+  };
+  for (auto const& [rank, world_size, local_rank] : launchers) {
+    if (variable(rank) == nullptr) continue;
+    process_ranks const out{number(rank), number(world_size), number(local_rank)};
+    if (out.rank >= out.world_size)
+      throw input_error(std::string("cuda_process: ") + rank + "=" + std::to_string(out.rank) +
+                        " in the environment is not below " + world_size + "=" +
+                        std::to_string(out.world_size));
+    return out;
+  }
+  throw input_error(
+      "cuda_process: the environment does not say which rank this process is; start the program by "
+      "torchrun, mpirun or srun, or set RANK, WORLD_SIZE and LOCAL_RANK");
+}
+
+/// Throws input_error unless the processes are as many as the ranks of the plan.
+inline void check_world_size(process_ranks const& here, int plan_ranks) {
+  if (here.world_size == plan_ranks) return;
+  throw input_error("rank " + std::to_string(here.rank) + ": cuda_process: the launcher started " +
+                    std::to_string(here.world_size) + " processes, the plan has " +
+                    std::to_string(plan_ranks) +
+                    " ranks; start as many processes, or choose another size of the data axis");
+}
+
+}  // namespace plait

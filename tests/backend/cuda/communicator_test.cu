@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300
+//
+// The communicators of CUDA devices: ranks that share one GPU, and NCCL on as many GPUs as there
+// are.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "backend/cuda/cuda_testing.hpp"
+#include "plait/core/bfloat16.hpp"
+
+namespace {
+
+using namespace cuda_testing;
+using plait::collective;
+using plait::reduction;
+using rank_type = plait::cuda_rank;
+
+// A small whole number that tells rank, position and salt apart; sums of a few are exact.
+template <class T>
+T value(int rank, std::size_t position, int salt = 0) {
+  return static_cast<T>((rank + 1) * 10 + static_cast<int>(position % 7) - 3 + salt);
+}
+template <class T>
+std::vector<T> values(int rank, std::size_t count, int salt = 0) {
+  std::vector<T> out(count);
+  for (std::size_t i = 0; i < count; ++i) out[i] = value<T>(rank, i, salt);
+  return out;
+}
+template <class T>
+std::vector<double> wide(std::vector<T> const& values) {
+  std::vector<double> out;
+  for (T const each : values)
+    out.push_back(static_cast<double>(static_cast<plait::accumulate_t<T>>(each)));
+  return out;
+}
+
+struct one_gpu {
+  static constexpr bool shares = true;
+  static int most_ranks() { return 4; }
+};
+struct nccl {
+  static constexpr bool shares = false;
+  static int most_ranks() { return std::min(gpus(), 4); }
+};
+
+template <class Backend, class Program>
+void on(int ranks, Program program) {
+  plait::cuda{.share_one_gpu = Backend::shares}.run(line(ranks), program);
+}
+
+template <class Backend, class T>
+struct with {
+  using backend = Backend;
+  using element = T;
+};
+template <class With>
+struct CudaCollectives : testing::Test {
+  using backend = typename With::backend;
+  // program(communicator, device, count) for several numbers of ranks and elements.
+  template <class Program>
+  static void everywhere(Program program) {
+    for (int ranks = 1; ranks <= backend::most_ranks(); ++ranks)
+      on<backend>(ranks, [&](rank_type& rank) {
+        for (std::size_t const count : {0u, 1u, 5u, 33u, 4099u})
+          program(rank.group(plait::axis::tensor), rank.device(), count);
+      });
+  }
+};
+using Cases =
+    testing::Types<with<one_gpu, float>, with<one_gpu, double>, with<one_gpu, plait::bfloat16>,
+                   with<one_gpu, std::int32_t>, with<nccl, float>, with<nccl, plait::bfloat16>>;
+TYPED_TEST_SUITE(CudaCollectives, Cases);
+
+TYPED_TEST(CudaCollectives, AllReduce) {
+  using T = typename TypeParam::element;
+  this->everywhere([](auto& comm, auto& device, std::size_t count) {
+    on_device<T> const x(device, values<T>(comm.rank(), count));
+    comm.all_reduce(x.span());
+    comm.all_reduce(x.span(), reduction::max);  // of equal values
+    auto const got = wide(x.get());
+    for (std::size_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (int r = 0; r < comm.size(); ++r) sum += wide(values<T>(r, i + 1)).back();
+      ASSERT_EQ(got[i], sum);
+    }
+    on_device<T> const y(device, values<T>(comm.rank(), count));
+    comm.all_reduce(y.span(), reduction::max);
+    ASSERT_EQ(wide(y.get()), wide(values<T>(comm.size() - 1, count)));
+  });
+}
+
+TYPED_TEST(CudaCollectives, AllGatherAlsoInPlace) {
+  using T = typename TypeParam::element;
+  this->everywhere([](auto& comm, auto& device, std::size_t count) {
+    auto const ranks = static_cast<std::size_t>(comm.size());
+    on_device<T> const send(device, values<T>(comm.rank(), count));
+    on_device<T> const all(device, std::vector<T>(ranks * count)),
+        in_place(device, std::vector<T>(ranks * count));
+    comm.all_gather(send.span(), all.span());
+    auto const own = in_place.span().subspan(static_cast<std::size_t>(comm.rank()) * count, count);
+    device.synchronize();
+    auto const mine = values<T>(comm.rank(), count);
+    device.upload(mine.data(), own.data(), own.size_bytes());
+    device.synchronize();
+    comm.all_gather(own, in_place.span());
+    std::vector<double> expected;
+    for (int r = 0; r < comm.size(); ++r)
+      for (double const each : wide(values<T>(r, count))) expected.push_back(each);
+    ASSERT_EQ(wide(all.get()), expected);
+    ASSERT_EQ(wide(in_place.get()), expected);
+  });
+}
+
+TYPED_TEST(CudaCollectives, ReduceScatterAlsoInPlace) {
+  using T = typename TypeParam::element;
+  this->everywhere([](auto& comm, auto& device, std::size_t count) {
+    auto const ranks = static_cast<std::size_t>(comm.size());
+    auto const first = static_cast<std::size_t>(comm.rank()) * count;
+    on_device<T> const send(device, values<T>(comm.rank(), ranks * count));
+    on_device<T> const receive(device, std::vector<T>(count));
+    comm.reduce_scatter(send.span(), receive.span());
+    ASSERT_EQ(wide(send.get()), wide(values<T>(comm.rank(), ranks * count)));
+    comm.reduce_scatter(send.span(), send.span().subspan(first, count));
+    auto const got = wide(receive.get()), in_place = wide(send.get());
+    for (std::size_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (int r = 0; r < comm.size(); ++r) sum += wide(values<T>(r, first + i + 1)).back();
+      ASSERT_EQ(got[i], sum);
+      ASSERT_EQ(in_place[first + i], sum);
+    }
+  });
+}
+
+TYPED_TEST(CudaCollectives, AllToAll) {
+  using T = typename TypeParam::element;
+  this->everywhere([](auto& comm, auto& device, std::size_t count) {
+    std::vector<T> blocks, expected;
+    for (int r = 0; r < comm.size(); ++r) {
+      for (T const each : values<T>(comm.rank(), count, 4 * r)) blocks.push_back(each);
+      for (T const each : values<T>(r, count, 4 * comm.rank())) expected.push_back(each);
+    }
+    on_device<T> const send(device, blocks), receive(device, std::vector<T>(blocks.size()));
+    comm.all_to_all(send.span(), receive.span());
+    ASSERT_EQ(wide(receive.get()), wide(expected));
+  });
+}
+
+TYPED_TEST(CudaCollectives, BroadcastReduceGatherScatter) {
+  using T = typename TypeParam::element;
+  this->everywhere([](auto& comm, auto& device, std::size_t count) {
+    auto const ranks = static_cast<std::size_t>(comm.size());
+    auto const mine = values<T>(comm.rank(), count);
+    for (int root = 0; root < comm.size(); ++root) {
+      bool const is_root = comm.rank() == root;
+      on_device<T> const x(device, mine), y(device, mine), z(device, mine);
+      comm.broadcast(x.span(), root);
+      ASSERT_EQ(wide(x.get()), wide(values<T>(root, count)));
+
+      comm.reduce(y.span(), root);
+      auto expected = wide(mine);
+      for (std::size_t i = 0; is_root && i < count; ++i) {
+        expected[i] = 0;
+        for (int r = 0; r < comm.size(); ++r) expected[i] += wide(values<T>(r, i + 1)).back();
+      }
+      ASSERT_EQ(wide(y.get()), expected);
+
+      on_device<T> const whole(device, std::vector<T>(is_root ? ranks * count : 0));
+      comm.gather(z.span(), whole.span(), root);
+      auto const gathered = wide(whole.get());
+      for (std::size_t i = 0; i < gathered.size(); ++i)
+        ASSERT_EQ(gathered[i], wide(values<T>(static_cast<int>(i / count), i % count + 1)).back());
+      on_device<T> const back(device, std::vector<T>(count));
+      comm.scatter(whole.span(), back.span(), root);
+      ASSERT_EQ(wide(back.get()), wide(mine));
+    }
+  });
+}
+
+TYPED_TEST(CudaCollectives, MessagesPassAlongAndBack) {
+  using T = typename TypeParam::element;
+  this->everywhere([](auto& comm, auto& device, std::size_t count) {
+    int const last = comm.size() - 1;
+    on_device<T> const x(device, values<T>(0, count, comm.rank()));
+    for (int round = 0; round < 3; ++round) {
+      if (comm.rank() > 0) comm.receive(x.span(), comm.rank() - 1, round);
+      if (comm.rank() < last) comm.send(x.span(), comm.rank() + 1, round);
+      if (comm.rank() < last) comm.receive(x.span(), comm.rank() + 1, round);
+      if (comm.rank() > 0) comm.send(x.span(), comm.rank() - 1, round);
+    }
+    ASSERT_EQ(wide(x.get()), wide(values<T>(0, count)));
+  });
+}
+
+// The buffers are used again at once on the compute stream, behind a wait for the group's: nothing
+// may be overwritten that another rank still reads.
+TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
+  using T = typename TypeParam::element;
+  for (int ranks = 2; ranks <= TypeParam::backend::most_ranks(); ++ranks)
+    on<typename TypeParam::backend>(ranks, [](rank_type& rank) {
+      auto& comm = rank.group(plait::axis::tensor);
+      auto& device = rank.device();
+      auto const p = static_cast<std::size_t>(comm.size());
+      on_device<T> const x(device, std::vector<T>(1000)),
+          sums(device, std::vector<T>(1000 / p * p)), all(device, std::vector<T>(1000 / p * p * p));
+      auto const queue = device.on(plait::stream::compute);
+      auto const cross = [&](auto work) { rank.cross(plait::stream::tensor, {}, work); };
+      for (int round = 0; round < 20; ++round) {
+        queue.fill(value<T>(comm.rank(), 0, round % 5), x.data(), x.span().size());
+        auto const used = x.span().subspan(0, sums.span().size());
+        cross([&] { comm.all_reduce(used); });
+        queue.copy_bytes(x.data(), sums.data(), sums.span().size_bytes());
+        queue.fill(value<T>(comm.rank(), 1), x.data(), x.span().size());
+        cross([&] { comm.all_gather(used, all.span()); });
+        queue.fill(static_cast<T>(99), x.data(), x.span().size());
+        double sum = 0;
+        for (int r = 0; r < comm.size(); ++r) sum += wide(values<T>(r, 1, round % 5)).back();
+        ASSERT_EQ(wide(sums.get()), std::vector<double>(sums.span().size(), sum));
+        auto const got = wide(all.get());
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_EQ(got[i], wide(values<T>(static_cast<int>(i / sums.span().size()), 2)).back());
+      }
+    });
+}
+
+TYPED_TEST(CudaCollectives, ASentBufferMayBeOverwrittenBehindTheCall) {
+  using T = typename TypeParam::element;
+  if (TypeParam::backend::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
+  on<typename TypeParam::backend>(2, [](rank_type& rank) {
+    auto& comm = rank.group(plait::axis::tensor);
+    on_device<T> const x(rank.device(), std::vector<T>(1000));
+    auto const queue = rank.device().on(plait::stream::compute);
+    for (int round = 0; round < 20; ++round) {
+      queue.fill(value<T>(comm.rank(), 0, round), x.data(), x.span().size());
+      rank.cross(plait::stream::tensor, {}, [&] {
+        if (comm.rank() == 0) comm.send(x.span(), 1, round);
+        else comm.receive(x.span(), 0, round);
+      });
+      if (comm.rank() == 0) queue.fill(static_cast<T>(99), x.data(), x.span().size());
+      else EXPECT_EQ(wide(x.get()), wide(std::vector<T>(1000, value<T>(0, 0, round))));
+    }
+  });
+}
+
+TYPED_TEST(CudaCollectives, CountsWhatItIsAskedFor) {
+  using T = typename TypeParam::element;
+  int const ranks = TypeParam::backend::most_ranks();
+  on<typename TypeParam::backend>(ranks, [&](rank_type& rank) {
+    auto& comm = rank.group(plait::axis::tensor);
+    auto const p = static_cast<std::size_t>(ranks);
+    on_device<T> const x(rank.device(), std::vector<T>(6)),
+        all(rank.device(), std::vector<T>(6 * p));
+    comm.reset_counted();
+    comm.all_reduce(x.span());
+    comm.all_gather(x.span(), all.span());
+    comm.broadcast(x.span(), 0);
+    rank.device().synchronize();
+    plait::traffic expected;
+    expected.record(collective::all_reduce, 6 * sizeof(T), ranks);
+    expected.record(collective::all_gather, 6 * sizeof(T) * p, ranks);
+    expected.record(collective::broadcast, 6 * sizeof(T), ranks);
+    EXPECT_EQ(comm.counted(), expected);
+    comm.barrier();
+    EXPECT_EQ(comm.counted().calls(collective::barrier), 1u);
+  });
+}
+
+TYPED_TEST(CudaCollectives, SizesThatDoNotFitAreAnErrorOfEveryRank) {
+  using T = typename TypeParam::element;
+  int const ranks = TypeParam::backend::most_ranks();
+  auto const text = message_of<plait::size_mismatch>([&] {
+    on<typename TypeParam::backend>(ranks, [&](rank_type& rank) {
+      auto& comm = rank.group(plait::axis::tensor);
+      on_device<T> const x(rank.device(), std::vector<T>(6));
+      comm.all_gather(x.span(), x.span().subspan(0, 5));
+    });
+  });
+  expect_text(text, "the buffer for all ranks has " + std::to_string(5 * sizeof(T)) + " bytes");
+}
+
+TEST(Loopback, SumsAreMadeInRankOrder) {
+  std::vector<float> const parts{1.0f, 1e8f, -1e8f};  // (1 + 1e8) - 1e8 is 0, other orders give 1
+  on<one_gpu>(3, [&](rank_type& rank) {
+    on_device<float> const x(
+        rank.device(), std::vector<float>(70, parts[static_cast<std::size_t>(rank.world_rank())]));
+    rank.group(plait::axis::tensor).all_reduce(x.span());
+    EXPECT_EQ(x.get(), std::vector<float>(70, 0.0f));
+  });
+}
+
+TEST(Loopback, CallsThatDifferAreAnErrorBeforeAnythingIsWritten) {
+  auto const text = message_of<plait::collective_mismatch>([&] {
+    on<one_gpu>(2, [&](rank_type& rank) {
+      on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+      auto& comm = rank.group(plait::axis::tensor);
+      try {
+        if (rank.is_root()) comm.all_reduce(x.span());
+        else comm.all_reduce(x.span().subspan(1));
+      } catch (plait::collective_mismatch const&) {
+        EXPECT_EQ(x.get(), std::vector<float>(4, 1.0f));
+        throw;
+      }
+    });
+  });
+  expect_text(text,
+              "rank 0 called all_reduce of 16 bytes on group {0,1} (float32, sum), but rank 1 "
+              "called all_reduce of 12 bytes");
+}
+
+TEST(Loopback, MessagesThatDoNotFitAreAnErrorOfBothEnds) {
+  auto const text = message_of<plait::collective_mismatch>([&] {
+    on<one_gpu>(2, [&](rank_type& rank) {
+      on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+      auto& comm = rank.group(plait::axis::tensor);
+      bool threw = false;
+      try {
+        if (rank.is_root()) comm.send(x.span(), 1, 7);
+        else comm.receive(x.span().subspan(2), 0, 7);
+      } catch (plait::collective_mismatch const&) {
+        threw = true;
+        throw;
+      }
+      EXPECT_TRUE(threw);
+    });
+  });
+  expect_text(text, "rank 0 called send of 16 bytes to rank 1 with tag 7");
+  expect_text(text, "rank 1 called receive of 8 bytes from rank 0 with tag 7");
+}
+
+TEST(Loopback, ADeadlockIsFoundAtOnce) {
+  auto const text = message_of<plait::collective_mismatch>([&] {
+    on<one_gpu>(2, [&](rank_type& rank) {
+      on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+      rank.group(plait::axis::tensor).send(x.span(), 1 - rank.world_rank(), 0);
+    });
+  });
+  expect_text(text, "deadlock: rank 0 waits in send of 16 bytes to rank 1");
+}
+
+TEST(Loopback, AFailedRankEndsTheOthers) {
+  auto const text = message_of<plait::error>([&] {
+    on<one_gpu>(3, [&](rank_type& rank) {
+      if (rank.world_rank() == 1) throw plait::input_error("the disk is full");
+      on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+      rank.world().all_reduce(x.span());
+      ADD_FAILURE() << "rank " << rank.world_rank() << " went on";
+    });
+  });
+  EXPECT_EQ(text, "rank 1: the disk is full");
+}
+
+TEST(Nccl, AFailedRankEndsTheOthers) {
+  int const ranks = nccl::most_ranks();
+  auto const text = message_of<plait::error>([&] {
+    on<nccl>(ranks, [&](rank_type& rank) {
+      if (rank.world_rank() == ranks - 1) throw plait::input_error("the disk is full");
+      on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+      rank.world().all_reduce(x.span());
+      rank.device().synchronize();
+      ADD_FAILURE() << "rank " << rank.world_rank() << " went on";
+    });
+  });
+  EXPECT_EQ(text, "rank " + std::to_string(ranks - 1) + ": the disk is full");
+}
+
+TEST(Nccl, ARankThatStaysAwayIsATimeOutWithTheCall) {
+  int const ranks = nccl::most_ranks();
+  if (ranks < 2) GTEST_SKIP() << "needs two GPUs";
+  plait::cuda const backend{.options = {.timeout = std::chrono::milliseconds{500}}};
+  auto const text = message_of<plait::communication_timeout>([&] {
+    backend.run(line(ranks), [&](rank_type& rank) {
+      on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+      if (rank.world_rank() != 1) rank.group(plait::axis::tensor).all_reduce(x.span());
+      else std::this_thread::sleep_for(std::chrono::seconds{2});
+      rank.device().synchronize();
+    });
+  });
+  expect_text(text, "waited longer than 500 ms for stream tensor; not ended: stream tensor");
+  expect_text(text, "last call: all_reduce of 16 bytes on group {0,1");
+}
+
+// Both send first: without a group each would wait for the other one's receive.
+TEST(Nccl, MessagesOfAGroupCross) {
+  if (nccl::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
+  ncclUniqueId id{};
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  plait::thread_world world(2);
+  plait::run_ranks(world, [&](int rank) {
+    std::vector<int> const both{0, 1};
+    plait::cuda_device device({rank, rank});
+    plait::nccl_communicator comm(
+        device, plait::stream::data,
+        std::make_shared<plait::detail::nccl_link>(device.state(), both, rank, id), both, rank);
+    on_device<float> const mine(device, values<float>(rank, 100)),
+        theirs(device, std::vector<float>(100));
+    {
+      plait::nccl_group group(comm);
+      comm.send(group, mine.span(), 1 - rank);
+      comm.receive(group, theirs.span(), 1 - rank);
+      group.finish();
+    }
+    EXPECT_EQ(theirs.get(), values<float>(1 - rank, 100));
+    EXPECT_EQ(comm.counted().bytes(collective::send), 400u);
+    plait::nccl_group group(comm);
+    EXPECT_THROW(comm.send(group, mine.span(), rank), plait::input_error);
+  });
+}
+
+}  // namespace

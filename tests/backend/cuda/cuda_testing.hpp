@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/backend/cuda/cuda.hpp"
+#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/core/error.hpp"
+
+// What the tests that need a GPU share. Without one, the program says "no GPU: ..." and CTest
+// counts it as skipped.
+namespace cuda_testing {
+
+inline int gpus() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  (void)cudaGetLastError();
+  return count;
+}
+
+class needs_gpu : public testing::Environment {
+ public:
+  void SetUp() override {
+    int count = 0;
+    auto const code = cudaGetDeviceCount(&count);
+    if (code != cudaSuccess || count == 0)
+      GTEST_SKIP() << "no GPU: " << (code != cudaSuccess ? cudaGetErrorString(code) : "none found");
+  }
+};
+inline auto* const gpu_environment = testing::AddGlobalTestEnvironment(new needs_gpu);
+
+/// Numbers in the memory of a device.
+template <class T>
+class on_device {
+ public:
+  on_device(plait::cuda_device& device, std::vector<T> const& values)
+      : device_(&device), count_(values.size()), arena_(device.allocate(count_ * sizeof(T))) {
+    device.upload(values.data(), data(), count_ * sizeof(T));
+    device.synchronize();
+  }
+  [[nodiscard]] T* data() const { return reinterpret_cast<T*>(arena_.data()); }
+  [[nodiscard]] std::span<T> span() const { return {data(), count_}; }
+  /// When all streams are empty.
+  [[nodiscard]] std::vector<T> get() const {
+    std::vector<T> values(count_);
+    device_->synchronize();
+    device_->download(data(), values.data(), count_ * sizeof(T));
+    device_->synchronize();
+    return values;
+  }
+
+ private:
+  plait::cuda_device* device_;
+  std::size_t count_;
+  plait::cuda_device::arena arena_;
+};
+
+/// A mesh with `ranks` ranks on one axis.
+inline plait::mesh line(int ranks) {
+  plait::mesh grid;
+  grid.add(plait::axis::tensor, ranks);
+  return grid;
+}
+
+template <class Error, class Work>
+std::string message_of(Work work) {
+  try {
+    work();
+  } catch (Error const& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+inline void expect_text(std::string const& message, std::string const& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+}
+
+}  // namespace cuda_testing

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/backend/cuda/cuda_device.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <tuple>
+#include <type_traits>
+
+#include "backend/cuda/cuda_testing.hpp"
+#include "plait/backend/host/host_queue.hpp"
+#include "plait/tensor/functions.hpp"
+
+namespace {
+
+using namespace cuda_testing;
+using plait::cuda_device;
+using plait::stream;
+
+std::vector<int> numbers(std::size_t count, int first = 0) {
+  std::vector<int> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+// Pieces of 64 bytes, so that a small buffer goes through all of them several times.
+plait::cuda_options const small_pieces{.staging_bytes = 64, .staging_pieces = 3};
+
+TEST(CudaDevice, HostMemoryMayBeChangedWhenUploadReturns) {
+  cuda_device device({0, 0}, small_pieces);
+  for (std::size_t const count : {0u, 1u, 16u, 17u, 1000u}) {
+    auto const room = device.allocate(count * sizeof(int));
+    auto values = numbers(count);
+    device.upload(values.data(), room.data(), count * sizeof(int));
+    std::fill(values.begin(), values.end(), -1);
+    std::vector<int> back(count, -2);
+    device.download(room.data(), back.data(), count * sizeof(int));
+    device.synchronize();
+    EXPECT_EQ(back, numbers(count));
+  }
+}
+
+TEST(CudaDevice, DownloadsInOneQueueDoNotDisturbEachOther) {
+  cuda_device device({0, 0}, small_pieces);
+  on_device<int> const x(device, numbers(40));
+  auto const queue = device.on(stream::compute);
+  std::vector<int> before(40), after(40);
+  device.download(x.data(), before.data(), 160);
+  queue.fill(7, x.data(), 40);
+  device.download(x.data(), after.data(), 160);
+  device.synchronize();
+  EXPECT_EQ(before, numbers(40));
+  EXPECT_EQ(after, std::vector<int>(40, 7));
+}
+
+TEST(CudaDevice, AStreamWaitsForAnEventOfAnother) {
+  cuda_device device({0, 0});
+  std::size_t const count = std::size_t{1} << 20;
+  on_device<int> const x(device, std::vector<int>(count, 0)), y(device, std::vector<int>(count, 0));
+  auto computed = device.make_event(), copied = device.make_event();
+  auto const compute = device.on(stream::compute), data = device.on(stream::data);
+  for (int round = 1; round <= 20; ++round) {
+    compute.fill(round, x.data(), count);
+    device.record(computed, stream::compute);
+    device.wait(stream::data, computed, {});
+    data.copy_bytes(x.data(), y.data(), count * sizeof(int));
+    device.record(copied, stream::data);
+    device.wait(stream::compute, copied, {});
+    compute.fill(-1, x.data(), count);
+    if (round % 5 == 0) {
+      ASSERT_EQ(y.get(), std::vector<int>(count, round));
+    }
+  }
+}
+
+TEST(CudaDevice, TheCurrentDeviceOfTheProgramStays) {
+  int before = -1, after = -1;
+  ASSERT_EQ(cudaGetDevice(&before), cudaSuccess);
+  int const last = gpus() - 1;
+  {
+    cuda_device device({0, last});
+    on_device<float> const x(device, std::vector<float>(100, 2.0f));
+    cudaPointerAttributes about{};
+    ASSERT_EQ(cudaPointerGetAttributes(&about, x.data()), cudaSuccess);
+    EXPECT_EQ(about.device, last);
+    device.on(stream::compute).add(x.data(), x.data(), x.data(), 100);
+    EXPECT_EQ(x.get(), std::vector<float>(100, 4.0f));
+  }
+  ASSERT_EQ(cudaGetDevice(&after), cudaSuccess);
+  EXPECT_EQ(after, before);
+}
+
+TEST(CudaDevice, TooMuchMemoryIsAnErrorWithTheNumbers) {
+  cuda_device device({2, 0});
+  auto const some = device.allocate(1000);
+  std::size_t const asked = std::size_t{1} << 46;
+  try {
+    (void)device.allocate(asked);
+    FAIL() << "64 TiB were there";
+  } catch (plait::cuda_out_of_memory const& e) {
+    EXPECT_EQ(e.asked, asked);
+    EXPECT_GT(e.total, 0u);
+    EXPECT_LE(e.free, e.total);
+    EXPECT_EQ(e.held, 1000 + plait::cuda_options{}.workspace_bytes);
+    expect_text(e.what(), "rank 2, CUDA device 0: out of memory");
+  }
+  EXPECT_NO_THROW((void)device.allocate(1000));
+}
+
+TEST(CudaDevice, ReplayRunsTwiceAndRepeatsFromThenOn) {
+  for (bool const graphs : {false, true}) {
+    cuda_device device({0, 0}, {.graphs = graphs});
+    on_device<int> const x(device, {0}), y(device, {0}), z(device, {0}), ones(device, {1});
+    auto computed = device.make_event(), copied = device.make_event();
+    cuda_device::graph graph;
+    int calls = 0;
+    for (int round = 1; round <= 5; ++round) {
+      device.replay(graph, [&] {
+        ++calls;
+        auto const queue = device.on(stream::compute);
+        queue.add(x.data(), ones.data(), x.data(), 1);
+        device.record(computed, stream::compute);
+        device.wait(stream::data, computed, {});
+        device.on(stream::data).copy_bytes(x.data(), y.data(), sizeof(int));
+        device.record(copied, stream::data);
+        device.wait(stream::compute, copied, {});
+        queue.add(x.data(), y.data(), x.data(), 1);
+      });
+      // What a stream is given afterwards comes after what the body gave it.
+      device.on(stream::data).copy_bytes(y.data(), z.data(), sizeof(int));
+      EXPECT_EQ(x.get().front(), 2 * ((1 << round) - 1));
+      EXPECT_EQ(z.get().front(), (2 << (round - 1)) - 1);
+    }
+    EXPECT_EQ(calls, graphs ? 2 : 5);
+  }
+}
+
+TEST(CudaDevice, WhatTheHostMustWaitForCannotBeRecorded) {
+  cuda_device device({0, 0}, {.graphs = true});
+  on_device<int> const x(device, {1});
+  cuda_device::graph graph;
+  int host = 0;
+  auto const body = [&] { device.upload(&host, x.data(), sizeof host); };
+  device.replay(graph, body);
+  expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
+              "an upload was asked for while a step is recorded as a graph");
+  EXPECT_EQ(x.get().front(), 0);  // the device is as before
+}
+
+// Small whole numbers: sums are exact in every type, in every order.
+template <class T>
+std::vector<T> whole_numbers(std::size_t count, unsigned seed) {
+  std::mt19937 bits(seed);
+  std::vector<T> values;
+  for (std::size_t i = 0; i < count; ++i)
+    values.push_back(static_cast<T>(static_cast<float>(static_cast<int>(bits() % 9) - 4)));
+  return values;
+}
+template <class T>
+std::vector<double> wide(std::vector<T> const& values) {
+  std::vector<double> out;
+  for (T const each : values)
+    out.push_back(static_cast<double>(static_cast<plait::accumulate_t<T>>(each)));
+  return out;
+}
+
+template <class T, class C>
+struct product_types {
+  using operand = T;
+  using result = C;
+};
+template <class Types>
+struct Matmul : testing::Test {};
+using products = testing::Types<product_types<float, float>, product_types<double, double>,
+                                product_types<plait::bfloat16, plait::bfloat16>,
+                                product_types<plait::bfloat16, float>>;
+TYPED_TEST_SUITE(Matmul, products);
+
+TYPED_TEST(Matmul, IsThatOfTheHost) {
+  using A = typename TypeParam::operand;
+  using C = typename TypeParam::result;
+  cuda_device device({0, 0});
+  plait::host_queue const host;
+  struct sizes {
+    std::size_t m, n, k, more;
+  };
+  for (auto const& [m, n, k, more] : {sizes{1, 1, 1, 0},
+                                      {8, 16, 24, 0},
+                                      {5, 7, 3, 2},
+                                      {64, 40, 33, 1},
+                                      {3, 4, 0, 1},
+                                      {0, 4, 5, 0}})
+    for (int form = 0; form < 8; ++form) {
+      bool const at = form & 1, bt = form & 2, accumulate = form & 4;
+      std::size_t const lda = (at ? m : k) + more, ldb = (bt ? k : n) + more, ldc = n + more;
+      auto const a = whole_numbers<A>((at ? k : m) * lda, 1);
+      auto const b = whole_numbers<A>((bt ? n : k) * ldb, 2);
+      auto const c = whole_numbers<C>(m * ldc, 3);
+      auto expected = wide(c);
+      auto const wide_a = wide(a), wide_b = wide(b);
+      host.matmul(at, bt, m, n, k, wide_a.data(), lda, wide_b.data(), ldb, accumulate,
+                  expected.data(), ldc);
+      on_device<A> const da(device, a), db(device, b);
+      on_device<C> const dc(device, c);
+      device.on(stream::compute)
+          .matmul(at, bt, m, n, k, da.data(), lda, db.data(), ldb, accumulate, dc.data(), ldc);
+      auto const got = wide(dc.get());
+      for (std::size_t i = 0; i < got.size(); ++i)
+        // Sums are below 2^10; a bfloat16 result is rounded to 8 bits.
+        ASSERT_NEAR(got[i], expected[i], sizeof(C) == 2 ? std::abs(expected[i]) / 256 : 0)
+            << m << 'x' << n << 'x' << k << " form " << form << " at " << i;
+    }
+}
+
+// Each operation of the queue against the same one of the host, so that no argument goes astray
+// between the two; what the kernels do has tests of its own.
+struct QueueOperations : testing::Test {
+  static constexpr std::size_t rows = 6, columns = 20, count = rows * columns;
+  cuda_device device{{0, 0}};
+  plait::cuda_queue queue = device.on(stream::compute);
+  plait::host_queue host;
+
+  static std::vector<double> values(std::size_t n, unsigned seed) {
+    std::mt19937 bits(seed);
+    std::uniform_real_distribution<double> draw(-1, 1);
+    std::vector<double> out(n);
+    for (double& each : out) each = draw(bits);
+    return out;
+  }
+  // work(queue, pointers of the operands...) on both; the operands are equal afterwards.
+  template <class Work, class... Vectors>
+  void compare(Work work, Vectors... operands) {
+    compare_copies(work, std::tuple(operands...), on_device(device, operands)...);
+  }
+  template <class Work, class... Vectors, class... OnDevice>
+  void compare_copies(Work work, std::tuple<Vectors...> mine, OnDevice const&... theirs) {
+    work(queue, theirs.data()...);
+    std::apply([&](auto&... each) { work(host, each.data()...); }, mine);
+    std::apply([&](auto const&... each) { (expect_equal(theirs.get(), each), ...); }, mine);
+  }
+  template <class T>
+  static void expect_equal(std::vector<T> const& got, std::vector<T> const& expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-12) << i;
+  }
+};
+
+TEST_F(QueueOperations, Elements) {
+  auto const x = values(count, 1), y = values(count, 2), row = values(columns, 3);
+  compare([](auto q, double* a, double* b) { q.add(a, b, b, count); }, x, y);
+  compare([](auto q, double* a, double* b) { q.map(plait::functions::gelu_tanh{}, count, a, b); },
+          x, y);
+  compare([](auto q, double* a,
+             double* b) { q.map(plait::functions::gelu_tanh_derivative{}, count, a, b, b); },
+          x, y);
+  compare([](auto q, double* a, float* b) { q.convert(a, b, count); }, x,
+          std::vector<float>(count));
+  compare([](auto q, double* a, double* b) { q.copy_blocks(a + 1, columns, b, 7, 5, 6); }, x, y);
+  compare([](auto q, double* a, double* b) { q.add_row(a, b, rows, columns); }, row, x);
+  compare([](auto q, double* a, double* b) { q.accumulate_column_sums(a, b, rows, columns); }, x,
+          row);
+  compare(
+      [](auto q, double* a, double* b, double* c) {
+        q.accumulate_columns(plait::functions::multiply{}, rows, columns, c, a, b);
+      },
+      x, y, row);
+}
+
+TEST_F(QueueOperations, Rows) {
+  auto const x = values(count, 1), dy = values(count, 2), gamma = values(columns, 3),
+             beta = values(columns, 4), statistics = values(2 * rows, 5);
+  compare([](auto q, double* a, double* g, double* b,
+             double* s) { q.layer_norm(a, g, b, a, s, rows, columns, 1e-5); },
+          x, gamma, beta, statistics);
+  compare([](auto q, double* d, double* a, double* s,
+             double* g) { q.layer_norm_backward_input(d, a, s, g, d, rows, columns); },
+          dy, x, statistics, gamma);
+  compare([](auto q, double* d, double* a, double* s, double* dg,
+             double* db) { q.layer_norm_backward_parameters(d, a, s, dg, db, rows, columns); },
+          dy, x, statistics, gamma, beta);
+}
+
+TEST_F(QueueOperations, Attention) {
+  constexpr std::size_t sequence = 9, batch = 2, heads = 3, width = 8;
+  constexpr std::size_t all = sequence * batch * heads * width;
+  auto const qkv = values(3 * all, 1), out = values(all, 2), dout = values(all, 3),
+             log_sum = values(sequence * batch * heads, 4);
+  // What the host uses as scratch is not compared.
+  std::vector<double> room(sequence * sequence * batch * heads);
+  compare(
+      [&](auto q, double* a, double* o, double* l, double* d, double* da) {
+        q.attention(a, o, l, room.data(), sequence, batch, heads, width);
+        q.attention_backward(a, o, l, d, da, room.data(), sequence, batch, heads, width);
+      },
+      qkv, out, log_sum, dout, values(3 * all, 5));
+}
+
+TEST_F(QueueOperations, LookUpAndLoss) {
+  std::vector<std::int32_t> const ids{3, 0, 5, 3, 9, 2};
+  auto const table = values(8 * columns, 1), x = values(count, 2);
+  compare(
+      [](auto q, std::int32_t* i, double* t, double* y) {
+        q.gather_rows(i, t, std::size_t{1}, std::size_t{7}, y, rows, columns);
+        q.scatter_add_rows(i, y, std::size_t{1}, std::size_t{7}, t, rows, columns);
+      },
+      ids, table, x);
+  compare(
+      [](auto q, double* a, double* t) {
+        q.add_positions(a, t, a, std::size_t{1}, std::size_t{3}, std::size_t{2}, columns);
+        q.accumulate_positions(a, t, std::size_t{1}, std::size_t{3}, std::size_t{2}, columns);
+      },
+      x, table);
+  std::vector<std::int32_t> const labels{3, -1, 17, 7, 0, 11};
+  compare(
+      [](auto q, double* a, std::int32_t* l, double* max, double* terms, double* scale,
+         double* loss) {
+        q.row_max(a, max, rows, columns, columns - 2);
+        q.cross_entropy_terms(a, l, max, terms, std::size_t{0}, rows, columns, columns - 2);
+        q.cross_entropy_sum(terms, l, -1, rows, scale, loss);
+        q.cross_entropy_backward(a, l, max, terms, scale, a, std::size_t{0}, -1, rows, columns,
+                                 columns - 2);
+      },
+      x, labels, values(rows, 3), values(2 * rows, 4), std::vector<double>{0.25},
+      std::vector<double>{2});
+}
+
+TEST_F(QueueOperations, Dropout) {
+  std::vector<std::uint32_t> const step{5};
+  compare(
+      [](auto q, double* a, std::uint32_t* at) {
+        q.dropout(a, a, rows, columns, plait::dropout_key{9, 4, at}, 0.3,
+                  plait::dropout_block{.batch_local = 2,
+                                       .first_position = 1,
+                                       .first_sample = 2,
+                                       .first_column = 0,
+                                       .sequence_global = 8,
+                                       .width_global = columns});
+      },
+      values(count, 1), step);
+}
+
+TEST_F(QueueOperations, Optimizers) {
+  std::vector<plait::update_range> const ranges{{0, 50, 1}, {50, count - 50, 0}};
+  std::vector<double> const scale{0.5};
+  auto states = values(2 * count, 3);
+  for (double& each : states) each = std::abs(each);
+  auto const arena = [](double* p, double* g, double* s, plait::update_range const* r, double* by) {
+    return plait::optimizer_arena<double>{p, g, s, nullptr, count, r, 2, by};
+  };
+  // The ranges are copied along but not compared: they do not change.
+  on_device<plait::update_range> const on_gpu(device, ranges);
+  auto const ranges_of = [&](auto q) -> plait::update_range const* {
+    return std::is_same_v<decltype(q), plait::host_queue> ? ranges.data() : on_gpu.data();
+  };
+  std::vector<plait::adamw_numbers> const now{{0.1, 0.2, 0.3}};
+  on_device<plait::adamw_numbers> const now_on_gpu(device, now);
+  compare(
+      [&](auto q, double* p, double* g, double* s, double* by) {
+        bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
+        q.adamw(arena(p, g, s, ranges_of(q), by), plait::adamw_constants{},
+                host_side ? now.data() : now_on_gpu.data());
+      },
+      values(count, 1), values(count, 2), states, scale);
+  std::vector<plait::sgd_numbers> const rate{{0.1}};
+  on_device<plait::sgd_numbers> const rate_on_gpu(device, rate);
+  compare(
+      [&](auto q, double* p, double* g, double* s, double* by) {
+        bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
+        q.sgd(arena(p, g, s, ranges_of(q), by), plait::sgd_constants{0.9, 0.1},
+              host_side ? rate.data() : rate_on_gpu.data());
+      },
+      values(count, 1), values(count, 2), states, scale);
+}
+
+TEST_F(QueueOperations, NormAndClip) {
+  std::vector<plait::squares_range> const ranges{{0, 50, 1}, {60, 60, 0}};
+  on_device<plait::squares_range> const on_gpu(device, ranges);
+  compare(
+      [&](auto q, double* x, double* squares, double* norm, double* factor, double* inverse) {
+        bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
+        q.sums_of_squares(x, host_side ? ranges.data() : on_gpu.data(), 2, squares);
+        q.clip(squares, std::size_t{2}, 0.7, norm, factor);
+        q.reciprocal(norm, inverse);
+      },
+      values(count, 1), values(2, 2), values(1, 3), values(1, 4), values(1, 5));
+}
+
+// A layer's own operation launches on the queue's stream.
+__global__ void negate_kernel(double* x, std::size_t n) {
+  plait::cuda_kernels::for_each_pack<1>(n, [&](std::size_t i, int) { x[i] = -x[i]; });
+}
+struct negate {
+  void operator()(plait::cuda_queue const& queue,
+                  plait::view<double, plait::invariant, plait::cuda_memory> x) const {
+    queue.launcher()(negate_kernel, plait::cuda_kernels::launch_shape{1, 64}, x.data, x.count());
+  }
+};
+
+TEST_F(QueueOperations, OfALayersOwn) {
+  on_device<double> const x(device, {1, -2, 3});
+  queue.run(negate{}, plait::view<double, plait::invariant, plait::cuda_memory>{x.data(), 1, 3});
+  EXPECT_EQ(x.get(), (std::vector<double>{-1, 2, -3}));
+}
+
+}  // namespace

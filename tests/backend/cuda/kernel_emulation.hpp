@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+
+// Runs kernels on the processor: block after block; the threads of a block are contexts with stacks
+// of their own. A warp goes on until its threads wait at a barrier of the block, first or last
+// thread first and first or last warp first in turns, so that a missing barrier shows. Shared
+// memory is filled with NaNs before each block and has guard bytes behind it. A wait that can never
+// end (threads that left, or are waiting for something else) is an error. Included by one file of a
+// program.
+
+namespace kernel_emulation {
+
+class block_machine {
+ public:
+  enum class waits : std::uint8_t { no, for_block, for_warp, has_left };
+
+  static block_machine& instance() {
+    static block_machine machine;
+    return machine;
+  }
+
+  /// Runs one block of `threads` threads that all call `body`.
+  void run(unsigned threads, std::size_t shared_bytes, std::function<void()> const& body) {
+    body_ = &body;
+    failure_.clear();
+    prepare(threads, shared_bytes);
+    unsigned const warps = (threads + 31) / 32;
+    while (failure_.empty() && left_ < threads) {
+      bool const backwards = next_order();
+      for (unsigned w = 0; w < warps; ++w) {
+        unsigned const first = 32 * (backwards ? warps - 1 - w : w);
+        run_warp(first, std::min(first + 32, threads));
+      }
+      if (left_ < threads) release_block();
+    }
+    for (std::size_t i = shared_bytes; i < shared_.size() * sizeof(line); ++i)
+      if (shared()[i] != poison && failure_.empty())
+        failure_ = "a thread wrote behind the shared memory of its block";
+    if (!failure_.empty()) throw std::logic_error("emulated kernel: " + failure_);
+  }
+
+  void wait(waits what, unsigned mask = 0) {
+    state_[current_] = what;
+    mask_[current_] = mask;
+    swapcontext(&contexts_[current_], &scheduler_);
+  }
+
+  /// Gives each thread of the warp what the others brought. A slot is used at every other exchange
+  /// only, so a fast thread does not overwrite what a slow one has still to read.
+  template <class T>
+  T const* exchange(unsigned mask, T const& mine) {
+    static_assert(sizeof(T) <= sizeof(std::uint64_t));
+    unsigned const warp = current_ / 32;
+    auto& slots = slots_[2 * warp + turn_[current_]++ % 2];
+    std::memcpy(&slots.bytes[current_ % 32 * sizeof(T)], &mine, sizeof(T));
+    wait(waits::for_warp, mask);
+    return reinterpret_cast<T const*>(slots.bytes);
+  }
+  [[nodiscard]] unsigned lane() const { return current_ % 32; }
+  [[nodiscard]] unsigned char* shared() { return shared_.data()->bytes; }
+
+ private:
+  static constexpr std::size_t stack_bytes = 64 * 1024;
+  static constexpr unsigned char poison = 0xFF;  // a NaN in every type
+  struct alignas(128) line {
+    unsigned char bytes[128];
+  };
+  struct exchange_slot {
+    alignas(8) unsigned char bytes[32 * 8];
+  };
+
+  void prepare(unsigned threads, std::size_t shared_bytes) {
+    shared_.resize(shared_bytes / sizeof(line) + 2);
+    std::memset(static_cast<void*>(shared()), poison, shared_.size() * sizeof(line));
+    state_.assign(threads, waits::no);
+    mask_.assign(threads, 0);
+    turn_.assign(threads, 0);
+    left_ = 0;
+    slots_.resize(2 * ((threads + 31) / 32));
+    while (stacks_.size() < threads) stacks_.emplace_back(stack_bytes);
+    contexts_.resize(threads);
+    for (unsigned t = 0; t < threads; ++t) {
+      getcontext(&contexts_[t]);
+      contexts_[t].uc_stack.ss_sp = stacks_[t].data();
+      contexts_[t].uc_stack.ss_size = stack_bytes;
+      contexts_[t].uc_link = &scheduler_;
+      makecontext(&contexts_[t], &block_machine::thread_main, 0);
+    }
+  }
+
+  static void thread_main() {
+    auto& machine = instance();
+    (*machine.body_)();
+    machine.state_[machine.current_] = waits::has_left;
+    ++machine.left_;
+  }
+
+  /// Runs the threads [first, last) of a warp until none of them can go on by itself.
+  void run_warp(unsigned first, unsigned last) {
+    do {
+      bool const backwards = next_order();
+      for (unsigned t = first; t < last; ++t) {
+        current_ = backwards ? first + last - 1 - t : t;
+        if (state_[current_] != waits::no) continue;
+        plait::cuda_kernels::threadIdx.x = current_;
+        swapcontext(&scheduler_, &contexts_[current_]);
+      }
+    } while (release_warp(first, last));
+  }
+  bool release_warp(unsigned first, unsigned last) {
+    bool released = false;
+    for (unsigned t = first; t < last; ++t)
+      if (state_[t] == waits::for_warp && complete(first, last, mask_[t])) {
+        for (unsigned other = first; other < last; ++other)
+          if (mask_[t] >> (other - first) & 1u) state_[other] = waits::no;
+        released = true;
+      }
+    return released;
+  }
+  void release_block() {
+    if (std::all_of(state_.begin(), state_.end(),
+                    [](waits state) { return state == waits::for_block; }))
+      std::fill(state_.begin(), state_.end(), waits::no);
+    else
+      failure_ = "threads wait for others that left the block or wait at another place (" +
+                 std::to_string(std::count(state_.begin(), state_.end(), waits::for_block)) +
+                 " at a barrier, " +
+                 std::to_string(std::count(state_.begin(), state_.end(), waits::for_warp)) +
+                 " for their warp, " + std::to_string(left_) + " left)";
+  }
+  /// Whether to go from the last to the first this time.
+  bool next_order() { return std::popcount(order_++) % 2 != 0; }
+  bool complete(unsigned first, unsigned last, unsigned mask) const {
+    for (unsigned t = first; t < last; ++t)
+      if ((mask >> (t - first) & 1u) && (state_[t] != waits::for_warp || mask_[t] != mask))
+        return false;
+    return true;
+  }
+
+  std::function<void()> const* body_ = nullptr;
+  std::string failure_;
+  ucontext_t scheduler_{};
+  std::vector<ucontext_t> contexts_;
+  std::vector<std::vector<unsigned char>> stacks_;
+  std::vector<waits> state_;
+  std::vector<unsigned> mask_;
+  std::vector<unsigned> turn_;
+  std::vector<exchange_slot> slots_;
+  std::vector<line> shared_;
+  unsigned current_ = 0;
+  unsigned left_ = 0;
+  unsigned order_ = 0;
+};
+
+/// The launcher of the tests; counts what it launches.
+struct launcher {
+  int* launches = nullptr;
+
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), plait::cuda_kernels::launch_shape shape,
+                  Arguments... arguments) const {
+    namespace cuda = plait::cuda_kernels;
+    if (shape.blocks == 0 || shape.blocks_y == 0 || shape.blocks_y > 65535 || shape.threads == 0 ||
+        shape.threads > 1024)
+      throw std::logic_error("emulated kernel: a device would refuse this launch shape");
+    if (launches != nullptr) ++*launches;
+    cuda::gridDim = {shape.blocks, shape.blocks_y, 1};
+    cuda::blockDim = {shape.threads, 1, 1};
+    std::function<void()> const body = [&] { kernel(arguments...); };
+    for (unsigned y = 0; y < shape.blocks_y; ++y)
+      for (unsigned x = 0; x < shape.blocks; ++x) {
+        cuda::blockIdx = {x, y, 0};
+        block_machine::instance().run(shape.threads, shape.shared_bytes, body);
+      }
+  }
+};
+static_assert(plait::cuda_kernels::launcher<launcher>);
+
+}  // namespace kernel_emulation
+
+namespace plait::cuda_kernels {
+
+using kernel_emulation::block_machine;
+
+void __syncthreads() { block_machine::instance().wait(block_machine::waits::for_block); }
+void __syncwarp(unsigned mask) {
+  block_machine::instance().wait(block_machine::waits::for_warp, mask);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+  return block_machine::instance().exchange(mask, value)[lane];
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
+  auto& machine = block_machine::instance();
+  unsigned const other = machine.lane() ^ static_cast<unsigned>(lane_mask);
+  return machine.exchange(mask, value)[other];
+}
+unsigned __ballot_sync(unsigned mask, int predicate) {
+  int const* const all = block_machine::instance().exchange(mask, predicate);
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if ((mask >> lane & 1u) && all[lane] != 0) bits |= 1u << lane;
+  return bits;
+}
+unsigned __match_any_sync(unsigned mask, unsigned value) {
+  unsigned const* const all = block_machine::instance().exchange(mask, value);
+  unsigned bits = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if ((mask >> lane & 1u) && all[lane] == value) bits |= 1u << lane;
+  return bits;
+}
+unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/backend/cuda/kernels/cross_entropy.hpp"
+
+#include <algorithm>
+
+#include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/host/maths/cross_entropy.hpp"
+
+using namespace kernel_testing;
+namespace cuda = plait::cuda_kernels;
+namespace maths = plait::host_maths;
+
+namespace {
+
+constexpr std::int32_t ignored = -100;
+
+// Classes [first_class, first_class + valid) of a larger number, in rows of `columns`.
+struct shard {
+  std::size_t rows, columns, valid, first_class;
+};
+constexpr shard shards[] = {{0, 5, 5, 0},  {1, 1, 1, 0},       {4, 7, 7, 0},   {9, 40, 33, 4},
+                            {3, 16, 0, 8}, {5, 2200, 2200, 0}, {2, 600, 1, 3}, {3, 520, 519, 11}};
+
+template <class T>
+struct problem {
+  shard of;
+  std::vector<T> logits;
+  std::vector<double> without_padding;
+  std::vector<std::int32_t> targets;
+
+  explicit problem(shard s) : of(s), logits(values<T>(s.rows * s.columns, 1)), targets(s.rows) {
+    // Padding is large, so that it shows where it counts.
+    for (std::size_t i = 0; i < logits.size(); ++i)
+      if (i % s.columns >= s.valid) logits[i] = static_cast<T>(30);
+    auto const all = wide(logits);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (i % s.columns < s.valid) without_padding.push_back(all[i]);
+    for (std::size_t r = 0; r < s.rows; ++r)  // some in other shards, some ignored
+      targets[r] =
+          r % 4 == 3
+              ? ignored
+              : static_cast<std::int32_t>((s.first_class + 5 * r) % (s.first_class + s.valid + 2));
+  }
+};
+
+template <class T>
+struct CrossEntropy : testing::Test {};
+TYPED_TEST_SUITE(CrossEntropy, elements);
+
+}  // namespace
+
+TYPED_TEST(CrossEntropy, EqualsTheHostOnEveryShard) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  for (auto const& s : shards)
+    for (std::size_t const shift : shifts) {
+      problem<T> const given(s);
+      std::vector<double> max(s.rows), terms(2 * s.rows);
+      maths::row_max(given.without_padding.data(), max.data(), s.rows, s.valid, s.valid);
+      memory<T> logits(given.logits, shift), dlogits(given.logits.size());
+      memory<A> largest(s.rows), both(2 * s.rows);
+      cuda::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
+      EXPECT_EQ(largest.wide(), max);
+      if (s.valid == 0) continue;
+
+      maths::cross_entropy_terms(given.without_padding.data(), given.targets.data(), max.data(),
+                                 terms.data(), s.first_class, s.rows, s.valid, s.valid);
+      cuda::cross_entropy_terms(launcher{}, logits.data(), given.targets.data(), largest.data(),
+                                both.data(), s.first_class, s.rows, s.columns, s.valid);
+      // Each of the summands is at most 1; e^x has an error of a few units.
+      double const bound = 20 * rounding<A> * static_cast<double>(s.valid);
+      expect_near(both.wide(), terms, bound);
+
+      double const scale = 0.375;
+      double loss = 2;
+      double const rows = static_cast<double>(s.rows);
+      double const expected =
+          2 + scale * maths::cross_entropy_sum(terms.data(), given.targets.data(), ignored, s.rows);
+      cuda::cross_entropy_sum(launcher{}, both.data(), given.targets.data(), ignored, s.rows,
+                              &scale, &loss);
+      EXPECT_NEAR(loss, expected, rows * 30 * rounding<A>);
+
+      std::vector<double> gradient(given.without_padding.size()), padded(given.logits.size());
+      maths::cross_entropy_backward(given.without_padding.data(), given.targets.data(), max.data(),
+                                    terms.data(), scale, gradient.data(), s.first_class, ignored,
+                                    s.rows, s.valid, s.valid);
+      for (std::size_t r = 0; r < s.rows; ++r)
+        std::copy_n(&gradient[r * s.valid], s.valid, &padded[r * s.columns]);
+      cuda::cross_entropy_backward(launcher{}, logits.data(), given.targets.data(), largest.data(),
+                                   both.data(), &scale, dlogits.data(), s.first_class, ignored,
+                                   s.rows, s.columns, s.valid);
+      expect_near(dlogits.wide(), padded, rounding<T> + 30 * rounding<A>);
+      cuda::cross_entropy_backward(launcher{}, logits.data(), given.targets.data(), largest.data(),
+                                   both.data(), &scale, logits.data(), s.first_class, ignored,
+                                   s.rows, s.columns, s.valid);
+      EXPECT_EQ(logits.wide(), dlogits.wide());
+    }
+}
+
+TEST(CrossEntropySum, OfManyRows) {
+  std::size_t const rows = 2500;
+  auto terms = values<double>(2 * rows, 1);
+  std::vector<std::int32_t> targets(rows, 1);
+  for (std::size_t r = 0; r < rows; ++r) {
+    terms[2 * r] += 2;
+    if (r % 7 == 2) targets[r] = ignored;
+  }
+  double const scale = 1,
+               expected = maths::cross_entropy_sum(terms.data(), targets.data(), ignored, rows);
+  double loss = 0;
+  cuda::cross_entropy_sum(launcher{}, terms.data(), targets.data(), ignored, rows, &scale, &loss);
+  EXPECT_NEAR(loss, expected, 1e-12 * static_cast<double>(rows));
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/backend/cuda/kernels/elementwise.hpp"
+
+#include <algorithm>
+
+#include "backend/cuda/kernel_testing.hpp"
+#include "plait/tensor/functions.hpp"
+
+using namespace kernel_testing;
+namespace cuda = plait::cuda_kernels;
+namespace functions = plait::functions;
+
+namespace {
+
+constexpr std::size_t counts[] = {0, 1, 7, 8, 64, 67, 2049, 5000};
+
+template <class T>
+struct Elementwise : testing::Test {};
+TYPED_TEST_SUITE(Elementwise, elements);
+
+}  // namespace
+
+TYPED_TEST(Elementwise, Fill) {
+  for (std::size_t const n : counts)
+    for (std::size_t const shift : shifts) {
+      memory<TypeParam> y(n, shift);
+      cuda::fill(launcher{}, static_cast<TypeParam>(-2.5), y.data(), n);
+      EXPECT_EQ(y.wide(), std::vector<double>(n, -2.5));
+    }
+}
+
+TYPED_TEST(Elementwise, AddRoundsOnceAndMayOverwriteAnOperand) {
+  using T = TypeParam;
+  for (std::size_t const n : counts)
+    for (std::size_t const shift : shifts) {
+      auto const x = values<T>(n, 1), y = values<T>(n, 2);
+      std::vector<double> expected(n);
+      for (std::size_t i = 0; i < n; ++i)
+        expected[i] = wide<T>({static_cast<T>(static_cast<accumulate_t<T>>(x[i]) +
+                                              static_cast<accumulate_t<T>>(y[i]))})[0];
+      memory<T> a(x, shift), b(y), out(n, shift);
+      cuda::add(launcher{}, a.data(), b.data(), out.data(), n);
+      EXPECT_EQ(out.wide(), expected);
+      cuda::add(launcher{}, a.data(), b.data(), b.data(), n);
+      EXPECT_EQ(b.wide(), expected);
+    }
+}
+
+TYPED_TEST(Elementwise, MapsCallTheFunctionWithTheAccumulatingType) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  std::size_t const n = 1003;
+  for (std::size_t const shift : shifts) {
+    auto const x = values<T>(n, 1), y = values<T>(n, 2);
+    std::vector<T> one(n), two(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      one[i] = static_cast<T>(functions::gelu_tanh{}(static_cast<A>(x[i])));
+      two[i] = static_cast<T>(
+          functions::gelu_tanh_derivative{}(static_cast<A>(x[i]), static_cast<A>(y[i])));
+    }
+    memory<T> a(x, shift), b(y, shift);
+    cuda::map(launcher{}, functions::gelu_tanh_derivative{}, n, a.data(), b.data(), b.data());
+    cuda::map(launcher{}, functions::gelu_tanh{}, n, a.data(), a.data());
+    EXPECT_EQ(a.wide(), wide(one));
+    EXPECT_EQ(b.wide(), wide(two));
+  }
+}
+
+TYPED_TEST(Elementwise, CopyBlocks) {
+  struct cut {
+    std::size_t from_stride, to_stride, count, block;
+  };
+  for (auto const& [from_stride, to_stride, count, block] :
+       {cut{0, 0, 0, 5}, cut{3, 3, 2, 0}, cut{7, 9, 1, 1}, cut{10, 8, 5, 3}, cut{48, 16, 9, 16},
+        cut{64, 80, 3, 37}, cut{2056, 2048, 2, 2048}, cut{5, 3, 1, 3000}})
+    for (std::size_t const shift : shifts) {
+      auto const x = values<TypeParam>(count == 0 ? 0 : (count - 1) * from_stride + block, 1);
+      auto const y = values<TypeParam>(count == 0 ? 0 : (count - 1) * to_stride + block, 2);
+      auto const given = wide(x);
+      auto expected = wide(y);
+      for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t c = 0; c < block; ++c)
+          expected[i * to_stride + c] = given[i * from_stride + c];
+      memory<TypeParam> from(x, shift), to(y);
+      cuda::copy_blocks(launcher{}, from.data(), from_stride, to.data(), to_stride, count, block);
+      EXPECT_EQ(to.wide(), expected);
+    }
+}
+
+namespace {
+
+// out = factor * (x minus the largest of its row)
+struct below_largest {
+  template <class T>
+  void operator()(std::size_t columns, T const* x, T const* factor, T* out) const {
+    accumulate_t<T> largest = x[0];
+    for (std::size_t c = 1; c < columns; ++c)
+      largest = std::max(largest, static_cast<accumulate_t<T>>(x[c]));
+    for (std::size_t c = 0; c < columns; ++c) out[c] = factor[c] * (x[c] - largest);
+  }
+};
+
+}  // namespace
+
+TYPED_TEST(Elementwise, RowsWithARepeatedOne) {
+  using T = TypeParam;
+  for (auto const& [rows, columns] : {extents{0, 3}, extents{1, 1}, extents{70, 5}}) {
+    auto const x = values<T>(rows * columns, 1), factor = values<T>(columns, 2);
+    auto expected = x;
+    for (std::size_t r = 0; r < rows; ++r)
+      below_largest{}(columns, &x[r * columns], factor.data(), &expected[r * columns]);
+    memory<T> a(x), f(factor), out(rows * columns);
+    cuda::rows(launcher{}, below_largest{}, rows, columns,
+               cuda::row_operand<T const>{a.data(), columns},
+               cuda::row_operand<T const>{f.data(), 0}, cuda::row_operand<T>{out.data(), columns});
+    EXPECT_EQ(out.wide(), wide(expected));
+  }
+}
+
+TYPED_TEST(Elementwise, CombineInOrder) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  for (std::size_t const n : counts)
+    for (std::size_t const shift : shifts)
+      for (int const count : {1, 2, 5, 16}) {
+        std::vector<std::vector<T>> inputs;
+        std::vector<T> sum(n), greatest(n);
+        for (int s = 0; s < count; ++s)
+          inputs.push_back(values<T>(n, static_cast<std::uint32_t>(s)));
+        for (std::size_t i = 0; i < n; ++i) {
+          A total = inputs[0][i], most = inputs[0][i];
+          for (std::size_t s = 1; s < inputs.size(); ++s) {
+            total += static_cast<A>(inputs[s][i]);
+            most = std::max(most, static_cast<A>(inputs[s][i]));
+          }
+          sum[i] = static_cast<T>(total);
+          greatest[i] = static_cast<T>(most);
+        }
+        memory<T> out(n), last(inputs.back(), shift);
+        cuda::source_table<T> sources{};
+        for (std::size_t s = 0; s + 1 < inputs.size(); ++s) sources.of[s] = inputs[s].data();
+        sources.of[count - 1] = last.data();
+        cuda::combine(launcher{}, cuda::plus{}, sources, count, out.data(), n);
+        EXPECT_EQ(out.wide(), wide(sum));
+        cuda::combine(launcher{}, cuda::maximum{}, sources, count, last.data(), n);
+        EXPECT_EQ(last.wide(), wide(greatest));
+      }
+}
+
+TEST(Elementwise, EmptyOperandsLaunchNothing) {
+  int launches = 0;
+  float* const none = nullptr;
+  cuda::fill(launcher{&launches}, 0, none, 0);
+  cuda::add(launcher{&launches}, none, none, none, 0);
+  cuda::copy_blocks(launcher{&launches}, none, 1, none, 1, 0, 3);
+  cuda::combine(launcher{&launches}, cuda::plus{}, cuda::source_table<float>{}, 2, none, 0);
+  EXPECT_EQ(launches, 0);
+  float one = 1;
+  cuda::fill(launcher{&launches}, 0, &one, 1);
+  EXPECT_EQ(launches, 1);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/backend/cuda/kernels/optimizer.hpp"
+
+#include <algorithm>
+
+#include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/host/maths/optimizer.hpp"
+
+using namespace kernel_testing;
+namespace cuda = plait::cuda_kernels;
+namespace maths = plait::host_maths;
+using plait::update_range;
+
+namespace {
+
+using masters = testing::Types<double, float>;
+
+template <class P>
+struct Optimizer : testing::Test {};
+TYPED_TEST_SUITE(Optimizer, masters);
+
+// Odd borders, an empty range, and more than a block of elements.
+std::vector<std::vector<update_range>> const arenas = {
+    {{0, 1, 1}},
+    {{0, 7, 0}, {7, 6, 1}},
+    {{0, 5, 1}, {5, 1, 0}, {6, 0, 1}, {6, 3, 1}, {9, 4100, 0}, {4109, 5005, 1}, {9114, 2, 0}}};
+
+std::size_t count_of(std::vector<update_range> const& ranges) {
+  return ranges.back().offset + ranges.back().count;
+}
+
+}  // namespace
+
+TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
+  using P = TypeParam;
+  plait::adamw_constants const constants{0.8, 0.95, 1e-6, 0.3};
+  plait::adamw_numbers const numbers{0.05, 0.36, 0.09};
+  double const gradient_scale = 0.5;
+  for (auto const& ranges : arenas)
+    for (std::size_t const shift : shifts) {
+      std::size_t const n = count_of(ranges);
+      auto const parameter = values<P>(n, 1), gradient = values<P>(n, 2), m = values<P>(n, 3);
+      auto v = values<P>(n, 4);
+      for (P& value : v) value = value * value;
+      auto p1 = wide(parameter), m1 = wide(m), v1 = wide(v);
+      auto const g1 = wide(gradient);
+      for (auto const& range : ranges) {
+        std::size_t const at = range.offset;
+        maths::adamw_update(
+            p1.data() + at, g1.data() + at, m1.data() + at, v1.data() + at, range.count,
+            maths::adamw_step{numbers.learning_rate, constants.beta1, constants.beta2,
+                              constants.epsilon, range.decays != 0 ? constants.weight_decay : 0.0,
+                              numbers.bias_correction1, numbers.bias_correction2, gradient_scale});
+      }
+      memory<P> p(parameter, shift), g(gradient), first(m), second(v);
+      memory<bfloat16> copy(n);
+      cuda::adamw(launcher{}, p.data(), g.data(), first.data(), second.data(), n, ranges.data(),
+                  static_cast<int>(ranges.size()), constants, &numbers, &gradient_scale,
+                  copy.data());
+      expect_near(p.wide(), p1, 8 * rounding<P>);
+      expect_near(first.wide(), m1, 4 * rounding<P>);
+      expect_near(second.wide(), v1, 4 * rounding<P>);
+      std::vector<bfloat16> rounded;
+      for (P const value : p.get()) rounded.push_back(static_cast<bfloat16>(value));
+      EXPECT_EQ(copy.wide(), wide(rounded));
+      bfloat16* const no_copy = nullptr;
+      memory<P> again(parameter, shift), first_again(m), second_again(v);
+      cuda::adamw(launcher{}, again.data(), g.data(), first_again.data(), second_again.data(), n,
+                  ranges.data(), static_cast<int>(ranges.size()), constants, &numbers,
+                  &gradient_scale, no_copy);
+      EXPECT_EQ(again.get(), p.get());
+    }
+}
+
+TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
+  using P = TypeParam;
+  plait::sgd_numbers const numbers{0.05};
+  double const gradient_scale = 0.5;
+  for (double const momentum : {0.0, 0.75})
+    for (auto const& ranges : arenas) {
+      plait::sgd_constants const constants{momentum, 0.3};
+      std::size_t const n = count_of(ranges);
+      auto const parameter = values<P>(n, 1), gradient = values<P>(n, 2), buffer = values<P>(n, 3);
+      auto p1 = wide(parameter), b1 = wide(buffer);
+      auto const g1 = wide(gradient);
+      for (auto const& range : ranges)
+        maths::sgd_update(p1.data() + range.offset, g1.data() + range.offset,
+                          b1.data() + range.offset, range.count,
+                          {numbers.learning_rate, momentum,
+                           range.decays != 0 ? constants.weight_decay : 0.0, gradient_scale});
+      memory<P> p(parameter), g(gradient, 1), b(buffer);
+      memory<bfloat16> copy(n);
+      cuda::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n,
+                ranges.data(), static_cast<int>(ranges.size()), constants, &numbers,
+                &gradient_scale, copy.data());
+      expect_near(p.wide(), p1, 4 * rounding<P>);
+      expect_near(b.wide(), b1, 4 * rounding<P>);
+      expect_near(copy.wide(), p1, 2 * rounding<bfloat16>);
+    }
+}
+
+TYPED_TEST(Optimizer, SumsOfSquares) {
+  using T = TypeParam;
+  std::vector<plait::squares_range> const ranges = {
+      {3, 10, 2}, {13, 0, 0}, {13, 1, 4}, {20, 9000, 1}, {10000, 530001, 5}};
+  auto const x = values<T>(540001, 1);
+  memory<T> in(x);
+  std::vector<double> out(6, -1), workspace(cuda::squares_workspace(ranges.size()));
+  cuda::sum_of_squares(launcher{}, in.data(), ranges.data(), ranges.size(), workspace.data(),
+                       out.data());
+  for (auto const& range : ranges) {
+    double const expected = maths::sum_of_squares(x.data() + range.offset, range.count);
+    EXPECT_NEAR(out[range.index], expected, 1e-13 * static_cast<double>(range.count));
+  }
+  EXPECT_EQ(out[3], -1);  // nobody's
+}
+
+TEST(ClipFactor, OfTheNormOfTheList) {
+  std::vector<double> const squares = {9, 0, 7, 0.25};
+  double norm = 0, factor = 0;
+  cuda::clip_factor(launcher{}, squares.data(), squares.size(), 2.0, &norm, &factor);
+  EXPECT_DOUBLE_EQ(norm, std::sqrt(16.25));
+  EXPECT_DOUBLE_EQ(factor, 2.0 / (std::sqrt(16.25) + 1e-6));
+  cuda::clip_factor(launcher{}, squares.data(), squares.size(), 5.0, &norm, &factor);
+  EXPECT_EQ(factor, 1);
+  cuda::clip_factor(launcher{}, squares.data(), squares.size(), 0.0, &norm, &factor);
+  EXPECT_EQ(factor, 1);
+}
+
+TEST(Reciprocal, OfZeroIsZero) {
+  double out = 7;
+  double const count = 8;
+  std::int64_t const none = 0;
+  cuda::reciprocal(launcher{}, &count, &out);
+  EXPECT_EQ(out, 0.125);
+  cuda::reciprocal(launcher{}, &none, &out);
+  EXPECT_EQ(out, 0);
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is decided from numbers and text alone: needs no GPU.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "plait/backend/cuda/cuda.hpp"
+#include "plait/backend/cuda/cuda_process.hpp"
+#include "plait/backend/cuda/process_ranks.hpp"
+#include "plait/backend/cuda/rendezvous_file.hpp"
+#include "plait/backend/cuda/requirements.hpp"
+
+namespace {
+
+namespace needs = plait::cuda_requirements;
+using plait::cuda_error;
+using plait::input_error;
+
+template <class Error, class Work>
+std::string message_of(Work work) {
+  try {
+    work();
+  } catch (Error const& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+void expect_text(std::string const& message, std::string const& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+}
+
+TEST(Requirements, DriverRunsProgramsOfItsMajorVersionAndOlder) {
+  EXPECT_NO_THROW(needs::check_driver(13000, 13000));
+  EXPECT_NO_THROW(needs::check_driver(13020, 12040));
+  EXPECT_NO_THROW(needs::check_driver(12040, 12080));  // minor versions are compatible
+  expect_text(message_of<cuda_error>([] { needs::check_driver(12080, 13000); }),
+              "the driver knows CUDA up to 12.8, the program was built with CUDA 13.0");
+  expect_text(message_of<cuda_error>([] { needs::check_driver(0, 13000); }),
+              "no CUDA driver is loaded");
+}
+
+TEST(Requirements, EveryRankHasAGpuOrAllShareOne) {
+  EXPECT_NO_THROW(needs::check_device_count(4, 4, 0, false));
+  EXPECT_NO_THROW(needs::check_device_count(4, 3, 1, false));
+  EXPECT_NO_THROW(needs::check_device_count(1, 8, 0, true));
+  auto const text = message_of<cuda_error>([] { needs::check_device_count(1, 2, 0, false); });
+  expect_text(text, "2 ranks");
+  expect_text(text, "sees 1 GPU;");
+  expect_text(text, ".share_one_gpu = true");
+  EXPECT_THROW(needs::check_device_count(4, 4, 1, false), cuda_error);
+  EXPECT_THROW(needs::check_device_count(1, 1, 1, true), cuda_error);
+  EXPECT_THROW(needs::check_device_count(1, 1, -1, false), cuda_error);
+  expect_text(message_of<cuda_error>([] { needs::check_device_count(0, 1, 0, true); }),
+              "there is no GPU");
+}
+
+TEST(Requirements, CapabilityIsAmpereOrNewer) {
+  EXPECT_NO_THROW(needs::check_capability(0, "A100", 8, 0));
+  EXPECT_NO_THROW(needs::check_capability(0, "B200", 10, 0));
+  expect_text(message_of<cuda_error>([] { needs::check_capability(2, "Tesla V100", 7, 5); }),
+              "GPU 2 (Tesla V100) has compute capability 7.5, plait needs 8.0");
+}
+
+TEST(Requirements, NcclIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
+  EXPECT_NO_THROW(needs::check_nccl(22809, 22809));
+  EXPECT_NO_THROW(needs::check_nccl(21900, 22809));
+  expect_text(message_of<cuda_error>([] { needs::check_nccl(21805, 22809); }),
+              "runs with NCCL 2.18.5 and was built with 2.28.9; it needs at least 2.19.0");
+  EXPECT_THROW(needs::check_nccl(30000, 22809), cuda_error);
+  EXPECT_EQ(needs::nccl_version_text(2708), "2.7.8");
+}
+
+TEST(Requirements, OutOfMemorySaysAllNumbers) {
+  auto const text = plait::detail::out_of_memory_text({3, 1}, 8ull << 30, 5u << 20, 80ull << 30, 7);
+  expect_text(text, "rank 3, CUDA device 1: out of memory");
+  expect_text(text, "asked for 8589934592 bytes (8192 MiB), free 5242880 bytes (5 MiB)");
+  expect_text(text, "of 85899345920 bytes (81920 MiB); this rank already holds 7 bytes");
+}
+
+// An environment of these variables.
+struct environment {
+  std::map<std::string, std::string> variables;
+  [[nodiscard]] plait::process_ranks read() const {
+    return plait::read_process_ranks([this](char const* name) {
+      auto const found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  }
+};
+
+TEST(ProcessRanks, ComeFromEachLauncher) {
+  plait::process_ranks const expected{5, 8, 1};
+  EXPECT_EQ((environment{{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}}.read()),
+            expected);
+  EXPECT_EQ((environment{{{"OMPI_COMM_WORLD_RANK", "5"},
+                          {"OMPI_COMM_WORLD_SIZE", "8"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}}
+                 .read()),
+            expected);
+  EXPECT_EQ((environment{{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}}}.read()),
+            expected);
+  EXPECT_EQ(
+      (environment{{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}}}.read()),
+      expected);
+}
+
+TEST(ProcessRanks, SensibleNumbersOnly) {
+  auto const with = [](char const* rank, char const* size) {
+    return message_of<input_error>([&] {
+      (void)environment{{{"RANK", rank}, {"WORLD_SIZE", size}, {"LOCAL_RANK", "0"}}}.read();
+    });
+  };
+  expect_text(with("2x", "4"), "RANK=2x");
+  expect_text(with("-1", "4"), "RANK=-1");
+  expect_text(with("", "4"), "not a number");
+  expect_text(with("4", "4"), "RANK=4 in the environment is not below WORLD_SIZE=4");
+  expect_text(message_of<input_error>([] { (void)environment{{{"RANK", "0"}}}.read(); }),
+              "the environment has no WORLD_SIZE");
+  expect_text(message_of<input_error>([] { (void)environment{}.read(); }), "torchrun");
+}
+
+TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
+  EXPECT_NO_THROW(plait::check_world_size({0, 4, 0}, 4));
+  expect_text(message_of<input_error>([] { plait::check_world_size({1, 4, 1}, 8); }),
+              "the launcher started 4 processes, the plan has 8 ranks");
+}
+
+struct RendezvousFile : testing::Test {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("plait_rendezvous_" + std::to_string(::getpid()));
+  plait::rendezvous_file file{path};
+  std::array<std::byte, 3> const bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  ~RendezvousFile() override { std::filesystem::remove(path); }
+};
+
+TEST_F(RendezvousFile, GivesWhatWasWritten) {
+  std::jthread const writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    file.write(bytes);
+  });
+  auto const got = file.read(3, std::chrono::seconds{20}, [] {});
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), bytes.begin(), bytes.end()));
+}
+
+TEST_F(RendezvousFile, IsOfOneJob) {
+  file.write(bytes);
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
+  EXPECT_EQ(file.read(3, std::chrono::seconds{1}, [] {}).size(), 3u);
+  expect_text(message_of<input_error>([&] { (void)file.read(4, std::chrono::seconds{1}, [] {}); }),
+              "has 3 bytes, not 4");
+  file.remove();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_NO_THROW(file.write(bytes));
+}
+
+TEST_F(RendezvousFile, ThatDoesNotComeIsAnError) {
+  expect_text(
+      message_of<input_error>([&] { (void)file.read(3, std::chrono::milliseconds{30}, [] {}); }),
+      "rank 0 writes it");
+  plait::rendezvous_file const nowhere("/no/such/folder/file");
+  expect_text(message_of<input_error>([&] { nowhere.write(bytes); }), "cannot be written");
+}
+
+plait::mesh two_ranks() {
+  plait::mesh grid;
+  grid.add(plait::axis::data, 2);
+  return grid;
+}
+
+TEST(Launch, RanksThatShareAGpuRecordNoGraphs) {
+  plait::cuda const backend{.share_one_gpu = true, .options = {.graphs = true}};
+  expect_text(message_of<input_error>([&] { backend.run(two_ranks(), [](auto&) {}); }),
+              "cannot record graphs");
+}
+
+TEST(Launch, WithoutADriverSaysSo) {
+  int driver = 0;
+  ASSERT_EQ(cudaDriverGetVersion(&driver), cudaSuccess);
+  if (driver != 0) GTEST_SKIP() << "there is a driver";
+  for (bool const share : {false, true}) {
+    bool ran = false;
+    expect_text(message_of<cuda_error>([&] {
+                  plait::cuda{.share_one_gpu = share}.run(two_ranks(), [&](auto&) { ran = true; });
+                }),
+                "no CUDA driver is loaded");
+    EXPECT_FALSE(ran);
+  }
+  plait::cuda_process const process{.ranks = plait::process_ranks{0, 2, 0}};
+  expect_text(message_of<cuda_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
+              "no CUDA driver is loaded");
+}
+
+TEST(Launch, ProcessesMustBeAsManyAsRanks) {
+  plait::cuda_process const process{.ranks = plait::process_ranks{0, 3, 0}};
+  expect_text(message_of<input_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
+              "started 3 processes, the plan has 2 ranks");
+}
+
+}  // namespace

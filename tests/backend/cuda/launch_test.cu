@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300
+//
+// The same jobs on GPUs as on the processor, in double: the same losses and weights to rounding.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "backend/cuda/cuda_testing.hpp"
+#include "train/small_gpt.hpp"
+
+namespace {
+
+using namespace cuda_testing;
+
+struct outcome {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::map<std::string, std::vector<double>> weights;
+};
+
+template <class Policy, class Backend>
+outcome train(Backend const& backend, bool replay = false) {
+  using job = small_gpt::job<Policy>;
+  auto const data = small_gpt::text();
+  outcome out;
+  plait::launch<job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01},
+                                       {.seed = 7, .clip = 0.5, .replay = replay});
+    auto batches = plait::batches(data, plait::global_batch<8>{}, rank,
+                                  {.seed = 3, .epochs = 0, .microbatches = 2});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      auto const report = trainer.step(batches.at(step));
+      if (!rank.is_root()) continue;
+      out.losses.push_back(report.loss);
+      out.norms.push_back(report.gradient_norm);
+    }
+    trainer.export_parameters(
+        [&](std::string const& name, auto const&, std::span<double const> values) {
+          out.weights[name].assign(values.begin(), values.end());
+        });
+  });
+  return out;
+}
+
+void expect_near(std::vector<double> const& got, std::vector<double> const& expected,
+                 double tolerance, std::string const& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i], tolerance) << what << " at " << i;
+}
+
+outcome const& serial() {
+  static outcome const once = train<plait::serial>(plait::threads{});
+  return once;
+}
+
+// Three steps of Adam divide by the root of small squares, which multiplies rounding errors of
+// 1e-16 by up to 1e5.
+void expect_serial(outcome const& got) {
+  ASSERT_GT(serial().losses.front(), serial().losses.back());
+  expect_near(got.losses, serial().losses, 1e-9, "loss");
+  expect_near(got.norms, serial().norms, 1e-9, "norm");
+  ASSERT_EQ(got.weights.size(), serial().weights.size());
+  for (auto const& [name, values] : serial().weights)
+    expect_near(got.weights.at(name), values, 1e-8, name);
+}
+
+TEST(CudaLaunch, SerialOnOneGpu) { expect_serial(train<plait::serial>(plait::cuda{})); }
+
+TEST(CudaLaunch, RecordedStepsAreTheSame) {
+  expect_serial(train<plait::serial>(plait::cuda{.options = {.graphs = true}}, true));
+}
+
+TEST(CudaLaunch, ThreeAxesOnOneGpu) {
+  expect_serial(train<small_gpt::three_axes>(plait::cuda{.share_one_gpu = true}));
+}
+
+TEST(CudaLaunch, ThreeAxesOnGpusOfTheirOwn) {
+  if (gpus() < 8) GTEST_SKIP() << "needs eight GPUs, there are " << gpus();
+  expect_serial(train<small_gpt::three_axes>(plait::cuda{}));
+}
+
+TEST(CudaLaunch, MoreRanksThanGpusNamesTheSwitch) {
+  auto const text = message_of<plait::cuda_error>(
+      [] { plait::cuda{}.run(line(gpus() + 1), [](auto&) { ADD_FAILURE() << "a rank ran"; }); });
+  expect_text(text, "job has " + std::to_string(gpus() + 1) + " ranks");
+  expect_text(text, ".share_one_gpu = true");
+}
+
+}  // namespace

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// A CUDA device that is not there: the functions of the CUDA runtime and of cuBLASLt that plait
+// calls, on the processor. Included before everything else by the one file of a program that is
+// compiled as C++ and not linked to CUDA.
+//
+// What is put into a stream stays there until somebody asks whether it is over; then heads of
+// streams are carried out in a random order that keeps to the events. So a missing wait, or host
+// memory that is used again too early, shows. New memory is filled with NaNs; copies are checked to
+// stay within what was allocated.
+#include "backend/cuda/kernel_emulation.hpp"  // before the CUDA headers
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace pretended {
+
+constexpr int devices = 8;
+constexpr std::size_t device_bytes = std::size_t{4} << 30;
+
+struct event_state {
+  std::uint64_t recorded = 0, done = 0;
+  CUgraph_st* capture = nullptr;
+  CUstream_st* captured_from = nullptr;
+  std::size_t captured_work = 0;
+};
+
+// Carried out when ready() at the head of a stream.
+struct item {
+  std::function<bool()> ready;
+  std::function<void()> work;
+};
+
+struct machine {
+  std::recursive_mutex mutex;
+  std::vector<CUstream_st*> streams;
+  std::map<std::byte const*, std::size_t> device_memory, pinned_memory;
+  std::map<std::byte const*, int> device_of;
+  std::size_t used = 0;
+  std::mt19937 random{std::random_device{}()};
+  bool failed = false;
+
+  static machine& get() {
+    static machine one;
+    return one;
+  }
+  static bool is_within(std::map<std::byte const*, std::size_t> const& all, void const* data,
+                        std::size_t bytes) {
+    auto const* const first = static_cast<std::byte const*>(data);
+    auto const after = all.upper_bound(first);
+    if (after == all.begin()) return bytes == 0;
+    auto const& [begin, size] = *std::prev(after);
+    return first + bytes <= begin + size;
+  }
+  bool step();  // whether something was carried out
+  void steps(unsigned most) {
+    for (auto i = random() % most + 1; i > 0 && step(); --i) {
+    }
+  }
+  void drain(int device);
+};
+
+using lock = std::scoped_lock<std::recursive_mutex>;
+inline thread_local int current_device = 0;
+
+}  // namespace pretended
+
+struct CUevent_st {
+  std::shared_ptr<pretended::event_state> state = std::make_shared<pretended::event_state>();
+};
+struct CUgraph_st {
+  std::vector<std::function<void()>> work;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
+struct CUstream_st {
+  int device = 0;
+  std::deque<pretended::item> items{};
+  CUgraph_st* capture = nullptr;
+  // While it is captured: its operations, and how many of them the first stream has waited for.
+  std::size_t captured_work = 0, joined_work = 0;
+};
+
+namespace pretended {
+
+inline bool machine::step() {
+  std::size_t const count = streams.size(), first = count == 0 ? 0 : random() % count;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& items = streams[(first + i) % count]->items;
+    if (items.empty() || (items.front().ready && !items.front().ready())) continue;
+    auto const now = std::move(items.front());
+    items.pop_front();
+    try {
+      if (now.work) now.work();
+    } catch (std::exception const& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+      failed = true;
+    }
+    return true;
+  }
+  return false;
+}
+
+// What a call does that waits for a whole device.
+inline void machine::drain(int device) {
+  for (;;) {
+    {
+      lock const hold(mutex);
+      while (step()) {
+      }
+      bool empty = true;
+      for (auto const* stream : streams)
+        empty = empty && (stream->device != device || stream->items.empty());
+      if (empty) return;
+    }
+    std::this_thread::yield();
+  }
+}
+
+inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work,
+                           std::function<bool()> ready = nullptr) {
+  if (stream == nullptr) return cudaErrorInvalidResourceHandle;  // the program's, not ours
+  if (stream->capture != nullptr) {
+    if (ready) return cudaErrorStreamCaptureUnsupported;
+    stream->capture->work.push_back(std::move(work));
+    ++stream->captured_work;
+    return cudaSuccess;
+  }
+  stream->items.push_back({std::move(ready), std::move(work)});
+  return cudaSuccess;
+}
+
+}  // namespace pretended
+
+namespace plait::detail {
+cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+                             std::function<void()> thread);
+cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+                             std::function<void()> thread) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
+  return pretended::enqueue(stream, [shape, thread = std::move(thread)] {
+    using body = std::function<void()> const*;
+    kernel_emulation::launcher{}(+[](body run) { (*run)(); }, shape, static_cast<body>(&thread));
+  });
+}
+}  // namespace plait::detail
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) { return *count = pretended::devices, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = pretended::current_device, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= pretended::devices) return cudaErrorInvalidDevice;
+  return pretended::current_device = device, cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int) {
+  *about = {};
+  about->major = 9;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+char const* cudaGetErrorString(cudaError_t) { return "a pretended error"; }
+char const* cudaGetErrorName(cudaError_t code) {
+  static thread_local char name[32];
+  std::snprintf(name, sizeof name, "error %d", static_cast<int>(code));
+  return name;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  return *lowest = 0, *highest = -5, cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(void const*, cudaFuncAttribute, int) { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  if (all.used + bytes > pretended::device_bytes) return cudaErrorMemoryAllocation;
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*data, 0xFF, bytes);
+  all.device_memory[static_cast<std::byte*>(*data)] = bytes;
+  all.device_of[static_cast<std::byte*>(*data)] = pretended::current_device;
+  all.used += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  auto& all = pretended::machine::get();
+  int device = 0;
+  {
+    pretended::lock const hold(all.mutex);
+    device = all.device_of.at(static_cast<std::byte*>(data));
+  }
+  all.drain(device);
+  pretended::lock const hold(all.mutex);
+  auto const found = all.device_memory.find(static_cast<std::byte*>(data));
+  if (found == all.device_memory.end()) std::abort();
+  all.used -= found->second;
+  all.device_memory.erase(found);
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* about, void const* data) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *about = {};
+  about->device = all.device_of.at(static_cast<std::byte const*>(data));
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *free = pretended::device_bytes - all.used;
+  *total = pretended::device_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *data = std::malloc(bytes);
+  all.pinned_memory[static_cast<std::byte*>(*data)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* data) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.pinned_memory.erase(static_cast<std::byte*>(data));
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  bool const from_host = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
+  if (!all.is_within(from_host ? all.pinned_memory : all.device_memory, from, bytes) ||
+      !all.is_within(to_host ? all.pinned_memory : all.device_memory, to, bytes))
+    return cudaErrorInvalidValue;
+  return pretended::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  return pretended::enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row)
+      std::memset(static_cast<std::byte*>(to) + row * pitch, value, width);
+  });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.streams.push_back(*stream = new CUstream_st{pretended::current_device});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  std::erase(all.streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+  all.steps(16);
+  if (all.failed) return cudaErrorLaunchFailure;
+  return stream->items.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return *event = new CUevent_st, cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  auto const state = event->state;
+  state->capture = stream->capture;
+  if (stream->capture != nullptr) {
+    state->captured_from = stream;
+    state->captured_work = stream->captured_work;
+    return cudaSuccess;
+  }
+  return pretended::enqueue(
+      stream, [state, number = ++state->recorded] { state->done = std::max(state->done, number); });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.steps(16);
+  if (all.failed) return cudaErrorLaunchFailure;
+  return event->state->done >= event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  auto const state = event->state;
+  if (state->capture != nullptr) {
+    if (stream->capture == nullptr) {  // it takes part from here on
+      stream->capture = state->capture;
+      stream->captured_work = 1;
+      stream->joined_work = 0;
+    }
+    state->captured_from->joined_work = state->captured_work;
+    return stream->capture == state->capture ? cudaSuccess : cudaErrorStreamCaptureMerge;
+  }
+  if (state->recorded == 0) return cudaSuccess;
+  if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
+  return pretended::enqueue(stream, nullptr,
+                            [state, number = state->recorded] { return state->done >= number; });
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  stream->captured_work = stream->joined_work = 0;
+  return stream->capture = new CUgraph_st, cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *graph = stream->capture;
+  bool all_joined = true;
+  for (auto* each : all.streams) {
+    if (each->capture != *graph) continue;
+    each->capture = nullptr;
+    all_joined = all_joined && (each == stream || each->joined_work == each->captured_work);
+  }
+  return all_joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  return *executable = new CUgraphExec_st{graph->work}, cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  return pretended::enqueue(stream, [work = executable->work] {
+    for (auto const& each : work) each();
+  });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, cudaSuccess; }
+
+}  // extern "C"
+
+// ---- cuBLASLt -----------------------------------------------------------------------------------
+
+namespace pretended {
+
+struct product_description {
+  std::int32_t transposed[2] = {0, 0};
+};
+struct matrix_layout {
+  cudaDataType_t type;
+  std::uint64_t rows, columns;
+  std::int64_t stride;
+};
+template <class To, class Opaque>
+To& inside(Opaque* opaque) {
+  static_assert(sizeof(To) <= sizeof(opaque->data));
+  return *reinterpret_cast<To*>(opaque->data);
+}
+
+inline double element(matrix_layout const& of, void const* data, std::size_t row,
+                      std::size_t column) {
+  auto const at = row + column * static_cast<std::size_t>(of.stride);
+  if (of.type == CUDA_R_64F) return static_cast<double const*>(data)[at];
+  if (of.type == CUDA_R_32F) return static_cast<double>(static_cast<float const*>(data)[at]);
+  return static_cast<double>(static_cast<float>(static_cast<plait::bfloat16 const*>(data)[at]));
+}
+
+}  // namespace pretended
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return *handle = reinterpret_cast<cublasLtHandle_t>(new int), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return delete reinterpret_cast<int*>(handle), CUBLAS_STATUS_SUCCESS;
+}
+char const* cublasLtGetStatusString(cublasStatus_t) { return "a pretended status"; }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t,
+                                        cudaDataType_t) {
+  return *out = new cublasLtMatmulDescOpaque_t{}, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t what) {
+  return delete what, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t what,
+                                              cublasLtMatmulDescAttributes_t which,
+                                              void const* value, std::size_t bytes) {
+  auto& about = pretended::inside<pretended::product_description>(what);
+  std::memcpy(&about.transposed[which == CUBLASLT_MATMUL_DESC_TRANSB], value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType_t type,
+                                          std::uint64_t rows, std::uint64_t columns,
+                                          std::int64_t stride) {
+  if (stride < static_cast<std::int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = new cublasLtMatrixLayoutOpaque_t{};
+  pretended::inside<pretended::matrix_layout>(*out) = {type, rows, columns, stride};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t what) {
+  return delete what, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
+  return *out = new cublasLtMatmulPreferenceOpaque_t{}, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t what) {
+  return delete what, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    void const*, std::size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulHeuristicResult_t*, int* found) {
+  return *found = 1, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void const* alpha,
+                              void const* a, cublasLtMatrixLayout_t of_a, void const* b,
+                              cublasLtMatrixLayout_t of_b, void const* beta, void const* c,
+                              cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
+                              cublasLtMatmulAlgo_t const*, void*, std::size_t,
+                              cudaStream_t stream) {
+  using namespace pretended;
+  auto const about = inside<product_description>(what);
+  auto const la = inside<matrix_layout>(of_a), lb = inside<matrix_layout>(of_b),
+             ld = inside<matrix_layout>(of_d);
+  bool const wide = la.type == CUDA_R_64F;
+  auto const scalar = [wide](void const* at) {
+    return wide ? *static_cast<double const*>(at)
+                : static_cast<double>(*static_cast<float const*>(at));
+  };
+  double const by = scalar(alpha), add = scalar(beta);
+  std::size_t const m = about.transposed[0] ? la.columns : la.rows,
+                    k = about.transposed[0] ? la.rows : la.columns,
+                    n = about.transposed[1] ? lb.rows : lb.columns,
+                    kb = about.transposed[1] ? lb.columns : lb.rows;
+  if (m != ld.rows || n != ld.columns || k != kb) return CUBLAS_STATUS_INVALID_VALUE;
+  lock const hold(machine::get().mutex);
+  auto const code = enqueue(stream, [=] {
+    for (std::size_t j = 0; j < n; ++j)
+      for (std::size_t i = 0; i < m; ++i) {
+        double sum = 0;
+        for (std::size_t p = 0; p < k; ++p)
+          sum += (about.transposed[0] ? element(la, a, p, i) : element(la, a, i, p)) *
+                 (about.transposed[1] ? element(lb, b, j, p) : element(lb, b, p, j));
+        double const value = by * sum + (add == 0 ? 0.0 : add * element(ld, c, i, j));
+        auto const at = i + j * static_cast<std::size_t>(ld.stride);
+        if (ld.type == CUDA_R_64F) static_cast<double*>(d)[at] = value;
+        else if (ld.type == CUDA_R_32F) static_cast<float*>(d)[at] = static_cast<float>(value);
+        else static_cast<plait::bfloat16*>(d)[at] = static_cast<plait::bfloat16>(value);
+      }
+  });
+  return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+}  // extern "C"

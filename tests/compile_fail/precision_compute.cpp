@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: precision<Compute, Parameters, Reduce>: Compute is none of float, double and
+#include "plait/nn/linear.hpp"
+#include "plait/plan/parallel.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using numbers = plait::precision<int>;
+#else
+using numbers = plait::precision<plait::bfloat16, float>;
+#endif
+using job = plait::parallel<plait::nn::linear<8, 8>, plait::serial, numbers>;
+
+int main() { return job::plan().stages == 0; }
