@@ -197,7 +197,7 @@ ncclResult_t ncclGroupEnd() {
           each.who->all->messages[{each.sends ? me : other, each.sends ? other : me, each.number}];
       (each.sends ? of.sent : of.received) = {true, each.data, each.data};
       if (!of.done && of.sent.here && of.received.here) {
-        std::memcpy(of.received.to, of.sent.from, each.bytes);
+        if (each.bytes != 0) std::memcpy(of.received.to, of.sent.from, each.bytes);
         of.done = true;
       }
       all_done = all_done && of.done;

@@ -1,15 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program of another project looks like that trains on GPUs. Where there is none it says
-// why.
+// What a program of another project looks like that trains a layer of its own on GPUs. Where there
+// is none it says why.
 #include <plait/backend/cuda/cuda.hpp>
 #include <plait/plait.hpp>
 
 #include <cstdio>
 
-using model =
-    plait::sequential<plait::nn::linear<16, 32>, plait::nn::gelu<32>, plait::nn::linear<32, 4>>;
+namespace {
+
+struct softsign_of {  // a named type, so that any device can run it
+  PLAIT_HOST_DEVICE auto operator()(auto x) const { return x / (1 + (x < 0 ? -x : x)); }
+};
+struct softsign_derivative {
+  PLAIT_HOST_DEVICE auto operator()(auto x, auto dy) const {
+    auto const d = 1 + (x < 0 ? -x : x);
+    return dy / (d * d);
+  }
+};
+
+template <class T>
+__global__ void softsign_kernel(T const* x, T* y, std::size_t count) {
+  std::size_t const i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+  if (i < count) y[i] = softsign_of{}(x[i]);
+}
+
+/// The forward as a kernel of this program's own, on the stream of the rank.
+struct launch_softsign {
+  template <class Queue, class Input, class Output>
+  void operator()(Queue const& queue, Input x, Output y) const {
+    if (x.count() == 0) return;
+    auto const blocks = static_cast<unsigned>((x.count() + 255) / 256);
+    softsign_kernel<<<blocks, 256, 0, queue.stream()>>>(x.data, y.data, x.count());
+  }
+};
+
+template <std::size_t Width>
+struct softsign {  // y = x / (1 + |x|)
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using forms = plait::forms<plait::whole, plait::by_features>;
+  using saved = plait::saved<plait::input_slot>;
+
+  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
+    ops.run(launch_softsign{}, x, y);
+  }
+  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
+    ops.map(softsign_derivative{}, saved[plait::input_slot{}], dy, dx);
+  }
+};
+
+using model = plait::sequential<plait::nn::linear<16, 32>, softsign<32>, plait::nn::linear<32, 4>>;
 using objective = plait::objective<model, plait::nn::cross_entropy<4>>;
 struct job : plait::parallel<objective, plait::data_parallel<2>> {};
+
+}  // namespace
 
 int main() {
   auto const data = plait::in_memory<float>::random_classes(256, 16, 4);

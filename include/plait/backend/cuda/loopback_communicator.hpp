@@ -24,22 +24,11 @@
 #include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/waiting_room.hpp"
 #include "plait/core/error.hpp"
-#include "plait/core/macros.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait {
 
-namespace detail {
-
-// The greater of two; not a number if one of them is none.
-struct maximum_or_nan {
-  template <class A>
-  PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
-    return b > a || b != b ? b : a;
-  }
-};
-
-}  // namespace detail
+namespace detail {}  // namespace detail
 
 /// One rank's member of a group of threads that share one GPU: the ranks copy from and to each
 /// other's buffers, and sum in rank order.
@@ -359,7 +348,7 @@ class loopback_communicator {
     cuda_launcher const launch(state_->place, stream_handle());
     if (operation == reduction::sum)
       cuda_kernels::combine(launch, cuda_kernels::plus{}, table, size(), out, count);
-    else cuda_kernels::combine(launch, detail::maximum_or_nan{}, table, size(), out, count);
+    else cuda_kernels::combine(launch, cuda_kernels::maximum{}, table, size(), out, count);
   }
 
   void copy(void const* from, void* to, std::size_t bytes) const {

@@ -154,11 +154,11 @@ struct source_table {
   T const* of[most_sources];
 };
 
-/// The greater of two; if one is NaN, the first.
+/// The greater of two; NaN if one is NaN.
 struct maximum {
   template <class A>
   PLAIT_HOST_DEVICE constexpr A operator()(A a, A b) const {
-    return b > a ? b : a;
+    return b > a || b != b ? b : a;
   }
 };
 
