@@ -29,8 +29,13 @@ std::vector<double> train(Optimizer const& optimizer, int steps, bool decay) {
     for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_at(step, i);
     auto const now = optimizer.numbers_of(step, factor);
     optimizer.update(device.on(plait::stream::compute),
-                     plait::optimizer_arena<double>{parameters.data(), gradients.data(),
-                                                    states.data(), count, ranges.data(), 2, &scale},
+                     plait::optimizer_arena<double>{.parameters = parameters.data(),
+                                                    .gradients = gradients.data(),
+                                                    .states = states.data(),
+                                                    .count = count,
+                                                    .ranges = ranges.data(),
+                                                    .range_count = 2,
+                                                    .gradient_scale = &scale},
                      &now);
   }
   return parameters;

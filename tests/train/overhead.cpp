@@ -133,8 +133,13 @@ class training_by_hand {
     plait::update_range const all{0, count, 1};
     double const gradient_scale = 1;
     optimizer_.update(queue,
-                      plait::optimizer_arena<float>{values, sums, elements(states_), count, &all, 1,
-                                                    &gradient_scale},
+                      plait::optimizer_arena<float>{.parameters = values,
+                                                    .gradients = sums,
+                                                    .states = elements(states_),
+                                                    .count = count,
+                                                    .ranges = &all,
+                                                    .range_count = 1,
+                                                    .gradient_scale = &gradient_scale},
                       &now);
     ++step_;
     return out;
