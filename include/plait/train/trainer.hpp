@@ -170,7 +170,8 @@ class trainer_on {
     copy_parameters();
   }
 
-  /// Bytes that this rank has allocated; equal to the plan's `memory` for the shape it trains.
+  /// Bytes of this rank's arenas; equal to the plan's `memory` for the shape it trains. The numbers
+  /// of a step, a few for each parameter tensor, come on top.
   [[nodiscard]] memory_need allocated() const {
     return {parameters_.size() + copies_.size(), gradients_.size(), states_.size(),
             training_ ? training_->arena_bytes() : 0, 0};
