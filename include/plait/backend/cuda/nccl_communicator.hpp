@@ -74,11 +74,11 @@ class nccl_group {
 /// Results are the same bits on every rank of a group; sums depend on NCCL's choice of an algorithm
 /// and with it on the number of ranks. The maximum of a NaN and a number is undefined.
 /// Cost:    what NCCL does; groups of one rank copy at most.
-/// Errors:  a size that does not fit is size_mismatch on this rank before anything is sent; sizes
-/// of
-///          different ranks are not compared. nccl_error for NCCL's own; communication_timeout,
-///          with what has not ended; job_aborted if another rank of the process has failed. After
-///          one of the last three the communicators of the rank are aborted.
+/// Errors:  a size that does not fit is size_mismatch on this rank before anything is sent; what
+///          different ranks ask for is not compared. nccl_error for NCCL's own;
+///          communication_timeout, with what has not ended; job_aborted if another rank of the
+///          process has failed. After one of the last three the communicators of the rank are
+///          aborted.
 /// Threads: used by the thread of its rank only.
 class nccl_communicator {
  public:
