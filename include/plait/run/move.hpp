@@ -75,9 +75,8 @@ struct mover {
 /// Shapes: in, out: the local blocks of a value of `shape`; out may be in where the row allows it
 ///         (none, all_reduce, mask). Memory of a rank that holds nothing may be null.
 ///         staging: shape.count() elements, used where columns are cut.
-/// Moves:  wire_bytes(row.moves, ...) over `comm`; copies are made on `queue`, that of comm's
-/// stream
-///         where the row communicates.
+/// Moves:  wire_bytes(row.moves, ...) over `comm`; copies are made on `queue`, which is that of
+///         comm's stream where the row communicates.
 /// Errors: those of the communicator.
 template <placement From, placement To, class Queue, class Comm, class T>
 void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out, T* staging) {

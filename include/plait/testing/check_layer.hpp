@@ -241,8 +241,7 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// tensor ranks (those that divide; 1 and 2 where all ranks do the same), in double on the threads
 /// backend, and reports what does not hold:
 ///
-/// - output, input gradient and parameter gradients are those of the `whole` form on one rank, up
-/// to
+/// - output, input gradient and parameter gradients are those of the `whole` form on one rank, to
 ///   1e-10 of the largest element, and the same bits on all ranks that have them;
 /// - the gradients are the central finite differences of the output by inputs and parameters, up to
 ///   1e-6 of the largest element;

@@ -118,8 +118,7 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
 /// moment by lerp, second moment, sqrt(v) / sqrt(bias_correction2) + epsilon, update. If
 /// `compute_copy` is not null, it gets the new parameters, rounded.
 ///
-/// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, they
-/// cover
+/// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, cover
 ///         [0, count); numbers and gradient_scale are in device memory, gradient_scale may be null
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 template <launcher Launch, class P, class S, class C = bfloat16>
