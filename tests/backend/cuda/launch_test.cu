@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=300
+// test: timeout=900
 //
 // The same jobs on GPUs as on the processor, in double: the same losses and weights to rounding.
 #include <algorithm>
@@ -80,6 +80,29 @@ TEST(CudaLaunch, ThreeAxesOnOneGpu) {
 TEST(CudaLaunch, ThreeAxesOnGpusOfTheirOwn) {
   if (gpus() < 8) GTEST_SKIP() << "needs eight GPUs, there are " << gpus();
   expect_serial(train<small_gpt::three_axes>(plait::cuda{}));
+}
+
+// Of the device's memory; a training step on the host is watched by other tests.
+TEST(CudaLaunch, AStepTakesNoMemoryAfterTheFirst) {
+  using job = small_gpt::job<small_gpt::tp2>;
+  auto const data = small_gpt::text();
+  plait::launch<job>(plait::cuda{.share_one_gpu = true}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::adamw{}, {.clip = 0.5});
+    auto batches = plait::batches(data, plait::global_batch<1>{}, rank, {.epochs = 0});
+    auto const free_bytes = [&rank] {
+      rank.world().barrier();
+      std::size_t free = 0, total = 0;
+      EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+      rank.world().barrier();
+      return free;
+    };
+    auto const at_start = free_bytes();
+    trainer.step(batches.at(0));
+    auto const after_first = free_bytes();
+    for (std::uint64_t step = 1; step < 3; ++step) trainer.step(batches.at(step));
+    EXPECT_EQ(free_bytes(), after_first);
+    EXPECT_LT(after_first, at_start);  // the number does change
+  });
 }
 
 TEST(CudaLaunch, MoreRanksThanGpusNamesTheSwitch) {
