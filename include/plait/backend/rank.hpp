@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
@@ -70,5 +71,25 @@ class rank_handle {
 
 /// The axis sets of the groups in the one order in which every rank creates them.
 inline constexpr std::array<unsigned, 8> group_order{0, 1, 2, 3, 4, 5, 6, 7};
+
+/// Declares the groups of all ranks of a mesh over all sets of axes, each once and in
+/// `group_order`, by add_group(world ranks, axes) -> id. Returns the ids of each rank by the bits
+/// of the set.
+template <class AddGroup>
+[[gnu::cold]] std::vector<std::array<int, group_order.size()>> declare_groups(mesh const& grid,
+                                                                              AddGroup add_group) {
+  std::vector<std::array<int, group_order.size()>> ids(std::size_t(grid.world_size()));
+  for (unsigned const bits : group_order) {
+    axis_set over;
+    over.bits = bits;
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      auto members = grid.group_of(rank, over);
+      auto const first = static_cast<std::size_t>(members.front());
+      ids[std::size_t(rank)][bits] =
+          members.front() == rank ? add_group(std::move(members), over) : ids[first][bits];
+    }
+  }
+  return ids;
+}
 
 }  // namespace plait

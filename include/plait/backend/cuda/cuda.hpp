@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "plait/backend/cuda/cuda_device.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
@@ -96,7 +97,9 @@ struct cuda {
   template <class Program>
   void run_on_one(mesh const& grid, Program& program) const {
     loopback_world world(grid.world_size(), {.timeout = options.timeout});
-    auto const ids = detail::declare_groups(world, grid);
+    auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {
+      return world.add_group(std::move(members));
+    });
     auto const signal = std::make_shared<detail::job_signal>();
     run_threads(
         grid.world_size(), *signal,

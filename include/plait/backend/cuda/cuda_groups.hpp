@@ -12,7 +12,6 @@
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/loopback_communicator.hpp"
-#include "plait/backend/cuda/loopback_world.hpp"
 #include "plait/backend/cuda/nccl_communicator.hpp"
 #include "plait/backend/cuda/nccl_link.hpp"
 #include "plait/backend/cuda/requirements.hpp"
@@ -67,20 +66,6 @@ inline std::array<cuda_communicator, cuda_rank::group_count> nccl_groups(mesh co
     }
     return nccl_communicator(device, stream_of(over), std::move(link), std::move(members), rank);
   });
-}
-
-// The ids of all groups of a world in which ranks share a GPU: for each rank, by set of axes.
-inline std::vector<std::array<int, cuda_rank::group_count>> declare_groups(loopback_world& world,
-                                                                           mesh const& grid) {
-  std::vector<std::array<int, cuda_rank::group_count>> ids(std::size_t(grid.world_size()));
-  for (unsigned const bits : group_order)
-    for (int rank = 0; rank < grid.world_size(); ++rank) {
-      auto members = grid.group_of(rank, axes_of(bits));
-      auto const first = static_cast<std::size_t>(members.front());
-      ids[std::size_t(rank)][bits] =
-          members.front() == rank ? world.add_group(std::move(members)) : ids[first][bits];
-    }
-  return ids;
 }
 
 // Whether the machine can run ranks on GPUs [first, first + ranks), or one GPU for all.

@@ -31,18 +31,9 @@ struct threads {
   void run(mesh const& grid, Program&& program) const {
     host_maths::single_threaded_maths const guard;
     thread_world world(grid.world_size(), options);
-    // All groups over all sets of axes, in one fixed order, before any rank runs.
-    std::vector<std::array<int, rank_type::group_count>> ids(std::size_t(grid.world_size()));
-    for (unsigned const bits : group_order) {
-      axis_set over;
-      over.bits = bits;
-      for (int rank = 0; rank < grid.world_size(); ++rank) {
-        auto members = grid.group_of(rank, over);
-        ids[std::size_t(rank)][bits] = members.front() == rank
-                                           ? world.add_group(std::move(members))
-                                           : ids[std::size_t(members.front())][bits];
-      }
-    }
+    auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {
+      return world.add_group(std::move(members));
+    });
     run_ranks(world, [&](int rank) {
       auto const group = [&]<std::size_t... Bits>(std::index_sequence<Bits...>) {
         return std::array{make_group(world, grid, ids[std::size_t(rank)][Bits], rank,

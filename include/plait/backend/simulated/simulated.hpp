@@ -59,17 +59,9 @@ struct simulated {
   void run(mesh const& grid, Program&& program) const {
     host_maths::single_threaded_maths const guard;
     detail::simulated_world world(grid.world_size(), order, seed, without);
-    std::vector<std::array<int, rank_type::group_count>> ids(std::size_t(grid.world_size()));
-    for (unsigned const bits : group_order) {
-      axis_set over;
-      over.bits = bits;
-      for (int rank = 0; rank < grid.world_size(); ++rank) {
-        auto members = grid.group_of(rank, over);
-        ids[std::size_t(rank)][bits] = members.front() == rank
-                                           ? world.add_group(std::move(members), stream_of(over))
-                                           : ids[std::size_t(members.front())][bits];
-      }
-    }
+    auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set over) {
+      return world.add_group(std::move(members), stream_of(over));
+    });
     // The launcher only starts and joins the threads.
     thread_world launcher(grid.world_size());
     try {
