@@ -35,10 +35,14 @@ struct aliasing {
 ///   static constexpr std::size_t units                      (optional: heads; blocks of features)
 ///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
 ///   static constexpr aliasing may_alias                     (optional: none)
+///   static constexpr bool takes_epilogue                    (optional: false)
 ///   static void forward(ops, p, x, y, saved)
 ///   static void backward_input(ops, p, saved, dy, dx)       unless the input is tokens
 ///   static void backward_parameters(ops, p, saved, dy, dp)  if there are parameters: dp += ...
-/// Meaning: the output of a sample depends on no other sample; the bodies only call `ops`, never
+/// With takes_epilogue, forward and backward_input write y and dx by one product at their end and
+/// do nothing else with them: a mapped_view may stand in their place. An element-wise layer says
+/// what it is by `function`, `derivative` and `kept`, see nn::elementwise. Meaning: the output of a
+/// sample depends on no other sample; the bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
 /// docs/writing_a_layer.md has the protocol on one page.
 template <class L>
@@ -77,6 +81,8 @@ struct leaf_info {
   std::size_t units = 0;     ///< 0: every feature may go elsewhere
   double flops_per_row = 0;
   aliasing may_alias{};
+  bool takes_epilogue = false;
+  bool is_elementwise = false;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
 };
@@ -166,6 +172,12 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
+  if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
+  info.is_elementwise = requires {
+    typename L::function;
+    typename L::derivative;
+    typename L::kept;
+  };
   if constexpr (requires { L::flops_per_row; }) {
     info.flops_per_row = L::flops_per_row;
   } else {

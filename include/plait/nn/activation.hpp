@@ -8,44 +8,47 @@
 
 namespace plait::nn {
 
-/// max(x, 0), element by element.
-template <std::size_t Width>
-struct relu {
+/// y = Function(x), element by element; backward dx = Derivative(kept, dy) with x or y kept, as
+/// `Kept` (input_slot or output_slot) says. Derive an activation of your own from it.
+///
+/// Shapes: x, y (rows, Width).
+/// Cost:   behind a layer with `takes_epilogue` (a linear layer) it is done as that layer stores
+/// its
+///         result, where the device can.
+template <std::size_t Width, class Function, class Derivative, class Kept>
+struct elementwise {
   using concept_tag = layer_tag;
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_features, by_sequence<>>;
-  using saved = plait::saved<output_slot>;
-  static constexpr double flops_per_row = 1.0 * Width;
-  static constexpr aliasing may_alias{.forward = true, .backward = true};
+  using saved = plait::saved<Kept>;
+  using function = Function;
+  using derivative = Derivative;
+  using kept = Kept;
 
   static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(functions::relu{}, x, y);
+    ops.map(Function{}, x, y);
   }
   static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(functions::relu_derivative{}, saved[output_slot{}], dy, dx);
+    ops.map(Derivative{}, saved[Kept{}], dy, dx);
   }
+};
+
+/// max(x, 0), element by element.
+template <std::size_t Width>
+struct relu : elementwise<Width, functions::relu, functions::relu_derivative, output_slot> {
+  static constexpr double flops_per_row = 1.0 * Width;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
 };
 
 /// The Gaussian error linear unit in its tanh form, element by element.
 ///
 /// Source: Hendrycks, Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 template <std::size_t Width>
-struct gelu {
-  using concept_tag = layer_tag;
-  using input = features<Width>;
-  using output = features<Width>;
-  using forms = plait::forms<whole, by_features, by_sequence<>>;
-  using saved = plait::saved<input_slot>;
+struct gelu
+    : elementwise<Width, functions::gelu_tanh, functions::gelu_tanh_derivative, input_slot> {
   static constexpr double flops_per_row = 12.0 * Width;
   static constexpr aliasing may_alias{.backward = true};
-
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(functions::gelu_tanh{}, x, y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(functions::gelu_tanh_derivative{}, saved[input_slot{}], dy, dx);
-  }
 };
 
 }  // namespace plait::nn

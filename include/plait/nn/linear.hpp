@@ -74,10 +74,12 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   using input = features<In>;
   using output = features<base::held>;
   using saved = plait::saved<input_slot>;
+  static constexpr bool takes_epilogue = true;
 
   static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, input_output(p[weight{}]), y);  // (rows, out)
-    if constexpr (Options.bias) ops.add_row(p[bias{}], y);
+    auto const w = input_output(p[weight{}]);
+    if constexpr (Options.bias) ops.matmul_add_row(x, w, p[bias{}], y);  // (rows, out)
+    else ops.matmul(x, w, y);
   }
   static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
     ops.matmul(dy, output_input(p[weight{}]), dx);  // (rows, in)

@@ -266,6 +266,11 @@ struct plan {
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
   static constexpr auto needs_gradient = detail::find_needed_gradients(code);
 
+  /// Whether a step is done with the product before it.
+  static constexpr bool is_epilogue(int step, direction way) {
+    return plait::is_epilogue(code, tree.leaves, needs_gradient, step, way);
+  }
+
   /// The waits between the steps of an item.
   static constexpr auto waits_of(int item, direction way) {
     return plan_item_waits(code, storage, needs_gradient, code.items[item], way);

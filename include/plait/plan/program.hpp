@@ -17,6 +17,9 @@ struct value {
   int item = 0;
 };
 
+/// The two ways through an item's steps.
+enum class direction : bool { forward, backward };
+
 enum class step_kind : int {
   leaf,     ///< out = layer(in)
   move,     ///< out = in in another placement
@@ -234,6 +237,25 @@ constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) 
   detail::program_builder<Tree, Chosen> builder{tree, chosen, ranks};
   builder.run();
   return builder.out;
+}
+
+/// Whether `index` is an element-wise function that is done with the product before it in this
+/// direction, as its epilogue: no step of its own then. `needs_gradient` is of all values.
+template <int Leaves>
+constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
+                           auto const& needs_gradient, int index, direction way) {
+  bool const forward = way == direction::forward;
+  if (index < 0 || index >= code.steps.size()) return false;
+  auto const& now = code.steps[index];
+  if (now.kind != step_kind::leaf || !leaves[now.leaf].is_elementwise) return false;
+  auto const& piece = code.items[code.values[now.in].item];
+  int const before = forward ? index - 1 : index + 1;
+  if (before < piece.first_step || before >= piece.end_step) return false;
+  auto const& product = code.steps[before];
+  if (product.kind != step_kind::leaf || !leaves[product.leaf].takes_epilogue) return false;
+  return forward ? product.out == now.in
+                 : product.in == now.out && product.second < 0 &&
+                       needs_gradient[static_cast<std::size_t>(now.in)];
 }
 
 }  // namespace plait

@@ -15,9 +15,6 @@
 
 namespace plait {
 
-/// The two ways through an item's steps.
-enum class direction : bool { forward, backward };
-
 /// The waits between the steps of one item, in one direction.
 ///
 /// What an item is given is ready on stream compute, and it leaves everything so: between items

@@ -10,6 +10,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/backend/epilogue.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/transition.hpp"
@@ -65,15 +66,28 @@ class operations {
     return typing::is_rows(View::at) ? x.rows * rank() : 0;
   }
 
-  /// out = a b. Write transposed(a) for the transpose of a.
-  template <class A, class B, class T, placement Out>
-  void matmul(A a, B b, view_of<T, Out> out) {
-    product(a, b, out, false);
+  /// out = a b. Write transposed(a) for the transpose of a. `out` is a view, or y or dx as a layer
+  /// with `takes_epilogue` got it.
+  template <class A, class B, class Out>
+  void matmul(A a, B b, Out out) {
+    if constexpr (is_mapped<Out>) product(a, b, out.of, out.of.data, epilogue_of(nullptr, out));
+    else product(a, b, out, false, out.data, out.columns);
+  }
+  /// out = a b + row, on each row of a b.
+  template <class A, class B, class T, placement Row, class Out>
+  void matmul_add_row(A a, B b, input_of<T, Row> row, Out out) {
+    if constexpr (is_mapped<Out>) {
+      typing::check_add_row<decltype(out.of)::at, Row>();
+      product(a, b, out.of, out.of.data, epilogue_of(row.data, out));
+    } else {
+      typing::check_add_row<Out::at, Row>();
+      product(a, b, out, out.data, epilogue<std::remove_const_t<T>>{.row = row.data});
+    }
   }
   /// out += a b; for gradients of parameters.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
-    product(a, b, out, true);
+    product(a, b, out, true, out.data, out.columns);
   }
 
   /// y += row, on each row of y.
@@ -350,8 +364,8 @@ class operations {
     static View const& of(transposed_view<View> const& x) { return x.of; }
   };
 
-  template <class A, class B, class T, placement Out>
-  void product(A const& a, B const& b, view_of<T, Out> out, bool accumulate) {
+  template <class A, class B, class T, placement Out, class... Result>
+  void product(A const& a, B const& b, view_of<T, Out> out, Result... result) {
     using left = operand<A>;
     using right = operand<B>;
     typing::check_product<left::at, right::at, Out>();
@@ -359,7 +373,24 @@ class operations {
     auto const& y = right::of(b);
     std::size_t const inner = left::is_transposed ? x.rows : x.columns;
     queue_.matmul(left::is_transposed, right::is_transposed, out.rows, out.columns, inner, x.data,
-                  x.columns, y.data, y.columns, accumulate, out.data, out.columns);
+                  x.columns, y.data, y.columns, result...);
+  }
+
+  template <class Out>
+  static constexpr bool is_mapped = requires(Out out) { out.mapped; };
+
+  template <class View, class Function, class Kept>
+  static auto epilogue_of(typename View::element const* row,
+                          mapped_view<View, Function, Kept> const& out) {
+    epilogue<typename View::element, Function> then{
+        .row = row, .f = out.f, .mapped = out.mapped.data};
+    if constexpr (std::is_void_v<Kept>) {
+      typing::check_map<is_linear<Function>, View::at, View::at>();
+    } else {
+      typing::check_map<is_linear<Function>, View::at, Kept::at, View::at>();
+      then.kept = out.kept.data;
+    }
+    return then;
   }
 
   template <placement Qkv, placement Out>

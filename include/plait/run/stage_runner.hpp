@@ -99,7 +99,7 @@ class stage_runner {
         std::byte* const output = record<Item>(copy);
         between_waits<Item, waits::begin, direction::forward>([] {});
         for_each_step<Item>([&]<int Step>() {
-          between_waits<Item, Step, direction::forward>(
+          run_step<Item, Step, direction::forward>(
               [&] { this->template forward_step<Step>(input, output, copy); });
         });
         between_waits<Item, waits::end, direction::forward>([] {});
@@ -126,7 +126,7 @@ class stage_runner {
         edge = 1 - edge;
         between_waits<Item, waits::begin, direction::backward>([] {});
         for_each_step_backward<Item>([&]<int Step>() {
-          between_waits<Item, Step, direction::backward>(
+          run_step<Item, Step, direction::backward>(
               [&] { this->template backward_step<Step>(before, output, copy, gradient, made); });
         });
         between_waits<Item, waits::end, direction::backward>([] {});
@@ -271,6 +271,49 @@ class stage_runner {
     else return gradient_view<Value, true>(data);
   }
 
+  template <int Step>
+  using layer_of_step =
+      std::tuple_element_t<std::size_t(code.steps[Step].leaf), typename plan::leaf_types>;
+
+  /// What a leaf writes: y, and what its epilogue makes of it.
+  template <int Step>
+  auto output_view(std::byte* input, std::byte* output) const {
+    auto const written = [&]<int Value>() {
+      return value_view<Value, false>(value_data<Value>(input, output));
+    };
+    auto const y = written.template operator()<code.steps[Step].out>();
+    if constexpr (plan::is_epilogue(Step + 1, direction::forward)) {
+      using function = typename layer_of_step<Step + 1>::function;
+      return mapped_view<decltype(y), function> {
+        y,
+        written.template operator()<code.steps[Step + 1].out>()
+      };
+    } else {
+      return y;
+    }
+  }
+  /// What a leaf writes in the backward: dx, and what its epilogue makes of it.
+  template <int Step>
+  auto input_gradient_view(std::byte* input, std::byte* output, std::byte* of_output,
+                           std::byte* of_input) const {
+    auto const written = [&]<int Value>() {
+      return gradient_view<Value, false>(gradient_data<Value>(of_output, of_input));
+    };
+    auto const dx = written.template operator()<code.steps[Step].in>();
+    if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
+      using layer = layer_of_step<Step - 1>;
+      auto const kept = slot_access<Step - 1, true>{*this, input, output}[typename layer::kept{}];
+      return mapped_view<decltype(dx), typename layer::derivative, decltype(kept)> {
+        dx,
+        written.template operator()<code.steps[Step - 1].in>(),
+        {},
+        kept
+      };
+    } else {
+      return dx;
+    }
+  }
+
   /// The input of a leaf as its body sees it: a view, or a pair for a layer with two inputs.
   template <int Step>
   auto input_view(std::byte* input, std::byte* output) const {
@@ -325,7 +368,7 @@ class stage_runner {
   template <int Step, bool IsConst>
   struct slot_access {
     static constexpr int leaf = code.steps[Step].leaf;
-    using layer_type = std::tuple_element_t<std::size_t(leaf), typename plan::leaf_types>;
+    using layer_type = layer_of_step<Step>;
     stage_runner const& runner;
     std::byte* input;
     std::byte* output;
@@ -416,6 +459,15 @@ class stage_runner {
     body();
     if constexpr (planned.is_awaited(Step)) rank_.device().record(event_of(Step), on);
   }
+  /// A step with the element-wise function behind it, if that is done with it.
+  template <int Item, int Step, direction Way, class Body>
+  void run_step(Body body) {
+    constexpr int next = Way == direction::forward ? Step + 1 : Step - 1;
+    if constexpr (plan::is_epilogue(Step, Way)) return;
+    else if constexpr (plan::is_epilogue(next, Way))
+      between_waits<Item, Step, Way>([&] { between_waits<Item, next, Way>(body); });
+    else between_waits<Item, Step, Way>(body);
+  }
   [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
 
   /// Nothing in the transient buffers outlives an item.
@@ -432,7 +484,7 @@ class stage_runner {
     std::byte* const in = value_data<now.in>(input, output);
     std::byte* const out = value_data<now.out>(input, output);
     if constexpr (now.kind == step_kind::leaf) {
-      using layer_type = std::tuple_element_t<std::size_t(now.leaf), typename plan::leaf_types>;
+      using layer_type = layer_of_step<Step>;
       [[maybe_unused]] auto const mark =
           rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<now.leaf>();
@@ -441,7 +493,7 @@ class stage_runner {
       auto const x = input_view<Step>(input, output);
       if constexpr (plan::tree.leaves[now.leaf].is_loss)
         layer_type::forward(ops, p, x, loss_sum{loss_}, saved);
-      else layer_type::forward(ops, p, x, value_view<now.out, false>(out), saved);
+      else layer_type::forward(ops, p, x, output_view<Step>(input, output), saved);
     } else if constexpr (now.kind == step_kind::move) {
       using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
       move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
@@ -464,7 +516,7 @@ class stage_runner {
     std::byte* const dout = gradient_data<now.out>(of_output, of_input);
     std::byte* const din = gradient_data<now.in>(of_output, of_input);
     if constexpr (now.kind == step_kind::leaf) {
-      using layer_type = std::tuple_element_t<std::size_t(now.leaf), typename plan::leaf_types>;
+      using layer_type = layer_of_step<Step>;
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
@@ -482,7 +534,8 @@ class stage_runner {
                                              gradient_view<now.second, false>(
                                                  gradient_data<now.second>(of_output, of_input))});
       else if constexpr (wanted)
-        layer_type::backward_input(ops, p, saved, dy, gradient_view<now.in, false>(din));
+        layer_type::backward_input(ops, p, saved, dy,
+                                   input_gradient_view<Step>(input, output, of_output, of_input));
     } else if constexpr (!wanted) {
       return;
     } else if constexpr (now.kind == step_kind::move) {

@@ -56,6 +56,25 @@ constexpr transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> wh
   return {what};
 }
 
+/// A result that an element-wise function is applied to at once: `of` gets the values and `mapped`
+/// f of them, or f(kept, value) if f takes two.
+///
+/// A layer with `takes_epilogue` gets one in place of y or dx where the next step is such a
+/// function, and hands it to the product that writes it.
+template <class View, class Function, class Kept = void>
+struct mapped_view {
+  View of;
+  View mapped;
+  Function f{};
+  Kept kept;
+};
+template <class View, class Function>
+struct mapped_view<View, Function, void> {
+  View of;
+  View mapped;
+  Function f{};
+};
+
 /// Integers, one for each row: tokens or labels.
 template <class Memory = host_memory>
 struct token_view {

@@ -214,6 +214,93 @@ TYPED_TEST(Matmul, IsThatOfTheHost) {
     }
 }
 
+struct twice {
+  template <class T>
+  PLAIT_HOST_DEVICE T operator()(T x) const {
+    return x + x;
+  }
+};
+
+template <class T>
+struct Epilogue : testing::Test {
+  cuda_device device{{0, 0}};
+  plait::host_queue host;
+
+  // What the device makes of a product of m x k and k x n numbers, beside the host in double.
+  template <class Function>
+  void compare(std::size_t m, std::size_t n, std::size_t k, bool adds, bool in_place) {
+    using on_host = plait::epilogue<double, Function>;
+    auto const a = whole_numbers<T>(m * k, 1), b = whole_numbers<T>(n * k, 2),
+               row = whole_numbers<T>(n, 3), kept = whole_numbers<T>(m * n, 4),
+               nothing = std::vector<T>(m * n);
+    auto const wide_a = wide(a), wide_b = wide(b), wide_row = wide(row), wide_kept = wide(kept);
+    std::vector<double> c(m * n), out(m * n);
+    host.matmul(false, true, m, n, k, wide_a.data(), k, wide_b.data(), k, c.data(),
+                on_host{.row = adds ? wide_row.data() : nullptr,
+                        .kept = wide_kept.data(),
+                        .mapped = in_place ? c.data() : out.data()});
+
+    on_device<T> const da(device, a), db(device, b), drow(device, row), dkept(device, kept),
+        dc(device, nothing), dout(device, nothing);
+    device.on(stream::compute)
+        .matmul(false, true, m, n, k, da.data(), k, db.data(), k, dc.data(),
+                plait::epilogue<T, Function>{.row = adds ? drow.data() : nullptr,
+                                             .kept = dkept.data(),
+                                             .mapped = in_place ? dc.data() : dout.data()});
+    auto const where = std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
+                       (adds ? " with a row" : "") + (in_place ? " in place" : "");
+    if (!on_host::maps || !on_host::takes_two) expect_near(dc.get(), c, where + ", c");
+    if (on_host::maps && !in_place) expect_near(dout.get(), out, where + ", mapped");
+  }
+  static void expect_near(std::vector<T> const& got, std::vector<double> const& expected,
+                          std::string const& where) {
+    auto const values = wide(got);
+    double const accuracy = sizeof(T) == 2 ? 1.0 / 64 : sizeof(T) == 4 ? 1e-5 : 1e-12;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(values[i], expected[i], accuracy * (1 + std::abs(expected[i])))
+          << where << " at " << i;
+  }
+  template <class Function>
+  void compare_all() {
+    for (auto const& [m, n, k] : {std::array<std::size_t, 3>{1, 1, 1},
+                                  {16, 24, 8},
+                                  {5, 7, 3},
+                                  {3, 8, 0},
+                                  {0, 8, 4},
+                                  {40, 64, 33}})
+      for (bool const adds : {false, true})
+        for (bool const in_place : {false, true}) compare<Function>(m, n, k, adds, in_place);
+  }
+  void compare_functions() {
+    compare_all<plait::no_function>();
+    compare_all<plait::functions::relu>();
+    compare_all<plait::functions::relu_derivative>();
+    compare_all<twice>();
+  }
+};
+using epilogue_types = testing::Types<float, double, plait::bfloat16>;
+TYPED_TEST_SUITE(Epilogue, epilogue_types);
+
+TYPED_TEST(Epilogue, IsThatOfTheHost) { this->compare_functions(); }
+TYPED_TEST(Epilogue, OfGeluIsThatOfTheHost) {
+  this->template compare_all<plait::functions::gelu_tanh>();
+  this->template compare_all<plait::functions::gelu_tanh_derivative>();
+}
+#if !defined(__CUDACC__)
+TYPED_TEST(Epilogue, IsAskedOfTheLibrary) {
+  pretended::epilogues = 0;
+  this->compare_functions();
+  EXPECT_EQ(pretended::epilogues > 0, !(std::is_same_v<TypeParam, double>));
+}
+TYPED_TEST(Epilogue, WorksWhereTheLibraryHasNone) {
+  pretended::epilogues = 0;
+  pretended::knows_epilogues = false;
+  this->compare_functions();
+  pretended::knows_epilogues = true;
+  EXPECT_EQ(pretended::epilogues, 0);
+}
+#endif
+
 // Each operation of the queue against the same one of the host, so that no argument goes astray
 // between the two; what the kernels do has tests of its own.
 struct QueueOperations : testing::Test {

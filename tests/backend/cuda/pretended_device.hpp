@@ -14,6 +14,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -24,6 +25,8 @@
 #include <random>
 #include <thread>
 #include <vector>
+
+#include "plait/tensor/functions.hpp"
 
 namespace pretended {
 
@@ -362,7 +365,15 @@ namespace pretended {
 
 struct product_description {
   std::int32_t transposed[2] = {0, 0};
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void const* row = nullptr;
+  void* before = nullptr;
+  std::int64_t before_stride = 0;
 };
+/// What the library was asked for since the start, and whether it knows epilogues at all.
+inline std::atomic<int> epilogues = 0;
+inline std::atomic<bool> knows_epilogues = true;
+
 struct matrix_layout {
   cudaDataType_t type;
   std::uint64_t rows, columns;
@@ -380,6 +391,33 @@ inline double element(matrix_layout const& of, void const* data, std::size_t row
   if (of.type == CUDA_R_64F) return static_cast<double const*>(data)[at];
   if (of.type == CUDA_R_32F) return static_cast<double>(static_cast<float const*>(data)[at]);
   return static_cast<double>(static_cast<float>(static_cast<plait::bfloat16 const*>(data)[at]));
+}
+inline void set_element(matrix_layout const& of, void* data, std::size_t row, std::size_t column,
+                        double value) {
+  auto const at = row + column * static_cast<std::size_t>(of.stride);
+  if (of.type == CUDA_R_64F) static_cast<double*>(data)[at] = value;
+  else if (of.type == CUDA_R_32F) static_cast<float*>(data)[at] = static_cast<float>(value);
+  else static_cast<plait::bfloat16*>(data)[at] = static_cast<plait::bfloat16>(value);
+}
+
+// The values of one element from the product to the result, as the library does it.
+inline double apply_epilogue(product_description const& about, matrix_layout const& of,
+                             std::size_t row, std::size_t column, double value) {
+  auto before = of;
+  before.stride = about.before_stride;
+  if (about.row != nullptr) value += element(of, about.row, row, 0);
+  switch (about.epilogue) {
+    case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_RELU_BIAS: return value < 0 ? 0 : value;
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      set_element(before, about.before, row, column, value);
+      return plait::functions::gelu_tanh{}(value);
+    case CUBLASLT_EPILOGUE_DGELU:
+      return plait::functions::gelu_tanh_derivative{}(element(before, about.before, row, column),
+                                                      value);
+    default: return value;
+  }
 }
 
 }  // namespace pretended
@@ -403,8 +441,20 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t what) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t what,
                                               cublasLtMatmulDescAttributes_t which,
                                               void const* value, std::size_t bytes) {
-  auto& about = pretended::inside<pretended::product_description>(what);
-  std::memcpy(&about.transposed[which == CUBLASLT_MATMUL_DESC_TRANSB], value, bytes);
+  auto* const about = &pretended::inside<pretended::product_description>(what);
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: std::memcpy(&about->transposed[0], value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: std::memcpy(&about->transposed[1], value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: std::memcpy(&about->epilogue, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: std::memcpy(&about->row, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      std::memcpy(&about->before, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      std::memcpy(&about->before_stride, value, bytes);
+      break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType_t type,
@@ -429,12 +479,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
                                                     void const*, std::size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t, int,
                                               cublasLtMatmulHeuristicResult_t*, int* found) {
-  return *found = 1, CUBLAS_STATUS_SUCCESS;
+  auto const& about = pretended::inside<pretended::product_description>(what);
+  bool const plain = about.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+  *found = plain || pretended::knows_epilogues ? 1 : 0;
+  return *found == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void const* alpha,
                               void const* a, cublasLtMatrixLayout_t of_a, void const* b,
@@ -457,6 +510,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
                     n = about.transposed[1] ? lb.rows : lb.columns,
                     kb = about.transposed[1] ? lb.columns : lb.rows;
   if (m != ld.rows || n != ld.columns || k != kb) return CUBLAS_STATUS_INVALID_VALUE;
+  epilogues += about.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   lock const hold(machine::get().mutex);
   auto const code = enqueue(stream, [=] {
     for (std::size_t j = 0; j < n; ++j)
@@ -466,10 +520,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
           sum += (about.transposed[0] ? element(la, a, p, i) : element(la, a, i, p)) *
                  (about.transposed[1] ? element(lb, b, j, p) : element(lb, b, p, j));
         double const value = by * sum + (add == 0 ? 0.0 : add * element(ld, c, i, j));
-        auto const at = i + j * static_cast<std::size_t>(ld.stride);
-        if (ld.type == CUDA_R_64F) static_cast<double*>(d)[at] = value;
-        else if (ld.type == CUDA_R_32F) static_cast<float*>(d)[at] = static_cast<float>(value);
-        else static_cast<plait::bfloat16*>(d)[at] = static_cast<plait::bfloat16>(value);
+        set_element(ld, d, i, j, apply_epilogue(about, ld, i, j, value));
       }
   });
   return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

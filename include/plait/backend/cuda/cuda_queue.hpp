@@ -25,7 +25,9 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
+#include "plait/backend/cuda/library_epilogue.hpp"
 #include "plait/backend/cuda/matrix_products.hpp"
+#include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/mesh/stream.hpp"
@@ -144,21 +146,35 @@ class cuda_queue {
                       "cudaMemset2DAsync", state_->place);
       return;
     }
-    using product = detail::matrix_product;
-    state_->products.run({.m = m,
-                          .n = n,
-                          .k = k,
-                          .lda = lda,
-                          .ldb = ldb,
-                          .ldc = ldc,
-                          .a_transposed = a_transposed,
-                          .b_transposed = b_transposed,
-                          .accumulate = accumulate,
-                          .in = detail::cuda_data_type<A>(),
-                          .out = detail::cuda_data_type<C>(),
-                          .alignment = {product::alignment_of(a), product::alignment_of(b),
-                                        product::alignment_of(c)}},
-                         a, b, c, state_->workspace(on_), stream());
+    auto const what = detail::product_of<A, C>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
+                                               accumulate, c, ldc);
+    (void)state_->products.run(what, a, b, c, {}, state_->workspace(on_), stream());
+  }
+  /// The library does the epilogue where it can: a row that is added, relu in place, and in
+  /// bfloat16 gelu and its derivative.
+  template <class T, class Function>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
+              epilogue<T, Function> const& then) const {
+    if (m * n * k != 0) {
+      device_scope const scope(state_->place);
+      auto const run = [&](detail::library_epilogue const& with, T* result) {
+        if (with.kind == CUBLASLT_EPILOGUE_DEFAULT) return false;
+        auto what = detail::product_of<T, T>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
+                                             false, result, n);
+        what.epilogue = with.kind;
+        return state_->products.run(what, a, b, result, with.operands, state_->workspace(on_),
+                                    stream());
+      };
+      if constexpr (then.maps)
+        if (run(detail::library_epilogue_of(then, c, n), then.mapped)) return;
+      if (run(detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n), c)) {
+        if constexpr (then.maps && then.takes_two) map(then.f, m * n, then.kept, c, then.mapped);
+        else if constexpr (then.maps) map(then.f, m * n, c, then.mapped);
+        return;
+      }
+    }
+    matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
 
   /// `f` is a named type with a PLAIT_HOST_DEVICE call operator, called with values of

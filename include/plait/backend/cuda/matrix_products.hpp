@@ -34,6 +34,7 @@ struct matrix_product {
   bool a_transposed = false, b_transposed = false, accumulate = false;
   cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
   std::array<unsigned, 3> alignment{};  // of a, b and c, in bytes
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 
   friend auto operator<=>(matrix_product const&, matrix_product const&) = default;
 
@@ -49,6 +50,32 @@ struct matrix_product {
   }
 };
 
+template <class A, class C>
+matrix_product product_of(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n,
+                          std::size_t k, A const* a, std::size_t lda, A const* b, std::size_t ldb,
+                          bool accumulate, C* c, std::size_t ldc) {
+  auto const aligned = matrix_product::alignment_of;
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .lda = lda,
+          .ldb = ldb,
+          .ldc = ldc,
+          .a_transposed = a_transposed,
+          .b_transposed = b_transposed,
+          .accumulate = accumulate,
+          .in = cuda_data_type<A>(),
+          .out = cuda_data_type<C>(),
+          .alignment = {aligned(a), aligned(b), aligned(c)}};
+}
+
+// What an epilogue reads and writes besides c: the row that is added, and the values before a
+// function or its derivative, which lie like c.
+struct epilogue_operands {
+  void const* row = nullptr;
+  void const* before = nullptr;
+};
+
 // Matrix products of one rank through cuBLASLt. The library's choice of an algorithm is asked for
 // once for each shape and kept, so equal products are made alike. The library counts in columns, so
 // it is given the transposed problem: c^T = b^T a^T.
@@ -61,11 +88,14 @@ class matrix_products {
     handle_.reset(handle);
   }
 
-  void run(matrix_product const& what, void const* a, void const* b, void* c, void* workspace,
-           cudaStream_t stream) {
+  // False, and nothing done, if the library cannot do the product with this epilogue.
+  [[nodiscard]] bool run(matrix_product const& what, void const* a, void const* b, void* c,
+                         epilogue_operands const& more, void* workspace, cudaStream_t stream) {
     auto found = plans_.find(what);
-    if (found == plans_.end()) found = plans_.emplace(what, make(what)).first;
+    if (found == plans_.end()) found = plans_.emplace(what, make(what, more)).first;
     auto const& plan = found->second;
+    if (!plan.possible) return false;
+    set_operands(plan.operation.get(), what, more);
     bool const wide = what.in == CUDA_R_64F;
     float const one = 1, beta = what.accumulate ? 1.0f : 0.0f;
     double const wide_one = 1, wide_beta = what.accumulate ? 1 : 0;
@@ -74,6 +104,7 @@ class matrix_products {
         plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta, c,
         plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace, workspace_bytes_, stream);
     if (code != CUBLAS_STATUS_SUCCESS) check(code, what.text(), at_);
+    return true;
   }
 
  private:
@@ -81,9 +112,10 @@ class matrix_products {
     product_handle operation;
     layout_handle a, b, c;
     cublasLtMatmulAlgo_t algorithm;
+    bool possible;
   };
 
-  [[gnu::cold]] prepared make(matrix_product const& what) const {
+  [[gnu::cold]] prepared make(matrix_product const& what, epilogue_operands const& more) const {
     bool const wide = what.in == CUDA_R_64F;
     auto const compute = wide                             ? CUBLAS_COMPUTE_64F
                          : tf32_ && what.in == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -93,8 +125,10 @@ class matrix_products {
     check(cublasLtMatmulDescCreate(&operation, compute, wide ? CUDA_R_64F : CUDA_R_32F),
           "cublasLtMatmulDescCreate", at_);
     out.operation.reset(operation);
-    set_transpose(operation, CUBLASLT_MATMUL_DESC_TRANSA, what.b_transposed);
-    set_transpose(operation, CUBLASLT_MATMUL_DESC_TRANSB, what.a_transposed);
+    set(operation, CUBLASLT_MATMUL_DESC_TRANSA, what.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(operation, CUBLASLT_MATMUL_DESC_TRANSB, what.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, what.epilogue);
+    set_operands(operation, what, more);
     // Row-major (rows, columns) is column-major (columns, rows).
     out.a = layout(what.in, what.a_transposed ? what.m : what.k,
                    what.a_transposed ? what.k : what.m, what.lda);
@@ -120,19 +154,29 @@ class matrix_products {
 
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, out.b.get(), out.a.get(),
-                                         out.c.get(), out.c.get(), preference, 1, &best, &found),
-          "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
-    if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, what.text(), at_);
+    auto const code =
+        cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, out.b.get(), out.a.get(),
+                                       out.c.get(), out.c.get(), preference, 1, &best, &found);
+    out.possible = code == CUBLAS_STATUS_SUCCESS && found > 0;
+    if (!out.possible && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+      check(code == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : code,
+            "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
     out.algorithm = best.algo;
     return out;
   }
 
-  void set_transpose(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which,
-                     bool transposed) const {
-    cublasOperation_t const value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  template <class Value>
+  void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which,
+           Value const& value) const {
     check(cublasLtMatmulDescSetAttribute(operation, which, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute", at_);
+  }
+  void set_operands(cublasLtMatmulDesc_t operation, matrix_product const& what,
+                    epilogue_operands const& more) const {
+    if (more.row != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, more.row);
+    if (more.before == nullptr) return;
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, more.before);
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(what.ldc));
   }
 
   layout_handle layout(cudaDataType_t type, std::size_t rows, std::size_t columns,

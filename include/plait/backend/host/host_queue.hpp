@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 #include "plait/backend/host/maths/cross_entropy.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
@@ -63,6 +64,13 @@ struct host_queue {
     host_maths::matmul<accumulate_t<A>>(static_cast<host_maths::transpose>(a_transposed),
                                         static_cast<host_maths::transpose>(b_transposed), m, n, k,
                                         1, a, lda, b, ldb, accumulate ? 1 : 0, c, ldc);
+  }
+  /// c (m, n) = op(a) op(b) and what follows it.
+  template <class T, class Function>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
+              epilogue<T, Function> const& then) const {
+    matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
 
   template <class Function, class T>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
@@ -90,6 +91,12 @@ class simulated_queue {
                             ldc);
       });
     });
+  }
+  template <class T, class Function>
+  void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
+              T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
+              epilogue<T, Function> const& then) const {
+    matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
 
   template <class Function, class T>

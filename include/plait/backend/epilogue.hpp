@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/core/bfloat16.hpp"
+
+namespace plait {
+
+/// Stands for no function behind a product.
+struct no_function {};
+
+/// What is done with a matrix product c = a b as it is stored: `row`, if it is not null, is added
+/// to each row of c; then `mapped` = f(c), or f(kept, c) if f takes two values.
+///
+/// After an f of two values (a derivative) nobody may read c: a device need not store it.
+/// Shapes: row (columns of c); kept and mapped like c, without gaps. mapped may be c.
+template <class T, class Function = no_function>
+struct epilogue {
+  T const* row = nullptr;
+  Function f{};
+  T const* kept = nullptr;
+  T* mapped = nullptr;
+
+  static constexpr bool maps = !std::is_same_v<Function, no_function>;
+  static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
+};
+
+/// A product and its epilogue one after the other, on a queue that cannot do them together.
+template <class Queue, class T, class Function>
+void matmul_in_passes(Queue const& queue, bool a_transposed, bool b_transposed, std::size_t m,
+                      std::size_t n, std::size_t k, T const* a, std::size_t lda, T const* b,
+                      std::size_t ldb, T* c, epilogue<T, Function> const& then) {
+  queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, false, c, n);
+  if (then.row != nullptr) queue.add_row(then.row, c, m, n);
+  if constexpr (then.maps && then.takes_two) queue.map(then.f, m * n, then.kept, c, then.mapped);
+  else if constexpr (then.maps) queue.map(then.f, m * n, c, then.mapped);
+}
+
+}  // namespace plait

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element-wise functions that are done with the product before them.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+namespace nn = plait::nn;
+using plait::direction;
+using plait::residual;
+using plait::sequential;
+
+struct cube {
+  template <class T>
+  PLAIT_HOST_DEVICE T operator()(T x) const {
+    return x * x * x;
+  }
+};
+struct cube_derivative {
+  template <class T>
+  PLAIT_HOST_DEVICE T operator()(T x, T dy) const {
+    return 3 * x * x * dy;
+  }
+};
+template <std::size_t Width>
+struct cubic : nn::elementwise<Width, cube, cube_derivative, plait::input_slot> {};
+
+std::atomic<int> mapped_outputs = 0, mapped_gradients = 0;
+
+/// A linear layer that may be told to take no epilogue, and counts those that it gets.
+template <std::size_t In, std::size_t Out, bool Takes>
+struct dense : nn::linear<In, Out> {
+  using base = nn::linear<In, Out>;
+  static constexpr bool takes_epilogue = Takes;
+
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
+    mapped_outputs += requires { y.mapped; };
+    base::forward(ops, p, x, y, saved);
+  }
+  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
+    mapped_gradients += requires { dx.mapped; };
+    base::backward_input(ops, p, saved, dy, dx);
+  }
+};
+
+template <bool Takes>
+using net = sequential<
+    residual<sequential<nn::layer_norm<8>, dense<8, 16, Takes>, nn::gelu<16>, dense<16, 8, Takes>>>,
+    residual<sequential<dense<8, 16, Takes>, nn::relu<16>, dense<16, 8, Takes>, cubic<8>,
+                        dense<8, 8, Takes>>>,
+    dense<8, 4, Takes>>;
+template <bool Takes, class Policy>
+struct job : plait::parallel<plait::objective<net<Takes>, nn::cross_entropy<4>>, Policy> {};
+
+template <class Job, class Backend>
+std::vector<double> train(Backend const& backend) {
+  auto const data = plait::in_memory<float>::random_classes(64, 8, 4);
+  std::vector<double> losses;
+  plait::launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, plait::adamw{.learning_rate = 0.01});
+    for (auto const& batch : plait::batches(data, plait::global_batch<16>{}, rank)) {
+      double const loss = trainer.step(batch).loss;
+      if (rank.is_root()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+template <class Policy>
+void expect_same() {
+  auto const expected = train<job<false, Policy>>(plait::threads{});
+  EXPECT_GT(expected.front(), expected.back());
+  EXPECT_EQ(mapped_outputs, 0);
+  EXPECT_EQ(mapped_gradients, 0);
+  EXPECT_EQ((train<job<true, Policy>>(plait::threads{})), expected);
+  EXPECT_GT(mapped_outputs.exchange(0), 0);
+  EXPECT_GT(mapped_gradients.exchange(0), 0);
+  EXPECT_EQ((train<job<true, Policy>>(plait::simulated{.seed = 3})), expected);
+  mapped_outputs = mapped_gradients = 0;
+}
+
+TEST(Epilogue, ChangesNoBit) {
+  expect_same<plait::serial>();
+  expect_same<plait::tensor_parallel<2>>();
+  expect_same<plait::tensor_parallel<2, plait::sequence::unsharded>>();
+  expect_same<plait::hybrid<plait::data_parallel<2>, plait::pipeline<2>>>();
+}
+
+// Steps: branch, layer_norm, linear, gelu, linear, add.
+using serial = plait::plan<sequential<residual<sequential<nn::layer_norm<8>, nn::linear<8, 16>,
+                                                          nn::gelu<16>, nn::linear<16, 8>>>>,
+                           plait::serial>;
+static_assert(serial::is_epilogue(3, direction::forward));
+static_assert(serial::is_epilogue(3, direction::backward));
+static_assert(!serial::is_epilogue(2, direction::forward));
+static_assert(!serial::is_epilogue(4, direction::backward));
+
+// Behind a layer that takes none.
+using behind_norm =
+    plait::plan<sequential<residual<sequential<nn::layer_norm<8>, nn::gelu<8>, nn::layer_norm<8>>>>,
+                plait::serial>;
+static_assert(!behind_norm::is_epilogue(2, direction::forward));
+static_assert(!behind_norm::is_epilogue(2, direction::backward));
+
+// A partial result is moved before a function that is not linear may see it: the steps are branch,
+// move?, linear (row), move, gelu. No step there is an epilogue in the forward.
+using across_move =
+    plait::plan<sequential<residual<sequential<
+                    nn::linear<8, 16>, plait::pinned<"row", nn::linear<16, 8>>, nn::gelu<8>>>>,
+                plait::tensor_parallel<2>>;
+static_assert([] {
+  for (int step = 0; step < across_move::code.steps.size(); ++step)
+    if (across_move::is_epilogue(step, direction::forward)) return false;
+  return true;
+}());
+
+// The gradient of what comes from outside is not wanted, so there is nothing to join.
+using from_outside =
+    plait::plan<sequential<sequential<nn::gelu<8>>, nn::linear<8, 8>>, plait::serial>;
+static_assert(!from_outside::is_epilogue(0, direction::backward));
+
+}  // namespace
