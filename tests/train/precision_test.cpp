@@ -87,6 +87,55 @@ TYPED_TEST(Precision, WeightsAreKeptInFloat) {
   EXPECT_GT(finer, got.weights.size() / 2);
 }
 
+// Features of a data set in float, for a job that computes in bfloat16.
+template <class Element>
+struct classifier
+    : plait::parallel<
+          plait::objective<plait::sequential<plait::nn::linear<6, 16>, plait::nn::relu<16>,
+                                             plait::nn::linear<16, 4>>,
+                           plait::nn::cross_entropy<4>>,
+          plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>>, Element> {};
+
+template <class Element, class... Converted>
+std::vector<double> classify() {
+  auto const data = plait::in_memory<float>::random_classes(64, 6, 4);
+  std::vector<double> losses;
+  plait::launch<classifier<Element>>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<classifier<Element>>(rank, plait::adamw{.learning_rate = 0.02});
+    auto train = [&](auto&& batches) {
+      for (auto const& each : batches) {
+        double const loss = trainer.step(each).loss;
+        if (rank.is_root()) losses.push_back(loss);
+      }
+    };
+    plait::global_batch<16> const size;
+    plait::batch_options const options{.epochs = 4};
+    if constexpr (sizeof...(Converted) == 0) train(plait::batches(data, size, rank, options));
+    else train(plait::batches<Converted...>(data, size, rank, options));
+  });
+  return losses;
+}
+
+TEST(PrecisionOfFeatures, AreConvertedAsTheyAreLoaded) {
+  auto const expected = classify<float>();
+  auto const got = classify<mixed, plait::bfloat16>();
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 2e-2) << i;
+  EXPECT_NE(got, expected);
+  EXPECT_LT(got.back(), 0.6 * got.front());
+}
+
+TEST(PrecisionOfFeatures, OtherTypesAreAnErrorThatSaysWhatToWrite) {
+  try {
+    classify<mixed>();
+    FAIL() << "floats were taken for bfloat16";
+  } catch (plait::size_mismatch const& e) {
+    std::string const text = e.what();
+    EXPECT_NE(text.find("features of 4 bytes, the job computes with 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("plait::batches<"), std::string::npos) << text;
+  }
+}
+
 using plan_of_mixed = small_gpt::job<plait::serial, mixed>::plan_type;
 using plan_of_float = small_gpt::job<plait::serial, float>::plan_type;
 constexpr plait::workload load{.rows = 64};

@@ -34,11 +34,12 @@ struct batch_options {
 /// goes to exactly one data rank per epoch.
 /// Cost:   one allocation when it is made; the next batch takes the place of the last.
 /// Errors: input_error if the samples of a data rank do not divide into microbatches.
-template <class Data, class Batch, class Rank>
+template <class Data, class Batch, class Rank, class Element = void>
 class batch_range {
   static_assert((require_global_batch<Batch>(), true));
   using memory = typename Rank::device_type::memory;
-  using element = typename loader<Data>::element;  // the loader says what a data set needs
+  using loader_type = loader<Data, Element>;  // says what a data set needs
+  using element = typename loader_type::element;
 
  public:
   [[gnu::cold]] batch_range(Data const& data, Batch size, Rank& rank, batch_options const& options)
@@ -125,7 +126,7 @@ class batch_range {
   }
 
   Rank& rank_;
-  loader<Data> loader_;
+  loader_type loader_;
   sampler sampler_;
   Batch size_;
   std::uint64_t epochs_;
@@ -138,6 +139,14 @@ class batch_range {
 
 /// The batches of `rank`: `for (auto const& batch : plait::batches(data, global_batch<64>{},
 /// rank))`.
+///
+/// Features have the type of the data set. For a job that computes in another one, name that:
+/// `plait::batches<plait::bfloat16>(data, ...)`.
+template <class Element, class Data, class Batch, class Rank>
+auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
+  return batch_range<Data, Batch, Rank, Element>(data, size, rank, options);
+}
+/// \overload
 template <class Data, class Batch, class Rank>
 auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
   return batch_range<Data, Batch, Rank>(data, size, rank, options);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -17,7 +18,8 @@ namespace plait {
 inline constexpr std::int32_t ignored_target = -100;
 
 /// Copies samples of a data set into host buffers in the layout of activations, position-major:
-/// sample s of a microbatch at position p is row p * batch + s.
+/// sample s of a microbatch at position p is row p * batch + s. Features may be converted to
+/// another type, `Element`, on the way.
 ///
 /// A microbatch that gets fewer samples than it has places (a last partial batch) is filled up with
 /// inputs 0 and targets `ignored_target`, so that all microbatches of a run have the same shape.
@@ -25,7 +27,7 @@ inline constexpr std::int32_t ignored_target = -100;
 ///
 /// Cost:    room for one sample, allocated by the constructor; filling allocates nothing.
 /// Threads: one loader per thread; the data set is only read and must outlive its loaders.
-template <class Data>
+template <class Data, class Element = void>
 class loader {
   static_assert(
       token_dataset<Data> || feature_dataset<Data>,
@@ -33,8 +35,12 @@ class loader {
       "element, size(), sequence_length(), inputs(), targets(), and width() if element is "
       "a floating-point type, see plait/data/dataset.hpp");
 
+  static_assert(feature_dataset<Data> || std::is_void_v<Element>,
+                "batches<Element>(data, ...): the data set has tokens, which are std::int32_t in "
+                "every precision; write batches(data, ...)");
+
  public:
-  using element = typename Data::element;
+  using element = std::conditional_t<std::is_void_v<Element>, typename Data::element, Element>;
 
   /// Errors: input_error if a sample has no elements.
   explicit loader(Data const& data)
@@ -71,15 +77,17 @@ class loader {
                           std::to_string(targets.size()) + " targets");
     for (std::size_t place = 0; place < batch; ++place) {
       if (place < samples.size()) {
-        data_->inputs(samples[place], std::span<element>(inputs_));         // (sequence, width)
+        data_->inputs(samples[place], std::span(inputs_));                  // (sequence, width)
         data_->targets(samples[place], std::span<std::int32_t>(targets_));  // (sequence)
       } else if (place == samples.size()) {
-        std::ranges::fill(inputs_, element{0});
+        std::ranges::fill(inputs_, typename Data::element{0});
         std::ranges::fill(targets_, ignored_target);
       }
       for (std::size_t position = 0; position < sequence_; ++position) {
         std::size_t const row = position * batch + place;
-        std::copy_n(inputs_.data() + position * width_, width_, inputs.data() + row * width_);
+        std::transform(inputs_.data() + position * width_, inputs_.data() + (position + 1) * width_,
+                       inputs.data() + row * width_,
+                       [](auto value) { return static_cast<element>(value); });
         targets[row] = targets_[position];
       }
     }
@@ -120,8 +128,8 @@ class loader {
   Data const* data_;
   std::size_t sequence_;
   std::size_t width_;
-  std::vector<element> inputs_;        // (sequence, width) of one sample
-  std::vector<std::int32_t> targets_;  // (sequence) of one sample
+  std::vector<typename Data::element> inputs_;  // (sequence, width) of one sample
+  std::vector<std::int32_t> targets_;           // (sequence) of one sample
 };
 
 }  // namespace plait

@@ -222,7 +222,11 @@ class trainer_on {
     if (plan::sequence_length > 1)
       say("sequences of length", plan::sequence_length, batch.sequence);
     say("inputs of width", input.width, batch.input.width);
-    if (input.kind == value_kind::features) say("element bytes", sizeof(T), batch.element_bytes);
+    if (input.kind == value_kind::features && batch.element_bytes != sizeof(T))
+      throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) +
+                          " got a batch of features of " + std::to_string(batch.element_bytes) +
+                          " bytes, the job computes with " + std::to_string(sizeof(T)) +
+                          "; write plait::batches<typename job::element>(data, ...)");
   }
 
   template <class Batch>
