@@ -58,7 +58,10 @@ consteval void check_sequences() {
 
 template <std::size_t Sequence, int Ranks>
 consteval void check_sequence_shards() {
-  static_assert(Sequence % static_cast<std::size_t>(Ranks) == 0,
+  static_assert(Sequence != 1,
+                "tensor_parallel<Ranks, sequence::sharded>: no layer of this model has a sequence, "
+                "so there are no positions to divide; write tensor_parallel<Ranks>");
+  static_assert(Sequence == 1 || Sequence % static_cast<std::size_t>(Ranks) == 0,
                 "tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple "
                 "of Ranks; use sequence::unsharded or another Ranks");
 }
@@ -210,51 +213,43 @@ struct plan {
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
   static constexpr auto tree = make_outline<Model>();
-  static_assert(!detail::has_nested_repeat(tree),
-                "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
-                "in the outermost sequential, with the residual or the product of counts inside");
-
-  static_assert(!detail::has_equal_names(tree),
-                "named<Label, L>: two parameters of this model would have the same name; give the "
-                "layers with equal labels different ones");
-
   static constexpr auto chosen =
       choose_forms(tree, tensor_ranks, detail::shards_sequence<tensor_policy>);
-  static constexpr bool forms_checked =
-      (detail::check_forms<chosen.error,
-                           std::tuple_element_t<std::size_t(chosen.error_leaf), leaf_types>,
-                           chosen.error_length, tensor_ranks>(),
-       true);
-  static_assert(forms_checked);
-
   static constexpr auto code = write_program(tree, chosen, tensor_ranks);
   static constexpr auto storage = plan_storage(code, tree.leaves);
-
   /// The length of the sequences, 1 if no layer cares.
   static constexpr std::size_t sequence_length = detail::sequence_length_of(tree);
-  static constexpr bool sequences_checked =
-      (detail::check_sequences<sequence_length, detail::other_sequence(tree, sequence_length)>(),
-       detail::check_sequence_shards<detail::cuts_sequence(code) ? sequence_length : 0,
-                                     tensor_ranks>(),
-       true);
-  static_assert(sequences_checked);
-
   static constexpr auto listed = list_parameters(tree, code, tensor_ranks);
   static constexpr auto& entries = listed.entries;
-  static constexpr bool ties_checked = (detail::check_ties<listed.problem>(), true);
-  static_assert(ties_checked);
-
-  static constexpr bool stage_count_checked =
-      (detail::check_stage_count<stages, code.unit_count()>(), true);
-  static_assert(stage_count_checked);
-  static constexpr bool cuts_are_ordered =
-      split_stages<typename stage_policy::cuts>(code, stages).size() == std::size_t(stages);
-  static_assert(cuts_are_ordered,
-                "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
-                "ascending order, each at least 1 and below the number of units");
   /// The units of each stage.
   static constexpr auto stage_units = detail::stage_array<std::size_t(stages)>(
       split_stages<typename stage_policy::cuts>(code, stages));
+  /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
+  static constexpr auto needs_gradient = detail::find_needed_gradients(code);
+
+  // The checks come behind all constants: some compilers give up on constants after a first error,
+  // and say so at length.
+  static_assert(!detail::has_nested_repeat(tree),
+                "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
+                "in the outermost sequential, with the residual or the product of counts inside");
+  static_assert(!detail::has_equal_names(tree),
+                "named<Label, L>: two parameters of this model would have the same name; give the "
+                "layers with equal labels different ones");
+  static_assert((detail::check_forms<
+                     chosen.error, std::tuple_element_t<std::size_t(chosen.error_leaf), leaf_types>,
+                     chosen.error_length, tensor_ranks>(),
+                 true));
+  static_assert(
+      (detail::check_sequences<sequence_length, detail::other_sequence(tree, sequence_length)>(),
+       detail::check_sequence_shards<detail::cuts_sequence(code) ? sequence_length : 0,
+                                     tensor_ranks>(),
+       true));
+  static_assert((detail::check_ties<listed.problem>(), true));
+  static_assert((detail::check_stage_count<stages, code.unit_count()>(), true));
+  static_assert(split_stages<typename stage_policy::cuts>(code, stages).size() ==
+                    std::size_t(stages),
+                "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
+                "ascending order, each at least 1 and below the number of units");
   static_assert(detail::ties_stay_on_stages(code, entries, stage_units),
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
                 "the model so that one stage has both (cut_at)");
@@ -262,9 +257,6 @@ struct plan {
   /// True on the stage that runs the first, or the last, layer.
   static constexpr bool is_first(int stage) { return stage == 0; }
   static constexpr bool is_last(int stage) { return stage == stages - 1; }
-
-  /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
-  static constexpr auto needs_gradient = detail::find_needed_gradients(code);
 
   /// Whether a step is done with the product before it.
   static constexpr bool is_epilogue(int step, direction way) {

@@ -58,6 +58,7 @@ class trainer_on {
       std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
   using workspace_type = workspace<Job, Rank>;
   using numbers = step_numbers<Optimizer>;
+  using batch_type = device_batch<memory>;
 
  public:
   static_assert(plan::code.has_loss,
@@ -101,8 +102,7 @@ class trainer_on {
   /// Forward, backward, reduction, clipping and update on the next global batch.
   ///
   /// Moves: what `plan::wire` says.
-  template <class Batch>
-  step_report step(Batch const& batch) {
+  step_report step(batch_type const& batch) {
     auto& space = begin(training_, batch, workspace_type::purpose::training, whole_step_);
     auto const enqueue = [&] { update(enqueue_gradients(space, batch, whole_step_)); };
     if (options_.replay) rank_.device().replay(recorded_step(batch), enqueue);
@@ -114,16 +114,14 @@ class trainer_on {
   }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
-  template <class Batch>
-  step_report gradients_of(Batch const& batch) {
+  step_report gradients_of(batch_type const& batch) {
     auto& space = begin(training_, batch, workspace_type::purpose::training, only_gradients_);
     enqueue_gradients(space, batch, only_gradients_);
     return finish(only_gradients_);
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
-  template <class Batch>
-  double evaluate(Batch const& batch) {
+  double evaluate(batch_type const& batch) {
     auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation, only_loss_);
     count_labels(only_loss_);
     only_loss_.run(phase(step_phase::passes),
@@ -135,11 +133,27 @@ class trainer_on {
   /// The model's output for one microbatch, whole, on every rank of this data rank.
   ///
   /// Shapes: (rows, width), rows as in the batch; valid until the next call.
-  template <class Batch>
-  std::span<T const> predict(Batch const& batch) {
-    detail::check_batch<Batch, memory>();
+  std::span<T const> predict(batch_type const& batch) {
     auto& space = workspace_for(evaluation_, batch, workspace_type::purpose::evaluation);
     return prediction_.run(rank_, space, batch, context_for(batch, false));
+  }
+
+  /// Anything but a batch in the memory of this rank's device does not compile.
+  template <class Other>
+  step_report step(Other const&) {
+    return detail::check_batch<Other, memory>(), step_report{};
+  }
+  template <class Other>
+  step_report gradients_of(Other const&) {
+    return detail::check_batch<Other, memory>(), step_report{};
+  }
+  template <class Other>
+  double evaluate(Other const&) {
+    return detail::check_batch<Other, memory>(), 0.0;
+  }
+  template <class Other>
+  std::span<T const> predict(Other const&) {
+    return detail::check_batch<Other, memory>(), std::span<T const>{};
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
@@ -196,8 +210,7 @@ class trainer_on {
       queue().convert(parameter_data(), reinterpret_cast<T*>(copies_.data()), layout_.count());
   }
 
-  template <class Batch>
-  workspace_type& workspace_for(std::optional<workspace_type>& space, Batch const& batch,
+  workspace_type& workspace_for(std::optional<workspace_type>& space, batch_type const& batch,
                                 typename workspace_type::purpose what) {
     workload load{.rows = batch.rows(),
                   .microbatches = batch.microbatches,
@@ -210,8 +223,7 @@ class trainer_on {
     return *space;
   }
 
-  template <class Batch>
-  [[gnu::cold]] void check_shape(Batch const& batch) const {
+  [[gnu::cold]] void check_shape(batch_type const& batch) const {
     auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
       if (expected != given)
         throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) +
@@ -229,8 +241,7 @@ class trainer_on {
                           "; write plait::batches<typename job::element>(data, ...)");
   }
 
-  template <class Batch>
-  [[nodiscard]] layer_context context_for(Batch const& batch, bool training) const {
+  [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
     layer_context context;
     context.seed = options_.seed;
     context.step = &memory_.numbers()->step;
@@ -262,10 +273,8 @@ class trainer_on {
   static constexpr std::size_t phase(step_phase which) { return static_cast<std::size_t>(which); }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
-  template <class Batch>
-  workspace_type& begin(std::optional<workspace_type>& space, Batch const& batch,
+  workspace_type& begin(std::optional<workspace_type>& space, batch_type const& batch,
                         typename workspace_type::purpose what, waits& with) {
-    detail::check_batch<Batch, memory>();
     auto& ready = workspace_for(space, batch, what);
     ready.runner().context() = context_for(batch, what == workspace_type::purpose::training);
     numbers now;
@@ -293,8 +302,7 @@ class trainer_on {
         .all_reduce(std::span<double>(&memory_.numbers()->loss, 1));
   }
 
-  template <class Batch>
-  gradients<Job, invariant> enqueue_gradients(workspace_type& space, Batch const& batch,
+  gradients<Job, invariant> enqueue_gradients(workspace_type& space, batch_type const& batch,
                                               waits& with) {
     gradients<Job, partial> const mine{gradient_data()};
     gradients<Job, invariant> reduced;
@@ -349,8 +357,7 @@ class trainer_on {
   }
 
   /// What the device has recorded, emptied if this batch lies elsewhere than the recorded one.
-  template <class Batch>
-  typename device_type::graph& recorded_step(Batch const& batch) {
+  typename device_type::graph& recorded_step(batch_type const& batch) {
     recorded_batch const now{batch.inputs, batch.targets, batch.first_sample};
     if (!(now == of_recorded_)) recorded_ = {};
     of_recorded_ = now;
