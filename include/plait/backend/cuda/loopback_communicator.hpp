@@ -8,7 +8,9 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/backend/communicator_calls.hpp"
 #include "plait/backend/cuda/cuda_device.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_handles.hpp"
@@ -16,11 +18,9 @@
 #include "plait/backend/cuda/cuda_queue.hpp"
 #include "plait/backend/cuda/cuda_state.hpp"
 #include "plait/backend/cuda/device_scope.hpp"
-#include "plait/backend/cuda/element.hpp"
 #include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/backend/cuda/loopback_world.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/host/thread_call.hpp"
 #include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/waiting_room.hpp"
 #include "plait/core/error.hpp"
@@ -28,22 +28,18 @@
 
 namespace plait {
 
-namespace detail {}  // namespace detail
-
 /// One rank's member of a group of threads that share one GPU: the ranks copy from and to each
 /// other's buffers, and sum in rank order.
 ///
 /// The threads meet and compare their calls as those of a thread_communicator do; then each puts
 /// its part of the work into its own stream, behind events of the others. No kernel waits for
-/// another one, so nothing depends on which of them run at the same time. Cost:    two meetings of
-/// the threads per call; the device is not waited for. Errors:  those of thread_communicator,
-/// before anything is put into a stream; input_error for a
+/// another one, so nothing depends on which of them run at the same time.
+/// Cost:    two meetings of the threads per call; the device is not waited for.
+/// Errors:  those of thread_communicator, before anything is put into a stream; input_error for a
 ///          group of more than 16 ranks; cuda_error.
 /// Threads: used by the thread of its rank only.
-class loopback_communicator {
+class loopback_communicator : public communicator_calls<loopback_communicator> {
  public:
-  using concept_tag = communicator_tag;
-
   /// Joins group `group_id` of `world`, which communicates on stream `on`.
   loopback_communicator(loopback_world& world, int group_id, int world_rank, cuda_device& device,
                         stream on)
@@ -67,127 +63,14 @@ class loopback_communicator {
   [[nodiscard]] int rank() const noexcept { return seat_.rank(); }
   [[nodiscard]] int size() const noexcept { return seat_.size(); }
 
-  /// What this member was asked to move since construction or the last reset.
-  [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
-  void reset_counted() noexcept { counted_.reset(); }
-
-  /// Returns on no rank before the last rank has called it.
-  void barrier() {
-    seat_.meet({.kind = collective::barrier});
-    counted_.record(collective::barrier, 0, size());
-  }
-
-  /// \see thread_communicator for the shapes of all of these.
-  template <class T>
-  void all_reduce(std::span<T> inout, reduction operation = reduction::sum) {
-    if (size() == 1) return counted_.record(collective::all_reduce, inout.size_bytes(), 1);
-    auto call = detail::call_on_device<T>(collective::all_reduce, inout.size(), 0, inout.data(),
-                                          inout.data());
-    call.operation = operation;
-    exchange(call, inout.size_bytes(), [&] {
-      auto const [first, last] = detail::share_of<T>(inout.size(), rank(), size());
-      combine<T>(
-          operation, [&](int member) { return source<T>(member) + first; }, inout.data() + first,
-          last - first);
-      for_each_other([&](int other) {
-        copy(inout.data() + first, target<T>(other) + first, (last - first) * sizeof(T));
-      });
-    });
-  }
-
-  template <class T>
-  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    auto const call = detail::call_on_device<T>(collective::all_gather, send.size(), receive.size(),
-                                                send.data(), receive.data());
-    exchange(call, receive.size_bytes(), [&] {
-      for (int peer = 0; peer < size(); ++peer)
-        copy(source<T>(peer), block(receive.data(), peer, send.size()), send.size_bytes());
-    });
-  }
-
-  template <class T>
-  void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    auto const call = detail::call_on_device<T>(collective::reduce_scatter, receive.size(),
-                                                send.size(), send.data(), receive.data());
-    exchange(call, send.size_bytes(), [&] {
-      combine<T>(
-          reduction::sum,
-          [&](int member) { return block(source<T>(member), rank(), receive.size()); },
-          receive.data(), receive.size());
-    });
-  }
-
-  template <class T>
-  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    auto const call = detail::call_on_device<T>(collective::all_to_all, send.size(), receive.size(),
-                                                send.data(), receive.data());
-    exchange(call, send.size_bytes() * static_cast<std::size_t>(size()), [&] {
-      auto const count = send.size() / static_cast<std::size_t>(size());
-      for (int peer = 0; peer < size(); ++peer)
-        copy(block(source<T>(peer), rank(), count), block(receive.data(), peer, count),
-             count * sizeof(T));
-    });
-  }
-
-  template <class T>
-  void broadcast(std::span<T> inout, int root) {
-    auto call = detail::call_on_device<T>(collective::broadcast, inout.size(), 0, inout.data(),
-                                          inout.data());
-    call.other = root;
-    exchange(call, inout.size_bytes(),
-             [&] { copy(source<T>(root), inout.data(), inout.size_bytes()); });
-  }
-
-  template <class T>
-  void reduce(std::span<T> inout, int root) {
-    auto call =
-        detail::call_on_device<T>(collective::reduce, inout.size(), 0, inout.data(), inout.data());
-    call.other = root;
-    exchange(call, inout.size_bytes(), [&] {
-      auto const [first, last] = detail::share_of<T>(inout.size(), rank(), size());
-      combine<T>(
-          reduction::sum, [&](int member) { return source<T>(member) + first; },
-          target<T>(root) + first, last - first);
-    });
-  }
-
-  template <class T>
-  void gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    auto call =
-        detail::call_on_device<T>(collective::gather, send.size(),
-                                  rank() == root ? receive.size() : 0, send.data(), receive.data());
-    call.other = root;
-    exchange(call, send.size_bytes() * static_cast<std::size_t>(size()), [&] {
-      copy(send.data(), block(target<T>(root), rank(), send.size()), send.size_bytes());
-    });
-  }
-
-  template <class T>
-  void scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    auto call =
-        detail::call_on_device<T>(collective::scatter, receive.size(),
-                                  rank() == root ? send.size() : 0, send.data(), receive.data());
-    call.other = root;
-    exchange(call, receive.size_bytes() * static_cast<std::size_t>(size()), [&] {
-      copy(block(source<T>(root), rank(), receive.size()), receive.data(), receive.size_bytes());
-    });
-  }
-
-  /// Hands `values` to rank `to`; returns when that rank has put the copy into its stream.
-  template <class T>
-  void send(std::span<T> values, int to, int tag) {
-    using element = std::remove_const_t<T>;
-    auto call =
-        detail::call_on_device<element>(collective::send, values.size(), 0, values.data(), nullptr);
-    post(call, to, tag);
-    counted_.record(collective::send, call.bytes, size());
-  }
-  template <class T>
-  void receive(std::span<T> buffer, int from, int tag) {
-    auto call =
-        detail::call_on_device<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data());
-    fetch(call, from, tag);
-    counted_.record(collective::receive, call.bytes, size());
+  /// \see communicator_calls. A message's sender returns when the receiver has put the copy into
+  /// its stream.
+  void wait_for_all() { seat_.meet({.kind = collective::barrier}); }
+  template <collective Kind, class T>
+  void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
+    if constexpr (Kind == collective::send) post(call);
+    else if constexpr (Kind == collective::receive) fetch(call);
+    else exchange(call, tensor_bytes, [&] { move<Kind, T>(call); });
   }
 
  private:
@@ -228,13 +111,48 @@ class loopback_communicator {
     return static_cast<T*>(shown(member).target);
   }
 
+  // This member's part of a collective, into its stream.
+  template <collective Kind, class T>
+  void move(detail::collective_call const& call) {
+    std::size_t const count = call.bytes / sizeof(T);
+    [[maybe_unused]] auto const* const mine = static_cast<T const*>(call.source);
+    [[maybe_unused]] auto* const out = static_cast<T*>(call.target);
+    if constexpr (Kind == collective::all_reduce || Kind == collective::reduce) {
+      auto const [first, last] = detail::share_of<T>(count, rank(), size());
+      T* const to = (Kind == collective::reduce ? target<T>(call.other) : out) + first;
+      combine<T>(
+          call.operation, [&](int member) { return source<T>(member) + first; }, to, last - first);
+      if constexpr (Kind == collective::all_reduce)
+        for_each_other(
+            [&](int other) { copy(to, target<T>(other) + first, (last - first) * sizeof(T)); });
+    } else if constexpr (Kind == collective::reduce_scatter) {
+      combine<T>(
+          call.operation, [&](int member) { return block(source<T>(member), rank(), count); }, out,
+          count);
+    } else if constexpr (Kind == collective::all_gather) {
+      for (int peer = 0; peer < size(); ++peer)
+        copy(source<T>(peer), block(out, peer, count), call.bytes);
+    } else if constexpr (Kind == collective::all_to_all) {
+      std::size_t const each = count / static_cast<std::size_t>(size());
+      for (int peer = 0; peer < size(); ++peer)
+        copy(block(source<T>(peer), rank(), each), block(out, peer, each), each * sizeof(T));
+    } else if constexpr (Kind == collective::broadcast) {
+      copy(source<T>(call.other), out, call.bytes);
+    } else if constexpr (Kind == collective::gather) {
+      copy(mine, block(target<T>(call.other), rank(), count), call.bytes);
+    } else {
+      static_assert(Kind == collective::scatter);
+      copy(block(source<T>(call.other), rank(), count), out, call.bytes);
+    }
+  }
+
   // One collective: record, meet, put this member's part behind the others' buffers being ready,
   // leave, and go on behind the others' parts.
   //
   // An event is recorded anew only after the next meeting has begun, when the others have put all
   // waits for it into their streams.
   template <class Move>
-  void exchange(detail::thread_call call, std::size_t tensor_bytes, Move move) {
+  void exchange(detail::collective_call call, std::size_t tensor_bytes, Move move) {
     state_->require_no_capture("ranks that share a GPU communicated");
     device_scope const scope(state_->place);
     shown_buffers const mine{call.source, call.target};
@@ -255,14 +173,14 @@ class loopback_communicator {
       if (failure) std::rethrow_exception(failure);
       for_each_other([&](int other) { wait_for(events_of(other).done); });
     }
-    counted_.record(call.kind, tensor_bytes, size());
   }
 
   // A message: the sender shows its buffer and stays until the receiver has put the
   // copy into its stream; its own stream goes on behind that copy. The letterbox counts as that of
   // thread_seat does: 3k+1 posted, 3k+2 being copied, 3k+3 done.
-  void post(detail::thread_call& call, int to, int tag) {
-    address(call, to, tag);
+  void post(detail::collective_call const& call) {
+    int const to = call.other;
+    check_other_end(call);
     device_scope const scope(state_->place);
     record(events_of(rank()).ready);
     auto& box = group_->table.mailbox(rank(), to);
@@ -275,8 +193,9 @@ class loopback_communicator {
     wait_for(events_of(to).received[static_cast<std::size_t>(rank())]);
   }
 
-  void fetch(detail::thread_call& call, int from, int tag) {
-    address(call, from, tag);
+  void fetch(detail::collective_call const& call) {
+    int const from = call.other;
+    check_other_end(call);
     device_scope const scope(state_->place);
     auto& box = group_->table.mailbox(from, rank());
     auto const posted = room::count_of(box.state.load()) / 3 * 3 + 1;
@@ -302,18 +221,16 @@ class loopback_communicator {
     if (!good) throw collective_mismatch(text);
   }
 
-  void address(detail::thread_call& call, int other, int tag) const {
+  void check_other_end(detail::collective_call const& call) const {
     state_->require_no_capture("ranks that share a GPU communicated");
-    call.other = other;
-    call.tag = tag;
-    if (other < 0 || other >= size() || other == rank())
+    if (call.other < 0 || call.other >= size() || call.other == rank())
       throw input_error(detail::place_text(state_->place) +
                         detail::call_text(call, group_->table.members) +
                         ": the other end must be another member of the group");
   }
 
   void wait_until(room::counter const& word, std::uint64_t target, std::uint64_t certain_from,
-                  int const& peer, detail::thread_call const& call) const {
+                  int const& peer, detail::collective_call const& call) const {
     room_->wait_until_over(world_rank(rank()), {.word = &word,
                                                 .target = target,
                                                 .certain_from = certain_from,
@@ -364,7 +281,6 @@ class loopback_communicator {
   room* room_;
   detail::loopback_group* group_;
   detail::thread_seat seat_;
-  traffic counted_;
 };
 
 static_assert(communicator<loopback_communicator>);

@@ -9,16 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/backend/communicator_calls.hpp"
 #include "plait/backend/cuda/cuda_device.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/cuda_queue.hpp"
 #include "plait/backend/cuda/cuda_state.hpp"
 #include "plait/backend/cuda/device_scope.hpp"
-#include "plait/backend/cuda/element.hpp"
 #include "plait/backend/cuda/nccl_link.hpp"
-#include "plait/backend/host/thread_call.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
@@ -80,10 +80,8 @@ class nccl_group {
 ///          process has failed. After one of the last three the communicators of the rank are
 ///          aborted.
 /// Threads: used by the thread of its rank only.
-class nccl_communicator {
+class nccl_communicator : public communicator_calls<nccl_communicator> {
  public:
-  using concept_tag = communicator_tag;
-
   /// The group `members` (world ranks) that communicates on stream `on` over `link`; a group of one
   /// rank needs no link.
   nccl_communicator(cuda_device& device, stream on, std::shared_ptr<detail::nccl_link> link,
@@ -95,165 +93,52 @@ class nccl_communicator {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  /// What this member was asked to move since construction or the last reset; what a recorded graph
-  /// repeats is not counted again.
-  [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
-  void reset_counted() noexcept { counted_.reset(); }
-
-  /// Returns on no rank before the last rank has called it.
-  void barrier() {
-    if (size() > 1) {
-      state_->require_no_capture("barrier() was called");
-      device_scope const scope(state_->place);
-      auto* const token = reinterpret_cast<float*>(state_->scratch(on_, sizeof(float)));
-      auto const call = detail::call_on_device<float>(collective::all_reduce, 1, 0, token, token);
+  /// \see communicator_calls. NCCL pairs messages of two ranks by their order; a tag is only in
+  /// messages of errors.
+  void wait_for_all() {
+    if (size() == 1) return;
+    state_->require_no_capture("barrier() was called");
+    device_scope const scope(state_->place);
+    auto* const token = reinterpret_cast<float*>(state_->scratch(on_, sizeof(float)));
+    link_->issue(call_of<float>(collective::all_reduce, 1, 0, token, token), [&](ncclComm_t comm) {
+      return ncclAllReduce(token, token, 1, ncclFloat32, ncclMax, comm, stream());
+    });
+    state_->wait_for_stream(on_);
+  }
+  template <collective Kind, class T>
+  void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
+    if constexpr (Kind == collective::send || Kind == collective::receive) check_other(call);
+    else check_shape(call);
+    constexpr bool in_messages =
+        Kind == collective::all_to_all || Kind == collective::gather || Kind == collective::scatter;
+    // A message of no elements is a message, too.
+    if (size() > 1 && (tensor_bytes != 0 || is_message(Kind)))
       link_->issue(call, [&](ncclComm_t comm) {
-        return ncclAllReduce(token, token, 1, ncclFloat32, ncclMax, comm, stream());
+        if constexpr (in_messages) return together<Kind, T>(call);
+        else return one_call<Kind, T>(call, comm);
       });
-      state_->wait_for_stream(on_);
-    }
-    counted_.record(collective::barrier, 0, size());
+    copy_own_block<Kind, T>(call);
   }
 
-  /// \see thread_communicator for the shapes of all of these.
-  template <class T>
-  void all_reduce(std::span<T> inout, reduction operation = reduction::sum) {
-    auto const call = detail::call_on_device<T>(collective::all_reduce, inout.size(), 0,
-                                                inout.data(), inout.data());
-    collective_call(call, inout.size_bytes(), [&](ncclComm_t comm) {
-      return ncclAllReduce(inout.data(), inout.data(), inout.size(), detail::nccl_type<T>(),
-                           operation == reduction::sum ? ncclSum : ncclMax, comm, stream());
-    });
-  }
-
-  template <class T>
-  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    auto const call = detail::call_on_device<T>(collective::all_gather, send.size(), receive.size(),
-                                                send.data(), receive.data());
-    collective_call(call, receive.size_bytes(), [&](ncclComm_t comm) {
-      return ncclAllGather(send.data(), receive.data(), send.size(), detail::nccl_type<T>(), comm,
-                           stream());
-    });
-    if (size() == 1) copy(send.data(), receive.data(), send.size_bytes());
-  }
-
-  template <class T>
-  void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    auto const call = detail::call_on_device<T>(collective::reduce_scatter, receive.size(),
-                                                send.size(), send.data(), receive.data());
-    collective_call(call, send.size_bytes(), [&](ncclComm_t comm) {
-      return ncclReduceScatter(send.data(), receive.data(), receive.size(), detail::nccl_type<T>(),
-                               ncclSum, comm, stream());
-    });
-    if (size() == 1) copy(send.data(), receive.data(), send.size_bytes());
-  }
-
-  template <class T>
-  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
-    auto const call = detail::call_on_device<T>(collective::all_to_all, send.size(), receive.size(),
-                                                send.data(), receive.data());
-    std::size_t const count = send.size() / members_.size();
-    messages(call, send.size_bytes() * members_.size(), [&](nccl_group& group) {
-      for (int peer = 0; peer < size(); ++peer) {
-        auto const to = std::span<T const>(block(send.data(), peer, count), count);
-        auto const from = std::span<T>(block(receive.data(), peer, count), count);
-        if (peer == rank_) continue;
-        post_send(group, to, peer);
-        post_receive(group, from, peer);
-      }
-    });
-    copy(block(send.data(), rank_, count), block(receive.data(), rank_, count), count * sizeof(T));
-  }
-
-  template <class T>
-  void broadcast(std::span<T> inout, int root) {
-    auto call = detail::call_on_device<T>(collective::broadcast, inout.size(), 0, inout.data(),
-                                          inout.data());
-    call.other = root;
-    collective_call(call, inout.size_bytes(), [&](ncclComm_t comm) {
-      return ncclBroadcast(inout.data(), inout.data(), inout.size(), detail::nccl_type<T>(), root,
-                           comm, stream());
-    });
-  }
-
-  template <class T>
-  void reduce(std::span<T> inout, int root) {
-    auto call =
-        detail::call_on_device<T>(collective::reduce, inout.size(), 0, inout.data(), inout.data());
-    call.other = root;
-    collective_call(call, inout.size_bytes(), [&](ncclComm_t comm) {
-      return ncclReduce(inout.data(), inout.data(), inout.size(), detail::nccl_type<T>(), ncclSum,
-                        root, comm, stream());
-    });
-  }
-
-  template <class T>
-  void gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    auto call =
-        detail::call_on_device<T>(collective::gather, send.size(),
-                                  rank_ == root ? receive.size() : 0, send.data(), receive.data());
-    call.other = root;
-    messages(call, send.size_bytes() * members_.size(), [&](nccl_group& group) {
-      if (rank_ != root) return post_send(group, send, root);
-      for (int peer = 0; peer < size(); ++peer)
-        if (peer != root)
-          post_receive(group, receive.subspan(offset(peer, send.size()), send.size()), peer);
-    });
-    if (rank_ == root)
-      copy(send.data(), block(receive.data(), rank_, send.size()), send.size_bytes());
-  }
-
-  template <class T>
-  void scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    auto call =
-        detail::call_on_device<T>(collective::scatter, receive.size(),
-                                  rank_ == root ? send.size() : 0, send.data(), receive.data());
-    call.other = root;
-    messages(call, receive.size_bytes() * members_.size(), [&](nccl_group& group) {
-      if (rank_ != root) return post_receive(group, receive, root);
-      for (int peer = 0; peer < size(); ++peer)
-        if (peer != root)
-          post_send(group, send.subspan(offset(peer, receive.size()), receive.size()), peer);
-    });
-    if (rank_ == root)
-      copy(block(send.data(), rank_, receive.size()), receive.data(), receive.size_bytes());
-  }
-
-  /// Hands `values` to rank `to`. NCCL pairs messages of two ranks by their order; the tag is only
-  /// in messages of errors.
-  template <class T>
-  void send(std::span<T> values, int to, int tag) {
-    using element = std::remove_const_t<T>;
-    auto call =
-        detail::call_on_device<element>(collective::send, values.size(), 0, values.data(), nullptr);
-    one_message(call, to, tag, [&](ncclComm_t comm) {
-      return ncclSend(values.data(), values.size(), detail::nccl_type<element>(), to, comm,
-                      stream());
-    });
-  }
-  template <class T>
-  void receive(std::span<T> buffer, int from, int tag) {
-    auto call =
-        detail::call_on_device<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data());
-    one_message(call, from, tag, [&](ncclComm_t comm) {
-      return ncclRecv(buffer.data(), buffer.size(), detail::nccl_type<T>(), from, comm, stream());
-    });
-  }
-
+  using communicator_calls::receive;
+  using communicator_calls::send;
   /// The same as a part of `group`; they happen together when it is finished.
   template <class T>
   void send(nccl_group& group, std::span<T> values, int to) {
-    check_other(detail::call_on_device<T>(collective::send, values.size(), 0, nullptr, nullptr),
-                to);
-    post_send(group, std::span<T const>(values), to);
-    counted_.record(collective::send, values.size_bytes(), size());
+    using element = std::remove_const_t<T>;
+    auto call = call_of<element>(collective::send, values.size(), 0, nullptr, nullptr);
+    call.other = to;
+    check_other(call);
+    post_send<element>(group, values.data(), values.size(), to);
+    count(collective::send, call.bytes);
   }
   template <class T>
   void receive(nccl_group& group, std::span<T> buffer, int from) {
-    check_other(detail::call_on_device<T>(collective::receive, buffer.size(), 0, nullptr, nullptr),
-                from);
-    post_receive(group, buffer, from);
-    counted_.record(collective::receive, buffer.size_bytes(), size());
+    auto call = call_of<T>(collective::receive, buffer.size(), 0, nullptr, nullptr);
+    call.other = from;
+    check_other(call);
+    post_receive<T>(group, buffer.data(), buffer.size(), from);
+    count(collective::receive, call.bytes);
   }
 
  private:
@@ -261,58 +146,96 @@ class nccl_communicator {
 
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
 
-  void check_shape(detail::thread_call const& call) const {
+  void check_shape(detail::collective_call const& call) const {
     detail::check_shape(members_[static_cast<std::size_t>(rank_)], rank_ == call.other, call,
                         members_);
   }
 
-  template <class Work>
-  void collective_call(detail::thread_call const& call, std::size_t tensor_bytes, Work work) {
-    check_shape(call);
-    if (size() > 1 && tensor_bytes != 0) link_->issue(call, work);
-    counted_.record(call.kind, tensor_bytes, size());
+  static constexpr bool is_message(collective kind) {
+    return kind == collective::send || kind == collective::receive;
   }
 
-  // A collective made of messages: post(group) gives them.
-  template <class Post>
-  void messages(detail::thread_call const& call, std::size_t tensor_bytes, Post post) {
-    check_shape(call);
-    if (size() > 1 && tensor_bytes != 0) {
-      link_->issue(call, [&](ncclComm_t) {
-        nccl_group group(*this);
-        post(group);
-        group.open_ = false;
-        return ncclGroupEnd();
-      });
+  // What is one function of NCCL.
+  template <collective Kind, class T>
+  ncclResult_t one_call(detail::collective_call const& call, ncclComm_t comm) const {
+    constexpr auto type = detail::nccl_type<T>();
+    auto const* const from = call.source;
+    auto* const to = call.target;
+    std::size_t const n = call.bytes / sizeof(T);
+    auto const how = call.operation == reduction::sum ? ncclSum : ncclMax;
+    if constexpr (Kind == collective::all_reduce)
+      return ncclAllReduce(from, to, n, type, how, comm, stream());
+    else if constexpr (Kind == collective::all_gather)
+      return ncclAllGather(from, to, n, type, comm, stream());
+    else if constexpr (Kind == collective::reduce_scatter)
+      return ncclReduceScatter(from, to, n, type, how, comm, stream());
+    else if constexpr (Kind == collective::broadcast)
+      return ncclBroadcast(from, to, n, type, call.other, comm, stream());
+    else if constexpr (Kind == collective::reduce)
+      return ncclReduce(from, to, n, type, how, call.other, comm, stream());
+    else if constexpr (Kind == collective::send)
+      return ncclSend(from, n, type, call.other, comm, stream());
+    else return ncclRecv(to, n, type, call.other, comm, stream());
+  }
+
+  // What is a group of messages.
+  template <collective Kind, class T>
+  ncclResult_t together(detail::collective_call const& call) {
+    nccl_group group(*this);
+    auto const* const from = static_cast<T const*>(call.source);
+    auto* const to = static_cast<T*>(call.target);
+    std::size_t const n = block_length<Kind, T>(call);
+    constexpr bool everyone = Kind == collective::all_to_all;
+    if (everyone || rank_ == call.other)
+      for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank_) continue;
+        if constexpr (Kind != collective::gather)
+          post_send<T>(group, from + offset(peer, n), n, peer);
+        if constexpr (Kind != collective::scatter)
+          post_receive<T>(group, to + offset(peer, n), n, peer);
+      }
+    else if constexpr (Kind == collective::gather) post_send<T>(group, from, n, call.other);
+    else post_receive<T>(group, to, n, call.other);
+    group.open_ = false;
+    return ncclGroupEnd();
+  }
+
+  // The block that stays on this rank, which NCCL moves in some calls only.
+  template <collective Kind, class T>
+  void copy_own_block(detail::collective_call const& call) const {
+    [[maybe_unused]] auto const* const from = static_cast<T const*>(call.source);
+    [[maybe_unused]] auto* const to = static_cast<T*>(call.target);
+    [[maybe_unused]] auto const n = block_length<Kind, T>(call);
+    if constexpr (Kind == collective::all_gather || Kind == collective::reduce_scatter) {
+      if (size() == 1) copy(from, to, call.bytes);
+    } else if constexpr (Kind == collective::all_to_all) {
+      copy(from + offset(rank_, n), to + offset(rank_, n), n * sizeof(T));
+    } else if constexpr (Kind == collective::gather) {
+      if (rank_ == call.other) copy(from, to + offset(rank_, n), call.bytes);
+    } else if constexpr (Kind == collective::scatter) {
+      if (rank_ == call.other) copy(from + offset(rank_, n), to, call.bytes);
     }
-    counted_.record(call.kind, tensor_bytes, size());
   }
 
-  template <class Work>
-  void one_message(detail::thread_call call, int other, int tag, Work work) {
-    call.other = other;
-    call.tag = tag;
-    check_other(call, other);
-    link_->issue(call, work);
-    counted_.record(call.kind, call.bytes, size());
+  template <collective Kind, class T>
+  [[nodiscard]] std::size_t block_length(detail::collective_call const& call) const {
+    std::size_t const n = call.bytes / sizeof(T);
+    return Kind == collective::all_to_all ? n / members_.size() : n;
   }
 
-  void check_other(detail::thread_call call, int other) const {
-    if (other >= 0 && other < size() && other != rank_) return;
-    call.other = other;
+  void check_other(detail::collective_call const& call) const {
+    if (call.other >= 0 && call.other < size() && call.other != rank_) return;
     throw input_error(detail::place_text(state_->place) + detail::call_text(call, members_) +
                       ": the other end must be another member of the group");
   }
 
   template <class T>
-  void post_send(nccl_group& group, std::span<T const> values, int to) {
-    check_post(group, ncclSend(values.data(), values.size(), detail::nccl_type<T>(), to,
-                               link_->handle(), stream()));
+  void post_send(nccl_group& group, T const* values, std::size_t n, int to) {
+    check_post(group, ncclSend(values, n, detail::nccl_type<T>(), to, link_->handle(), stream()));
   }
   template <class T>
-  void post_receive(nccl_group& group, std::span<T> buffer, int from) {
-    check_post(group, ncclRecv(buffer.data(), buffer.size(), detail::nccl_type<T>(), from,
-                               link_->handle(), stream()));
+  void post_receive(nccl_group& group, T* buffer, std::size_t n, int from) {
+    check_post(group, ncclRecv(buffer, n, detail::nccl_type<T>(), from, link_->handle(), stream()));
   }
   void check_post(nccl_group&, ncclResult_t code) const {
     detail::check_nccl(code, "a message on " + link_->where(), state_->place);
@@ -322,10 +245,6 @@ class nccl_communicator {
     cuda_queue(*state_, on_).copy_bytes(from, to, bytes);
   }
 
-  template <class T>
-  static T* block(T* buffer, int index, std::size_t count) {
-    return buffer + offset(index, count);
-  }
   static std::size_t offset(int index, std::size_t count) {
     return static_cast<std::size_t>(index) * count;
   }
@@ -335,7 +254,6 @@ class nccl_communicator {
   std::shared_ptr<detail::nccl_link> link_;
   std::vector<int> members_;
   int rank_ = 0;
-  traffic counted_;
 };
 
 inline nccl_group::nccl_group(nccl_communicator& comm) : scope_(comm.state_->place), comm_(comm) {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/cuda_state.hpp"
 #include "plait/backend/cuda/device_scope.hpp"
-#include "plait/backend/host/thread_call.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -88,7 +88,7 @@ class nccl_link final : public stream_user {
 
   // One call: work(communicator) -> ncclResult_t.
   template <class Work>
-  void issue(thread_call const& call, Work work) {
+  void issue(collective_call const& call, Work work) {
     begin(call);
     device_scope const scope(state_.place);
     settle(work(comm_), nullptr);
@@ -142,7 +142,7 @@ class nccl_link final : public stream_user {
     state_.users.push_back(this);
   }
 
-  void begin(thread_call const& call) {
+  void begin(collective_call const& call) {
     state_.check_signal();
     last_ = call;
     has_call_ = true;
@@ -186,7 +186,7 @@ class nccl_link final : public stream_user {
   cuda_state& state_;
   std::vector<int> members_;
   ncclComm_t comm_ = nullptr;
-  thread_call last_{};
+  collective_call last_{};
   bool has_call_ = false;
   int exceptions_ = std::uncaught_exceptions();
 };

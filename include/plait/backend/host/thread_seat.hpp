@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/host/thread_call.hpp"
 #include "plait/backend/host/waiting_room.hpp"
 #include "plait/core/error.hpp"
 
@@ -21,13 +21,13 @@ namespace plait::detail {
 // 3k+1 (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
 struct alignas(64) thread_mailbox {
   waiting_room::counter state{0};
-  thread_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
+  collective_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
 };
 
 // What one member shows to the others. Two calls, used in turn: a member may already publish its
 // next call while a slower one still compares this one.
 struct alignas(64) thread_member {
-  std::array<thread_call, 2> calls;
+  std::array<collective_call, 2> calls;
   std::uint64_t meetings = 0;  // this and the next are the member's own
   std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
 };
@@ -59,7 +59,7 @@ class thread_seat {
   int size() const noexcept { return static_cast<int>(group_->members.size()); }
 
   // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
-  void meet(thread_call const& call) {
+  void meet(collective_call const& call) {
     auto& me = own();
     me.calls[++me.meetings % 2] = call;
     if (size() > 1) {
@@ -77,7 +77,7 @@ class thread_seat {
 
   // All members come here after a meeting without an error, and none goes before the last is here,
   // whatever happens elsewhere: others may be reading its buffers.
-  void leave(thread_call const& call) {
+  void leave(collective_call const& call) {
     if (size() == 1) return;
     auto& me = own();
     me.arrivals += static_cast<std::uint64_t>(size());
@@ -98,7 +98,7 @@ class thread_seat {
   }
 
   // Posts the message and returns when the receiver has copied it.
-  void send(thread_call const& call) {
+  void send(collective_call const& call) {
     check_other_end(call);
     auto& box = group_->mailbox(rank_, call.other);
     box.sent = call;
@@ -110,7 +110,7 @@ class thread_seat {
   }
 
   // Waits for the message and copies it.
-  void receive(thread_call const& call) {
+  void receive(collective_call const& call) {
     check_other_end(call);
     auto& box = group_->mailbox(call.other, rank_);
     auto const posted = waiting_room::count_of(box.state.load()) / 3 * 3 + 1;
@@ -131,12 +131,12 @@ class thread_seat {
 
   int world_rank(int member) const { return group_->members[static_cast<std::size_t>(member)]; }
 
-  thread_call const& shown(int member) const {
+  collective_call const& shown(int member) const {
     return group_->member[static_cast<std::size_t>(member)].calls[own().meetings % 2];
   }
 
   void wait(waiting_room::counter const& word, std::uint64_t target, std::uint64_t certain_from,
-            std::span<int const> awaited, thread_call const& call) {
+            std::span<int const> awaited, collective_call const& call) {
     room_->wait_until_over(world_rank(rank_), {.word = &word,
                                                .target = target,
                                                .certain_from = certain_from,
@@ -145,7 +145,7 @@ class thread_seat {
                                                .members = &group_->members});
   }
 
-  void check_other_end(thread_call const& call) const {
+  void check_other_end(collective_call const& call) const {
     if (call.other >= 0 && call.other < size() && call.other != rank_) return;
     throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
                       call_text(call, group_->members) +

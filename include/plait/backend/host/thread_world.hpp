@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/waiting_room.hpp"
 #include "plait/core/error.hpp"

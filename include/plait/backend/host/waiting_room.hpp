@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/collective_call.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -57,7 +57,7 @@ class waiting_room {
     std::uint64_t target;
     std::uint64_t certain_from;  // from this count on others use our buffers: stay, come what may
     std::span<int const> awaited;
-    thread_call const* call;
+    collective_call const* call;
     std::vector<int> const* members;
 
     bool over() const {

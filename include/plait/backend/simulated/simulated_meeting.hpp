@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/host/thread_call.hpp"
 #include "plait/backend/simulated/execution.hpp"
 #include "plait/core/error.hpp"
 
@@ -18,7 +18,7 @@
 namespace plait::detail {
 
 // Throws if the calls do not fit; `ranks` made them, `members` are the group's.
-inline void check_calls(std::span<thread_call const> calls, std::vector<int> const& ranks,
+inline void check_calls(std::span<collective_call const> calls, std::vector<int> const& ranks,
                         std::vector<int> const& members) {
   bool const is_message = calls.front().kind == collective::send;
   for (std::size_t i = 1; i < calls.size(); ++i) {
@@ -35,7 +35,7 @@ inline void check_calls(std::span<thread_call const> calls, std::vector<int> con
 }
 
 // What member `member` reads.
-inline void name_reads(execution& now, thread_call const& call, std::size_t member) {
+inline void name_reads(execution& now, collective_call const& call, std::size_t member) {
   bool const is_root = call.other == static_cast<int>(member);
   switch (call.kind) {
     case collective::all_reduce:
@@ -57,7 +57,7 @@ inline void name_reads(execution& now, thread_call const& call, std::size_t memb
 }
 
 // What member `member` writes.
-inline void name_writes(execution& now, thread_call const& call, std::size_t member) {
+inline void name_writes(execution& now, collective_call const& call, std::size_t member) {
   bool const is_root = call.other == static_cast<int>(member);
   switch (call.kind) {
     case collective::all_reduce:
@@ -88,7 +88,7 @@ inline std::byte const* block_of(void const* data, std::size_t index, std::size_
 }
 
 // Moves the blocks of a call that adds nothing.
-inline void move_blocks(std::span<thread_call const> calls) {
+inline void move_blocks(std::span<collective_call const> calls) {
   auto const& first = calls.front();
   std::size_t const ranks = calls.size(), root = static_cast<std::size_t>(first.other);
   std::size_t const bytes = first.bytes;
@@ -119,7 +119,7 @@ inline void move_blocks(std::span<thread_call const> calls) {
 
 // Adds up in the order of the ranks: the same bits as thread_communicator.
 template <class T>
-void combine(std::span<thread_call const> calls) {
+void combine(std::span<collective_call const> calls) {
   auto const& first = calls.front();
   int const ranks = static_cast<int>(calls.size());
   std::size_t const bytes = first.bytes, count = bytes / sizeof(T);

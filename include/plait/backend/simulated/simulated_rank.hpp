@@ -18,8 +18,8 @@
 #include <variant>
 #include <vector>
 
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/host/host_device.hpp"
-#include "plait/backend/host/thread_call.hpp"
 #include "plait/backend/simulated/shadow_memory.hpp"
 #include "plait/backend/simulated/vector_clock.hpp"
 #include "plait/mesh/stream.hpp"
@@ -44,8 +44,8 @@ struct stream_operation_item {
 struct stream_meeting_item {  // a call that waits for other ranks
   operation_note note;
   int group = 0;
-  thread_call call;
-  void (*carry_out)(std::span<thread_call const>) = nullptr;
+  collective_call call;
+  void (*carry_out)(std::span<collective_call const>) = nullptr;
 };
 struct stream_record_item {};
 struct stream_wait_item {
@@ -78,8 +78,8 @@ class simulated_rank {
     ++pending_;
   }
 
-  void meet(stream on, int group, thread_call const& call,
-            void (*carry_out)(std::span<thread_call const>)) {
+  void meet(stream on, int group, collective_call const& call,
+            void (*carry_out)(std::span<collective_call const>)) {
     queue(on).items.emplace_back(
         stream_meeting_item{note_of(to_string(call.kind)), group, call, carry_out});
     ++pending_;

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "plait/backend/host/thread_call.hpp"
+#include "plait/backend/collective_call.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
@@ -259,7 +259,7 @@ class simulated_world {
 
   // The heads of these ranks' streams belong together.
   void meet(std::vector<int> const& members, group const& with) {
-    std::vector<thread_call> calls;
+    std::vector<collective_call> calls;
     auto known = ranks_[std::size_t(members.front())]->clock(with.on);
     for (int const member : members) {
       calls.push_back(meeting_at(member, with.on)->call);

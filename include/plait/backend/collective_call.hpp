@@ -21,7 +21,7 @@ struct element_type {
   template <class T>
   static constexpr element_type of() {
     static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, bfloat16>,
-                  "thread_communicator: the element type is not arithmetic; pass a span of float, "
+                  "communicator: the element type is not arithmetic; pass a span of float, "
                   "double, bfloat16 or an integer type");
     char const kind = std::is_same_v<T, bfloat16>   ? 'b'
                       : std::is_floating_point_v<T> ? 'f'
@@ -32,7 +32,7 @@ struct element_type {
 };
 
 // One call of one rank, as the other ranks of its group see it.
-struct thread_call {
+struct collective_call {
   collective kind = collective::barrier;
   element_type element{};
   reduction operation = reduction::sum;
@@ -43,7 +43,7 @@ struct thread_call {
   void const* source = nullptr;
   void* target = nullptr;
 
-  bool agrees_with(thread_call const& call) const {
+  bool agrees_with(collective_call const& call) const {
     return kind == call.kind && element == call.element && operation == call.operation &&
            other == call.other && tag == call.tag && bytes == call.bytes;
   }
@@ -63,7 +63,7 @@ inline constexpr bool has_root(collective kind) {
 }
 
 // "all_reduce of 64 bytes on group {0,1}"
-[[gnu::cold]] inline std::string call_text(thread_call const& call,
+[[gnu::cold]] inline std::string call_text(collective_call const& call,
                                            std::vector<int> const& members) {
   std::string text = to_string(call.kind);
   if (call.kind != collective::barrier) text += " of " + std::to_string(call.bytes) + " bytes";
@@ -88,7 +88,7 @@ inline constexpr bool has_root(collective kind) {
 }
 
 // The same, with what a waiting rank need not say: "... (float32, sum)".
-[[gnu::cold]] inline std::string full_call_text(thread_call const& call,
+[[gnu::cold]] inline std::string full_call_text(collective_call const& call,
                                                 std::vector<int> const& members) {
   auto text = call_text(call, members);
   if (call.element.kind == ' ') return text;
@@ -102,8 +102,8 @@ inline constexpr bool has_root(collective kind) {
 }
 
 // "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.
-[[gnu::cold]] inline std::string mismatch_text(int rank_a, thread_call const& a, int rank_b,
-                                               thread_call const& b,
+[[gnu::cold]] inline std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
+                                               collective_call const& b,
                                                std::vector<int> const& members) {
   return "rank " + std::to_string(rank_a) + " called " + full_call_text(a, members) +
          ", but rank " + std::to_string(rank_b) + " called " + full_call_text(b, members);
@@ -111,7 +111,7 @@ inline constexpr bool has_root(collective kind) {
 
 // Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
 // Every member checks the calls of all members in one order, so that all throw the same.
-inline void check_shape(int rank, bool is_root, thread_call const& call,
+inline void check_shape(int rank, bool is_root, collective_call const& call,
                         std::vector<int> const& members) {
   auto const p = members.size();
   auto const fail = [&](std::string const& reason) {

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/backend/communicator.hpp"
+
+namespace plait {
+
+/// The calls of a communicator. `Self` derives from it and carries them out:
+///
+/// Syntax:  rank(), size() -> int; wait_for_all() -> void;
+///          carry_out<Kind, T>(detail::collective_call const&, tensor_bytes) -> void.
+/// Meaning: carry_out checks the call and does what the member function of that name promises; in
+///          the call `bytes` is of the buffer that has one size on all ranks, and source and target
+///          are what is read and written. tensor_bytes, of the whole tensor, is 0 if there is
+///          nothing to move.
+template <class Self>
+class communicator_calls {
+ public:
+  using concept_tag = communicator_tag;
+
+  /// What this member was asked to move since construction or the last reset. What a recorded step
+  /// repeats is not counted again.
+  [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
+  void reset_counted() noexcept { counted_.reset(); }
+
+  /// Returns on no rank before the last rank has called it.
+  void barrier() {
+    self().wait_for_all();
+    count(collective::barrier, 0);
+  }
+
+  /// Combines `inout` over all ranks and leaves the same bits on every rank.
+  ///
+  /// Shapes:  inout (n), the same n on every rank; n == 0 is allowed.
+  template <class T>
+  void all_reduce(std::span<T> inout, reduction operation = reduction::sum) {
+    if (self().size() == 1) return count(collective::all_reduce, inout.size_bytes());
+    auto call = call_of<T>(collective::all_reduce, inout.size(), 0, inout.data(), inout.data());
+    call.operation = operation;
+    ask<collective::all_reduce, T>(call, inout.size_bytes());
+  }
+
+  /// Concatenates `send` of all ranks, in rank order, into `receive` on every rank.
+  ///
+  /// Shapes:  send (n), receive (size()*n), the same n on every rank; send may be this rank's own
+  ///          block of receive and may not overlap it otherwise.
+  template <class T>
+  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    ask<collective::all_gather, T>(call_of<T>(collective::all_gather, send.size(), receive.size(),
+                                              send.data(), receive.data()),
+                                   receive.size_bytes());
+  }
+
+  /// Adds `send` over all ranks and leaves block r of the sum in `receive` on rank r.
+  ///
+  /// Shapes:  send (size()*n), receive (n), the same n on every rank; receive may be this rank's
+  ///          own block of send and may not overlap it otherwise.
+  template <class T>
+  void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    ask<collective::reduce_scatter, T>(call_of<T>(collective::reduce_scatter, receive.size(),
+                                                  send.size(), send.data(), receive.data()),
+                                       send.size_bytes());
+  }
+
+  /// Moves block j of `send` on rank i to block i of `receive` on rank j.
+  ///
+  /// Shapes:  send and receive (size()*n), the same n on every rank; they may not overlap.
+  template <class T>
+  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    ask<collective::all_to_all, T>(call_of<T>(collective::all_to_all, send.size(), receive.size(),
+                                              send.data(), receive.data()),
+                                   on_all_ranks(send.size_bytes()));
+  }
+
+  /// Copies `inout` of rank `root` to every rank.
+  ///
+  /// Shapes:  inout (n), the same n on every rank.
+  template <class T>
+  void broadcast(std::span<T> inout, int root) {
+    auto call = call_of<T>(collective::broadcast, inout.size(), 0, inout.data(), inout.data());
+    call.other = root;
+    ask<collective::broadcast, T>(call, inout.size_bytes());
+  }
+
+  /// Adds `inout` over all ranks into that of rank `root`; the others keep theirs as it is.
+  ///
+  /// Shapes:  inout (n), the same n on every rank.
+  template <class T>
+  void reduce(std::span<T> inout, int root) {
+    auto call = call_of<T>(collective::reduce, inout.size(), 0, inout.data(), inout.data());
+    call.other = root;
+    ask<collective::reduce, T>(call, inout.size_bytes());
+  }
+
+  /// Concatenates `send` of all ranks, in rank order, into `receive` on rank `root`.
+  ///
+  /// Shapes:  send (n), the same n on every rank; receive (size()*n) on the root and ignored
+  ///          elsewhere; on the root send may be its own block of receive.
+  template <class T>
+  void gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
+    bool const is_root = self().rank() == root;
+    auto call = call_of<T>(collective::gather, send.size(), is_root ? receive.size() : 0,
+                           send.data(), receive.data());
+    call.other = root;
+    ask<collective::gather, T>(call, on_all_ranks(send.size_bytes()));
+  }
+
+  /// Leaves block r of `send` of rank `root` in `receive` on rank r.
+  ///
+  /// Shapes:  receive (n), the same n on every rank; send (size()*n) on the root and ignored
+  ///          elsewhere; on the root receive may be its own block of send.
+  template <class T>
+  void scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
+    bool const is_root = self().rank() == root;
+    auto call = call_of<T>(collective::scatter, receive.size(), is_root ? send.size() : 0,
+                           send.data(), receive.data());
+    call.other = root;
+    ask<collective::scatter, T>(call, on_all_ranks(receive.size_bytes()));
+  }
+
+  /// Hands `values` to rank `to`, which receives them with the same tag; messages of one sender
+  /// come in order. Neither side may count on buffering.
+  template <class T>
+  void send(std::span<T> values, int to, int tag) {
+    using element = std::remove_const_t<T>;
+    message<collective::send, element>(
+        call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag);
+  }
+
+  /// Copies what rank `from` sends with `tag` into `buffer`.
+  template <class T>
+  void receive(std::span<T> buffer, int from, int tag) {
+    message<collective::receive, T>(
+        call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data()), from, tag);
+  }
+
+ protected:
+  template <class T>
+  static detail::collective_call call_of(collective kind, std::size_t elements,
+                                         std::size_t whole_elements, void const* source,
+                                         void* target) {
+    return {.kind = kind,
+            .element = detail::element_type::of<T>(),
+            .bytes = elements * sizeof(T),
+            .whole_bytes = whole_elements * sizeof(T),
+            .source = source,
+            .target = target};
+  }
+
+  void count(collective kind, std::size_t tensor_bytes) {
+    counted_.record(kind, tensor_bytes, self().size());
+  }
+
+ private:
+  Self& self() { return static_cast<Self&>(*this); }
+
+  std::size_t on_all_ranks(std::size_t bytes) {
+    return bytes * static_cast<std::size_t>(self().size());
+  }
+
+  template <collective Kind, class T>
+  void ask(detail::collective_call const& call, std::size_t tensor_bytes) {
+    self().template carry_out<Kind, T>(call, tensor_bytes);
+    count(Kind, tensor_bytes);
+  }
+  template <collective Kind, class T>
+  void message(detail::collective_call call, int other, int tag) {
+    call.other = other;
+    call.tag = tag;
+    ask<Kind, T>(call, call.bytes);
+  }
+
+  traffic counted_;
+};
+
+}  // namespace plait
