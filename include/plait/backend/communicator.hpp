@@ -103,6 +103,13 @@ concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<
   { comm.receive(buffer, rank, tag) } -> std::same_as<void>;
 };
 
+/// All of these: what plait's own communicators offer.
+template <class Comm, class T>
+concept can_all =
+    can_all_reduce<Comm, T> && can_all_gather<Comm, T> && can_reduce_scatter<Comm, T> &&
+    can_all_to_all<Comm, T> && can_broadcast<Comm, T> && can_reduce<Comm, T> &&
+    can_gather<Comm, T> && can_scatter<Comm, T> && can_send_receive<Comm, T>;
+
 /// What one member of a group was asked to move, counted without any knowledge of a plan.
 ///
 /// Units:   bytes on the wire of the busiest rank under a bandwidth-optimal algorithm, each call
