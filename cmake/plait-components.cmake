@@ -4,12 +4,15 @@
 #
 # To add one: its name here, its headers below, and components/<name>.cmake beside this file, which
 # looks for the dependency and calls plait_add_component(), or explains in `plait_needs` what lacks.
-set(plait_components blas safetensors cuda)
+set(plait_components blas safetensors cuda cudnn)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait. A component without an entry adds no headers.
 set(plait_headers_of_safetensors io/safetensors.hpp)
 set(plait_headers_of_cuda backend/cuda/)
+
+# Headers that exactly one unit of a program includes: they define functions that are not inline.
+set(plait_unit_headers backend/cuda/cudnn_attention.hpp)
 
 # Matches the path of every header that belongs to a component.
 set(plait_component_header_regex "")

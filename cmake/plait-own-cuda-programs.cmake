@@ -49,3 +49,13 @@ function(plait_own_cuda_program target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>)
 endfunction()
+
+# The unit of plait's own programs that includes cuDNN's front end, once for all of them.
+if(TARGET plait::cudnn)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/cudnn_attention.cpp"
+    CONTENT "#include \"plait/backend/cuda/cudnn_attention.hpp\"\n")
+  add_library(plait_own_cudnn OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/cudnn_attention.cpp")
+  plait_own_program(plait_own_cudnn)
+  target_link_libraries(plait_own_cudnn PUBLIC plait::cudnn)
+  target_compile_options(plait_own_cudnn PRIVATE -O1)  # only launches kernels
+endif()

@@ -172,6 +172,7 @@ void train(train_gpt::options const& wanted, entry const& job) {
   request.replay = wanted.replay;
   request.share_gpu = wanted.share_gpu;
   request.tf32 = wanted.tf32;
+  request.cudnn = wanted.attention == "cudnn";
   request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
   std::unique_ptr<file_source> init;

@@ -9,6 +9,10 @@ else()
   if(NOT TARGET CUDA::cublasLt)
     list(APPEND plait_cuda_lacks "cuBLASLt (of the CUDA toolkit)")
   endif()
+  # nvcc finds these headers by itself.
+  find_path(PLAIT_CUB_INCLUDE_DIR cub/device/device_radix_sort.cuh
+    PATHS ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES cccl NO_DEFAULT_PATH
+    DOC "Folder with cub/device/device_radix_sort.cuh")
   find_path(PLAIT_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "Folder with nvtx3/nvToolsExt.h")
   find_path(PLAIT_NCCL_INCLUDE_DIR nccl.h
@@ -17,7 +21,11 @@ else()
   find_library(PLAIT_NCCL_LIBRARY nccl
     HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64
     DOC "Library NCCL")
-  mark_as_advanced(PLAIT_NVTX_INCLUDE_DIR PLAIT_NCCL_INCLUDE_DIR PLAIT_NCCL_LIBRARY)
+  mark_as_advanced(
+    PLAIT_CUB_INCLUDE_DIR PLAIT_NVTX_INCLUDE_DIR PLAIT_NCCL_INCLUDE_DIR PLAIT_NCCL_LIBRARY)
+  if(NOT PLAIT_CUB_INCLUDE_DIR)
+    list(APPEND plait_cuda_lacks "CUB (of the CUDA toolkit)")
+  endif()
   if(NOT PLAIT_NVTX_INCLUDE_DIR)
     list(APPEND plait_cuda_lacks "NVTX 3 (of the CUDA toolkit)")
   endif()

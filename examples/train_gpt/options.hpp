@@ -15,7 +15,8 @@
 namespace train_gpt {
 
 struct options {
-  std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host";
+  std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
+                    attention = "own";
   std::string init, save, losses;
   std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200,
                schedule_seed = 0;
@@ -39,6 +40,7 @@ inline constexpr char const* usage =
     "  --replay               record the first step and repeat it (CUDA graphs)\n"
     "  --share-gpu            all ranks on one GPU\n"
     "  --tf32                 round the operands of matrix products to TF32 on a GPU\n"
+    "  --attention own|cudnn  who computes attention in bfloat16 on a GPU (own)\n"
     "  --steps N              0 is allowed: --save then writes the initial weights (200)\n"
     "  --batch N              samples of one step, over all ranks (16)\n"
     "  --microbatches M       pieces of a step (what the plan needs)\n"
@@ -92,6 +94,7 @@ inline options parse(int count, char** words) {
     else if (word == "--replay") out.replay = true;
     else if (word == "--share-gpu") out.share_gpu = true;
     else if (word == "--tf32") out.tf32 = true;
+    else if (word == "--attention") out.attention = value();
     else if (word == "--init") out.init = value();
     else if (word == "--save") out.save = value();
     else if (word == "--losses") out.losses = value();
@@ -109,6 +112,10 @@ inline options parse(int count, char** words) {
     else if (word == "--help" || word == "-h") out.help = true;
     else throw plait::input_error("unknown option '" + std::string(word) + "'; see --help");
   }
+  if (out.attention != "own" && out.attention != "cudnn")
+    throw plait::input_error("--attention is own or cudnn, got '" + out.attention + "'");
+  if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))
+    throw plait::input_error("--attention cudnn needs --backend cuda and --precision bfloat16");
   return out;
 }
 

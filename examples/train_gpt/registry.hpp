@@ -52,6 +52,7 @@ struct request {
   bool replay = false;                    ///< record the first step and repeat it (CUDA graphs)
   bool share_gpu = false;                 ///< all ranks on one GPU
   bool tf32 = false;                      ///< products of float matrices in TF32 on a GPU
+  bool cudnn = false;                     ///< attention in bfloat16 by cuDNN on a GPU
   std::uint64_t schedule_seed = 0;        ///< of the simulated device's order of events
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   tensor_source* init = nullptr;

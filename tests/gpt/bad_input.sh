@@ -56,6 +56,9 @@ refused "--data needs a value" --data ""
 refused "unknown plan 'dp3'; --list-plans prints them" --plan dp3
 refused "is not built for size 'huge'" --size huge
 refused "in precision 'half'" --precision half
+refused "--attention is own or cudnn, got 'fast'" --attention fast
+refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --backend cuda
+refused "--attention cudnn needs --backend cuda and --precision bfloat16" --attention cudnn --precision bfloat16
 refused "--batch 7 does not divide over 2 data ranks" --plan dp2 --batch 7
 refused "--batch 6 does not divide over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
 refused "--batch 4 does not divide" --batch 4 --microbatches 3

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # One way to use plait from outside, chosen by MODE. Needs STAGE (a scratch folder), COMPONENTS (with
-# commas), SOURCE, BUILD (plait's own), COMPILER, GENERATOR.
+# commas), SOURCE, BUILD (plait's own), COMPILER, GENERATOR; CUDNN_FRONTEND (its headers) for component cudnn.
 cmake_minimum_required(VERSION 3.24)
 string(REPLACE "," ";" COMPONENTS "${COMPONENTS}")
 
@@ -21,6 +21,9 @@ endfunction()
 
 set(configure ${CMAKE_COMMAND} -S ${consumer} -B ${scratch}/build -G ${GENERATOR}
   -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug)
+if(CUDNN_FRONTEND)
+  list(APPEND configure -D PLAIT_CUDNN_FRONTEND_INCLUDE_DIR=${CUDNN_FRONTEND})
+endif()
 
 function(build_and_run)
   run(${CMAKE_COMMAND} --build ${scratch}/build)

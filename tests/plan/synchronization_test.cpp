@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "plait/nn/activation.hpp"
@@ -122,5 +123,26 @@ using plait::direction;
 static_assert(plan::waits_of(0, direction::forward).list.size() == 2);
 static_assert(plan::waits_of(0, direction::backward).list.size() == 2);
 static_assert(plait::plan<mlp, plait::serial>::waits_of(0, direction::forward).list.size() == 0);
+
+// While the gradient of its input is reduced, the column layer computes those of its parameters: it
+// alone, and only where something is sent.
+template <class Plan>
+consteval int postponed() {
+  int count = 0;
+  for (int step = 0; step < Plan::code.steps.size(); ++step) {
+    if (!Plan::postpones_parameters(step)) continue;
+    ++count;
+    auto const list = Plan::waits_of(0, direction::backward).list;
+    using numbers = plait::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
+    for (auto const& wait : list)
+      if (wait.waiting == numbers::parameters_of(step)) return -1;
+    // What comes next waits for the reduction, which waits for the gradient of the input.
+    if (list[0] != plait::planned_wait{step - 1, step} || list[1].awaited != step - 1) return -2;
+  }
+  return count;
+}
+static_assert(postponed<plan>() == 1);
+static_assert(postponed<plait::plan<mlp, plait::serial>>() == 0);
+static_assert(postponed<plait::plan<mlp, plait::pipeline<1>>>() == 0);
 
 }  // namespace

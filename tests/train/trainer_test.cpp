@@ -258,4 +258,26 @@ TEST(TrainerErrors, ABatchOfOtherSequencesIsRefused) {
   }
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// More than an address can name, so no machine has it; sanitizers end the program where it is asked
+// for.
+TEST(TrainerErrors, TooMuchMemoryIsAnErrorWithThePlansNumbers) {
+  constexpr std::size_t wide = std::size_t{1} << 24;
+  using model = plait::objective<plait::nn::linear<wide, wide>, plait::nn::cross_entropy<wide>>;
+  using job = plait::parallel<model, plait::data_parallel<2>>;
+  try {
+    plait::launch<job>(plait::threads{},
+                       [&](auto& rank) { plait::trainer<job>(rank, plait::adamw{}); });
+    FAIL() << "a pebibyte was there";
+  } catch (plait::out_of_memory const& e) {
+    std::string const text = e.what();
+    EXPECT_EQ(e.bytes.asked, sizeof(float) * (wide * wide + wide));
+    for (auto const* part :
+         {"asked the processor for", "the plan of rank ", "parameters 1024.0 TiB",
+          "optimizer 2048.0 TiB", " in all", "more tensor ranks or stages"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " is not in " << text;
+  }
+}
+#endif
+
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -25,6 +26,20 @@ struct size_mismatch : error {
 /// Ranks of one group called different collectives, or the same one with different sizes.
 struct collective_mismatch : error {
   using error::error;
+};
+
+/// A device has not as much free memory as a rank asked for; `what()` also says what the plan needs
+/// the rank's memory for, where a plan asked.
+///
+/// Units:   bytes; `held` is what this rank has already, the rest belongs to others; 0 where the
+///          device does not tell.
+struct out_of_memory : error {
+  struct numbers {
+    std::size_t asked = 0, free = 0, total = 0, held = 0;
+  };
+  out_of_memory(std::string const& text, numbers const& in_bytes) : error(text), bytes(in_bytes) {}
+
+  numbers bytes;
 };
 
 /// The job ended because another rank failed; `what()` carries that rank's message.

@@ -2,30 +2,19 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
 #include "plait/schedule/simulation.hpp"
 
 namespace plait {
 
 namespace detail {
-
-[[gnu::cold]] inline std::string with_unit(double bytes) {
-  char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
-  char text[32];
-  std::snprintf(text, sizeof text, std::floor(bytes) == bytes ? "%.0f %s" : "%.1f %s", bytes,
-                units[unit]);
-  return text;
-}
 
 /// Lines of cells, printed with their columns aligned.
 class text_table {

@@ -263,9 +263,15 @@ struct plan {
     return plait::is_epilogue(code, tree.leaves, needs_gradient, step, way);
   }
 
+  /// Whether the backward computes the gradients of a leaf's parameters while that of its input is
+  /// sent.
+  static constexpr bool postpones_parameters(int step) {
+    return plait::postpones_parameters(code, tree.leaves, storage, needs_gradient, step);
+  }
+
   /// The waits between the steps of an item.
   static constexpr auto waits_of(int item, direction way) {
-    return plan_item_waits(code, storage, needs_gradient, code.items[item], way);
+    return plan_item_waits(code, tree.leaves, storage, needs_gradient, code.items[item], way);
   }
 
   static constexpr auto activation_layout_for(std::size_t rows) {

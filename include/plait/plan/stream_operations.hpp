@@ -19,12 +19,15 @@ namespace plait {
 ///
 /// What an item is given is ready on stream compute, and it leaves everything so: between items
 /// there is nothing to wait for. The steps are numbered as in the program; `begin` stands for what
-/// came before the item and `end` for what comes after it.
+/// came before the item, `end` for what comes after it, and parameters_of(step) for the gradients
+/// of a leaf's parameters, where they are postponed.
 template <int Steps>
 struct item_waits {
   static constexpr int begin = -1;
   static constexpr int end = Steps;
-  static_vector<planned_wait, 2 * Steps + 2> list{};
+  static constexpr int parameters_of(int step) { return end + 1 + step; }
+  static constexpr int most_operations = 2 * Steps + 2;
+  static_vector<planned_wait, most_operations> list{};
 
   /// True if something waits for `step`.
   [[nodiscard]] constexpr bool is_awaited(int step) const {
@@ -94,22 +97,57 @@ struct item_operations {
     list.push_back(std::move(made));
     steps.push_back(index);
   }
+
+  /// The gradients of a leaf's parameters alone: they are added to where no step looks.
+  constexpr void add_parameters(int index, int number) {
+    list.push_back({stream::compute, {buffer(code.steps[index].out, direction::backward)}, {}});
+    steps.push_back(number);
+  }
 };
 
 }  // namespace detail
 
+/// Whether the gradients of a leaf's parameters are computed behind the next step of the backward:
+/// while that step sends the gradient of the leaf's input over the tensor axis.
+///
+/// The gradient of the leaf's output must still be there then.
+template <int Leaves>
+constexpr bool postpones_parameters(program<Leaves> const& code, auto const& leaves,
+                                    storage_plan<program<Leaves>::most_values> const& storage,
+                                    auto const& needs_gradient, int index) {
+  if (index < 1 || index >= code.steps.size()) return false;
+  auto const& now = code.steps[index];
+  auto const& next = code.steps[index - 1];
+  if (now.kind != step_kind::leaf || leaves[now.leaf].parameter_count == 0 || now.second >= 0 ||
+      next.kind != step_kind::move || next.out != now.in ||
+      !needs_gradient[static_cast<std::size_t>(next.in)])
+    return false;
+  auto const row = transition_between(code.values[next.in].at, code.values[next.out].at);
+  detail::item_operations<Leaves> const in{code, storage};
+  auto const buffer = [&](int value) { return in.buffer(value, direction::backward); };
+  return communicates(adjoint(row).moves) && buffer(now.in) != buffer(now.out) &&
+         buffer(next.in) != buffer(now.out);
+}
+
 /// The waits that an item needs; see `item_waits`.
 template <int Leaves>
-constexpr auto plan_item_waits(program<Leaves> const& code,
+constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
                                storage_plan<program<Leaves>::most_values> const& storage,
                                auto const& needs_gradient, item const& piece, direction way) {
   using waits = item_waits<program<Leaves>::most_steps>;
   detail::item_operations<Leaves> operations{code, storage};
   operations.add_edge(waits::begin);
-  int const count = piece.end_step - piece.first_step;
-  for (int i = 0; i < count; ++i)
-    operations.add_step(way == direction::forward ? piece.first_step + i : piece.end_step - 1 - i,
-                        way, needs_gradient);
+  if (way == direction::forward) {
+    for (int i = piece.first_step; i < piece.end_step; ++i)
+      operations.add_step(i, way, needs_gradient);
+  } else {
+    for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
+      operations.add_step(i, way, needs_gradient);
+      if (i + 1 < piece.end_step &&
+          postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
+        operations.add_parameters(i + 1, waits::parameters_of(i + 1));
+    }
+  }
   operations.add_edge(waits::end);
   waits out;
   for (auto const& wait : plan_waits(operations.list))

@@ -126,8 +126,15 @@ class stage_runner {
         edge = 1 - edge;
         between_waits<Item, waits::begin, direction::backward>([] {});
         for_each_step_backward<Item>([&]<int Step>() {
-          run_step<Item, Step, direction::backward>(
-              [&] { this->template backward_step<Step>(before, output, copy, gradient, made); });
+          run_step<Item, Step, direction::backward>([&] {
+            if constexpr (!plan::postpones_parameters(Step))
+              this->template backward_parameters<Step>(before, output, copy, gradient, made);
+            this->template backward_step<Step>(before, output, copy, gradient, made);
+          });
+          if constexpr (plan::postpones_parameters(Step + 1))
+            between_waits<Item, waits::parameters_of(Step + 1), direction::backward>([&] {
+              this->template backward_parameters<Step + 1>(before, output, copy, gradient, made);
+            });
         });
         between_waits<Item, waits::end, direction::backward>([] {});
         forget_transients();
@@ -433,7 +440,7 @@ class stage_runner {
 
   template <int Step, direction Way>
   static constexpr stream stream_of_step() {
-    if constexpr (Step == waits::begin || Step == waits::end) {
+    if constexpr (Step == waits::begin || Step >= waits::end) {
       return stream::compute;
     } else {
       constexpr auto& now = code.steps[Step];
@@ -470,6 +477,16 @@ class stage_runner {
   }
   [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
 
+  /// Scratch does not outlive a body.
+  template <int Leaf>
+  void forget_scratch() {
+    constexpr auto& scratch = plan::tree.leaves[Leaf].scratch;
+    for (std::size_t k = 0; k < std::size_t(scratch.own_count); ++k)
+      queue().discard(where_.activations + arena_.transient_offset +
+                          layout_.scratch_offset[std::size_t(Leaf)][k],
+                      sizeof(accumulated) *
+                          slot_count(scratch.own[k], code.forms[Leaf], rows_, plan::tensor_ranks));
+  }
   /// Nothing in the transient buffers outlives an item.
   void forget_transients() {
     queue().discard(where_.activations + arena_.transient_offset, layout_.transient_bytes);
@@ -494,6 +511,7 @@ class stage_runner {
       if constexpr (plan::tree.leaves[now.leaf].is_loss)
         layer_type::forward(ops, p, x, loss_sum{loss_}, saved);
       else layer_type::forward(ops, p, x, output_view<Step>(input, output), saved);
+      forget_scratch<now.leaf>();
     } else if constexpr (now.kind == step_kind::move) {
       using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
       move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
@@ -505,6 +523,26 @@ class stage_runner {
     } else {
       queue().add(as_elements(in), as_elements(value_data<now.skip>(input, output)),
                   as_elements(out), block<now.out>().count());
+    }
+  }
+
+  template <int Step>
+  void backward_parameters(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+                           std::byte* of_input) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (now.kind == step_kind::leaf) {
+      constexpr auto& leaf = plan::tree.leaves[now.leaf];
+      if constexpr (leaf.parameter_count > 0) {
+        [[maybe_unused]] auto const mark =
+            rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+        auto ops = operations_of<now.leaf>();
+        layer_of_step<Step>::backward_parameters(
+            ops, parameter_access<now.leaf, false>{*this, copy},
+            slot_access<Step, true>{*this, input, output},
+            gradient_or_seed<now.out, leaf.is_loss>(gradient_data<now.out>(of_output, of_input)),
+            parameter_access<now.leaf, true>{*this, copy});
+        forget_scratch<now.leaf>();
+      }
     }
   }
 
@@ -524,10 +562,6 @@ class stage_runner {
       parameter_access<now.leaf, false> const p{*this, copy};
       slot_access<Step, true> const saved{*this, input, output};
       auto const dy = gradient_or_seed<now.out, leaf.is_loss>(dout);
-      // Parameters first: the gradient of the input may overwrite that of the output.
-      if constexpr (leaf.parameter_count > 0)
-        layer_type::backward_parameters(ops, p, saved, dy,
-                                        parameter_access<now.leaf, true>{*this, copy});
       if constexpr (now.second >= 0)
         layer_type::backward_input(ops, p, saved, dy,
                                    std::pair{gradient_view<now.in, false>(din),
@@ -536,6 +570,7 @@ class stage_runner {
       else if constexpr (wanted)
         layer_type::backward_input(ops, p, saved, dy,
                                    input_gradient_view<Step>(input, output, of_output, of_input));
+      forget_scratch<now.leaf>();
     } else if constexpr (!wanted) {
       return;
     } else if constexpr (now.kind == step_kind::move) {
@@ -579,7 +614,8 @@ class stage_runner {
   std::array<std::size_t, std::size_t(2 * leaves + 1)> first_record_{};
   std::array<int, std::size_t(2 * leaves + 1)> first_unit_{};
   // For each step what it has done, and for what came before it.
-  std::array<typename device_type::event, std::size_t(waits::end + 2)> events_{};
+  std::array<typename device_type::event, std::size_t(waits::parameters_of(waits::end) + 1)>
+      events_{};
   std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // for profilers
   layer_context context_{};
   std::byte* record_ = nullptr;

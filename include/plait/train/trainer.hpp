@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/plan/memory_text.hpp"
 #include "plait/plan/stream_operations.hpp"
 #include "plait/run/synchronizer.hpp"
 #include "plait/tensor/batch.hpp"
@@ -45,7 +46,8 @@ struct step_report {
 ///
 /// All ranks of the job make a trainer and call the same functions in the same order.
 /// Cost:   a step allocates nothing after the first of a shape.
-/// Errors: an exception on one rank ends the step on all ranks.
+/// Errors: an exception on one rank ends the step on all ranks. out_of_memory says what the plan
+///         needs the memory for.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -74,12 +76,10 @@ class trainer_on {
         options_(options),
         layout_(plan::parameter_layout_for(rank.place().stage)),
         owned_(parameters_of_stage<plan>(rank.place().stage)),
-        parameters_(rank.device().allocate(layout_.count() * sizeof(parameter_element))),
-        copies_(rank.device().allocate(plan::has_copies ? layout_.count() * sizeof(T) : 0)),
-        gradients_(rank.device().allocate((layout_.count() + layout_.tied_count) *
-                                          sizeof(gradient_element))),
-        states_(rank.device().allocate(layout_.count() * sizeof(parameter_element) *
-                                       Optimizer::states)),
+        parameters_(allocate(layout_.count() * sizeof(parameter_element))),
+        copies_(allocate(plan::has_copies ? layout_.count() * sizeof(T) : 0)),
+        gradients_(allocate((layout_.count() + layout_.tied_count) * sizeof(gradient_element))),
+        states_(allocate(layout_.count() * sizeof(parameter_element) * Optimizer::states)),
         memory_(rank.device(), update_ranges<plan>(owned_, optimizer_.decays),
                 squares_ranges<plan>(owned_, rank.place()), plan::parameter_tensor_count()) {
     queue().fill(parameter_element{0}, state_data(), layout_.count() * Optimizer::states);
@@ -192,6 +192,14 @@ class trainer_on {
   }
 
  private:
+  /// Memory for what does not depend on the batch.
+  [[gnu::cold]] typename device_type::arena allocate(std::size_t bytes) {
+    auto need = plan::memory(rank_.place().stage, {.optimizer_states = Optimizer::states});
+    need.activations = need.batches = 0;
+    return detail::allocate_for_plan(rank_.world_rank(), need,
+                                     [&] { return rank_.device().allocate(bytes); });
+  }
+
   [[nodiscard]] parameter_element* parameter_data() const {
     return reinterpret_cast<parameter_element*>(parameters_.data());
   }
@@ -217,7 +225,10 @@ class trainer_on {
                   .optimizer_states = Optimizer::states};
     if (!space || !space->fits(load)) {
       check_shape(batch);
-      space.emplace(rank_, load, what, seen_parameters(), gradient_data());
+      detail::allocate_for_plan(
+          rank_.world_rank(), plan::memory(rank_.place().stage, load), [&]() -> auto& {
+            return space.emplace(rank_, load, what, seen_parameters(), gradient_data());
+          });
       recorded_ = {};
     }
     return *space;

@@ -99,11 +99,11 @@ TEST(CudaDevice, TooMuchMemoryIsAnErrorWithTheNumbers) {
   try {
     (void)device.allocate(asked);
     FAIL() << "64 TiB were there";
-  } catch (plait::cuda_out_of_memory const& e) {
-    EXPECT_EQ(e.asked, asked);
-    EXPECT_GT(e.total, 0u);
-    EXPECT_LE(e.free, e.total);
-    EXPECT_EQ(e.held, 1000 + plait::cuda_options{}.workspace_bytes);
+  } catch (plait::out_of_memory const& e) {
+    EXPECT_EQ(e.bytes.asked, asked);
+    EXPECT_GT(e.bytes.total, 0u);
+    EXPECT_LE(e.bytes.free, e.bytes.total);
+    EXPECT_EQ(e.bytes.held, 1000 + plait::cuda_options{}.workspace_bytes);
     expect_text(e.what(), "rank 2, CUDA device 0: out of memory");
   }
   EXPECT_NO_THROW((void)device.allocate(1000));
@@ -411,6 +411,20 @@ TEST_F(QueueOperations, LookUpAndLoss) {
       },
       x, labels, values(rows, 3), values(2 * rows, 4), std::vector<double>{0.25},
       std::vector<double>{2});
+}
+
+// More positions than one block sorts. In float another order of additions would be other bits.
+TEST_F(QueueOperations, LookUpOfManyPositions) {
+  constexpr std::size_t positions = 20000, table_rows = 300, width = 2;
+  std::mt19937 bits(1);
+  std::vector<std::int32_t> ids(positions);
+  for (auto& id : ids) id = static_cast<std::int32_t>(bits() % (table_rows + 50));
+  auto const dy = values(positions * width, 2);
+  compare(
+      [](auto q, std::int32_t* i, float* y, float* t) {
+        q.scatter_add_rows(i, y, std::size_t{25}, table_rows, t, positions, width);
+      },
+      ids, std::vector<float>(dy.begin(), dy.end()), std::vector<float>(table_rows * width));
 }
 
 TEST_F(QueueOperations, Dropout) {

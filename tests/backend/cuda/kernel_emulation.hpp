@@ -217,13 +217,6 @@ unsigned __ballot_sync(unsigned mask, int predicate) {
     if ((mask >> lane & 1u) && all[lane] != 0) bits |= 1u << lane;
   return bits;
 }
-unsigned __match_any_sync(unsigned mask, unsigned value) {
-  unsigned const* const all = block_machine::instance().exchange(mask, value);
-  unsigned bits = 0;
-  for (unsigned lane = 0; lane < 32; ++lane)
-    if ((mask >> lane & 1u) && all[lane] == value) bits |= 1u << lane;
-  return bits;
-}
 unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
 
 }  // namespace plait::cuda_kernels

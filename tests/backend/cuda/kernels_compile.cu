@@ -17,19 +17,23 @@
 
 // Every kernel as nvcc sees it, in each element type. Nothing is run: a device may be missing.
 
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 
 struct stream_launcher {
   cudaStream_t stream;
 
   template <class... Parameters, class... Arguments>
-  void operator()(void (*kernel)(Parameters...), cuda::launch_shape shape,
+  void operator()(void (*kernel)(Parameters...), kernels::launch_shape shape,
                   Arguments... arguments) const {
     if (shape.shared_bytes > 48 * 1024)
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(shape.shared_bytes));
     kernel<<<dim3(shape.blocks, shape.blocks_y), shape.threads, shape.shared_bytes, stream>>>(
         arguments...);
+  }
+  template <class Function>
+  void call(char const*, Function function) const {
+    function(stream);
   }
 };
 
@@ -48,39 +52,39 @@ template <class T>
 void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::int32_t* ids,
                 double* d, std::size_t n) {
   T const* const in = x;
-  cuda::fill(stream, T{0}, x, n);
-  cuda::copy_blocks(stream, in, n, x, n, n, n);
-  cuda::add(stream, in, in, x, n);
-  cuda::map(stream, plait::functions::gelu_tanh{}, n, in, x);
-  cuda::map(stream, plait::functions::gelu_tanh_derivative{}, n, in, in, x);
-  cuda::rows(stream, first_is_sum{}, n, n, cuda::row_operand<T>{x, n},
-             cuda::row_operand<T const>{in, 0});
-  cuda::combine(stream, cuda::plus{}, cuda::source_table<T>{{in, in}}, 2, x, n);
-  cuda::combine(stream, cuda::maximum{}, cuda::source_table<T>{{in, in}}, 2, x, n);
-  cuda::add_row(stream, in, x, n, n);
-  cuda::accumulate_column_sums(stream, in, a, a, n, n);
-  cuda::accumulate_columns(stream, plait::functions::multiply{}, n, n, a, a, in, in);
-  cuda::layer_norm(stream, in, in, in, x, a, n, n, 1e-5);
-  cuda::layer_norm_backward_input(stream, in, in, a, in, x, n, n);
-  cuda::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
-  cuda::attention(stream, in, x, a, n, n, n, n);
-  cuda::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
-  cuda::row_max(stream, in, a, n, n, n);
-  cuda::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
-  cuda::cross_entropy_sum(stream, a, ids, -1, n, d, d);
-  cuda::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
-  cuda::gather_rows(stream, ids, in, n, n, x, n, n);
-  cuda::scatter_add_rows(stream, ids, in, n, n, a, ids, n, n);
-  cuda::add_positions(stream, in, in, x, n, n, n, n);
-  cuda::accumulate_positions(stream, in, a, n, n, n, n);
-  cuda::dropout(stream, in, x, n, n, plait::dropout_key{}, 1u, 1.0, plait::dropout_block{});
+  kernels::fill(stream, T{0}, x, n);
+  kernels::copy_blocks(stream, in, n, x, n, n, n);
+  kernels::add(stream, in, in, x, n);
+  kernels::map(stream, plait::functions::gelu_tanh{}, n, in, x);
+  kernels::map(stream, plait::functions::gelu_tanh_derivative{}, n, in, in, x);
+  kernels::rows(stream, first_is_sum{}, n, n, kernels::row_operand<T>{x, n},
+                kernels::row_operand<T const>{in, 0});
+  kernels::combine(stream, kernels::plus{}, kernels::source_table<T>{{in, in}}, 2, x, n);
+  kernels::combine(stream, kernels::maximum{}, kernels::source_table<T>{{in, in}}, 2, x, n);
+  kernels::add_row(stream, in, x, n, n);
+  kernels::accumulate_column_sums(stream, in, a, a, n, n);
+  kernels::accumulate_columns(stream, plait::functions::multiply{}, n, n, a, a, in, in);
+  kernels::layer_norm(stream, in, in, in, x, a, n, n, 1e-5);
+  kernels::layer_norm_backward_input(stream, in, in, a, in, x, n, n);
+  kernels::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
+  kernels::attention(stream, in, x, a, n, n, n, n);
+  kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
+  kernels::row_max(stream, in, a, n, n, n);
+  kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
+  kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d);
+  kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
+  kernels::gather_rows(stream, ids, in, n, n, x, n, n);
+  kernels::scatter_add_rows(stream, ids, in, n, n, a, nullptr, n, n);
+  kernels::add_positions(stream, in, in, x, n, n, n, n);
+  kernels::accumulate_positions(stream, in, a, n, n, n, n);
+  kernels::dropout(stream, in, x, n, n, plait::dropout_key{}, 1u, 1.0, plait::dropout_block{});
 }
 
 template <class P>
 void launch_updates(stream_launcher stream, P* p, plait::bfloat16* copy, double* d, std::size_t n) {
-  cuda::adamw(stream, p, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
-  cuda::sgd(stream, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
-  cuda::sum_of_squares(stream, p, nullptr, n, d, d);
+  kernels::adamw(stream, p, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
+  kernels::sgd(stream, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
+  kernels::sum_of_squares(stream, p, nullptr, n, d, d);
 }
 
 }  // namespace
@@ -93,6 +97,6 @@ int main(int count, char**) {
   launch_all<plait::bfloat16>(stream, nullptr, nullptr, nullptr, nullptr, 0);
   launch_updates<float>(stream, nullptr, nullptr, nullptr, 0);
   launch_updates<double>(stream, nullptr, nullptr, nullptr, 0);
-  cuda::clip_factor(stream, nullptr, 0, 1.0, nullptr, nullptr);
-  cuda::reciprocal(stream, static_cast<double const*>(nullptr), nullptr);
+  kernels::clip_factor(stream, nullptr, 0, 1.0, nullptr, nullptr);
+  kernels::reciprocal(stream, static_cast<double const*>(nullptr), nullptr);
 }

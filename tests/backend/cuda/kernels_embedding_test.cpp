@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plait/backend/cuda/kernels/embedding.hpp"
 
-#include <algorithm>
-
 #include "backend/cuda/kernel_testing.hpp"
 #include "plait/backend/host/maths/embedding.hpp"
 
@@ -64,27 +62,12 @@ TYPED_TEST(Embedding, ScatterAddRowsInOrder) {
                               l.n, l.columns);
       memory<T> from(dy, shift);
       memory<S> sums(start);
-      memory<std::int32_t> workspace(cuda::scatter_add_rows_workspace(l.n));
+      memory<std::uint32_t> workspace(
+          cuda::scatter_add_rows_workspace(launcher{}, l.n, l.local_rows));
       cuda::scatter_add_rows(launcher{}, ids.data(), from.data(), l.first_row, l.local_rows,
                              sums.data(), workspace.data(), l.n, l.columns);
       EXPECT_EQ(sums.get(), expected);
     }
-}
-
-TEST(SortRows, KeepsTheOrderOfEqualOnes) {
-  // More than 256 chunks of 512 would be needed, so chunks are larger and of uneven length.
-  std::size_t const n = 140001, rows = 300;
-  std::vector<std::int32_t> ids(n);
-  for (std::size_t i = 0; i < n; ++i)
-    ids[i] = static_cast<std::int32_t>(plait::random_word({.seed = 4}, i) % rows);
-  memory<std::int32_t> workspace(cuda::sort_rows_workspace(n));
-  auto const sorted = cuda::sort_rows(launcher{}, ids.data(), 0, rows, workspace.data(), n);
-  std::vector<std::uint32_t> expected(n);
-  for (std::size_t i = 0; i < n; ++i) expected[i] = static_cast<std::uint32_t>(i);
-  std::sort(expected.begin(), expected.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return ids[a] != ids[b] ? ids[a] < ids[b] : a < b;
-  });
-  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), sorted.positions));
 }
 
 TYPED_TEST(Embedding, Positions) {

@@ -79,7 +79,9 @@ TEST(Requirements, NcclIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
 }
 
 TEST(Requirements, OutOfMemorySaysAllNumbers) {
-  auto const text = plait::detail::out_of_memory_text({3, 1}, 8ull << 30, 5u << 20, 80ull << 30, 7);
+  auto const text = message_of<plait::out_of_memory>([] {
+    plait::detail::throw_out_of_memory({3, 1}, {8ull << 30, 5u << 20, 80ull << 30, 7});
+  });
   expect_text(text, "rank 3, CUDA device 1: out of memory");
   expect_text(text, "asked for 8589934592 bytes (8192 MiB), free 5242880 bytes (5 MiB)");
   expect_text(text, "of 85899345920 bytes (81920 MiB); this rank already holds 7 bytes");

@@ -33,7 +33,7 @@ class cuda_range {
 ///
 /// It is a guest of the program: the default stream, the device's state and the thread's current
 /// device stay as they are.
-/// Errors:  cuda_error with rank, device, call and CUDA's words; cuda_out_of_memory;
+/// Errors:  cuda_error with rank, device, call and CUDA's words; out_of_memory;
 ///          communication_timeout if the streams do not end in time, with what has not ended;
 ///          job_aborted if another rank of the process has failed.
 /// Threads: used by the one thread that runs the rank.

@@ -15,21 +15,6 @@ struct cuda_error : error {
   using error::error;
 };
 
-/// A device has not as much free memory as a rank asked for.
-///
-/// Units:   bytes; `held` is what this rank has already, the rest belongs to others.
-struct cuda_out_of_memory : cuda_error {
-  cuda_out_of_memory(std::string const& text, std::size_t asked_bytes, std::size_t free_bytes,
-                     std::size_t total_bytes, std::size_t held_bytes)
-      : cuda_error(text),
-        asked(asked_bytes),
-        free(free_bytes),
-        total(total_bytes),
-        held(held_bytes) {}
-
-  std::size_t asked, free, total, held;
-};
-
 /// Which rank uses which device; in every message.
 struct cuda_place {
   int rank = 0;
@@ -59,17 +44,15 @@ inline void check(cublasStatus_t code, std::string const& call, cuda_place at) {
     throw cuda_error(place_text(at) + call + " failed: " + cublasLtGetStatusString(code));
 }
 
-/// The text of cuda_out_of_memory.
-[[gnu::cold]] inline std::string out_of_memory_text(cuda_place at, std::size_t asked,
-                                                    std::size_t free, std::size_t total,
-                                                    std::size_t held) {
-  auto const bytes = [](std::size_t n) {
+[[noreturn, gnu::cold]] inline void throw_out_of_memory(cuda_place at,
+                                                        out_of_memory::numbers const& bytes) {
+  auto const text = [](std::size_t n) {
     return std::to_string(n) + " bytes (" + std::to_string(n >> 20) + " MiB)";
   };
-  return place_text(at) + "out of memory: asked for " + bytes(asked) + ", free " + bytes(free) +
-         " of " + bytes(total) + "; this rank already holds " + bytes(held) +
-         "; the plan's bytes_per_rank() says what a rank needs: use fewer rows, more microbatches "
-         "or more ranks";
+  throw out_of_memory(place_text(at) + "out of memory: asked for " + text(bytes.asked) + ", free " +
+                          text(bytes.free) + " of " + text(bytes.total) +
+                          "; this rank already holds " + text(bytes.held),
+                      bytes);
 }
 
 }  // namespace detail

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "plait/backend/cuda/attention_engine.hpp"
+
 namespace plait {
 
 /// How a rank uses its CUDA device.
@@ -19,6 +21,9 @@ struct cuda_options {
   int staging_pieces = 4;
   /// Device memory for the workspace of matrix products, taken at the start.
   std::size_t workspace_bytes = std::size_t{32} << 20;
+  /// Who computes attention in bfloat16, as plait::cudnn_attention(); if null, or for a shape that
+  /// the engine does not take, plait's own kernels.
+  attention_engine_factory attention = nullptr;
 };
 
 }  // namespace plait

@@ -43,7 +43,8 @@ cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stre
 }  // namespace detail
 #endif
 
-/// Puts kernels at the end of a stream of a device; a model of `cuda_kernels::launcher`.
+/// Puts kernels and calls of libraries at the end of a stream of a device; a model of
+/// `cuda_kernels::launcher`.
 class cuda_launcher {
  public:
   cuda_launcher(cuda_place at, cudaStream_t stream) : at_(at), stream_(stream) {}
@@ -76,6 +77,12 @@ class cuda_launcher {
     detail::check(detail::launch_pretended(shape, stream_, [=] { kernel(arguments...); }),
                   "cudaLaunchKernel", at_);
 #endif
+  }
+
+  template <class Function>
+  void call(char const* name, Function function) const {
+    device_scope const scope(at_);
+    detail::check(function(stream_), name, at_);
   }
 
  private:
@@ -231,16 +238,29 @@ class cuda_queue {
                                                  columns);
   }
 
-  /// What a layer declares as scratch is not used: the stream has its own.
+  /// What a layer declares as scratch is not used: the stream has its own. In bfloat16 the engine
+  /// of cuda_options::attention does both passes of the shapes that it takes.
   template <class T>
   void attention(T const* qkv, T* out, of_rows<T>* log_sum, of_rows<T>*, std::size_t sequence,
                  std::size_t batch, std::size_t heads, std::size_t head_width) const {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
+        device_scope const scope(state_->place);
+        return engine->forward(qkv, out, log_sum, scratch<std::byte>(engine->workspace_bytes()),
+                               stream());
+      }
     cuda_kernels::attention(launcher(), qkv, out, log_sum, sequence, batch, heads, head_width);
   }
   template <class T>
   void attention_backward(T const* qkv, T const* out, of_rows<T> const* log_sum, T const* dout,
                           T* dqkv, of_rows<T>*, std::size_t sequence, std::size_t batch,
                           std::size_t heads, std::size_t head_width) const {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
+        device_scope const scope(state_->place);
+        return engine->backward(qkv, out, log_sum, dout, dqkv,
+                                scratch<std::byte>(engine->workspace_bytes()), stream());
+      }
     cuda_kernels::attention_backward(
         launcher(), qkv, out, log_sum, dout, dqkv,
         scratch<of_rows<T>>(cuda_kernels::attention_backward_scratch(sequence, batch, heads)),
@@ -256,9 +276,10 @@ class cuda_queue {
   void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_row,
                         std::size_t table_rows, S* sums, std::size_t count,
                         std::size_t columns) const {
-    cuda_kernels::scatter_add_rows(
-        launcher(), ids, dy, first_row, table_rows, sums,
-        scratch<std::int32_t>(cuda_kernels::scatter_add_rows_workspace(count)), count, columns);
+    cuda_kernels::scatter_add_rows(launcher(), ids, dy, first_row, table_rows, sums,
+                                   scratch<std::uint32_t>(cuda_kernels::scatter_add_rows_workspace(
+                                       launcher(), count, table_rows)),
+                                   count, columns);
   }
   template <class T>
   void add_positions(T const* x, T const* table, T* y, std::size_t first, std::size_t positions,

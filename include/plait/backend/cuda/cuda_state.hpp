@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/backend/cuda/attention_engine.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_handles.hpp"
 #include "plait/backend/cuda/cuda_headers.hpp"
@@ -48,7 +50,8 @@ class cuda_state {
         options(how),
         signal(shared ? std::move(shared) : std::make_shared<job_signal>()),
         products(at, how.tf32, how.workspace_bytes),
-        stage(at, how) {
+        stage(at, how),
+        engine_(how.attention != nullptr ? how.attention(at) : nullptr) {
     // What ranks exchange goes first where both could run: others may be waiting for it.
     int lowest = 0, highest = 0;
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange",
@@ -89,8 +92,7 @@ class cuda_state {
       (void)cudaGetLastError();
       std::size_t free = 0, total = 0;
       check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo", place);
-      throw cuda_out_of_memory(out_of_memory_text(place, bytes, free, total, *held_), bytes, free,
-                               total, *held_);
+      throw_out_of_memory(place, {bytes, free, total, *held_});
     }
     check(code, "cudaMalloc", place);
     *held_ += bytes;
@@ -112,6 +114,18 @@ class cuda_state {
   }
   // That of matrix products.
   std::byte* workspace(stream which) { return scratch(which, options.workspace_bytes); }
+
+  // What the engine of the options has for a shape; null where plait's own kernels do it.
+  prepared_attention* attention(attention_shape const& shape) {
+    if (!engine_) return nullptr;
+    auto found = attentions_.find(shape);
+    if (found == attentions_.end()) {
+      require_no_capture("attention has a new shape");
+      device_scope const scope(place);
+      found = attentions_.emplace(shape, engine_->prepare(shape)).first;
+    }
+    return found->second.get();
+  }
 
   void require_no_capture(char const* what) const {
     if (capturing)
@@ -222,6 +236,8 @@ class cuda_state {
     device_bytes data{};
     std::size_t bytes = 0;
   };
+  std::unique_ptr<attention_engine> engine_;
+  std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
   std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
   std::array<scratch_room, std::size_t(stream_count)> scratch_{};
   std::array<event_handle, std::size_t(stream_count)> joins_{};

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "plait/backend/device.hpp"
 #include "plait/backend/host/host_queue.hpp"
+#include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/tensor/view.hpp"
@@ -28,12 +30,19 @@ struct host_device {
 
   /// Bytes of the device's memory, aligned to 64, freed with the object; their values are
   /// undefined.
+  ///
+  /// Errors: out_of_memory.
   class arena {
    public:
     arena() = default;
     explicit arena(std::size_t bytes) : bytes_(bytes) {
       if (bytes == 0) return;
-      data_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64})));
+      data_.reset(
+          static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}, std::nothrow)));
+      if (data_ == nullptr)
+        throw out_of_memory("out of memory: asked the processor for " + std::to_string(bytes) +
+                                " bytes (" + std::to_string(bytes >> 20) + " MiB)",
+                            {.asked = bytes});
     }
     [[nodiscard]] std::byte* data() const { return data_.get(); }
     [[nodiscard]] std::size_t size() const { return bytes_; }

@@ -35,9 +35,7 @@ T __shfl_sync(unsigned mask, T value, int lane);
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask);
 unsigned __ballot_sync(unsigned mask, int predicate);
-unsigned __match_any_sync(unsigned mask, unsigned value);
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 /// Start of the block's shared memory.
 unsigned char* emulated_shared_memory();

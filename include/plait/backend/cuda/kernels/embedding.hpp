@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include "plait/backend/cuda/kernels/launch.hpp"
-#include "plait/backend/cuda/kernels/sort_rows.hpp"
+#include "plait/backend/cuda/kernels/sort_pairs.hpp"
 
 namespace plait::cuda_kernels {
+
+namespace detail {
+
+// The row of a shard [first, first + count) that holds `id`, or `count` if another shard has it.
+__device__ __forceinline__ std::size_t local_row(std::int32_t id, std::size_t first,
+                                                 std::size_t count) {
+  // A negative id, or one below `first`, wraps around to a huge number.
+  return smaller(static_cast<std::size_t>(id) - first, count);
+}
+
+// Bits of what local_row() returns.
+constexpr int local_row_bits(std::size_t count) { return static_cast<int>(std::bit_width(count)); }
+
+}  // namespace detail
 
 template <int V, class T>
 __global__ void gather_rows_kernel(std::int32_t const* ids, T const* table, std::size_t first_row,
@@ -37,18 +52,27 @@ void gather_rows(Launch launch, std::int32_t const* ids, T const* table, std::si
          columns);
 }
 
-// A warp does the columns [blockIdx.y * 32 V, ...) of the positions from `begin` on that have the
-// same row, if they begin there; else the warp of the first of them does.
+template <class Index>  // so that every file may have it
+__global__ void local_rows_kernel(std::int32_t const* ids, std::size_t first_row,
+                                  std::size_t local_rows, Index* rows, Index* positions,
+                                  std::size_t n) {
+  for_each_pack<1>(n, [&](std::size_t i, int) {
+    rows[i] = static_cast<Index>(detail::local_row(ids[i], first_row, local_rows));
+    positions[i] = static_cast<Index>(i);
+  });
+}
+
+// The positions are sorted by their rows. A warp does the columns [blockIdx.y * 32 V, ...) of the
+// positions from `begin` on that have the same row, if they begin there; else the warp of the first
+// of them does.
 template <int V, class T, class S>
-__global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(sorted_rows sorted,
-                                                                        std::size_t n,
-                                                                        std::size_t local_rows,
-                                                                        T const* dy, S* dtable,
-                                                                        std::size_t columns) {
+__global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
+    std::uint32_t const* rows, std::uint32_t const* positions, std::size_t n,
+    std::size_t local_rows, T const* dy, S* dtable, std::size_t columns) {
   std::size_t const begin = std::size_t{blockIdx.x} * block_warps + threadIdx.x / warp_threads;
   if (begin >= n) return;
-  std::uint32_t const row = sorted.rows[begin];
-  if (row == local_rows || (begin > 0 && sorted.rows[begin - 1] == row)) return;
+  std::uint32_t const row = rows[begin];
+  if (row == local_rows || (begin > 0 && rows[begin - 1] == row)) return;
   unsigned const lane = threadIdx.x % warp_threads;
   std::size_t const column = (std::size_t{blockIdx.y} * warp_threads + lane) * V;
   int const count =
@@ -58,8 +82,8 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(sorted_r
   PLAIT_UNROLL
   for (int v = 0; v < V; ++v) sums[v] = v < count ? to[v] : S{0};
   for (std::size_t i = begin; i < n; i += warp_threads) {
-    bool const same = i + lane < n && sorted.rows[i + lane] == row;
-    std::uint32_t const mine = same ? sorted.positions[i + lane] : 0;
+    bool const same = i + lane < n && rows[i + lane] == row;
+    std::uint32_t const mine = same ? positions[i + lane] : 0;
     int const run = __popc(__ballot_sync(whole_warp, same));  // sorted: the first `run` lanes
     PLAIT_UNROLL_BY(4)
     for (int p = 0; p < run; ++p) {
@@ -77,19 +101,32 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(sorted_r
 }
 
 /// Numbers of workspace that scatter_add_rows needs.
-constexpr std::size_t scatter_add_rows_workspace(std::size_t n) { return sort_rows_workspace(n); }
+template <launcher Launch>
+std::size_t scatter_add_rows_workspace(Launch launch, std::size_t n, std::size_t local_rows) {
+  return 4 * n + sort_pairs_workspace(launch, n, detail::local_row_bits(local_rows));
+}
 
 /// Gradient of gather_rows by its table: adds dy[i] to the row of ids[i], in the order of i.
 ///
-/// Shapes: ids (n); dy (n, columns); dtable (local_rows, columns);
-///         workspace (scatter_add_rows_workspace(n))
+/// Shapes: ids (n), n below 2^32; dy (n, columns); dtable (local_rows, columns);
+///         workspace (scatter_add_rows_workspace(launch, n, local_rows))
 /// Cost:   the positions are sorted by row first, by a few passes over n numbers.
 template <launcher Launch, class T, class S>
 void scatter_add_rows(Launch launch, std::int32_t const* ids, T const* dy, std::size_t first_row,
-                      std::size_t local_rows, S* dtable, std::int32_t* workspace, std::size_t n,
+                      std::size_t local_rows, S* dtable, std::uint32_t* workspace, std::size_t n,
                       std::size_t columns) {
   if (n == 0 || columns == 0 || local_rows == 0) return;
-  sorted_rows const sorted = sort_rows(launch, ids, first_row, local_rows, workspace, n);
+  std::uint32_t *const rows = workspace, *const positions = rows + n;
+  pairs_to_sort const pairs{.keys = rows,
+                            .values = positions,
+                            .sorted_keys = positions + n,
+                            .sorted_values = positions + 2 * n,
+                            .count = n,
+                            .key_bits = detail::local_row_bits(local_rows)};
+  launch(local_rows_kernel<std::uint32_t>,
+         launch_shape{blocks_for(n, block_threads), block_threads}, ids, first_row, local_rows,
+         rows, positions, n);
+  sort_pairs(launch, pairs, workspace + 4 * n);
   constexpr int wide = vector_elements<T>;
   bool const vectors = fits_vectors(dy, columns * sizeof(T));
   std::size_t const width = static_cast<std::size_t>(warp_threads * (vectors ? wide : 1));
@@ -97,7 +134,7 @@ void scatter_add_rows(Launch launch, std::int32_t const* ids, T const* dy, std::
          launch_shape{.blocks = static_cast<unsigned>(divide_up(n, block_warps)),
                       .threads = block_threads,
                       .blocks_y = static_cast<unsigned>(divide_up(columns, width))},
-         sorted, n, local_rows, dy, dtable, columns);
+         pairs.sorted_keys, pairs.sorted_values, n, local_rows, dy, dtable, columns);
 }
 
 template <int V, class T>

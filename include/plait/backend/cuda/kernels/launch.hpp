@@ -24,14 +24,19 @@ struct launch_shape {
   unsigned blocks_y = 1;
 };
 
-/// Puts a kernel at the end of a stream.
+/// Puts work at the end of a stream.
 ///
-/// Syntax:  launch(kernel, shape, arguments...) -> void.
+/// Syntax:  launch(kernel, shape, arguments...) -> void; where nvcc compiles it, also
+///          launch.call(name, function) -> void.
 /// Meaning: the kernel runs with the arguments, converted to its parameters, in grid (blocks,
-///          blocks_y) after all that the stream was given before.
+///          blocks_y) after all that the stream was given before. function(stream) is a call of a
+///          library that does the same; `name` is for the text of an error.
 template <class L>
 concept launcher = requires(L launch, void (*kernel)(int*), launch_shape shape, int* argument) {
   launch(kernel, shape, argument);
+#if defined(__CUDACC__)
+  launch.call("cudaStreamQuery", cudaStreamQuery);
+#endif
 };
 
 inline constexpr int warp_threads = 32;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <memory>
+
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/core/bfloat16.hpp"
+
+namespace plait {
+
+/// The numbers of one causal attention.
+struct attention_shape {
+  std::size_t sequence = 0, batch = 0, heads = 0, head_width = 0;
+
+  friend auto operator<=>(attention_shape const&, attention_shape const&) = default;
+};
+
+/// Attention of one shape, ready to run on the device of one rank.
+///
+/// Shapes: qkv (sequence * batch, 3, heads, head_width), out (sequence * batch, heads, head_width),
+///         rows in the order of the sequence; log_sum has sequence * batch * heads elements, which
+///         only backward reads, so their meaning and order are its own.
+/// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. The bits of
+///         the results are the same from run to run.
+/// Errors: cuda_error.
+/// Threads: that of the rank.
+class prepared_attention {
+ public:
+  virtual ~prepared_attention() = default;
+
+  /// What forward and backward need of the device's memory besides their operands.
+  [[nodiscard]] virtual std::size_t workspace_bytes() const = 0;
+
+  virtual void forward(bfloat16 const* qkv, bfloat16* out, float* log_sum, std::byte* workspace,
+                       cudaStream_t stream) = 0;
+  virtual void backward(bfloat16 const* qkv, bfloat16 const* out, float const* log_sum,
+                        bfloat16 const* dout, bfloat16* dqkv, std::byte* workspace,
+                        cudaStream_t stream) = 0;
+};
+
+/// Computes attention in bfloat16 in the place of plait's own kernels. Each rank has one of its
+/// own, made while the rank's device is the current one.
+class attention_engine {
+ public:
+  virtual ~attention_engine() = default;
+
+  /// Called once for each shape; null for a shape that is left to plait's own kernels, which then
+  /// do both forward and backward.
+  [[nodiscard]] virtual std::unique_ptr<prepared_attention> prepare(
+      attention_shape const& shape) = 0;
+};
+
+/// Makes the engine of a rank; see cuda_options::attention.
+using attention_engine_factory = std::unique_ptr<attention_engine> (*)(cuda_place);
+
+/// cuDNN's fused attention. Defined by plait/backend/cuda/cudnn_attention.hpp, which exactly one
+/// source file of the program includes; links plait::cudnn.
+attention_engine_factory cudnn_attention();
+
+}  // namespace plait

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/cuda/cuda_headers.hpp"  // before the headers of CUDA in those of cuDNN
+
+#include <cudnn_frontend.h>  // behind <cstring>, which it forgets
+
+#include "plait/backend/cuda/attention_engine.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/cuda/cudnn_requirements.hpp"
+#include "plait/core/bfloat16.hpp"
+
+// Attention by cuDNN, through its front end. Exactly one source file of a program includes this: it
+// defines plait::cudnn_attention(), and compiling the front end takes half a minute.
+static_assert(CUDNN_FRONTEND_VERSION >= 12200,
+              "plait/backend/cuda/cudnn_attention.hpp needs cudnn-frontend 1.22 or newer");
+
+namespace plait::detail {
+
+// A tensor of attention as cuDNN counts: (batch, heads, sequence, head_width).
+struct cudnn_tensor {
+  std::vector<std::int64_t> sizes, strides;
+  cudnn_frontend::DataType_t type;
+};
+
+// A graph of one operation. Its tensors are numbered as they are named; run() takes their addresses
+// in this order.
+class cudnn_graph {
+ public:
+  using attributes = cudnn_frontend::graph::Tensor_attributes;
+
+  // `capability` as 90 for 9.0; `what` is for messages.
+  cudnn_graph(cuda_place at, std::string what, int capability) : at_(at), what_(std::move(what)) {
+    using type = cudnn_frontend::DataType_t;
+    operations.set_io_data_type(type::BFLOAT16)
+        .set_intermediate_data_type(type::FLOAT)
+        .set_compute_data_type(type::FLOAT)
+        .set_sm_version(capability);
+  }
+
+  cudnn_frontend::graph::Graph operations{};
+
+  [[nodiscard]] std::shared_ptr<attributes> input(cudnn_tensor const& like) {
+    return operations.tensor(describe(attributes(), like));
+  }
+  void output(std::shared_ptr<attributes> const& made, cudnn_tensor const& like) {
+    describe(*made, like).set_output(true);
+  }
+
+  // Looks for kernels, for the device of the handle or else for `described`. Says what cuDNN has
+  // against it; "" if there are kernels.
+  [[nodiscard]] std::string refusal(
+      cudnnHandle_t handle,
+      std::shared_ptr<cudnn_frontend::DeviceProperties> const& described = nullptr) {
+    using code = cudnn_frontend::error_code_t;
+    operations.set_device_properties(described);
+    auto answer = look_for_kernels(handle);
+    switch (answer.get_code()) {
+      case code::OK: return "";
+      case code::GRAPH_NOT_SUPPORTED:
+      case code::HEURISTIC_QUERY_FAILED:
+      case code::GRAPH_EXECUTION_PLAN_CREATION_FAILED: return answer.get_message();
+      default: fail("looking for kernels", answer.get_message());
+    }
+  }
+
+  // Makes the kernels ready. Returns how many bytes of workspace they need.
+  [[nodiscard]] std::size_t build() {
+    std::int64_t bytes = 0;
+    if (auto bad = operations.build_plans(); bad.is_bad())
+      fail("making the kernels ready", bad.get_message());
+    if (auto bad = operations.get_workspace_size(bytes); bad.is_bad())
+      fail("asking for the workspace", bad.get_message());
+    return static_cast<std::size_t>(bytes);
+  }
+
+  template <std::size_t Count>
+  void run(cudnnHandle_t handle, std::array<void*, Count> tensors, std::byte* workspace,
+           cudaStream_t stream) const {
+    for (void const* const each : tensors)  // otherwise wrong numbers on some devices
+      if (reinterpret_cast<std::uintptr_t>(each) % 16 != 0)
+        fail("running", "an operand is not aligned to 16 bytes");
+    if (auto const code = cudnnSetStream(handle, stream); code != CUDNN_STATUS_SUCCESS)
+      fail("cudnnSetStream", cudnnGetErrorString(code));
+    if (auto bad = operations.execute(handle, tensors.data(), int{Count}, workspace); bad.is_bad())
+      fail("running", bad.get_message());
+  }
+
+ private:
+  cudnn_frontend::error_t look_for_kernels(cudnnHandle_t handle) {
+    if (auto bad = operations.validate(); bad.is_bad()) return bad;
+    if (auto bad = operations.build_operation_graph(handle); bad.is_bad()) return bad;
+    if (auto bad = operations.create_execution_plans({cudnn_frontend::HeurMode_t::A}); bad.is_bad())
+      return bad;
+    return operations.check_support();
+  }
+
+  attributes& describe(attributes&& made, cudnn_tensor const& like) { return describe(made, like); }
+  attributes& describe(attributes& made, cudnn_tensor const& like) {
+    return made.set_dim(like.sizes)
+        .set_stride(like.strides)
+        .set_data_type(like.type)
+        .set_uid(++tensors_);
+  }
+
+  [[noreturn, gnu::cold]] void fail(char const* doing, std::string const& why) const {
+    (void)cudaGetLastError();  // the host program should not find our error
+    throw cuda_error(place_text(at_) + what_ + " by cuDNN: " + doing + " failed: " + why);
+  }
+
+  cuda_place at_;
+  std::string what_;
+  std::int64_t tensors_ = 0;
+};
+
+// Both graphs of one shape.
+class cudnn_prepared_attention final : public prepared_attention {
+ public:
+  cudnn_prepared_attention(cuda_place at, int capability, attention_shape const& shape)
+      : to_key_(shape.heads * shape.head_width),
+        forward_(at, "attention", capability),
+        backward_(at, "attention backward", capability) {
+    auto const s = static_cast<std::int64_t>(shape.sequence),
+               b = static_cast<std::int64_t>(shape.batch),
+               h = static_cast<std::int64_t>(shape.heads),
+               d = static_cast<std::int64_t>(shape.head_width);
+    using type = cudnn_frontend::DataType_t;
+    cudnn_tensor const in_qkv{{b, h, s, d}, {3 * h * d, d, b * 3 * h * d, 1}, type::BFLOAT16},
+        in_out{{b, h, s, d}, {h * d, d, b * h * d, 1}, type::BFLOAT16},
+        log_sum{{b, h, s, 1}, {h * s, s, 1, 1}, type::FLOAT};
+    auto const scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d)));
+    auto const aligned = cudnn_frontend::DiagonalAlignment_t::TOP_LEFT;
+
+    {
+      auto& graph = forward_;
+      auto const q = graph.input(in_qkv), k = graph.input(in_qkv), v = graph.input(in_qkv);
+      auto const [out, sums] = graph.operations.sdpa(q, k, v,
+                                                     cudnn_frontend::graph::SDPA_attributes()
+                                                         .set_name("attention")
+                                                         .set_generate_stats(true)
+                                                         .set_attn_scale(scale)
+                                                         .set_diagonal_alignment(aligned)
+                                                         .set_diagonal_band_right_bound(0));
+      graph.output(out, in_out);
+      graph.output(sums, log_sum);
+    }
+    {
+      auto& graph = backward_;
+      auto const q = graph.input(in_qkv), k = graph.input(in_qkv), v = graph.input(in_qkv),
+                 out = graph.input(in_out), dout = graph.input(in_out), sums = graph.input(log_sum);
+      auto const [dq, dk, dv] =
+          graph.operations.sdpa_backward(q, k, v, out, dout, sums,
+                                         cudnn_frontend::graph::SDPA_backward_attributes()
+                                             .set_name("attention_backward")
+                                             .set_attn_scale(scale)
+                                             .set_diagonal_alignment(aligned)
+                                             .set_diagonal_band_right_bound(0)
+                                             .set_deterministic_algorithm(true));
+      for (auto const& each : {dq, dk, dv}) graph.output(each, in_qkv);
+    }
+  }
+
+  // As cudnn_graph::refusal, of both.
+  [[nodiscard]] std::string refusal(
+      cudnnHandle_t handle,
+      std::shared_ptr<cudnn_frontend::DeviceProperties> const& described = nullptr) {
+    auto const text = forward_.refusal(handle, described);
+    return text.empty() ? backward_.refusal(handle, described) : text;
+  }
+
+  void build(cudnnHandle_t handle) {
+    handle_ = handle;
+    workspace_bytes_ = std::max(forward_.build(), backward_.build());
+  }
+
+  [[nodiscard]] std::size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void forward(bfloat16 const* qkv, bfloat16* out, float* log_sum, std::byte* workspace,
+               cudaStream_t stream) override {
+    auto* const q = const_cast<bfloat16*>(qkv);
+    forward_.run<5>(handle_, {q, q + to_key_, q + 2 * to_key_, out, log_sum}, workspace, stream);
+  }
+  void backward(bfloat16 const* qkv, bfloat16 const* out, float const* log_sum,
+                bfloat16 const* dout, bfloat16* dqkv, std::byte* workspace,
+                cudaStream_t stream) override {
+    auto* const q = const_cast<bfloat16*>(qkv);
+    backward_.run<9>(
+        handle_,
+        {q, q + to_key_, q + 2 * to_key_, const_cast<bfloat16*>(out), const_cast<bfloat16*>(dout),
+         const_cast<float*>(log_sum), dqkv, dqkv + to_key_, dqkv + 2 * to_key_},
+        workspace, stream);
+  }
+
+ private:
+  std::size_t to_key_;  // elements from a query to its key, and from there to its value
+  cudnnHandle_t handle_ = nullptr;
+  std::size_t workspace_bytes_ = 0;
+  cudnn_graph forward_, backward_;
+};
+
+class cudnn_attention_engine final : public attention_engine {
+ public:
+  explicit cudnn_attention_engine(cuda_place at) : at_(at) {
+    cuda_requirements::check_cudnn(cudnnGetVersion(), CUDNN_VERSION);
+    int major = 0, minor = 0;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, at.device),
+          "cudaDeviceGetAttribute", at);
+    check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, at.device),
+          "cudaDeviceGetAttribute", at);
+    capability_ = 10 * major + minor;
+    cudnnHandle_t handle = nullptr;
+    if (auto const code = cudnnCreate(&handle); code != CUDNN_STATUS_SUCCESS)
+      throw cuda_error(place_text(at) + "cudnnCreate failed: " + cudnnGetErrorString(code));
+    handle_.reset(handle);
+  }
+
+  [[nodiscard]] std::unique_ptr<prepared_attention> prepare(attention_shape const& shape) override {
+    if (!cuda_requirements::cudnn_may_take(shape)) return nullptr;
+    auto made = std::make_unique<cudnn_prepared_attention>(at_, capability_, shape);
+    if (!made->refusal(handle_.get()).empty()) return nullptr;
+    made->build(handle_.get());
+    return made;
+  }
+
+ private:
+  cuda_place at_;
+  int capability_ = 0;
+  std::unique_ptr<cudnnContext, released_by<cudnnDestroy>> handle_;
+};
+
+std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device) {
+  auto const described = std::make_shared<cudnn_frontend::DeviceProperties>();
+  if (auto const answer = described->deserialize({device.begin(), device.end()}); answer.is_bad())
+    return answer.err_msg;
+  return cudnn_prepared_attention({}, capability, shape).refusal(nullptr, described);
+}
+
+}  // namespace plait::detail
+
+namespace plait {
+
+attention_engine_factory cudnn_attention() {
+  return [](cuda_place at) -> std::unique_ptr<attention_engine> {
+    return std::make_unique<detail::cudnn_attention_engine>(at);
+  };
+}
+
+}  // namespace plait

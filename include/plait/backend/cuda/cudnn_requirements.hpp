@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "plait/backend/cuda/attention_engine.hpp"
+#include "plait/backend/cuda/cuda_error.hpp"
+
+// What cuDNN's attention needs, decided from numbers alone.
+namespace plait::cuda_requirements {
+
+inline constexpr std::size_t least_cudnn_version = 91100;  ///< 9.10 has faults in attention
+
+/// "9.19.0" for 91900.
+[[nodiscard]] inline std::string cudnn_version_text(std::size_t version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+/// `found` is the version of the library that runs, `built_with` that of the header.
+inline void check_cudnn(std::size_t found, std::size_t built_with) {
+  if (found >= least_cudnn_version && found / 10000 == built_with / 10000) return;
+  throw cuda_error("cuda: this program runs with cuDNN " + cudnn_version_text(found) +
+                   " and was built with " + cudnn_version_text(built_with) +
+                   "; its attention needs at least " + cudnn_version_text(least_cudnn_version) +
+                   " of the same major version; correct the path of libcudnn.so." +
+                   std::to_string(built_with / 10000) + " or use plait's own attention");
+}
+
+/// Whether cuDNN may be asked for a shape; it may still say no.
+[[nodiscard]] inline bool cudnn_may_take(attention_shape const& shape) {
+  // Backward of a single position is unknown to it.
+  return shape.sequence > 1 && shape.batch > 0 && shape.heads > 0 && shape.head_width > 0 &&
+         shape.head_width % 8 == 0 && shape.head_width <= 128;
+}
+
+}  // namespace plait::cuda_requirements
+
+namespace plait::detail {
+
+// What cuDNN has against a shape on a device of this capability (90 for 9.0), "" if nothing; needs
+// no GPU. `device` is cuDNN's own description of the device, in JSON.
+std::string cudnn_refusal(attention_shape const& shape, int capability, std::string const& device);
+
+}  // namespace plait::detail

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__CUDACC__)
+#include <cub/device/device_radix_sort.cuh>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+
+// CUB sorts. An emulation of a device has no CUB: there a kernel of one thread does it.
+
+namespace plait::cuda_kernels {
+
+/// Pairs of a key and a value, and where they go when they are sorted.
+struct pairs_to_sort {
+  std::uint32_t const* keys = nullptr;
+  std::uint32_t const* values = nullptr;
+  std::uint32_t* sorted_keys = nullptr;
+  std::uint32_t* sorted_values = nullptr;
+  std::size_t count = 0;
+  int key_bits = 32;  ///< the lowest bits of a key, which are those that count
+};
+
+namespace detail {
+
+// Sorts with a workspace of `bytes` bytes; without a workspace, `bytes` becomes what one needs.
+#if defined(__CUDACC__)
+
+template <launcher Launch>
+void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
+  launch.call("cub::DeviceRadixSort::SortPairs", [&](cudaStream_t stream) {
+    return cub::DeviceRadixSort::SortPairs(
+        workspace, bytes, pairs.keys, pairs.sorted_keys, pairs.values, pairs.sorted_values,
+        static_cast<std::uint32_t>(pairs.count), 0, pairs.key_bits, stream);
+  });
+}
+
+#else
+
+inline void sort_pairs_kernel(pairs_to_sort pairs, std::uint32_t* order) {
+  auto const key = [&](std::uint32_t i) {
+    return pairs.keys[i] & ((std::uint64_t{1} << pairs.key_bits) - 1);
+  };
+  std::iota(order, order + pairs.count, std::uint32_t{0});
+  std::stable_sort(order, order + pairs.count,
+                   [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < pairs.count; ++i) {
+    pairs.sorted_keys[i] = pairs.keys[order[i]];
+    pairs.sorted_values[i] = pairs.values[order[i]];
+  }
+}
+
+template <launcher Launch>
+void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
+  if (workspace == nullptr) bytes = pairs.count * sizeof(std::uint32_t);
+  else launch(sort_pairs_kernel, launch_shape{}, pairs, static_cast<std::uint32_t*>(workspace));
+}
+
+#endif
+
+}  // namespace detail
+
+/// Numbers of workspace that sort_pairs needs on the launcher's device. Launches nothing.
+template <launcher Launch>
+std::size_t sort_pairs_workspace(Launch launch, std::size_t count, int key_bits) {
+  std::size_t bytes = 0;
+  detail::sort_pairs(launch, {.count = count, .key_bits = key_bits}, nullptr, bytes);
+  return divide_up(bytes, sizeof(std::uint32_t));
+}
+
+/// Sorts pairs by their keys, those with equal keys in the order that they had.
+///
+/// Shapes: keys, values, sorted_keys, sorted_values (count), count below 2^32;
+///         workspace (sort_pairs_workspace(launch, count, key_bits))
+template <launcher Launch>
+void sort_pairs(Launch launch, pairs_to_sort const& pairs, std::uint32_t* workspace) {
+  if (pairs.count == 0) return;
+  std::size_t bytes =
+      sort_pairs_workspace(launch, pairs.count, pairs.key_bits) * sizeof(std::uint32_t);
+  detail::sort_pairs(launch, pairs, workspace, bytes);
+}
+
+}  // namespace plait::cuda_kernels

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+
+#include "plait/core/error.hpp"
+#include "plait/plan/workload.hpp"
+
+namespace plait::detail {
+
+[[gnu::cold]] inline std::string with_unit(double bytes) {
+  char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
+  char text[32];
+  std::snprintf(text, sizeof text, std::floor(bytes) == bytes ? "%.0f %s" : "%.1f %s", bytes,
+                units[unit]);
+  return text;
+}
+
+// "parameters 1.5 GiB, gradients 1.5 GiB, ..., 7.2 GiB in all"
+[[gnu::cold]] inline std::string memory_text(memory_need const& need) {
+  std::string out;
+  auto const add = [&out](char const* what, std::size_t bytes) {
+    if (bytes != 0) out += what + with_unit(static_cast<double>(bytes)) + ", ";
+  };
+  add("parameters ", need.parameters);
+  add("gradients ", need.gradients);
+  add("optimizer ", need.optimizer);
+  add("activations ", need.activations);
+  add("batches ", need.batches);
+  return out + with_unit(static_cast<double>(need.total())) + " in all";
+}
+
+/// What make() returns. If there is too little memory for it, the error says what rank `rank` needs
+/// by its plan.
+template <class Make>
+decltype(auto) allocate_for_plan(int rank, memory_need const& need, Make make) {
+  try {
+    return make();
+  } catch (out_of_memory const& e) {
+    throw out_of_memory(std::string(e.what()) + "; the plan of rank " + std::to_string(rank) +
+                            " needs: " + memory_text(need) +
+                            "; use a smaller batch, more microbatches, or more tensor ranks or "
+                            "stages",
+                        e.bytes);
+  }
+}
+
+}  // namespace plait::detail

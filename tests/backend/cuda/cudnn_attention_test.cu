@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: libs=cudnn
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <random>
+#include <vector>
+
+#include "backend/cuda/cuda_testing.hpp"
+#include "plait/backend/cuda/attention_engine.hpp"
+#include "plait/backend/host/maths/attention.hpp"
+#include "plait/core/bfloat16.hpp"
+
+namespace {
+
+using namespace cuda_testing;
+using plait::attention_shape;
+using plait::bfloat16;
+using plait::cuda_device;
+using plait::stream;
+namespace maths = plait::host_maths;
+
+std::vector<bfloat16> values(std::size_t count, float largest, unsigned seed) {
+  std::mt19937 bits(seed);
+  std::uniform_real_distribution<float> draw(-largest, largest);
+  std::vector<bfloat16> out;
+  for (std::size_t i = 0; i < count; ++i) out.push_back(static_cast<bfloat16>(draw(bits)));
+  return out;
+}
+
+std::vector<double> wide(std::vector<bfloat16> const& x) {
+  std::vector<double> out;
+  for (auto const each : x) out.push_back(static_cast<double>(static_cast<float>(each)));
+  return out;
+}
+
+// Probabilities, their gradients and the results are rounded to bfloat16 (a part of 2^-9 each) and
+// the rounding errors of a sum do not all have one sign: a part of 2^-6 of the largest value has
+// room for them. `part` of `parts`, as dq of dqkv.
+void expect_close(std::vector<double> const& got, std::vector<double> const& expected,
+                  std::size_t width, std::size_t part, std::size_t parts) {
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (i / width % parts != part) continue;
+    largest = std::max(largest, std::abs(expected[i]));
+    double const difference = std::abs(got[i] - expected[i]);
+    error = difference <= error ? error : difference;  // also if it is no number
+  }
+  EXPECT_LE(error, largest / 64) << "part " << part;
+}
+
+struct CudnnAttention : testing::TestWithParam<attention_shape> {
+  attention_shape of = GetParam();
+  std::size_t width = of.heads * of.head_width, elements = of.sequence * of.batch * width,
+              sums = of.sequence * of.batch * of.heads;
+  std::vector<bfloat16> qkv_values = values(3 * elements, 2, 1),
+                        dout_values = values(elements, 1, 2);
+
+  cuda_device device{{0, 0}, {.graphs = true, .attention = plait::cudnn_attention()}};
+  on_device<bfloat16> qkv{device, qkv_values}, dout{device, dout_values},
+      out{device, std::vector<bfloat16>(elements)},
+      dqkv{device, std::vector<bfloat16>(3 * elements)};
+  on_device<float> log_sum{device, std::vector<float>(sums)};
+
+  void run() {
+    auto const queue = device.on(stream::compute);
+    queue.attention(qkv.data(), out.data(), log_sum.data(), nullptr, of.sequence, of.batch,
+                    of.heads, of.head_width);
+    queue.attention_backward(qkv.data(), out.data(), log_sum.data(), dout.data(), dqkv.data(),
+                             nullptr, of.sequence, of.batch, of.heads, of.head_width);
+  }
+};
+
+TEST_P(CudnnAttention, EqualsTheHost) {
+  // Otherwise plait's own kernels are compared.
+  ASSERT_NE(plait::cudnn_attention()({0, 0})->prepare(of), nullptr);
+  run();
+
+  auto const wide_qkv = wide(qkv_values), wide_dout = wide(dout_values);
+  std::vector<double> expected(elements), expected_sums(sums), gradient(3 * elements),
+      room(maths::attention_backward_scratch(of.sequence, of.head_width));
+  maths::attention_forward(wide_qkv.data(), expected.data(), expected_sums.data(), room.data(),
+                           of.sequence, of.batch, of.heads, of.head_width);
+  maths::attention_backward(wide_qkv.data(), expected.data(), expected_sums.data(),
+                            wide_dout.data(), gradient.data(), room.data(), of.sequence, of.batch,
+                            of.heads, of.head_width);
+  expect_close(wide(out.get()), expected, width, 0, 1);
+  for (std::size_t part = 0; part < 3; ++part)
+    expect_close(wide(dqkv.get()), gradient, width, part, 3);
+}
+
+TEST_P(CudnnAttention, HasTheSameBitsEveryTimeAlsoInAGraph) {
+  run();
+  auto const first = out.get(), first_gradient = dqkv.get();
+  cuda_device::graph graph;
+  for (int round = 1; round <= 4; ++round) {
+    device.on(stream::compute).fill(bfloat16{}, dqkv.data(), 3 * elements);
+    device.replay(graph, [&] { run(); });
+    EXPECT_EQ(out.get(), first) << round;
+    EXPECT_EQ(dqkv.get(), first_gradient) << round;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudnnAttention,
+                         testing::Values(attention_shape{64, 2, 3, 64},
+                                         attention_shape{256, 3, 2, 128},
+                                         attention_shape{100, 2, 2, 32},
+                                         attention_shape{1024, 1, 4, 64}));
+
+TEST(CudnnAttentionErrors, NameTheRankTheDeviceAndTheReason) {
+  attention_shape const shape{64, 1, 1, 64};
+  cuda_device device({3, 0}, {.attention = plait::cudnn_attention()});
+  on_device<bfloat16> const qkv(device, std::vector<bfloat16>(3 * 64 * 64 + 1)),
+      out(device, std::vector<bfloat16>(64 * 64));
+  on_device<float> const log_sum(device, std::vector<float>(64));
+  auto const text = message_of<plait::cuda_error>([&] {
+    device.on(stream::compute)
+        .attention(qkv.data() + 1, out.data(), log_sum.data(), nullptr, shape.sequence, shape.batch,
+                   shape.heads, shape.head_width);
+  });
+  expect_text(text, "rank 3, CUDA device 0: attention by cuDNN: running failed: ");
+  expect_text(text, "aligned");
+}
+
+}  // namespace
