@@ -28,6 +28,7 @@ plait::view<T, To, Memory> claim(plait::view<T, From, Memory> of) {
 /// missing.
 struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::projection}> {
   using right = plait::nn::linear<4 * width, width, {.weight = tiny::projection}>;
+  static constexpr bool takes_epilogue = false;
   using forms =
       plait::forms<plait::whole,
                    plait::form<"row", plait::shard<plait::dim::features>, plait::invariant,

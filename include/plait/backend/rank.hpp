@@ -46,6 +46,9 @@ class rank_handle {
   [[nodiscard]] Comm& group(axis_set over) { return groups_[over.bits]; }
   [[nodiscard]] Comm& world() { return group(all); }
 
+  /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
+  [[nodiscard]] std::uint64_t next_number() { return ++last_number_; }
+
   /// Runs communicate(), which communicates on stream `over`: after what stream compute has been
   /// given so far, and before what it is given from now on. `site` names the first of the two
   /// waits, the second has the next number.
@@ -67,6 +70,7 @@ class rank_handle {
   Device device_;
   std::array<Comm, group_count> groups_;
   typename Device::event before_, after_;
+  std::uint64_t last_number_ = 0;
 };
 
 /// The axis sets of the groups in the one order in which every rank creates them.

@@ -72,6 +72,7 @@ class batch_range {
     batch_.inputs = buffer_.data();
     batch_.targets = buffer_.data() + target_offset();
     batch_.labels = host_targets_.data();
+    source_ = rank.next_number();
   }
   batch_range(batch_range const&) = delete;
   batch_range& operator=(batch_range const&) = delete;
@@ -90,7 +91,9 @@ class batch_range {
     auto const slice =
         sampler_.slice(size_, where.batch, rank_.place().data, rank_.grid().size(axis::data));
     // In a partial batch the shares of the data ranks differ.
+    bool const is_full = (where.batch + 1) * size_.samples <= loader_.data().size();
     batch_.first_sample = slice.first - where.batch * size_.samples;
+    batch_.source = is_full ? source_ : 0;
     std::span<std::size_t> const mine(samples_.data(), slice.count);
     sampler_.fill(where.epoch, slice, mine);
     loader_.fill(mine, batch_.microbatches, host_inputs_, host_targets_);
@@ -130,6 +133,7 @@ class batch_range {
   sampler sampler_;
   Batch size_;
   std::uint64_t epochs_;
+  std::uint64_t source_;
   std::vector<std::size_t> samples_;
   std::vector<element> host_inputs_;
   std::vector<std::int32_t> host_targets_;

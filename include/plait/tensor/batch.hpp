@@ -23,6 +23,9 @@ struct device_batch {
   std::size_t sequence = 1;
   int microbatches = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
+  /// Not 0 if a recorded step can be repeated on it: batches of one number lie in the same memory
+  /// and have the same first_sample. All ranks have the same number for a batch.
+  std::uint64_t source = 0;
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
   value_info input{};             ///< what the inputs are, per row

@@ -63,6 +63,8 @@ constexpr transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> wh
 /// function, and hands it to the product that writes it.
 template <class View, class Function, class Kept = void>
 struct mapped_view {
+  static constexpr placement at = View::at;
+
   View of;
   View mapped;
   Function f{};
@@ -70,6 +72,8 @@ struct mapped_view {
 };
 template <class View, class Function>
 struct mapped_view<View, Function, void> {
+  static constexpr placement at = View::at;
+
   View of;
   View mapped;
   Function f{};

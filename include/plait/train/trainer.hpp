@@ -103,11 +103,17 @@ class trainer_on {
   ///
   /// Moves: what `plan::wire` says.
   step_report step(batch_type const& batch) {
-    auto& space = begin(training_, batch, workspace_type::purpose::training, whole_step_);
-    auto const enqueue = [&] { update(enqueue_gradients(space, batch, whole_step_)); };
-    if (options_.replay) rank_.device().replay(recorded_step(batch), enqueue);
+    auto& space = begin(training_, batch, workspace_type::purpose::training);
+    auto const enqueue = [&] {
+      open(whole_step_);
+      update(enqueue_gradients(space, batch, whole_step_));
+      close(whole_step_);
+    };
+    // What decides is the same on all ranks: a recorded collective must not meet one that is not.
+    if (options_.replay && batch.source != 0)
+      rank_.device().replay(recorded_step(batch.source), enqueue);
     else enqueue();
-    step_report report = finish(whole_step_);
+    step_report report = read_report();
     report.learning_rate = optimizer_.learning_rate * options_.rate.factor(step_);
     ++step_;
     return report;
@@ -115,19 +121,23 @@ class trainer_on {
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
-    auto& space = begin(training_, batch, workspace_type::purpose::training, only_gradients_);
+    auto& space = begin(training_, batch, workspace_type::purpose::training);
+    open(only_gradients_);
     enqueue_gradients(space, batch, only_gradients_);
-    return finish(only_gradients_);
+    close(only_gradients_);
+    return read_report();
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
-    auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation, only_loss_);
+    auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation);
+    open(only_loss_);
     count_labels(only_loss_);
     only_loss_.run(phase(step_phase::passes),
                    [&] { space.run(rank_, batch, &memory_.numbers()->loss); });
     only_loss_.run(phase(step_phase::reduce), [&] { reduce_loss(); });
-    return finish(only_loss_).loss;
+    close(only_loss_);
+    return read_report().loss;
   }
 
   /// The model's output for one microbatch, whole, on every rank of this data rank.
@@ -285,7 +295,7 @@ class trainer_on {
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
   workspace_type& begin(std::optional<workspace_type>& space, batch_type const& batch,
-                        typename workspace_type::purpose what, waits& with) {
+                        typename workspace_type::purpose what) {
     auto& ready = workspace_for(space, batch, what);
     ready.runner().context() = context_for(batch, what == workspace_type::purpose::training);
     numbers now;
@@ -293,9 +303,17 @@ class trainer_on {
         batch.labels, batch.rows() * std::size_t(batch.microbatches))));
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, options_.rate.factor(step_));
-    with.run(phase(step_phase::send),
-             [&] { rank_.device().upload(&now, memory_.numbers(), sizeof now); });
+    rank_.device().upload(&now, memory_.numbers(), sizeof now);
     return ready;
+  }
+
+  /// The numbers from the host are there, and those for the host may be read: the ends of what a
+  /// device can record, which waits for nothing before it and is waited for as a whole.
+  void open(waits& with) {
+    with.run(phase(step_phase::send), [] {});
+  }
+  void close(waits& with) {
+    with.run(phase(step_phase::read), [] {});
   }
 
   /// loss_scale = 1 / labels of the global batch.
@@ -354,10 +372,9 @@ class trainer_on {
     });
   }
 
-  step_report finish(waits& with) {
+  step_report read_report() {
     numbers now;
-    with.run(phase(step_phase::read),
-             [&] { rank_.device().download(memory_.numbers(), &now, sizeof now); });
+    rank_.device().download(memory_.numbers(), &now, sizeof now);
     rank_.device().synchronize();
     step_report report;
     report.step = step_;
@@ -367,11 +384,10 @@ class trainer_on {
     return report;
   }
 
-  /// What the device has recorded, emptied if this batch lies elsewhere than the recorded one.
-  typename device_type::graph& recorded_step(batch_type const& batch) {
-    recorded_batch const now{batch.inputs, batch.targets, batch.first_sample};
-    if (!(now == of_recorded_)) recorded_ = {};
-    of_recorded_ = now;
+  /// What the device has recorded, emptied if the batch is from elsewhere.
+  typename device_type::graph& recorded_step(std::uint64_t source) {
+    if (source != recorded_source_) recorded_ = {};
+    recorded_source_ = source;
     return recorded_;
   }
 
@@ -387,14 +403,8 @@ class trainer_on {
   waits only_loss_{waits_for(false, false)};
   std::optional<workspace_type> training_, evaluation_;
   prediction<Job, Rank> prediction_;
-  struct recorded_batch {
-    std::byte const* inputs = nullptr;
-    std::byte const* targets = nullptr;
-    std::size_t first_sample = 0;
-    friend bool operator==(recorded_batch const&, recorded_batch const&) = default;
-  };
   typename device_type::graph recorded_{};
-  recorded_batch of_recorded_{};
+  std::uint64_t recorded_source_ = 0;
   std::int64_t step_ = 0;
 };
 

@@ -373,6 +373,9 @@ struct product_description {
 /// What the library was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
 inline std::atomic<bool> knows_epilogues = true;
+/// How many of the algorithms that it offers it refuses to run.
+inline std::atomic<int> refuses = 0;
+constexpr int offers = 3;
 
 struct matrix_layout {
   cudaDataType_t type;
@@ -407,8 +410,6 @@ inline double apply_epilogue(product_description const& about, matrix_layout con
   before.stride = about.before_stride;
   if (about.row != nullptr) value += element(of, about.row, row, 0);
   switch (about.epilogue) {
-    case CUBLASLT_EPILOGUE_RELU:
-    case CUBLASLT_EPILOGUE_RELU_BIAS: return value < 0 ? 0 : value;
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
       set_element(before, about.before, row, column, value);
@@ -482,20 +483,24 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int,
-                                              cublasLtMatmulHeuristicResult_t*, int* found) {
+                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* found) {
   auto const& about = pretended::inside<pretended::product_description>(what);
   bool const plain = about.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
-  *found = plain || pretended::knows_epilogues ? 1 : 0;
-  return *found == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  *found = plain || pretended::knows_epilogues ? std::min(most, pretended::offers) : 0;
+  for (int i = 0; i < *found; ++i) results[i].algo.data[0] = static_cast<std::uint64_t>(i);
+  return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void const* alpha,
                               void const* a, cublasLtMatrixLayout_t of_a, void const* b,
                               cublasLtMatrixLayout_t of_b, void const* beta, void const* c,
                               cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
-                              cublasLtMatmulAlgo_t const*, void*, std::size_t,
+                              cublasLtMatmulAlgo_t const* algorithm, void*, std::size_t,
                               cudaStream_t stream) {
   using namespace pretended;
+  if (algorithm->data[0] < static_cast<std::uint64_t>(refuses.load()))
+    return CUBLAS_STATUS_INTERNAL_ERROR;
   auto const about = inside<product_description>(what);
   auto const la = inside<matrix_layout>(of_a), lb = inside<matrix_layout>(of_b),
              ld = inside<matrix_layout>(of_d);
@@ -510,6 +515,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void 
                     n = about.transposed[1] ? lb.rows : lb.columns,
                     kb = about.transposed[1] ? lb.columns : lb.rows;
   if (m != ld.rows || n != ld.columns || k != kb) return CUBLAS_STATUS_INVALID_VALUE;
+  bool const gelu = about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+                    about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  if ((about.row != nullptr && reinterpret_cast<std::uintptr_t>(about.row) % 16 != 0) ||
+      (gelu && about.before == d))
+    return CUBLAS_STATUS_EXECUTION_FAILED;  // a device would read or write something else
   epilogues += about.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   lock const hold(machine::get().mutex);
   auto const code = enqueue(stream, [=] {

@@ -82,6 +82,7 @@ class cuda_launcher {
   template <class Function>
   void call(char const* name, Function function) const {
     device_scope const scope(at_);
+    (void)cudaGetLastError();  // some libraries take an older error for theirs
     detail::check(function(stream_), name, at_);
   }
 
@@ -155,10 +156,10 @@ class cuda_queue {
     }
     auto const what = detail::product_of<A, C>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
                                                accumulate, c, ldc);
-    (void)state_->products.run(what, a, b, c, {}, state_->workspace(on_), stream());
+    (void)run_product(what, a, b, c, {});
   }
-  /// The library does the epilogue where it can: a row that is added, relu in place, and in
-  /// bfloat16 gelu and its derivative.
+  /// The library does the epilogue where it can: a row that is added, and in bfloat16 gelu and its
+  /// derivative.
   template <class T, class Function>
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
               T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
@@ -170,12 +171,15 @@ class cuda_queue {
         auto what = detail::product_of<T, T>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
                                              false, result, n);
         what.epilogue = with.kind;
-        return state_->products.run(what, a, b, result, with.operands, state_->workspace(on_),
-                                    stream());
+        return run_product(what, a, b, result, with.operands);
       };
       if constexpr (then.maps)
-        if (run(detail::library_epilogue_of(then, c, n), then.mapped)) return;
-      if (run(detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n), c)) {
+        if (run(detail::library_epilogue_of(then, c, n, state_->products.capability()),
+                then.mapped))
+          return;
+      if (run(detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n,
+                                          state_->products.capability()),
+              c)) {
         if constexpr (then.maps && then.takes_two) map(then.f, m * n, then.kept, c, then.mapped);
         else if constexpr (then.maps) map(then.f, m * n, c, then.mapped);
         return;
@@ -360,9 +364,16 @@ class cuda_queue {
   void run(Kernel kernel, Views... views) const {
     device_scope const scope(state_->place);
     kernel(*this, views...);
+    detail::check(cudaGetLastError(), "a launch in ops.run", state_->place);
   }
 
  private:
+  bool run_product(detail::matrix_product const& what, void const* a, void const* b, void* c,
+                   detail::epilogue_operands const& more) const {
+    if (!state_->products.knows(what))
+      state_->require_no_capture("a matrix product of a new shape was asked for");
+    return state_->products.run(what, a, b, c, more, state_->workspace(on_), stream());
+  }
   template <class U>
   U* scratch(std::size_t count) const {
     return reinterpret_cast<U*>(state_->scratch(on_, count * sizeof(U)));

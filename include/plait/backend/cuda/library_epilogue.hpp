@@ -19,27 +19,32 @@ struct library_epilogue {
   epilogue_operands operands{};
 };
 
-// The library's gelu is the tanh form in the accuracy of bfloat16, so it stands for ours only
-// there. Its values before gelu have to be aligned, in rows of a multiple of 8.
+// Whether the library's gelu is worth it: on other GPUs than Hopper it has been seen to be a pass
+// of its own, slower than ours (llm.c measured it there, and keeps it for Hopper, too).
+constexpr bool has_fast_gelu(int capability) { return capability / 10 == 9; }
+
+// A row, and values before gelu, have to be aligned to 16 bytes; the heuristic does not look at
+// them. The library's gelu is the tanh form in the accuracy of bfloat16, so it stands for ours only
+// there. Its relu is not used: what it makes of NaN is not said, and ours keeps it.
 template <class T, class Function>
-library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, std::size_t columns) {
-  if constexpr (std::is_same_v<T, double>) return {};
-  bool const adds = then.row != nullptr;
-  [[maybe_unused]] auto const is_aligned = [columns](T const* before) {
-    return reinterpret_cast<std::uintptr_t>(before) % 16 == 0 && columns % 8 == 0;
+library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, std::size_t columns,
+                                     int capability) {
+  auto const is_aligned = [](T const* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
   };
+  bool const adds = then.row != nullptr;
+  if (std::is_same_v<T, double> || !is_aligned(then.row)) return {};
   if constexpr (std::is_same_v<Function, no_function>) {
     if (adds) return {CUBLASLT_EPILOGUE_BIAS, {.row = then.row}};
-  } else if constexpr (std::is_same_v<Function, functions::relu>) {
-    if (then.mapped == c)
-      return {adds ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU, {.row = then.row}};
   } else if constexpr (std::is_same_v<T, bfloat16>) {
+    bool const fits = has_fast_gelu(capability) && columns % 8 == 0;
     if constexpr (std::is_same_v<Function, functions::gelu_tanh>)
-      if (is_aligned(c))
+      if (fits && is_aligned(c) && then.mapped != c)  // both are written
         return {adds ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX,
                 {.row = then.row, .before = c}};
     if constexpr (std::is_same_v<Function, functions::gelu_tanh_derivative>)
-      if (!adds && is_aligned(then.kept)) return {CUBLASLT_EPILOGUE_DGELU, {.before = then.kept}};
+      if (fits && !adds && is_aligned(then.kept))
+        return {CUBLASLT_EPILOGUE_DGELU, {.before = then.kept}};
   }
   return {};
 }

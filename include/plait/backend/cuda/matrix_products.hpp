@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_handles.hpp"
@@ -38,9 +39,10 @@ struct matrix_product {
 
   friend auto operator<=>(matrix_product const&, matrix_product const&) = default;
 
-  // The greatest power of two up to 256 that divides an address.
+  // The greatest power of two up to 16 that divides an address: no kernel asks for more, and the
+  // choice of a kernel, and with it the bits, should not depend on more.
   static unsigned alignment_of(void const* data) {
-    auto const address = reinterpret_cast<std::uintptr_t>(data) | 256u;
+    auto const address = reinterpret_cast<std::uintptr_t>(data) | 16u;
     return static_cast<unsigned>(address & (~address + 1));
   }
 
@@ -76,9 +78,9 @@ struct epilogue_operands {
   void const* before = nullptr;
 };
 
-// Matrix products of one rank through cuBLASLt. The library's choice of an algorithm is asked for
-// once for each shape and kept, so equal products are made alike. The library counts in columns, so
-// it is given the transposed problem: c^T = b^T a^T.
+// Matrix products of one rank through cuBLASLt. The library's choices of algorithms are asked for
+// once for each shape, and the first that runs is kept, so equal products are made alike. The
+// library counts in columns, so it is given the transposed problem: c^T = b^T a^T.
 class matrix_products {
  public:
   matrix_products(cuda_place at, bool tf32, std::size_t workspace_bytes)
@@ -86,33 +88,49 @@ class matrix_products {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate", at_);
     handle_.reset(handle);
+    cudaDeviceProp about{};
+    check(cudaGetDeviceProperties(&about, at_.device), "cudaGetDeviceProperties", at_);
+    capability_ = about.major * 10 + about.minor;
   }
+
+  // Of the device, 90 for 9.0.
+  [[nodiscard]] int capability() const { return capability_; }
+
+  [[nodiscard]] bool knows(matrix_product const& what) const { return plans_.contains(what); }
 
   // False, and nothing done, if the library cannot do the product with this epilogue.
   [[nodiscard]] bool run(matrix_product const& what, void const* a, void const* b, void* c,
                          epilogue_operands const& more, void* workspace, cudaStream_t stream) {
     auto found = plans_.find(what);
     if (found == plans_.end()) found = plans_.emplace(what, make(what, more)).first;
-    auto const& plan = found->second;
-    if (!plan.possible) return false;
+    auto& plan = found->second;
     set_operands(plan.operation.get(), what, more);
     bool const wide = what.in == CUDA_R_64F;
     float const one = 1, beta = what.accumulate ? 1.0f : 0.0f;
     double const wide_one = 1, wide_beta = what.accumulate ? 1 : 0;
-    auto const code = cublasLtMatmul(
-        handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
-        plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta, c,
-        plan.c.get(), c, plan.c.get(), &plan.algorithm, workspace, workspace_bytes_, stream);
-    if (code != CUBLAS_STATUS_SUCCESS) check(code, what.text(), at_);
-    return true;
+    // The library may offer an algorithm and refuse to run it: then the next one is kept.
+    while (!plan.algorithms.empty()) {
+      auto const code = cublasLtMatmul(
+          handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
+          plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta, c,
+          plan.c.get(), c, plan.c.get(), &plan.algorithms.front(), workspace, workspace_bytes_,
+          stream);
+      if (code == CUBLAS_STATUS_SUCCESS) return true;
+      (void)cudaGetLastError();
+      plan.algorithms.erase(plan.algorithms.begin());
+      if (plan.algorithms.empty() && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+        check(code, what.text(), at_);
+    }
+    return false;
   }
 
  private:
+  static constexpr int most_algorithms = 8;
+
   struct prepared {
     product_handle operation;
     layout_handle a, b, c;
-    cublasLtMatmulAlgo_t algorithm;
-    bool possible;
+    std::vector<cublasLtMatmulAlgo_t> algorithms;  // best first; none: the library cannot do it
   };
 
   [[gnu::cold]] prepared make(matrix_product const& what, epilogue_operands const& more) const {
@@ -152,16 +170,18 @@ class matrix_products {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{what.alignment[2]});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{what.alignment[2]});
 
-    cublasLtMatmulHeuristicResult_t best{};
+    std::array<cublasLtMatmulHeuristicResult_t, most_algorithms> offers{};
     int found = 0;
-    auto const code =
-        cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation, out.b.get(), out.a.get(),
-                                       out.c.get(), out.c.get(), preference, 1, &best, &found);
-    out.possible = code == CUBLAS_STATUS_SUCCESS && found > 0;
-    if (!out.possible && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+    auto const code = cublasLtMatmulAlgoGetHeuristic(
+        handle_.get(), operation, out.b.get(), out.a.get(), out.c.get(), out.c.get(), preference,
+        most_algorithms, offers.data(), &found);
+    for (int i = 0; code == CUBLAS_STATUS_SUCCESS && i < found; ++i)
+      if (auto const& offer = offers[static_cast<std::size_t>(i)];
+          offer.state == CUBLAS_STATUS_SUCCESS)
+        out.algorithms.push_back(offer.algo);
+    if (out.algorithms.empty() && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
       check(code == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : code,
             "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
-    out.algorithm = best.algo;
     return out;
   }
 
@@ -188,6 +208,7 @@ class matrix_products {
   }
 
   cuda_place at_;
+  int capability_ = 0;
   bool tf32_;
   std::size_t workspace_bytes_;
   products_handle handle_;
