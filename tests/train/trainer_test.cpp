@@ -152,7 +152,7 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
   plait::launch<job>(plait::threads{}, [](auto& rank) {
     int const stage = rank.place().stage;
     std::vector<double> ones(plan::parameter_layout_for(stage).count(), 1.0);
-    std::vector<double> squares(std::size_t(plan::parameter_tensor_count()));
+    std::vector<double> squares(static_cast<std::size_t>(plan::parameter_tensor_count()));
     double norm = 0, factor = 0;
     auto const ranges =
         plait::squares_ranges<plan>(plait::parameters_of_stage<plan>(stage), rank.place());

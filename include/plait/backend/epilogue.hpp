@@ -28,6 +28,14 @@ struct epilogue {
   static constexpr bool takes_two = std::invocable<Function, accumulate_t<T>, accumulate_t<T>>;
 };
 
+/// The function of an epilogue alone, on the `count` values of c.
+template <class Queue, class T, class Function>
+void map_epilogue(Queue const& queue, std::size_t count, T* c, epilogue<T, Function> const& then) {
+  using kind = epilogue<T, Function>;
+  if constexpr (kind::maps && kind::takes_two) queue.map(then.f, count, then.kept, c, then.mapped);
+  else if constexpr (kind::maps) queue.map(then.f, count, c, then.mapped);
+}
+
 /// A product and its epilogue one after the other, on a queue that cannot do them together.
 template <class Queue, class T, class Function>
 void matmul_in_passes(Queue const& queue, bool a_transposed, bool b_transposed, std::size_t m,
@@ -35,8 +43,7 @@ void matmul_in_passes(Queue const& queue, bool a_transposed, bool b_transposed, 
                       std::size_t ldb, T* c, epilogue<T, Function> const& then) {
   queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, false, c, n);
   if (then.row != nullptr) queue.add_row(then.row, c, m, n);
-  if constexpr (then.maps && then.takes_two) queue.map(then.f, m * n, then.kept, c, then.mapped);
-  else if constexpr (then.maps) queue.map(then.f, m * n, c, then.mapped);
+  map_epilogue(queue, m * n, c, then);
 }
 
 }  // namespace plait

@@ -173,15 +173,14 @@ class cuda_queue {
         what.epilogue = with.kind;
         return run_product(what, a, b, result, with.operands);
       };
-      if constexpr (then.maps)
+      if constexpr (epilogue<T, Function>::maps)
         if (run(detail::library_epilogue_of(then, c, n, state_->products.capability()),
                 then.mapped))
           return;
       if (run(detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n,
                                           state_->products.capability()),
               c)) {
-        if constexpr (then.maps && then.takes_two) map(then.f, m * n, then.kept, c, then.mapped);
-        else if constexpr (then.maps) map(then.f, m * n, c, then.mapped);
+        map_epilogue(*this, m * n, c, then);
         return;
       }
     }

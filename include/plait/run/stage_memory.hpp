@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/run/context.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait {
+
+/// The number of the entry of parameter `index` of leaf `leaf`.
+template <class Plan>
+consteval int entry_of(int leaf, int index) {
+  for (int e = 0; e < Plan::entries.size(); ++e)
+    if (Plan::entries[e].leaf == leaf && Plan::entries[e].index == index) return e;
+  return -1;
+}
+
+/// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas,
+/// and the views of them that layers see.
+template <class Job, class Memory>
+class stage_memory {
+ protected:
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using accumulated = accumulate_t<T>;
+  using sum = typename Job::gradient_element;
+  using memory = Memory;
+  static constexpr int leaves = plan::leaf_count;
+  static constexpr auto& code = plan::code;
+
+ public:
+  /// The arenas of the rank: activations in bytes, parameters and gradients in elements.
+  struct arenas {
+    std::byte* activations = nullptr;
+    T const* parameters = nullptr;
+    sum* gradients = nullptr;
+  };
+
+  [[gnu::cold]] stage_memory(coordinates const& place, workload const& load, arenas const& where)
+      : arena_(plan::arena_for(place.stage, load)),
+        layout_(plan::activation_layout_for(load.rows)),
+        parameters_(plan::parameter_layout_for(place.stage)),
+        rows_(load.rows),
+        where_(where),
+        tensor_rank_(place.tensor) {}
+
+  [[nodiscard]] stage_arena const& arena() const { return arena_; }
+  [[nodiscard]] parameter_layout<leaves> const& parameters() const { return parameters_; }
+  /// The value of parameter `entry` in copy `copy` (counted from the stage's first).
+  [[nodiscard]] T const* parameter(int entry, int copy) const {
+    auto const at = static_cast<std::size_t>(entry);
+    return where_.parameters + parameters_.offset[at] +
+           parameters_.stride[at] * static_cast<std::size_t>(copy);
+  }
+  /// The gradient accumulator of that use.
+  [[nodiscard]] sum* gradient(int entry, int copy) const {
+    auto const at = static_cast<std::size_t>(entry);
+    return where_.gradients + parameters_.gradient_offset[at] +
+           parameters_.stride[at] * static_cast<std::size_t>(copy);
+  }
+
+ protected:
+  template <int Value>
+  static constexpr placement gradient_at = dual(code.values[Value].at);
+
+  template <int Value>
+  [[nodiscard]] block_shape block() const {
+    return local_block(code.values[Value], rows_, plan::tensor_ranks);
+  }
+
+  template <int Value>
+  [[nodiscard]] std::size_t block_offset() const {
+    constexpr bool is_tokens = code.values[Value].info.kind == value_kind::tokens;
+    return static_cast<std::size_t>(tensor_rank_) * block<Value>().count() *
+           (is_tokens ? sizeof(std::int32_t) : sizeof(T));
+  }
+
+  template <int Value>
+  [[nodiscard]] std::byte* value_data(std::byte* input, std::byte* output) const {
+    constexpr residence home_of = plan::storage.values[std::size_t(Value)];
+    std::size_t const offset = home_of.row_block ? block_offset<Value>() : 0;
+    std::size_t const root = layout_.value_offset[std::size_t(home_of.root)];
+    if constexpr (home_of.where == home::input) return input + offset;
+    if constexpr (home_of.where == home::output) return output + offset;
+    if constexpr (home_of.where == home::kept) return output + root + offset;
+    return where_.activations + arena_.transient_offset + root + offset;
+  }
+
+  template <int Value>
+  [[nodiscard]] std::byte* gradient_data(std::byte* of_output, std::byte* of_input) const {
+    constexpr residence home_of = plan::storage.gradients[std::size_t(Value)];
+    std::size_t const offset = home_of.row_block ? block_offset<Value>() : 0;
+    std::size_t const root = layout_.gradient_offset[std::size_t(home_of.root)];
+    if constexpr (home_of.where == home::input) return of_input + offset;
+    if constexpr (home_of.where == home::output) return of_output + offset;
+    return where_.activations + arena_.transient_offset + root + offset;
+  }
+
+  template <int Value, bool IsConst>
+  auto value_view(std::byte* data) const {
+    constexpr auto& what = code.values[Value];
+    auto const shape = block<Value>();
+    if constexpr (what.info.kind == value_kind::tokens) {
+      return token_view<memory>{reinterpret_cast<std::int32_t const*>(data), shape.rows};
+    } else {
+      using element = std::conditional_t<IsConst, T const, T>;
+      return view<element, view_placement_of_value(what.at), memory>{reinterpret_cast<T*>(data),
+                                                                     shape.rows, shape.columns};
+    }
+  }
+  template <int Value, bool IsConst>
+  auto gradient_view(std::byte* data) const {
+    using element = std::conditional_t<IsConst, T const, T>;
+    auto const shape = block<Value>();
+    return view<element, view_placement_of_value(gradient_at<Value>), memory>{
+        reinterpret_cast<T*>(data), shape.rows, shape.columns};
+  }
+
+  template <int Step>
+  using layer_of_step =
+      std::tuple_element_t<std::size_t(code.steps[Step].leaf), typename plan::leaf_types>;
+
+  /// What a leaf writes: y, and what its epilogue makes of it.
+  template <int Step>
+  auto output_view(std::byte* input, std::byte* output) const {
+    auto const written = [&]<int Value>() {
+      return value_view<Value, false>(value_data<Value>(input, output));
+    };
+    auto const y = written.template operator()<code.steps[Step].out>();
+    if constexpr (plan::is_epilogue(Step + 1, direction::forward)) {
+      using function = typename layer_of_step<Step + 1>::function;
+      return mapped_view<decltype(y), function> {
+        y,
+        written.template operator()<code.steps[Step + 1].out>()
+      };
+    } else {
+      return y;
+    }
+  }
+  /// What a leaf writes in the backward: dx, and what its epilogue makes of it.
+  template <int Step>
+  auto input_gradient_view(std::byte* input, std::byte* output, std::byte* of_output,
+                           std::byte* of_input) const {
+    auto const written = [&]<int Value>() {
+      return gradient_view<Value, false>(gradient_data<Value>(of_output, of_input));
+    };
+    auto const dx = written.template operator()<code.steps[Step].in>();
+    if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
+      using layer = layer_of_step<Step - 1>;
+      auto const kept = slot_access<Step - 1, true>{*this, input, output}[typename layer::kept{}];
+      return mapped_view<decltype(dx), typename layer::derivative, decltype(kept)> {
+        dx,
+        written.template operator()<code.steps[Step - 1].in>(),
+        {},
+        kept
+      };
+    } else {
+      return dx;
+    }
+  }
+
+  /// The input of a leaf as its body sees it: a view, or a pair for a layer with two inputs.
+  template <int Step>
+  auto input_view(std::byte* input, std::byte* output) const {
+    constexpr auto& now = code.steps[Step];
+    auto const x = value_view<now.in, true>(value_data<now.in>(input, output));
+    if constexpr (now.second >= 0) {
+      return std::pair{x, value_view<now.second, true>(value_data<now.second>(input, output))};
+    } else if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
+      if constexpr (plan::tree.leaves[now.leaf].inputs[1].kind == value_kind::tokens) {
+        return std::pair{x, token_view<memory>{static_cast<std::int32_t const*>(targets_), rows_}};
+      } else {
+        return std::pair{
+            x, view<T const, invariant, memory>{static_cast<T const*>(targets_), rows_,
+                                                plan::tree.leaves[now.leaf].inputs[1].width}};
+      }
+    } else {
+      return x;
+    }
+  }
+
+  template <int Leaf, bool IsGradient>
+  struct parameter_access {
+    stage_memory const& stage;
+    int copy;
+
+    template <class Parameter>
+    auto operator[](Parameter) const {
+      using layer_type = std::tuple_element_t<std::size_t(Leaf), typename plan::leaf_types>;
+      constexpr int index =
+          detail::parameter_index<typename detail::parameters_of<layer_type>::type, Parameter>;
+      static_assert(index >= 0,
+                    "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
+      constexpr int number = entry_of<plan>(Leaf, index);
+      constexpr auto& entry = plan::entries[number];
+      if constexpr (IsGradient) {
+        return view<sum, view_placement_of_parameter(dual(entry.used), entry.info.rank), memory>{
+            stage.gradient(number, copy), entry.local_rows, entry.local_columns};
+      } else {
+        T const* data = stage.parameter(number, copy);
+        if constexpr (entry.masked()) {
+          // The transition invariant -> partial: ranks other than the first see zeros.
+          if (stage.tensor_rank_ != 0)
+            data = reinterpret_cast<T const*>(stage.where_.activations + stage.arena_.zeros_offset);
+        }
+        return view<T const, view_placement_of_parameter(entry.used, entry.info.rank), memory>{
+            data, entry.local_rows, entry.local_columns};
+      }
+    }
+  };
+
+  template <int Step, bool IsConst>
+  struct slot_access {
+    static constexpr int leaf = code.steps[Step].leaf;
+    using layer_type = layer_of_step<Step>;
+    stage_memory const& stage;
+    std::byte* input;
+    std::byte* output;
+
+    auto operator[](input_slot) const {
+      static_assert(plan::tree.leaves[leaf].saved.keeps_input,
+                    "saved[input_slot{}]: the layer does not save its input; add input_slot to its "
+                    "saved<...>");
+      return stage.template input_view<Step>(input, output);
+    }
+    auto operator[](output_slot) const {
+      static_assert(plan::tree.leaves[leaf].saved.keeps_output,
+                    "saved[output_slot{}]: the layer does not save its output; add output_slot to "
+                    "its saved<...>");
+      constexpr int out = code.steps[Step].out;
+      return stage.template value_view<out, true>(stage.template value_data<out>(input, output));
+    }
+    template <name Label, std::size_t PerRow, follows Shape, std::size_t Fixed>
+    auto operator[](slot<Label, PerRow, Shape, Fixed> key) const {
+      constexpr int kept =
+          detail::own_slot_index<typename detail::saved_of<layer_type>::type, decltype(key)>;
+      constexpr int used =
+          detail::own_slot_index<typename detail::scratch_of<layer_type>::type, decltype(key)>;
+      static_assert(kept >= 0 || used >= 0,
+                    "saved[slot{}]: the layer has no such slot; add it to its saved<...> or "
+                    "scratch<...>");
+      constexpr auto& form = code.forms[leaf];
+      constexpr slot_info info{Label, PerRow, Shape == follows::features, Fixed};
+      std::size_t const count = slot_count(info, form, stage.rows_, plan::tensor_ranks);
+      std::size_t const rows = Fixed != 0 ? 1 : count / local_width(info, form);
+      std::byte* data = nullptr;
+      if constexpr (kept >= 0)
+        data = output + stage.layout_.saved_offset[std::size_t(leaf)][std::size_t(kept)];
+      else
+        data = stage.where_.activations + stage.arena_.transient_offset +
+               stage.layout_.scratch_offset[std::size_t(leaf)][std::size_t(used)];
+      using element = std::conditional_t<IsConst && (kept >= 0), accumulated const, accumulated>;
+      return view<element, slot_placement(info, form), memory>{reinterpret_cast<element*>(data),
+                                                               rows, count / rows};
+    }
+
+    static constexpr bool cuts_features(form_info const& form) {
+      auto const cut = [](placement at) { return is_shard(at) && at.index == dim::features; };
+      return cut(form.input) || cut(form.output);
+    }
+    static constexpr std::size_t local_width(slot_info const& info, form_info const& form) {
+      return info.follows_features && cuts_features(form)
+                 ? info.per_row / static_cast<std::size_t>(plan::tensor_ranks)
+                 : info.per_row;
+    }
+    static constexpr placement slot_placement(slot_info const& info, form_info const& form) {
+      if (cuts_features(form))
+        return info.follows_features ? placement{placement_kind::shard, 1} : invariant;
+      return view_placement_of_value(form.input);
+    }
+  };
+
+  stage_arena arena_;
+  activation_layout<leaves> layout_;
+  parameter_layout<leaves> parameters_;
+  std::size_t rows_;
+  arenas where_;
+  int tensor_rank_;
+  void const* targets_ = nullptr;  // of the microbatch
+};
+
+}  // namespace plait
