@@ -113,7 +113,7 @@ class matrix_products {
       auto const code = cublasLtMatmul(
           handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
           plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta, c,
-          plan.c.get(), c, plan.c.get(), &plan.algorithms.front(), workspace, workspace_bytes_,
+          plan.c.get(), c, plan.c.get(), &plan.algorithms.front().how, workspace, workspace_bytes_,
           stream);
       if (code == CUBLAS_STATUS_SUCCESS) return true;
       (void)cudaGetLastError();
@@ -127,10 +127,13 @@ class matrix_products {
  private:
   static constexpr int most_algorithms = 8;
 
+  struct algorithm {  // has a name: nvcc 13 breaks down over a vector of a type without one
+    cublasLtMatmulAlgo_t how;
+  };
   struct prepared {
     product_handle operation;
     layout_handle a, b, c;
-    std::vector<cublasLtMatmulAlgo_t> algorithms;  // best first; none: the library cannot do it
+    std::vector<algorithm> algorithms;  // best first; none: the library cannot do it
   };
 
   [[gnu::cold]] prepared make(matrix_product const& what, epilogue_operands const& more) const {
@@ -178,7 +181,7 @@ class matrix_products {
     for (int i = 0; code == CUBLAS_STATUS_SUCCESS && i < found; ++i)
       if (auto const& offer = offers[static_cast<std::size_t>(i)];
           offer.state == CUBLAS_STATUS_SUCCESS)
-        out.algorithms.push_back(offer.algo);
+        out.algorithms.push_back({offer.algo});
     if (out.algorithms.empty() && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
       check(code == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : code,
             "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
