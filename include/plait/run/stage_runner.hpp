@@ -236,11 +236,13 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   template <int Leaf>
   void forget_scratch() {
     constexpr auto& scratch = plan::tree.leaves[Leaf].scratch;
-    for (std::size_t k = 0; k < std::size_t(scratch.own_count); ++k)
+    for (int k = 0; k < scratch.own_count; ++k) {
+      auto const slot = static_cast<std::size_t>(k);
       queue().discard(where_.activations + arena_.transient_offset +
-                          layout_.scratch_offset[std::size_t(Leaf)][k],
-                      sizeof(accumulate_t<T>) *
-                          slot_count(scratch.own[k], code.forms[Leaf], rows_, plan::tensor_ranks));
+                          layout_.scratch_offset[std::size_t(Leaf)][slot],
+                      sizeof(accumulate_t<T>) * slot_count(scratch.own[slot], code.forms[Leaf],
+                                                           rows_, plan::tensor_ranks));
+    }
   }
   /// Nothing in the transient buffers outlives an item.
   void forget_transients() {
