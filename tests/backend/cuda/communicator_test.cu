@@ -4,7 +4,9 @@
 // The communicators of CUDA devices: ranks that share one GPU, and NCCL on as many GPUs as there
 // are.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -382,6 +384,49 @@ TEST(Nccl, ARankThatStaysAwayIsATimeOutWithTheCall) {
   expect_text(text, "waited longer than 500 ms for stream tensor; not ended: stream tensor");
   expect_text(text, "last call: all_reduce of 16 bytes on group {0,1");
 }
+
+#if !defined(__CUDACC__)
+TEST(Nccl, ARankKeepsItsMemoryUntilAllHaveEnded) {
+  auto& all = pretended::machine::get();
+  std::size_t const before = all.pinned_memory.size();
+  on<nccl>(2, [&](rank_type& rank) {
+    if (!rank.is_root()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds{200});
+    pretended::lock const hold(all.mutex);
+    EXPECT_EQ(all.pinned_memory.size(), before + 2);
+  });
+  EXPECT_EQ(all.pinned_memory.size(), before);
+}
+
+// Three communicators in each rank: their aborts are waited for together, and what the GPU may
+// still use is not given back.
+TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
+  auto grid = line(2);
+  grid.add(plait::axis::data, 2);
+  static std::array<plait::detail::cuda_state*, 4> left;  // known, for who looks for leaks
+  std::size_t const used = pretended::machine::get().used;
+  auto const begin = std::chrono::steady_clock::now();
+  pretended::aborts_hang = true;
+  auto const text = message_of<plait::error>([&] {
+    plait::cuda{}.run(grid, [&](rank_type& rank) {
+      left[static_cast<std::size_t>(rank.world_rank())] = &rank.device().state();
+      on_device<float> const x(rank.device(), std::vector<float>(1000));
+      rank.world().barrier();
+      if (rank.is_root()) throw plait::input_error("the disk is full");
+      rank.world().barrier();
+    });
+  });
+  auto const elapsed = std::chrono::steady_clock::now() - begin;
+  pretended::aborts_hang = false;
+  EXPECT_EQ(text, "rank 0: the disk is full");
+  EXPECT_LT(elapsed, std::chrono::seconds{18});
+  EXPECT_TRUE(plait::detail::gpu_is_stuck.exchange(false));
+  std::size_t const scratch = plait::cuda_options{}.workspace_bytes +
+                              (plait::stream_count - 1) * plait::detail::cuda_state::least_scratch;
+  // Rank 0 has given its numbers back before anything was known to hang.
+  EXPECT_EQ(pretended::machine::get().used, used + 4 * scratch + 3 * 4000);
+}
+#endif
 
 // Both send first: without a group each would wait for the other one's receive.
 TEST(Nccl, MessagesOfAGroupCross) {

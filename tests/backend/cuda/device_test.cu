@@ -2,6 +2,7 @@
 #include "plait/backend/cuda/cuda_device.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -103,7 +104,10 @@ TEST(CudaDevice, TooMuchMemoryIsAnErrorWithTheNumbers) {
     EXPECT_EQ(e.bytes.asked, asked);
     EXPECT_GT(e.bytes.total, 0u);
     EXPECT_LE(e.bytes.free, e.bytes.total);
-    EXPECT_EQ(e.bytes.held, 1000 + plait::cuda_options{}.workspace_bytes);
+    std::size_t const scratch =
+        plait::cuda_options{}.workspace_bytes +
+        (plait::stream_count - 1) * plait::detail::cuda_state::least_scratch;
+    EXPECT_EQ(e.bytes.held, 1000 + scratch);
     expect_text(e.what(), "rank 2, CUDA device 0: out of memory");
   }
   EXPECT_NO_THROW((void)device.allocate(1000));
@@ -136,6 +140,46 @@ TEST(CudaDevice, ReplayRunsTwiceAndRepeatsFromThenOn) {
     EXPECT_EQ(calls, graphs ? 2 : 5);
   }
 }
+
+TEST(CudaDevice, ScratchMemoryNeverMoves) {
+  cuda_device device({0, 0}, {.workspace_bytes = 1000});
+  auto& state = device.state();
+  auto* const few = state.scratch(stream::compute, 1000);
+  auto* const many = state.scratch(stream::compute, 1001);
+  EXPECT_NE(few, many);
+  EXPECT_EQ(state.scratch(stream::compute, 2000), many);  // it has at least doubled
+  EXPECT_EQ(state.scratch(stream::compute, 4), few);
+  on_device<int> const x(device, numbers(250));
+  auto const queue = device.on(stream::compute);
+  queue.copy_bytes(x.data(), few, 1000);  // both are there
+  queue.copy_bytes(few, many, 1000);
+  queue.fill(0, x.data(), 250);
+  queue.copy_bytes(many, x.data(), 1000);
+  EXPECT_EQ(x.get(), numbers(250));
+}
+
+#if !defined(__CUDACC__)
+// A download of more than all pieces waits for the first one, behind work that takes too long. The
+// buffer may be gone with the failure, so the pieces must not be brought there.
+TEST(CudaDevice, ADownloadThatFailsWritesNothingLater) {
+  using clock = std::chrono::steady_clock;
+  auto options = small_pieces;
+  options.timeout = std::chrono::milliseconds{50};
+  cuda_device device({0, 0}, options);
+  on_device<int> const x(device, numbers(100));
+  {
+    pretended::lock const hold(pretended::machine::get().mutex);
+    pretended::enqueue_made(device.on(stream::compute).stream(), [] {
+      auto const end = clock::now() + std::chrono::milliseconds{300};
+      return pretended::item{[end] { return clock::now() > end; }, {}};
+    });
+  }
+  std::vector<int> back(100, -1);
+  EXPECT_THROW(device.download(x.data(), back.data(), 400), plait::communication_timeout);
+  device.synchronize();
+  EXPECT_EQ(back, std::vector<int>(100, -1));
+}
+#endif
 
 TEST(CudaDevice, WhatTheHostMustWaitForCannotBeRecorded) {
   cuda_device device({0, 0}, {.graphs = true});

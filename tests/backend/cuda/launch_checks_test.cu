@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -79,9 +80,8 @@ TEST(Requirements, NcclIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
 }
 
 TEST(Requirements, OutOfMemorySaysAllNumbers) {
-  auto const text = message_of<plait::out_of_memory>([] {
-    plait::detail::throw_out_of_memory({3, 1}, {8ull << 30, 5u << 20, 80ull << 30, 7});
-  });
+  auto const text = message_of<plait::out_of_memory>(
+      [] { plait::detail::throw_out_of_memory({3, 1}, {8ull << 30, 5u << 20, 80ull << 30, 7}); });
   expect_text(text, "rank 3, CUDA device 1: out of memory");
   expect_text(text, "asked for 8589934592 bytes (8192 MiB), free 5242880 bytes (5 MiB)");
   expect_text(text, "of 85899345920 bytes (81920 MiB); this rank already holds 7 bytes");
@@ -112,6 +112,17 @@ TEST(ProcessRanks, ComeFromEachLauncher) {
   EXPECT_EQ(
       (environment{{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}}}.read()),
       expected);
+}
+
+// srun makes itself heard by MPI's variables, too.
+TEST(ProcessRanks, ComeFromALauncherWithAllVariables) {
+  EXPECT_EQ((environment{{{"PMI_RANK", "3"},
+                          {"PMI_SIZE", "4"},
+                          {"SLURM_PROCID", "5"},
+                          {"SLURM_NTASKS", "8"},
+                          {"SLURM_LOCALID", "1"}}}
+                 .read()),
+            (plait::process_ranks{5, 8, 1}));
 }
 
 TEST(ProcessRanks, SensibleNumbersOnly) {
@@ -180,7 +191,23 @@ plait::mesh two_ranks() {
 TEST(Launch, RanksThatShareAGpuRecordNoGraphs) {
   plait::cuda const backend{.share_one_gpu = true, .options = {.graphs = true}};
   expect_text(message_of<input_error>([&] { backend.run(two_ranks(), [](auto&) {}); }),
-              "cannot record graphs");
+              "ranks that share one GPU cannot record graphs");
+}
+TEST(Launch, RanksOfOneProcessRecordNoGraphs) {
+  plait::cuda const backend{.options = {.graphs = true}};
+  auto const text = message_of<input_error>([&] { backend.run(two_ranks(), [](auto&) {}); });
+  expect_text(text, "ranks that share one process cannot record graphs");
+  expect_text(text, "plait::cuda_process{}");
+}
+
+TEST(Launch, NcclKeepsToTheOrderOfLaunches) {
+  char const* const name = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  ASSERT_EQ(::unsetenv(name), 0);
+  plait::detail::check_nccl_library();
+  EXPECT_STREQ(std::getenv(name), "1");
+  ASSERT_EQ(::setenv(name, "0", 1), 0);  // the user's word is the last one
+  plait::detail::check_nccl_library();
+  EXPECT_STREQ(std::getenv(name), "0");
 }
 
 TEST(Launch, WithoutADriverSaysSo) {

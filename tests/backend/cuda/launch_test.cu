@@ -2,12 +2,19 @@
 // test: timeout=900
 //
 // The same jobs on GPUs as on the processor, in double: the same losses and weights to rounding.
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <future>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/cuda_testing.hpp"
+#include "plait/backend/cuda/cuda_process.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -72,6 +79,76 @@ TEST(CudaLaunch, SerialOnOneGpu) { expect_serial(train<plait::serial>(plait::cud
 TEST(CudaLaunch, RecordedStepsAreTheSame) {
   expect_serial(train<plait::serial>(plait::cuda{.options = {.graphs = true}}, true));
 }
+
+#if !defined(__CUDACC__)
+// Each rank as the only one of a process.
+struct pretended_processes {
+  plait::cuda_options options{};
+  int data_ranks = 1;
+
+  using rank_type = plait::cuda_rank;
+
+  template <class Program>
+  void run(plait::mesh const& grid, Program&& program) const {
+    static int jobs = 0;
+    auto const meeting =
+        std::filesystem::temp_directory_path() /
+        ("plait_pretended_" + std::to_string(::getpid()) + "_" + std::to_string(jobs++));
+    std::vector<std::future<void>> ranks;
+    for (int rank = 0; rank < grid.world_size(); ++rank)
+      ranks.push_back(std::async(std::launch::async, [&, rank] {
+        plait::cuda_process{.ranks = plait::process_ranks{rank, grid.world_size(), rank},
+                            .rendezvous = meeting,
+                            .options = options}
+            .run(grid, program);
+      }));
+    for (auto& each : ranks) each.wait();
+    for (auto& each : ranks) each.get();
+  }
+};
+
+template <class Policy>
+struct RecordedPlans : testing::Test {};
+using recorded_plans = testing::Types<plait::data_parallel<2>, plait::pipeline<2>, small_gpt::tp2,
+                                      small_gpt::tp2_sharded, small_gpt::three_axes>;
+TYPED_TEST_SUITE(RecordedPlans, recorded_plans);
+
+TYPED_TEST(RecordedPlans, AreTheSame) {
+  expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}, true));
+}
+
+TEST(CudaLaunch, AProcessUsesNoGpuButItsOwn) {
+  auto& all = pretended::machine::get();
+  all.devices_set = 0;
+  std::async(std::launch::async, [] {
+    plait::cuda_process{.ranks = plait::process_ranks{0, 1, 3}}.run(line(1), [](auto& rank) {
+      on_device<float> const x(rank.device(), {1});
+      EXPECT_EQ(x.get(), std::vector<float>{1});
+    });
+  }).get();
+  EXPECT_EQ(all.devices_set, 1u << 3);
+}
+
+// NCCL's abort waits until no graph has its calls any more.
+TEST(CudaLaunch, ARankWithARecordedStepEndsWhenAnotherHasLeft) {
+  using job = small_gpt::job<plait::data_parallel<2>>;
+  auto const data = small_gpt::text();
+  pretended_processes const backend{{.timeout = std::chrono::milliseconds{2000}, .graphs = true}};
+  EXPECT_THROW(plait::launch<job>(backend,
+                                  [&](auto& rank) {
+                                    auto trainer =
+                                        plait::trainer<job>(rank, plait::adamw{}, {.replay = true});
+                                    auto batches = plait::batches(data, plait::global_batch<8>{},
+                                                                  rank, {.epochs = 0});
+                                    for (std::uint64_t step = 0; step < 4; ++step) {
+                                      if (step == 3 && !rank.is_root()) return;
+                                      trainer.step(batches.at(step));
+                                    }
+                                  }),
+               plait::communication_timeout);
+  EXPECT_FALSE(plait::detail::gpu_is_stuck);
+}
+#endif
 
 TEST(CudaLaunch, ThreeAxesOnOneGpu) {
   expect_serial(train<small_gpt::three_axes>(plait::cuda{.share_one_gpu = true}));

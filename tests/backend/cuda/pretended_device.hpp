@@ -14,6 +14,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "plait/tensor/functions.hpp"
@@ -33,17 +35,28 @@ namespace pretended {
 constexpr int devices = 8;
 constexpr std::size_t device_bytes = std::size_t{4} << 30;
 
-struct event_state {
-  std::uint64_t recorded = 0, done = 0;
-  CUgraph_st* capture = nullptr;
-  CUstream_st* captured_from = nullptr;
-  std::size_t captured_work = 0;
-};
-
 // Carried out when ready() at the head of a stream.
 struct item {
   std::function<bool()> ready;
   std::function<void()> work;
+};
+
+// One operation of a graph: what makes its item at each launch, and the operations before it.
+struct node {
+  std::function<item()> make;
+  std::vector<std::size_t> after;
+};
+struct capture_state {
+  std::vector<node> nodes;
+  bool ended = false;
+};
+
+struct event_state {
+  std::uint64_t recorded = 0, done = 0;
+  std::shared_ptr<capture_state> capture;
+  CUstream_st* captured_from = nullptr;
+  std::size_t captured_work = 0;
+  std::vector<std::size_t> last;  // operations that it stands for
 };
 
 struct machine {
@@ -53,6 +66,7 @@ struct machine {
   std::map<std::byte const*, int> device_of;
   std::size_t used = 0;
   std::mt19937 random{std::random_device{}()};
+  unsigned devices_set = 0;  // a bit for each that was made current: it has a context then
   bool failed = false;
 
   static machine& get() {
@@ -66,6 +80,12 @@ struct machine {
     if (after == all.begin()) return bytes == 0;
     auto const& [begin, size] = *std::prev(after);
     return first + bytes <= begin + size;
+  }
+  void carry_out(item const& now) try {
+    if (now.work) now.work();
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    failed = true;
   }
   bool step();  // whether something was carried out
   void steps(unsigned most) {
@@ -84,17 +104,18 @@ struct CUevent_st {
   std::shared_ptr<pretended::event_state> state = std::make_shared<pretended::event_state>();
 };
 struct CUgraph_st {
-  std::vector<std::function<void()>> work;
+  std::vector<pretended::node> nodes;
 };
 struct CUgraphExec_st {
-  std::vector<std::function<void()>> work;
+  std::vector<pretended::node> nodes;
 };
 struct CUstream_st {
   int device = 0;
   std::deque<pretended::item> items{};
-  CUgraph_st* capture = nullptr;
-  // While it is captured: its operations, and how many of them the first stream has waited for.
+  std::shared_ptr<pretended::capture_state> capture{};
+  // While it is captured: its operations, how many are waited for, and those before its next one.
   std::size_t captured_work = 0, joined_work = 0;
+  std::vector<std::size_t> last{};
 };
 
 namespace pretended {
@@ -106,13 +127,7 @@ inline bool machine::step() {
     if (items.empty() || (items.front().ready && !items.front().ready())) continue;
     auto const now = std::move(items.front());
     items.pop_front();
-    try {
-      if (now.work) now.work();
-    } catch (std::exception const& e) {
-      std::fprintf(stderr, "%s\n", e.what());
-      failed = true;
-    }
-    return true;
+    return carry_out(now), true;
   }
   return false;
 }
@@ -133,18 +148,45 @@ inline void machine::drain(int device) {
   }
 }
 
-inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work,
-                           std::function<bool()> ready = nullptr) {
+inline cudaError_t enqueue_made(cudaStream_t stream, std::function<item()> make) {
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;  // the program's, not ours
   if (stream->capture != nullptr) {
-    if (ready) return cudaErrorStreamCaptureUnsupported;
-    stream->capture->work.push_back(std::move(work));
+    auto& nodes = stream->capture->nodes;
+    nodes.push_back({std::move(make), std::exchange(stream->last, {nodes.size()})});
     ++stream->captured_work;
-    return cudaSuccess;
+  } else {
+    stream->items.push_back(make());
   }
-  stream->items.push_back({std::move(ready), std::move(work)});
   return cudaSuccess;
 }
+inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  return enqueue_made(stream, [work = std::move(work)] { return item{nullptr, work}; });
+}
+
+// A launch of a graph: its operations in a random order that keeps to what was captured.
+class launched_graph {
+ public:
+  explicit launched_graph(std::vector<node> const& nodes) : nodes_(nodes), done_(nodes.size()) {
+    for (auto const& each : nodes_) items_.push_back(each.make());
+  }
+  bool is_over() {  // after some more steps
+    auto const is_done = [this](std::size_t at) { return done_[at] != 0; };
+    std::size_t const count = nodes_.size(), first = machine::get().random();
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t const at = (first + i) % count;
+      if (is_done(at) || !std::ranges::all_of(nodes_[at].after, is_done)) continue;
+      if (items_[at].ready && !items_[at].ready()) continue;
+      machine::get().carry_out(items_[at]);
+      done_[at] = 1;
+    }
+    return std::ranges::count(done_, 0) == 0;
+  }
+
+ private:
+  std::vector<node> nodes_;
+  std::vector<item> items_;
+  std::vector<char> done_;
+};
 
 }  // namespace pretended
 
@@ -170,6 +212,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSI
 cudaError_t cudaGetDevice(int* device) { return *device = pretended::current_device, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= pretended::devices) return cudaErrorInvalidDevice;
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.devices_set |= 1u << device;
   return pretended::current_device = device, cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int) {
@@ -199,6 +244,10 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   all.device_of[static_cast<std::byte*>(*data)] = pretended::current_device;
   all.used += bytes;
   return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
+  return cudaMalloc(data, bytes);
 }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
@@ -297,6 +346,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream->capture != nullptr) {
     state->captured_from = stream;
     state->captured_work = stream->captured_work;
+    state->last = stream->last;
     return cudaSuccess;
   }
   return pretended::enqueue(
@@ -305,6 +355,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
+  if (event->state->capture != nullptr) return cudaErrorCapturedEvent;
   all.steps(16);
   if (all.failed) return cudaErrorLaunchFailure;
   return event->state->done >= event->state->recorded ? cudaSuccess : cudaErrorNotReady;
@@ -313,32 +364,40 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   pretended::lock const hold(pretended::machine::get().mutex);
   auto const state = event->state;
   if (state->capture != nullptr) {
+    if (state->capture->ended) return cudaErrorCapturedEvent;
     if (stream->capture == nullptr) {  // it takes part from here on
       stream->capture = state->capture;
       stream->captured_work = 1;
       stream->joined_work = 0;
+      stream->last = {};
     }
+    if (stream->capture != state->capture) return cudaErrorStreamCaptureMerge;
     state->captured_from->joined_work = state->captured_work;
-    return stream->capture == state->capture ? cudaSuccess : cudaErrorStreamCaptureMerge;
+    stream->last.insert(stream->last.end(), state->last.begin(), state->last.end());
+    return cudaSuccess;
   }
   if (state->recorded == 0) return cudaSuccess;
   if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
-  return pretended::enqueue(stream, nullptr,
-                            [state, number = state->recorded] { return state->done >= number; });
+  return pretended::enqueue_made(stream, [state] {
+    return pretended::item{[state, number = state->recorded] { return state->done >= number; }, {}};
+  });
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   pretended::lock const hold(pretended::machine::get().mutex);
   stream->captured_work = stream->joined_work = 0;
-  return stream->capture = new CUgraph_st, cudaSuccess;
+  stream->last = {};
+  return stream->capture = std::make_shared<pretended::capture_state>(), cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
-  *graph = stream->capture;
+  auto const of = stream->capture;
+  *graph = new CUgraph_st{std::move(of->nodes)};
+  of->ended = true;
   bool all_joined = true;
   for (auto* each : all.streams) {
-    if (each->capture != *graph) continue;
+    if (each->capture != of) continue;
     each->capture = nullptr;
     all_joined = all_joined && (each == stream || each->joined_work == each->captured_work);
   }
@@ -346,12 +405,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
-  return *executable = new CUgraphExec_st{graph->work}, cudaSuccess;
+  return *executable = new CUgraphExec_st{graph->nodes}, cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   pretended::lock const hold(pretended::machine::get().mutex);
-  return pretended::enqueue(stream, [work = executable->work] {
-    for (auto const& each : work) each();
+  auto const launched = std::make_shared<pretended::launched_graph>(executable->nodes);
+  return pretended::enqueue_made(stream, [launched] {
+    return pretended::item{[launched] { return launched->is_over(); }, {}};
   });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }

@@ -39,6 +39,7 @@ struct member {
   std::uint64_t calls = 0, splits = 0;
   std::map<int, std::uint64_t> sent{}, received{};
   bool aborted = false;
+  std::shared_ptr<char> in_graphs = std::make_shared<char>();  // held by what was recorded
 };
 struct posted {
   std::shared_ptr<member> who;
@@ -48,7 +49,11 @@ struct posted {
   std::uint64_t number = 0;
   void* data = nullptr;
   std::size_t bytes = 0;
+  std::shared_ptr<char> in_graph{};
 };
+
+/// Whether aborts do not end.
+inline std::atomic<bool> aborts_hang = false;
 
 inline std::map<std::uint64_t, std::shared_ptr<clique>> worlds;
 inline std::uint64_t next_world = 1;
@@ -94,6 +99,10 @@ struct ncclComm {
 
 namespace pretended {
 
+inline std::shared_ptr<char> held_by_graph(member const& who, cudaStream_t stream) {
+  return stream->capture != nullptr ? who.in_graphs : nullptr;
+}
+
 // carry_out(call) is run once, by whoever comes last.
 inline ncclResult_t collective_call(ncclComm_t comm, cudaStream_t stream, void const* from,
                                     void* to, std::function<void(call_of_all&)> carry_out) {
@@ -101,26 +110,48 @@ inline ncclResult_t collective_call(ncclComm_t comm, cudaStream_t stream, void c
   lock const hold(machine::get().mutex);
   auto const who = comm->state;
   if (stream->device != current_device) return ncclInvalidUsage;
-  auto const code = enqueue(
-      stream, nullptr, [who, number = who->calls++, from, to, carry_out = std::move(carry_out)] {
-        if (who->aborted) return true;
-        auto& call = who->all->calls[number];
-        call.parts.resize(static_cast<std::size_t>(who->all->size));
-        call.parts[static_cast<std::size_t>(who->rank)] = {true, from, to};
-        bool all_here = true;
-        for (auto const& part : call.parts) all_here = all_here && part.here;
-        if (all_here && !std::exchange(call.done, true)) carry_out(call);
-        return call.done;
-      });
+  auto const code = enqueue_made(stream, [who, from, to, carry_out = std::move(carry_out),
+                                          in_graph = held_by_graph(*who, stream)] {
+    (void)in_graph;
+    auto const ready = [who, number = who->calls++, from, to, carry_out] {
+      if (who->aborted) return true;
+      auto& call = who->all->calls[number];
+      call.parts.resize(static_cast<std::size_t>(who->all->size));
+      call.parts[static_cast<std::size_t>(who->rank)] = {true, from, to};
+      bool all_here = true;
+      for (auto const& part : call.parts) all_here = all_here && part.here;
+      if (all_here && !std::exchange(call.done, true)) carry_out(call);
+      return call.done;
+    };
+    return item{ready, {}};
+  });
   return code == cudaSuccess ? ncclInProgress : ncclUnhandledCudaError;
+}
+
+inline bool have_come(std::vector<posted> const& messages) {
+  bool all_done = true;
+  for (auto const& each : messages) {
+    if (each.who->aborted) return true;
+    auto const me = static_cast<std::uint64_t>(each.who->rank),
+               other = static_cast<std::uint64_t>(each.other);
+    auto& of =
+        each.who->all->messages[{each.sends ? me : other, each.sends ? other : me, each.number}];
+    (each.sends ? of.sent : of.received) = {true, each.data, each.data};
+    if (!of.done && of.sent.here && of.received.here) {
+      if (each.bytes != 0) std::memcpy(of.received.to, of.sent.from, each.bytes);
+      of.done = true;
+    }
+    all_done = all_done && of.done;
+  }
+  return all_done;
 }
 
 inline ncclResult_t post(ncclComm_t comm, cudaStream_t stream, bool sends, int other, void* data,
                          std::size_t bytes) {
   if (comm == nullptr || other < 0 || other >= comm->state->all->size) return ncclInvalidArgument;
   auto const who = comm->state;
-  auto& numbers = sends ? who->sent : who->received;
-  group_messages.push_back({who, stream, sends, other, numbers[other]++, data, bytes});
+  group_messages.push_back(
+      {who, stream, sends, other, 0, data, bytes, held_by_graph(*who, stream)});
   return group_depth > 0 ? ncclSuccess : (++group_depth, ncclGroupEnd());
 }
 
@@ -174,8 +205,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* now) {
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return delete comm, ncclSuccess; }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  pretended::lock const hold(pretended::machine::get().mutex);
-  comm->state->aborted = true;
+  {
+    pretended::lock const hold(pretended::machine::get().mutex);
+    comm->state->aborted = true;
+  }
+  while (pretended::aborts_hang || comm->state->in_graphs.use_count() > 1)
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
   return delete comm, ncclSuccess;
 }
 
@@ -187,22 +222,11 @@ ncclResult_t ncclGroupEnd() {
   pretended::lock const hold(pretended::machine::get().mutex);
   auto const stream = messages.front().stream;
   if (stream->device != pretended::current_device) return ncclInvalidUsage;
-  auto const code = pretended::enqueue(stream, nullptr, [messages] {
-    bool all_done = true;
-    for (auto const& each : messages) {
-      if (each.who->aborted) return true;
-      auto const me = static_cast<std::uint64_t>(each.who->rank),
-                 other = static_cast<std::uint64_t>(each.other);
-      auto& of =
-          each.who->all->messages[{each.sends ? me : other, each.sends ? other : me, each.number}];
-      (each.sends ? of.sent : of.received) = {true, each.data, each.data};
-      if (!of.done && of.sent.here && of.received.here) {
-        if (each.bytes != 0) std::memcpy(of.received.to, of.sent.from, each.bytes);
-        of.done = true;
-      }
-      all_done = all_done && of.done;
-    }
-    return all_done;
+  auto const code = pretended::enqueue_made(stream, [messages] {
+    auto numbered = messages;
+    for (auto& each : numbered)
+      each.number = (each.sends ? each.who->sent : each.who->received)[each.other]++;
+    return pretended::item{[numbered] { return pretended::have_come(numbered); }, {}};
   });
   return code == cudaSuccess ? ncclInProgress : ncclUnhandledCudaError;
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/cuda/loopback_communicator.hpp"
 #include "plait/backend/cuda/loopback_world.hpp"
+#include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -41,16 +45,17 @@ struct cuda {
 
   /// Calls f(rank) on every rank of `grid` and returns when all have ended.
   ///
-  /// Errors: cuda_error if the machine lacks something, before any rank runs; the first failure of
-  /// a
-  ///         rank ends all ranks and is thrown here.
+  /// Errors: input_error if the options do not go together; cuda_error if the machine lacks
+  ///         something, before any rank runs; the first failure of a rank ends all ranks and is
+  ///         thrown here.
   template <class Program>
   void run(mesh const& grid, Program&& program) const {
-    if (share_one_gpu && options.graphs)
-      throw input_error(
-          "cuda: ranks that share one GPU cannot record graphs; set only one of .share_one_gpu and "
-          ".options.graphs");
     int const ranks = grid.world_size();
+    if (options.graphs && (share_one_gpu || ranks > 1))
+      throw input_error(
+          std::string("cuda: ranks that share one ") + (share_one_gpu ? "GPU" : "process") +
+          " cannot record graphs; give each a process, by plait::cuda_process{}, or leave "
+          ".options.graphs off");
     detail::check_machine(ranks, first_device, share_one_gpu);
     if (share_one_gpu) run_on_one(grid, program);
     else run_on_all(grid, program);
@@ -60,9 +65,8 @@ struct cuda {
   // One thread per rank; the first failure is raised for the others before they can see it
   // elsewhere. fail(text) and end(rank) tell what else the ranks wait in.
   template <class OfRank, class Fail, class End>
-  static void run_threads(int ranks, detail::job_signal& signal, OfRank of_rank, Fail fail,
-                          End end) {
-    thread_world world(ranks);
+  static void run_threads(thread_world& world, detail::job_signal& signal, OfRank of_rank,
+                          Fail fail, End end) {
     run_ranks(world, [&](int rank) {
       try {
         of_rank(rank);
@@ -81,28 +85,38 @@ struct cuda {
     ncclUniqueId id{};
     if (grid.world_size() > 1)
       detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
+    // The ranks meet on the host before one communicates and when all have done so: to take or to
+    // give back memory may be to wait for all GPUs. They wait for each other as long as it takes.
+    thread_world world(grid.world_size(), {.timeout = std::chrono::nanoseconds::max()});
+    std::vector<int> everybody(std::size_t(grid.world_size()));
+    std::iota(everybody.begin(), everybody.end(), 0);
+    int const meeting = world.add_group(everybody);
     auto const signal = std::make_shared<detail::job_signal>();
     run_threads(
-        grid.world_size(), *signal,
+        world, *signal,
         [&](int rank) {
+          thread_communicator host(world, meeting, everybody, rank);
           cuda_place const at{rank, first_device + rank};
           device_scope const scope(at);  // once, so that no call has to change it
           cuda_device device(at, options, signal);
           auto groups = detail::nccl_groups(grid, rank, device, id);
-          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal);
+          host.barrier();
+          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal,
+                   [&] { host.barrier(); });
         },
-        [](auto const&) {}, [](int) {});
+        [&](std::string text) { world.abort(std::move(text)); }, [](int) {});
   }
 
   template <class Program>
   void run_on_one(mesh const& grid, Program& program) const {
+    thread_world threads(grid.world_size());
     loopback_world world(grid.world_size(), {.timeout = options.timeout});
     auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {
       return world.add_group(std::move(members));
     });
     auto const signal = std::make_shared<detail::job_signal>();
     run_threads(
-        grid.world_size(), *signal,
+        threads, *signal,
         [&](int rank) {
           cuda_place const at{rank, first_device};
           device_scope const scope(at);
@@ -111,20 +125,21 @@ struct cuda {
             return loopback_communicator(world, ids[std::size_t(rank)][over.bits], rank, device,
                                          stream_of(over));
           });
-          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal);
+          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal, [] {});
         },
         [&](std::string text) { world.abort(std::move(text)); },
         [&](int rank) { world.finish(rank); });
   }
 
   // The signal is raised before the rank's communicators go: then they abort.
-  template <class Groups, class Program>
+  template <class Groups, class Program, class Meet>
   static void run_rank(mesh const& grid, int rank, cuda_device device, Groups groups,
-                       Program& program, detail::job_signal& signal) {
+                       Program& program, detail::job_signal& signal, Meet meet) {
     cuda_rank handle(grid, rank, std::move(device), std::move(groups));
     try {
       program(handle);
       handle.device().synchronize();  // what is still to be done may fail, too
+      meet();
     } catch (...) {
       signal.raise(std::current_exception(), rank);
       throw;

@@ -60,7 +60,7 @@ class cuda_device {
    private:
     friend class cuda_device;
     bool has_run_ = false;
-    detail::executable_handle recorded_;
+    std::shared_ptr<detail::executable_handle> recorded_;
   };
 
   /// Bytes of the device's memory, aligned to 256, freed with the object; their values are
@@ -81,7 +81,7 @@ class cuda_device {
   explicit cuda_device(cuda_place at, cuda_options const& options = {},
                        std::shared_ptr<detail::job_signal> signal = nullptr) {
     device_scope const scope(at);
-    state_ = std::make_unique<detail::cuda_state>(at, options, std::move(signal));
+    state_.reset(new detail::cuda_state(at, options, std::move(signal)));
   }
 
   [[nodiscard]] cuda_place place() const { return state_->place; }
@@ -92,26 +92,27 @@ class cuda_device {
   void upload(void const* from, void* to, std::size_t bytes) {
     state_->require_no_capture("an upload was asked for");
     device_scope const scope(place());
-    state_->stage.upload(from, to, bytes, state_->on(stream::compute), [this](cudaEvent_t used) {
-      state_->wait_for(used, "an upload before this one");
+    or_forget([&] {
+      state_->stage.upload(from, to, bytes, state_->on(stream::compute), [this](cudaEvent_t used) {
+        state_->wait_for(used, "an upload before this one");
+      });
     });
   }
   void download(void const* from, void* to, std::size_t bytes) {
     state_->require_no_capture("a download was asked for");
     device_scope const scope(place());
-    state_->stage.download(from, to, bytes, state_->on(stream::compute), [this](cudaEvent_t used) {
-      state_->wait_for(used, "a download before this one");
+    or_forget([&] {
+      state_->stage.download(
+          from, to, bytes, state_->on(stream::compute),
+          [this](cudaEvent_t used) { state_->wait_for(used, "a download before this one"); });
     });
   }
   void synchronize() {
     state_->require_no_capture("synchronize() was called");
     device_scope const scope(place());
-    try {
+    or_forget([&] {
       for (int s = 0; s < stream_count; ++s) state_->wait_for_stream(static_cast<stream>(s));
-    } catch (...) {
-      state_->stage.forget();
-      throw;
-    }
+    });
     state_->stage.deliver_all();
   }
 
@@ -143,9 +144,10 @@ class cuda_device {
     if (!state_->options.graphs || !std::exchange(which.has_run_, true))
       return std::forward<Body>(body)();
     device_scope const scope(place());
-    if (!which.recorded_) which.recorded_ = record_graph(std::forward<Body>(body));
+    if (!which.recorded_ || !*which.recorded_)
+      which.recorded_ = state_->keep(record_graph(std::forward<Body>(body)));
     state_->join();
-    detail::check(cudaGraphLaunch(which.recorded_.get(), state_->on(stream::compute)),
+    detail::check(cudaGraphLaunch(which.recorded_->get(), state_->on(stream::compute)),
                   "cudaGraphLaunch", place());
     state_->fork();
   }
@@ -157,6 +159,17 @@ class cuda_device {
   [[nodiscard]] detail::cuda_state& state() const { return *state_; }
 
  private:
+  // After a failure nothing goes to the host's buffers any more: they may be gone.
+  template <class Work>
+  void or_forget(Work work) {
+    try {
+      work();
+    } catch (...) {
+      state_->stage.forget();
+      throw;
+    }
+  }
+
   template <class Body>
   [[gnu::cold]] detail::executable_handle record_graph(Body&& body) {
     auto const compute = state_->on(stream::compute);
@@ -184,7 +197,7 @@ class cuda_device {
     return detail::executable_handle(executable);
   }
 
-  std::unique_ptr<detail::cuda_state> state_;
+  std::unique_ptr<detail::cuda_state, detail::state_release> state_;
 };
 
 static_assert(device<cuda_device>);

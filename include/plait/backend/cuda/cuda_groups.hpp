@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
@@ -90,7 +91,10 @@ inline std::array<cuda_communicator, cuda_rank::group_count> nccl_groups(mesh co
   }
 }
 
+// Before the first call of NCCL, which reads the environment then. Kernels of two communicators of
+// a rank may be launched in different orders on different GPUs, unless NCCL keeps to ours.
 [[gnu::cold]] inline void check_nccl_library() {
+  (void)::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int version = 0;
   check_nccl(ncclGetVersion(&version), "ncclGetVersion", {});
   cuda_requirements::check_nccl(version, NCCL_VERSION_CODE);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -33,11 +34,16 @@ using layout_handle =
 using preference_handle =
     std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, released_by<cublasLtMatmulPreferenceDestroy>>;
 
+/// True once a GPU of this process does what nobody can end. To free memory then would be to wait
+/// for ever, on other GPUs as well: it stays taken until the process ends.
+inline std::atomic<bool> gpu_is_stuck = false;
+
 /// Frees memory of a device and takes it off the account of its rank.
 struct device_release {
   std::shared_ptr<std::size_t> held{};
   std::size_t bytes = 0;
   void operator()(std::byte* data) const {
+    if (gpu_is_stuck) return;
     (void)cudaFree(data);
     *held -= bytes;
   }

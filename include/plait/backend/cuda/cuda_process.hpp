@@ -15,7 +15,6 @@
 #include "plait/backend/cuda/cuda_groups.hpp"
 #include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/cuda_options.hpp"
-#include "plait/backend/cuda/device_scope.hpp"
 #include "plait/backend/cuda/process_ranks.hpp"
 #include "plait/backend/cuda/rendezvous_file.hpp"
 #include "plait/core/error.hpp"
@@ -26,7 +25,8 @@ namespace plait {
 /// One rank in each process, over NCCL, on one machine or many: the program is started by torchrun,
 /// mpirun or srun, as many times as the plan has ranks.
 ///
-/// Threads: the rank is the calling thread, whose current device is the same afterwards.
+/// Threads: the rank is the calling thread. The rank's GPU stays its current device: to go back to
+///          the first GPU would be to take memory there, for each process of the machine.
 struct cuda_process {
   /// Ranks of a data axis whose size the policy leaves to the launch.
   int data_ranks = 1;
@@ -58,7 +58,7 @@ struct cuda_process {
     detail::check_nccl_library();
 
     cuda_place const at{here.rank, ordinal};
-    device_scope const scope(at);
+    detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);
     cuda_device device(at, options);
     auto groups = detail::nccl_groups(grid, here.rank, device, agree_on_id(here));
     // The file is gone before anybody may write the next one.

@@ -34,7 +34,9 @@ class stream_user {
  public:
   virtual void check() = 0;                 // throws what has gone wrong in it
   virtual std::string pending() const = 0;  // what it was last asked for
-  virtual void abandon() noexcept = 0;      // ends what it does on the device
+  virtual void abandon() noexcept = 0;      // begins to end what it does on the device
+  virtual bool is_ending() const noexcept = 0;
+
  protected:
   ~stream_user() = default;
 };
@@ -63,20 +65,12 @@ class cuda_state {
             "cudaStreamCreateWithPriority", at);
       streams_[static_cast<std::size_t>(s)].reset(made);
       joins_[static_cast<std::size_t>(s)] = make_event_handle(at);
+      scratch_[static_cast<std::size_t>(s)].push_back(
+          allocate(s == 0 ? std::max(options.workspace_bytes, least_scratch) : least_scratch));
     }
-    (void)workspace(stream::compute);
   }
   cuda_state(cuda_state const&) = delete;
   cuda_state& operator=(cuda_state const&) = delete;
-  // Memory may go only when nothing uses it any more; for ever is too long, though.
-  ~cuda_state() {
-    auto const end = std::chrono::steady_clock::now() + std::chrono::seconds{10};
-    for (auto const& each : streams_)
-      while (cudaStreamQuery(each.get()) == cudaErrorNotReady &&
-             std::chrono::steady_clock::now() < end)
-        std::this_thread::sleep_for(std::chrono::microseconds{50});
-    (void)cudaGetLastError();
-  }
 
   [[nodiscard]] cudaStream_t on(stream which) const {
     return streams_[static_cast<std::size_t>(which)].get();
@@ -85,32 +79,25 @@ class cuda_state {
   device_bytes allocate(std::size_t bytes) {
     if (bytes == 0) return {};
     require_no_capture("memory was asked for");
-    device_scope const scope(place);
-    void* data = nullptr;
-    auto const code = cudaMalloc(&data, bytes);
-    if (code == cudaErrorMemoryAllocation) {
-      (void)cudaGetLastError();
-      std::size_t free = 0, total = 0;
-      check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo", place);
-      throw_out_of_memory(place, {bytes, free, total, *held_});
-    }
-    check(code, "cudaMalloc", place);
-    *held_ += bytes;
-    return {static_cast<std::byte*>(data), device_release{held_, bytes}};
+    return take(bytes, "cudaMalloc", [&](void** data) { return cudaMalloc(data, bytes); });
   }
 
-  // Memory for one operation of a stream; the next operation of the stream may use it again. It
-  // grows in the first steps and stays then.
+  // Memory for one operation of a stream; the next operation of the stream may use it again. More
+  // is added in the first steps, and nothing goes: recorded graphs know where it lies.
+  //
+  // A few bytes are always in the first piece, which other GPUs may read for NCCL. The others are
+  // of the device's pool: cudaMalloc could wait for a GPU whose kernel waits for this rank.
   std::byte* scratch(stream which, std::size_t bytes) {
-    auto& room = scratch_[static_cast<std::size_t>(which)];
-    if (room.bytes < bytes) {
-      require_no_capture("an operation needs more scratch memory");
-      room.data.reset();  // cudaFree waits for what still uses it
-      room.bytes = 0;
-      room.data = allocate(bytes);
-      room.bytes = bytes;
-    }
-    return room.data.get();
+    auto& pieces = scratch_[static_cast<std::size_t>(which)];
+    auto const size = [](device_bytes const& piece) { return piece.get_deleter().bytes; };
+    for (auto const& piece : pieces)
+      if (size(piece) >= bytes) return piece.get();
+    require_no_capture("an operation needs more scratch memory");
+    auto const more = std::max(bytes, 2 * size(pieces.back()));
+    return pieces
+        .emplace_back(take(more, "cudaMallocAsync",
+                           [&](void** data) { return cudaMallocAsync(data, more, on(which)); }))
+        .get();
   }
   // That of matrix products.
   std::byte* workspace(stream which) { return scratch(which, options.workspace_bytes); }
@@ -197,9 +184,38 @@ class cuda_state {
     }
   }
 
-  void abandon_all() const noexcept {
-    for (auto* const user : users) user->abandon();
+  // Recorded work, which does not outlive a failure.
+  std::shared_ptr<executable_handle> keep(executable_handle recorded) {
+    std::erase_if(recorded_, [](auto const& each) { return each.expired(); });
+    auto kept = std::make_shared<executable_handle>(std::move(recorded));
+    recorded_.push_back(kept);
+    return kept;
   }
+
+  // Ends what the rank does on its device, all of it at once: one communicator may wait for another
+  // one on its stream, and each for the graphs in which it takes part.
+  void abandon_all() const noexcept {
+    for (auto const& each : recorded_)
+      if (auto const graph = each.lock()) graph->reset();
+    for (auto* const user : users) user->abandon();
+    (void)ends();
+  }
+  // Whether nothing runs on the device any more. What has not ended after ten seconds never will.
+  [[nodiscard]] bool ends() const noexcept {
+    auto const last = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+    auto const runs = [](auto const& each) {
+      return cudaStreamQuery(each.get()) == cudaErrorNotReady;
+    };
+    while (!gpu_is_stuck && (std::ranges::any_of(streams_, runs) ||
+                             std::ranges::any_of(users, &stream_user::is_ending))) {
+      if (std::chrono::steady_clock::now() > last) gpu_is_stuck = true;
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
+    }
+    (void)cudaGetLastError();
+    return !gpu_is_stuck;
+  }
+
+  static constexpr std::size_t least_scratch = 256;  // bytes
 
   cuda_place const place;
   cuda_options const options;
@@ -232,16 +248,36 @@ class cuda_state {
     throw communication_timeout(message);
   }
 
-  struct scratch_room {
-    device_bytes data{};
-    std::size_t bytes = 0;
-  };
+  template <class Allocate>
+  device_bytes take(std::size_t bytes, char const* call, Allocate allocate) {
+    device_scope const scope(place);
+    void* data = nullptr;
+    auto const code = allocate(&data);
+    if (code == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      std::size_t free = 0, total = 0;
+      check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo", place);
+      throw_out_of_memory(place, {bytes, free, total, *held_});
+    }
+    check(code, call, place);
+    *held_ += bytes;
+    return {static_cast<std::byte*>(data), device_release{held_, bytes}};
+  }
+
   std::unique_ptr<attention_engine> engine_;
   std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
   std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
-  std::array<scratch_room, std::size_t(stream_count)> scratch_{};
+  std::vector<std::weak_ptr<executable_handle>> recorded_{};
+  std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // by size
   std::array<event_handle, std::size_t(stream_count)> joins_{};
   std::array<stream_handle, std::size_t(stream_count)> streams_{};
+};
+
+// A state goes when nothing uses its memory any more; a device that is stuck keeps it.
+struct state_release {
+  void operator()(cuda_state* state) const {
+    if (state->ends()) delete state;
+  }
 };
 
 }  // namespace plait::detail

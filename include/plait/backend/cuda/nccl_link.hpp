@@ -47,8 +47,9 @@ class nccl_link final : public stream_user {
     device_scope const scope(state_.place);
     register_with_device([&] {
       state_.check_signal();
-      settle(ncclCommInitRankConfig(&comm_, static_cast<int>(members_.size()), id, rank, &config),
-             "ncclCommInitRankConfig");
+      settle(
+          ncclCommInitRankConfig(comm_.get(), static_cast<int>(members_.size()), id, rank, &config),
+          "ncclCommInitRankConfig");
     });
   }
 
@@ -60,7 +61,7 @@ class nccl_link final : public stream_user {
     device_scope const scope(state_.place);
     register_with_device([&] {
       state_.check_signal();
-      world.settle(ncclCommSplit(world.comm_, members_.front(), rank, &comm_, &config),
+      world.settle(ncclCommSplit(*world.comm_, members_.front(), rank, comm_.get(), &config),
                    "ncclCommSplit");
       settle(ncclSuccess, "ncclCommSplit");
     });
@@ -70,20 +71,19 @@ class nccl_link final : public stream_user {
   nccl_link& operator=(nccl_link const&) = delete;
 
   ~nccl_link() {
-    std::erase(state_.users, static_cast<stream_user*>(this));
     bool const in_order = !state_.signal->is_raised() && std::uncaught_exceptions() == exceptions_;
-    if (comm_ != nullptr && in_order) try {
+    if (*comm_ != nullptr && in_order) try {
         device_scope const scope(state_.place);
-        settle(ncclCommFinalize(comm_), "ncclCommFinalize");
-        (void)ncclCommDestroy(std::exchange(comm_, nullptr));
-      } catch (...) {  // NOLINT: abandon() does what is left to do
+        settle(ncclCommFinalize(*comm_), "ncclCommFinalize");
+        (void)ncclCommDestroy(std::exchange(*comm_, nullptr));
+      } catch (...) {  // NOLINT: leave() does what is left to do
       }
-    abandon();
+    leave();
   }
 
   [[nodiscard]] std::vector<int> const& members() const { return members_; }
   // For calls between ncclGroupStart and ncclGroupEnd; null after an abort.
-  [[nodiscard]] ncclComm_t handle() const { return comm_; }
+  [[nodiscard]] ncclComm_t handle() const { return *comm_; }
   [[nodiscard]] std::string where() const { return "NCCL group " + group_text(members_); }
 
   // One call: work(communicator) -> ncclResult_t.
@@ -91,36 +91,38 @@ class nccl_link final : public stream_user {
   void issue(collective_call const& call, Work work) {
     begin(call);
     device_scope const scope(state_.place);
-    settle(work(comm_), nullptr);
+    settle(work(*comm_), nullptr);
   }
 
   // stream_user
   void check() override {
-    if (comm_ == nullptr) return;
+    if (*comm_ == nullptr) return;
     ncclResult_t now = ncclSuccess;
-    auto const code = ncclCommGetAsyncError(comm_, &now);
+    auto const code = ncclCommGetAsyncError(*comm_, &now);
     if (code != ncclSuccess) now = code;
     if (now != ncclSuccess && now != ncclInProgress) fail(now, nullptr);
   }
   std::string pending() const override {
     return has_call_ ? call_text(last_, members_) : std::string{};
   }
-  // Aborting may hang when others have died, so a thread of its own does it and is left behind if
-  // it does not end.
+  // Aborting may hang when others have died, so a thread of its own does it.
   void abandon() noexcept override {
-    auto* const comm = std::exchange(comm_, nullptr);
+    auto* const comm = std::exchange(*comm_, nullptr);
     if (comm == nullptr) return;
     try {
-      auto done = std::make_shared<std::promise<void>>();
-      auto const ended = done->get_future();
-      std::thread([comm, done, at = state_.place] {
+      std::promise<void> done;
+      auto ended = done.get_future();
+      std::thread([comm, done = std::move(done), at = state_.place]() mutable {
         (void)cudaSetDevice(at.device);  // of this thread
         (void)ncclCommAbort(comm);
-        done->set_value();
+        done.set_value();
       }).detach();
-      (void)ended.wait_for(std::chrono::seconds{10});
+      ended_ = std::move(ended);
     } catch (std::exception const&) {  // no thread to be had
     }
+  }
+  bool is_ending() const noexcept override {
+    return ended_.valid() && ended_.wait_for(std::chrono::seconds{0}) != std::future_status::ready;
   }
 
  private:
@@ -136,17 +138,23 @@ class nccl_link final : public stream_user {
     try {
       make();
     } catch (...) {
-      abandon();
+      state_.users.push_back(this);
+      leave();
+      if (gpu_is_stuck) (void)comm_.release();  // NCCL may still write there
       throw;
     }
     state_.users.push_back(this);
+  }
+  void leave() noexcept {
+    if (*comm_ != nullptr) state_.abandon_all();
+    std::erase(state_.users, static_cast<stream_user*>(this));
   }
 
   void begin(collective_call const& call) {
     state_.check_signal();
     last_ = call;
     has_call_ = true;
-    if (comm_ == nullptr)
+    if (*comm_ == nullptr)
       throw nccl_error(place_text(state_.place) + call_text(call, members_) +
                        ": the communicator has been aborted after an earlier error");
   }
@@ -157,7 +165,7 @@ class nccl_link final : public stream_user {
     ncclResult_t now = ncclInProgress;
     state_.wait_until(
         [&] {
-          if (auto const asked = ncclCommGetAsyncError(comm_, &now); asked != ncclSuccess)
+          if (auto const asked = ncclCommGetAsyncError(*comm_, &now); asked != ncclSuccess)
             now = asked;
           return now != ncclInProgress;
         },
@@ -174,20 +182,20 @@ class nccl_link final : public stream_user {
         place_text(state_.place) +
         (name != nullptr ? name + (" on " + where()) : call_text(last_, members_)) +
         " failed in NCCL: " + ncclGetErrorString(code);
-    if (char const* const more = ncclGetLastError(comm_); more != nullptr && *more != '\0')
+    if (char const* const more = ncclGetLastError(*comm_); more != nullptr && *more != '\0')
       message += " (" + std::string(more) + ")";
     if (code == ncclRemoteError || code == ncclSystemError)
       message += "; a rank has probably ended: look at the first message of the other ranks";
     state_.abandon_all();
-    abandon();
     throw nccl_error(message);
   }
 
   cuda_state& state_;
   std::vector<int> members_;
-  ncclComm_t comm_ = nullptr;
+  std::unique_ptr<ncclComm_t> comm_ = std::make_unique<ncclComm_t>(nullptr);
   collective_call last_{};
   bool has_call_ = false;
+  std::future<void> ended_;  // of an abort
   int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
@@ -19,8 +20,8 @@ struct process_ranks {
   friend constexpr bool operator==(process_ranks const&, process_ranks const&) = default;
 };
 
-/// Reads the variables of torchrun, Open MPI, MPICH and Slurm, the first of them that is there.
-/// `variable(name)` is as std::getenv.
+/// Reads the variables of torchrun, Open MPI, MPICH and Slurm, the first of them that are all
+/// there: one launcher may set some of another's. `variable(name)` is as std::getenv.
 ///
 /// Errors: input_error if there are none, or one of them is missing or no sensible number.
 template <class Variable>
@@ -46,18 +47,23 @@ template <class Variable>
                         " in the environment is not a number from 0 on");
     return value;
   };
-  for (auto const& [rank, world_size, local_rank] : launchers) {
-    if (variable(rank) == nullptr) continue;
-    process_ranks const out{number(rank), number(world_size), number(local_rank)};
-    if (out.rank >= out.world_size)
-      throw input_error(std::string("cuda_process: ") + rank + "=" + std::to_string(out.rank) +
-                        " in the environment is not below " + world_size + "=" +
-                        std::to_string(out.world_size));
-    return out;
-  }
-  throw input_error(
-      "cuda_process: the environment does not say which rank this process is; start the program by "
-      "torchrun, mpirun or srun, or set RANK, WORLD_SIZE and LOCAL_RANK");
+  auto const begins = [&](names const& of) { return variable(of.rank) != nullptr; };
+  auto const is_whole = [&](names const& of) {
+    return begins(of) && variable(of.world_size) != nullptr && variable(of.local_rank) != nullptr;
+  };
+  auto chosen = std::ranges::find_if(launchers, is_whole);
+  if (chosen == launchers.end()) chosen = std::ranges::find_if(launchers, begins);
+  if (chosen == launchers.end())
+    throw input_error(
+        "cuda_process: the environment does not say which rank this process is; start the program "
+        "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE and LOCAL_RANK");
+  auto const& [rank, world_size, local_rank] = *chosen;
+  process_ranks const out{number(rank), number(world_size), number(local_rank)};
+  if (out.rank >= out.world_size)
+    throw input_error(std::string("cuda_process: ") + rank + "=" + std::to_string(out.rank) +
+                      " in the environment is not below " + world_size + "=" +
+                      std::to_string(out.world_size));
+  return out;
 }
 
 /// Throws input_error unless the processes are as many as the ranks of the plan.

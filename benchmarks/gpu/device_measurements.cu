@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device_measurements.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+
+#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/requirements.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/random.hpp"
+
+namespace device_measurements {
+
+machine machine_here() {
+  machine out;
+  int count = 0;
+  auto const code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0) {
+    cudaDeviceProp about{};
+    if (cudaGetDeviceProperties(&about, 0) == cudaSuccess) out.gpu = about.name;
+  } else {
+    out.problem = code == cudaSuccess ? "none found" : cudaGetErrorString(code);
+  }
+  (void)cudaGetLastError();
+  int version = 0;
+  if (cudaRuntimeGetVersion(&version) == cudaSuccess)
+    out.cuda = plait::cuda_requirements::cuda_version_text(version);
+  return out;
+}
+
+memory memory_here() {
+  std::size_t free = 0, total = 0;
+  (void)cudaMemGetInfo(&free, &total);
+  return {total, total - free};
+}
+
+double matrix_product_roof() {
+  using plait::bfloat16;
+  using clock = std::chrono::steady_clock;
+  constexpr std::size_t longest = 16384;
+  plait::cuda_device device({0, 0});
+  auto const queue = device.on(plait::stream::compute);
+  std::vector<bfloat16> values(longest * 8192);  // products of zeros are faster than others
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<bfloat16>(float(plait::random_word({1, 2, 3}, i) % 2001) / 1000 - 1);
+  auto const room = [&] { return device.allocate(values.size() * sizeof(bfloat16)); };
+  auto const data = [](auto const& arena) { return reinterpret_cast<bfloat16*>(arena.data()); };
+  auto const a = room(), b = room(), c = device.allocate(longest * longest * sizeof(bfloat16));
+  device.upload(values.data(), data(a), values.size() * sizeof(bfloat16));
+  device.upload(values.data(), data(b), values.size() * sizeof(bfloat16));
+  device.synchronize();
+  double best = 0;
+  struct shape {
+    std::size_t m, n, k;
+  };
+  for (auto const& [m, n, k] : {shape{4096, 4096, 4096}, shape{8192, 8192, 8192},
+                                shape{16384, 8192, 4096}, shape{16384, 16384, 8192}}) {
+    auto const seconds = [&](int turns) {
+      auto const begin = clock::now();
+      for (int turn = 0; turn < turns; ++turn)
+        queue.matmul(false, true, m, n, k, data(a), k, data(b), k, false, data(c), n);
+      device.synchronize();
+      return std::chrono::duration<double>(clock::now() - begin).count();
+    };
+    seconds(3);
+    int const turns = 20;
+    for (int round = 0; round < 3; ++round)
+      best = std::max(best, 2.0 * double(m) * double(n) * double(k) * turns / seconds(turns));
+  }
+  return best;
+}
+
+}  // namespace device_measurements

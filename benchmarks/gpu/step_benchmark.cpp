@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the steps of one of train_gpt's jobs, on a GPU if not told otherwise, beside what the GPU
+// can do, and says which kernels took the time. Prints JSON, as compare_pytorch.py does for the
+// same model.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "device_measurements.hpp"
+#include "plait/core/error.hpp"
+#include "step_figures.hpp"
+#include "train_gpt/registry.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+using train_gpt::entry;
+
+constexpr char const* usage =
+    "step_benchmark: times training steps of train_gpt's models\n\n"
+    "  --size NAME, --plan NAME, --precision NAME, --backend host|cuda\n"
+    "                    a job of train_gpt (gpt2, serial, bfloat16, cuda)\n"
+    "  --batch N|largest samples of a step; the largest batch that fits into the GPU (4)\n"
+    "  --warm-up N       steps before those that are timed (5)\n"
+    "  --steps N         timed steps (20)\n"
+    "  --replay          also with steps that are recorded once and repeated (CUDA graphs)\n"
+    "  --cudnn           also with attention by cuDNN\n"
+    "  --recorded N      steps whose kernels are listed at the end (0)\n"
+    "  --output FILE     where the JSON goes (standard output)\n";
+
+struct options {
+  std::string size = "gpt2", plan = "serial", precision = "bfloat16", backend = "cuda", output;
+  std::size_t batch = 4;  ///< 0: the largest
+  int warm_up = 5, steps = 20, recorded = 0;
+  bool replay = false, cudnn = false;
+};
+
+options parse(int count, char** words) {
+  options out;
+  for (int i = 1; i < count; ++i) {
+    std::string const word = words[i];
+    if (word == "--replay" || word == "--cudnn") {
+      (word == "--replay" ? out.replay : out.cudnn) = true;
+      continue;
+    }
+    if (word == "--help") std::exit((std::fputs(usage, stdout), 0));
+    if (i + 1 == count) throw plait::input_error(word + " is unknown or needs a value; see --help");
+    std::string const value = words[++i];
+    auto const number = [&](int least) {
+      char* end = nullptr;
+      long const read = std::strtol(value.c_str(), &end, 10);
+      if (*end != '\0' || end == value.c_str() || read < least || read > 1'000'000)
+        throw plait::input_error(word + " needs a number of at least " + std::to_string(least) +
+                                 ", got '" + value + "'");
+      return static_cast<int>(read);
+    };
+    if (word == "--size") out.size = value;
+    else if (word == "--plan") out.plan = value;
+    else if (word == "--precision") out.precision = value;
+    else if (word == "--backend") out.backend = value;
+    else if (word == "--batch") out.batch = value == "largest" ? 0 : std::size_t(number(1));
+    else if (word == "--warm-up") out.warm_up = number(1);
+    else if (word == "--steps") out.steps = number(1);
+    else if (word == "--recorded") out.recorded = number(0);
+    else if (word == "--output") out.output = value;
+    else throw plait::input_error("unknown option '" + word + "'; see --help");
+  }
+  return out;
+}
+
+entry const& find(options const& wanted) {
+  for (auto const& job : train_gpt::entries())
+    if (job.size == wanted.size && job.plan == wanted.plan && job.precision == wanted.precision &&
+        job.backend == wanted.backend)
+      return job;
+  throw plait::input_error("there is no job " + wanted.size + ", " + wanted.plan + ", " +
+                           wanted.precision + ", " + wanted.backend + " in this program");
+}
+
+/// From the names and shapes of its parameters, which are those of GPT-2.
+step_figures::model_size size_of(entry const& job) {
+  step_figures::model_size out;
+  out.sequence = job.sequence;
+  for (auto const& tensor : job.parameters()) {
+    std::size_t numbers = 1;
+    for (auto const length : tensor.lengths) numbers *= length;
+    out.parameters += numbers;
+    if (tensor.name == "wpe.weight") out.width = tensor.lengths.back();
+    if (tensor.name.ends_with(".ln_1.weight")) ++out.layers;
+  }
+  return out;
+}
+
+/// A file of tokens behind the header that plait::token_file reads.
+void write_tokens(fs::path const& path, std::vector<std::uint16_t> const& tokens) {
+  std::vector<std::int32_t> header(256);
+  header[0] = 20240520, header[1] = 1, header[2] = static_cast<std::int32_t>(tokens.size());
+  std::ofstream file(path, std::ios::binary);
+  auto const write = [&file](auto const& values) {
+    file.write(reinterpret_cast<char const*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof values[0]));
+  };
+  write(header);
+  write(tokens);
+}
+
+/// Random tokens, or bytes, for `samples` sequences.
+std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
+                                                              std::size_t samples) {
+  std::mt19937 random(1);
+  std::vector<std::uint16_t> tokens(samples * job.sequence + 1);
+  for (auto& token : tokens) token = static_cast<std::uint16_t>(random() % job.vocabulary);
+  if (!job.reads_tokens)
+    return plait::byte_text::from_text({tokens.begin(), tokens.end()}, job.sequence);
+  auto const path = fs::temp_directory_path() / ("step_benchmark_" + std::to_string(::getpid()));
+  write_tokens(path, tokens);
+  plait::token_file file(path, job.sequence, job.vocabulary);
+  fs::remove(path);  // it stays mapped
+  return file;
+}
+
+/// How a step is done, beside the usual.
+struct variant {
+  bool replay = false, cudnn = false;
+
+  [[nodiscard]] std::string name() const {
+    return std::string(replay ? "replayed" : "launched") + (cudnn ? ", cuDNN" : "");
+  }
+};
+
+struct timed {
+  std::vector<double> ms;
+  double first_loss = 0, last_loss = 0;
+  device_measurements::memory memory;
+};
+
+/// Trains from the start; when(step) is called after each step.
+template <class When>
+timed train(entry const& job, std::size_t batch, int warm_up, int steps, variant how, When when) {
+  using clock = std::chrono::steady_clock;
+  auto const text = random_text(job, 2 * batch);
+  train_gpt::request wanted;
+  std::visit([&](auto const& read) { wanted.text = &read; }, text);
+  wanted.batch = batch;
+  wanted.steps = warm_up + steps;
+  wanted.learning_rate = 3e-4;
+  wanted.replay = how.replay;
+  wanted.cudnn = how.cudnn;
+  timed out;
+  clock::time_point last;
+  wanted.on_step = [&](std::int64_t step, double loss, double) {
+    auto const now = clock::now();  // the loss has been read: the step has ended
+    if (step == 0) out.first_loss = loss;
+    if (step >= warm_up)
+      out.ms.push_back(std::chrono::duration<double, std::milli>(now - last).count());
+    out.last_loss = loss;
+    out.memory = device_measurements::memory_here();
+    when(step);
+    last = clock::now();
+  };
+  job.run(wanted);
+  return out;
+}
+
+std::size_t largest_batch(entry const& job) {
+  auto const use_of = [&](std::size_t batch) -> step_figures::memory_use {
+    return {batch, train(job, batch, 1, 1, {}, [](auto) {}).memory.used};
+  };
+  std::size_t const grain = 4;
+  auto const less = use_of(grain), more = use_of(4 * grain);
+  auto batch =
+      step_figures::predicted_batch(less, more, device_measurements::memory_here().total, grain);
+  for (; batch > 0; batch -= grain) try {
+      return use_of(batch).batch;
+    } catch (plait::out_of_memory const&) {  // what is used varies a little
+    }
+  throw plait::error("no batch of at least " + std::to_string(grain) + " samples fits");
+}
+
+/// The kernels of a step; null, and the reason on standard error, if they cannot be recorded.
+json kernels_of(entry const& job, options const& wanted, std::size_t batch, variant how) try {
+  device_measurements::start_recording();
+  std::uint64_t since = 0;
+  train(job, batch, wanted.warm_up, wanted.recorded, how, [&](std::int64_t step) {
+    if (step + 1 == wanted.warm_up) since = device_measurements::time_now();
+  });
+  json out = json::array();
+  for (auto const& kernel :
+       step_figures::kernel_shares(device_measurements::recorded_since(since), wanted.recorded, 20))
+    out.push_back({{"name", kernel.name},
+                   {"calls", kernel.calls},
+                   {"us", kernel.us},
+                   {"share", kernel.share}});
+  return out;
+} catch (device_measurements::recording_error const& problem) {
+  std::fprintf(stderr, "kernels are not listed: %s\n", problem.what());
+  return nullptr;
+}
+
+json line_of(entry const& job, std::size_t batch, variant how, timed const& run) {
+  auto const size = size_of(job);
+  auto const time = step_figures::spread_of(run.ms);
+  double const tokens_per_second = 1e3 * double(batch * job.sequence) / time.median;
+  return {
+      {"program", "plait"},
+      {"variant", how.name()},
+      {"size", job.size},
+      {"plan", job.plan},
+      {"precision", job.precision},
+      {"batch", batch},
+      {"sequence", job.sequence},
+      {"parameters", size.parameters},
+      {"flops_per_token", step_figures::flops_per_token(size)},
+      {"steps", run.ms.size()},
+      {"step_ms", {{"median", time.median}, {"least", time.least}, {"greatest", time.greatest}}},
+      {"tokens_per_second", tokens_per_second},
+      {"tflops", 1e-12 * step_figures::flops_per_token(size) * tokens_per_second},
+      {"first_loss", run.first_loss},
+      {"last_loss", run.last_loss}};
+}
+
+json measure(options const& wanted, device_measurements::machine const& machine) {
+  auto const& job = find(wanted);
+  bool const on_gpu = wanted.backend == "cuda";
+  if (wanted.batch == 0 && !on_gpu) throw plait::input_error("--batch largest needs a GPU");
+  double const roof = on_gpu ? 1e-12 * device_measurements::matrix_product_roof() : 0;
+  auto const batch = wanted.batch == 0 ? largest_batch(job) : wanted.batch;
+  std::vector<variant> variants{{}};
+  if (wanted.replay) variants.push_back({.replay = true});
+  if (wanted.cudnn) variants.push_back({.cudnn = true});
+  if (wanted.cudnn && wanted.replay) variants.push_back({.replay = true, .cudnn = true});
+  json out = json::array();
+  std::vector<variant> measured;
+  for (auto const how : variants) try {
+      auto const run = train(job, batch, wanted.warm_up, wanted.steps, how, [](auto) {});
+      auto line = line_of(job, batch, how, run);
+      line["largest"] = wanted.batch == 0;
+      line["device"] = on_gpu ? machine.gpu : "host";
+      line["cuda"] = on_gpu ? json(machine.cuda) : json(nullptr);
+      line["memory_bytes"] = on_gpu ? json(run.memory.used) : json(nullptr);
+      line["roof_tflops"] = on_gpu ? json(roof) : json(nullptr);
+      line["mfu"] = on_gpu ? json(line["tflops"].get<double>() / roof) : json(nullptr);
+      out.push_back(std::move(line));
+      measured.push_back(how);
+    } catch (plait::input_error const& problem) {  // it was built without
+      if (!how.cudnn) throw;
+      std::fprintf(stderr, "%s is left out: %s\n", how.name().c_str(), problem.what());
+    }
+  if (wanted.recorded > 0 && on_gpu)  // at the end: it makes later steps slower
+    for (std::size_t i = 0; i < measured.size(); ++i)
+      if (!measured[i].replay) out[i]["kernels"] = kernels_of(job, wanted, batch, measured[i]);
+  return out;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    auto const wanted = parse(count, words);
+    auto const machine = device_measurements::machine_here();
+    if (wanted.backend == "cuda" && machine.gpu.empty()) {
+      std::printf("no GPU: %s; nothing is measured\n", machine.problem.c_str());
+      return 0;
+    }
+    auto const text = measure(wanted, machine).dump(1) + "\n";
+    if (wanted.output.empty()) std::fputs(text.c_str(), stdout);
+    else if (!(std::ofstream(wanted.output) << text << std::flush))
+      throw plait::input_error("'" + wanted.output + "' cannot be written");
+    return 0;
+  } catch (plait::input_error const& problem) {
+    std::fprintf(stderr, "step_benchmark: %s\n", problem.what());
+    return 2;
+  } catch (std::exception const& problem) {
+    std::fprintf(stderr, "step_benchmark: %s\n", problem.what());
+    return 1;
+  }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=600
+//
+// plait::cuda_process from one end to the other: processes of this program, told by the environment
+// who they are, train together and must get the losses of the processor. With fewer GPUs than
+// processes they share one: NCCL_HOSTID makes NCCL take each of them for a machine of its own.
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/cuda/cuda_testing.hpp"
+#include "plait/backend/cuda/cuda_process.hpp"
+#include "train/small_gpt.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using cuda_testing::gpus;
+using job = small_gpt::job<plait::data_parallel<>>;
+
+#ifdef __CUDACC__
+constexpr bool devices_are_pretended = false;
+#else  // pretended devices are inside one process
+constexpr bool devices_are_pretended = true;
+#endif
+
+// ---- What each rank does ----
+
+/// The losses of three steps; they are the same on every rank. `met` is set when all ranks run.
+template <class Backend>
+std::vector<double> train(Backend const& backend, bool& met) {
+  auto const text = small_gpt::text();
+  std::vector<double> losses;
+  plait::launch<job>(backend, [&](auto& rank) {
+    met = true;
+    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01}, {.seed = 7});
+    auto batches = plait::batches(text, plait::global_batch<4>{}, rank, {.seed = 3, .epochs = 0});
+    for (std::uint64_t step = 0; step < 3; ++step)
+      losses.push_back(trainer.step(batches.at(step)).loss);
+  });
+  return losses;
+}
+
+constexpr char const* report_variable = "PLAIT_TEST_REPORT";  // where a process writes its losses
+enum exit_code { trained = 0, failed = 1, refused_by_nccl = 3 };
+
+/// A process that has been started as one of the ranks.
+int run_as_rank(fs::path const& report) {
+  bool met = false;
+  std::ofstream out(report);
+  try {
+    auto const here = plait::read_process_ranks(
+        [](char const* name) { return static_cast<char const*>(std::getenv(name)); });
+    plait::cuda_process const backend{.data_ranks = here.world_size,
+                                      .options = {.timeout = std::chrono::seconds{60}}};
+    for (double const loss : train(backend, met)) out << std::hexfloat << loss << '\n';
+    return trained;
+  } catch (plait::nccl_error const& e) {
+    out << e.what();
+    return met ? failed : refused_by_nccl;
+  } catch (std::exception const& e) {
+    out << e.what();
+    return failed;
+  }
+}
+
+// ---- What starts them ----
+
+struct CudaProcess : testing::Test {
+  fs::path folder = fs::temp_directory_path() / ("plait_process_" + std::to_string(::getpid()));
+  CudaProcess() { fs::create_directory(folder); }
+  ~CudaProcess() override { fs::remove_all(folder); }
+
+  static void expect_losses(std::vector<double> const& got) {
+    bool met = false;
+    auto const expected = train(plait::threads{}, met);
+    ASSERT_EQ(got.size(), expected.size());
+    ASSERT_LT(expected.back(), expected.front());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9);
+  }
+
+  /// What a launcher does for one of its processes.
+  pid_t start(int rank, int ranks) const {
+    std::vector<std::string> variables{"RANK=" + std::to_string(rank),
+                                       "WORLD_SIZE=" + std::to_string(ranks),
+                                       "LOCAL_RANK=" + std::to_string(rank % gpus()),
+                                       "PLAIT_RENDEZVOUS=" + (folder / "rendezvous").string(),
+                                       std::string(report_variable) + "=" + report(rank).string()};
+    if (ranks > gpus())
+      for (char const* setting :
+           {"NET=Socket", "IB_DISABLE=1", "SOCKET_IFNAME=lo", "MAX_CTAS=2", "NVLS_ENABLE=0"})
+        variables.push_back(std::string("NCCL_") + setting);
+    if (ranks > gpus()) variables.push_back("NCCL_HOSTID=plait" + std::to_string(rank));
+    std::vector<char*> environment;  // of two with one name, the first counts
+    for (auto& variable : variables) environment.push_back(variable.data());
+    for (char** inherited = environ; *inherited != nullptr; ++inherited)
+      environment.push_back(*inherited);
+    environment.push_back(nullptr);
+    char program[] = "/proc/self/exe";
+    char* words[] = {program, nullptr};
+    pid_t process = 0;
+    EXPECT_EQ(posix_spawn(&process, program, nullptr, nullptr, words, environment.data()), 0);
+    return process;
+  }
+
+  /// Its exit code; a process that does not end is ended.
+  static int wait(pid_t process) {
+    auto const end = std::chrono::steady_clock::now() + std::chrono::seconds{120};
+    int status = 0;
+    while (waitpid(process, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > end) kill(process, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : failed;
+  }
+
+  [[nodiscard]] fs::path report(int rank) const { return folder / ("rank" + std::to_string(rank)); }
+  [[nodiscard]] std::string text_of(int rank) const {
+    std::ostringstream text;
+    text << std::ifstream(report(rank)).rdbuf();
+    return text.str();
+  }
+
+  void train_in_processes(int ranks) const {
+    std::vector<pid_t> processes;
+    for (int rank = 0; rank < ranks; ++rank) processes.push_back(start(rank, ranks));
+    std::vector<int> codes;
+    for (pid_t const process : processes) codes.push_back(wait(process));
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto const code = codes[std::size_t(rank)];
+      if (code == refused_by_nccl && ranks > gpus())
+        GTEST_SKIP() << "NCCL refuses processes that share a GPU: " << text_of(rank);
+      ASSERT_EQ(code, trained) << "rank " << rank << ": " << text_of(rank);
+      std::vector<double> losses;
+      std::istringstream lines(text_of(rank));
+      for (std::string line; std::getline(lines, line);)
+        losses.push_back(std::strtod(line.c_str(), nullptr));
+      expect_losses(losses);
+    }
+  }
+
+  void train_in_threads(int ranks) const {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([=, this] {
+        plait::cuda_process const backend{.data_ranks = ranks,
+                                          .ranks = plait::process_ranks{rank, ranks, rank},
+                                          .rendezvous = folder / "rendezvous"};
+        bool met = false;
+        try {
+          expect_losses(train(backend, met));
+        } catch (std::exception const& e) {
+          ADD_FAILURE() << e.what();
+        }
+      });
+  }
+};
+
+TEST_F(CudaProcess, OneProcess) { train_in_processes(1); }
+
+TEST_F(CudaProcess, TwoProcesses) {
+  if (devices_are_pretended) train_in_threads(2);
+  else train_in_processes(2);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (char const* const path = std::getenv(report_variable)) return run_as_rank(path);
+  testing::InitGoogleTest(&count, words);
+  return RUN_ALL_TESTS();
+}

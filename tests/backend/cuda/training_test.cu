@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=600
+//
+// A GPT in float on data and tensor ranks that share a GPU: the losses of the processor.
+#include "backend/cuda/training_testing.hpp"
+
+namespace {
+
+using namespace training_testing;
+
+void train_on_data_ranks(int ranks) {
+  expect_losses_of_host<tied_gpt, any_data>(one_gpu(ranks), float_tolerance);
+}
+TEST(CudaTraining, OneRankOverNccl) { train_on_data_ranks(1); }
+TEST(CudaTraining, TwoDataRanks) { train_on_data_ranks(2); }
+TEST(CudaTraining, FourDataRanks) { train_on_data_ranks(4); }
+TEST(CudaTraining, EightDataRanks) { train_on_data_ranks(8); }
+
+void train_on_two_tensor_ranks_each(int data_ranks) {
+  expect_losses_of_host<tied_gpt, plait::hybrid<any_data, tensor<2>>>(one_gpu(data_ranks, 2),
+                                                                      float_tolerance);
+}
+TEST(CudaTraining, TwoTensorRanks) { train_on_two_tensor_ranks_each(1); }
+TEST(CudaTraining, TwoDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(2); }
+TEST(CudaTraining, FourDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(4); }
+
+}  // namespace
