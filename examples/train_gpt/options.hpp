@@ -37,7 +37,7 @@ inline constexpr char const* usage =
     "  --backend host|simulated|cuda\n"
     "                         threads; a device that looks for missing waits; GPUs (host)\n"
     "  --schedule-seed N      of the simulated device's order of events (0)\n"
-    "  --replay               record the first step and repeat it (CUDA graphs)\n"
+    "  --replay               record a step and repeat it (CUDA graphs; one rank)\n"
     "  --share-gpu            all ranks on one GPU\n"
     "  --tf32                 round the operands of matrix products to TF32 on a GPU\n"
     "  --attention own|cudnn  who computes attention in bfloat16 on a GPU (own)\n"

@@ -49,7 +49,7 @@ struct request {
   double clip = 1.0;
   bool in_order = false;
   int generate = 0;                       ///< bytes or tokens to make up at the end
-  bool replay = false;                    ///< record the first step and repeat it (CUDA graphs)
+  bool replay = false;                    ///< record a step and repeat it (CUDA graphs; one rank)
   bool share_gpu = false;                 ///< all ranks on one GPU
   bool tf32 = false;                      ///< products of float matrices in TF32 on a GPU
   bool cudnn = false;                     ///< attention in bfloat16 by cuDNN on a GPU
