@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what can be checked of the benchmarks on a processor: compare_pytorch.py trains the same model
-as train_gpt and counts its work as step_benchmark does, and table.py shows what both say.
+"""Checks what can be checked of the benchmarks on a processor: compare_pytorch.py trains the same
+model as train_gpt and counts its work as step_benchmark does, and table.py shows what both say.
 
   check_comparison.py STEP_BENCHMARK TRAIN_GPT FOLDER
 """
@@ -23,7 +23,8 @@ def run(*words):
 
 def python_with_torch():
     for python in ("python3", "/usr/bin/python3"):
-        if subprocess.run([python, "-c", "import torch, numpy"], stderr=subprocess.DEVNULL).returncode == 0:
+        tried = subprocess.run([python, "-c", "import torch, numpy"], stderr=subprocess.DEVNULL)
+        if tried.returncode == 0:
             return python
     return None
 
@@ -67,16 +68,18 @@ def main():
     same = ("--size", "tiny", "--data", TEXT, "--batch", 8, "--learning-rate", 3e-3)
     start, losses = folder / "start.safetensors", folder / "losses.csv"
     run(train_gpt, *same, "--seed", 1, "--steps", 0, "--save", start)
-    run(train_gpt, *same, "--seed", 1, "--steps", 10, "--in-order", "--generate", 0, "--losses", losses)
-    pytorch, = json.loads(run(python, HERE / "compare_pytorch.py", *same, "--device", "cpu", "--variant",
-                              "eager", "--warm-up", 1, "--steps", 9, "--init", start))
-    plait, = json.loads(run(step_benchmark, "--size", "tiny", "--precision", "float", "--backend", "host",
-                            "--batch", 8, "--warm-up", 1, "--steps", 3))
+    run(train_gpt, *same, "--seed", 1, "--steps", 10, "--in-order", "--generate", 0,
+        "--losses", losses)
+    pytorch, = json.loads(run(python, HERE / "compare_pytorch.py", *same, "--device", "cpu",
+                              "--variant", "eager", "--warm-up", 1, "--steps", 9, "--init", start))
+    plait, = json.loads(run(step_benchmark, "--size", "tiny", "--precision", "float",
+                            "--backend", "host", "--batch", 8, "--warm-up", 1, "--steps", 3))
 
     with open(losses, newline="") as file:
         expected = [float(row["loss"]) for row in csv.DictReader(file)]
-    check(near(pytorch["first_loss"], expected[0], 1e-5) and near(pytorch["last_loss"], expected[-1], 1e-5),
-          f"losses: PyTorch {pytorch['first_loss']}, {pytorch['last_loss']}; plait {expected}")
+    got = pytorch["first_loss"], pytorch["last_loss"]
+    check(near(got[0], expected[0], 1e-5) and near(got[1], expected[-1], 1e-5),
+          f"losses: PyTorch {got}, plait {expected}")
     for key in ("size", "plan", "sequence", "batch", "parameters", "flops_per_token"):
         check(pytorch[key] == plait[key], f"{key}: PyTorch {pytorch[key]}, plait {plait[key]}")
     check_run(plait, 3)
@@ -92,7 +95,8 @@ def main():
     table = run(python, HERE / "table.py", "--checks", folder / "checks.tsv", folder / "plait.json",
                 folder / "pytorch.json")
     print(table)
-    for part in ("| a check | passed |", "tiny: 136 960 parameters", "fastest bfloat16 product 4 TFLOP/s",
+    for part in ("| a check | passed |", "tiny: 136 960 parameters",
+                 "fastest bfloat16 product 4 TFLOP/s",
                  "| plait, launched | float | 8 " + cells(plait, 4) + " 3.0 GiB |",
                  "| PyTorch ", cells(pytorch, 4), "plait, launched, batch 8: 2.00 ms in all",
                  "| `k<1>` | 2.0 | 1500.0 | 75.0% |"):

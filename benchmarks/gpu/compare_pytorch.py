@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times training steps of train_gpt's GPT in PyTorch and prints the same JSON as step_benchmark.
 
-Weights and optimizer are float32; on a GPU the forward pass runs under autocast to bfloat16, products
-of float32 may be TF32, attention is scaled_dot_product_attention and AdamW is fused. A step is what a
-step of plait is: tokens to the device, forward, backward, clipping of the gradient norm, update; but
-the loss is read after the last one only. All padded classes of the head count as classes. Variants:
+Weights and optimizer are float32; on a GPU the forward pass runs under autocast to bfloat16,
+products of float32 may be TF32, attention is scaled_dot_product_attention and AdamW is fused. A step
+is what a step of plait is: tokens to the device, forward, backward, clipping of the gradient norm,
+update; but the loss is read after the last one only. Padding counts as classes. Variants:
   eager           as written
   compiled        torch.compile of forward and loss
   compiled-graphs the same with CUDA graphs (mode="reduce-overhead")
@@ -35,7 +35,7 @@ SIZES = {
 VARIANTS = ("eager", "compiled", "compiled-graphs")
 
 
-# ---- The model; its parameters are named as in train_gpt's files ----------------------------------
+# ---- The model; its parameters are named as in train_gpt's files -----------------------------
 
 def causal_attention(q, k, v):
     if hasattr(functional, "scaled_dot_product_attention"):
@@ -102,10 +102,10 @@ class Gpt(nn.Module):
         """The weights that `train_gpt --save` wrote: h.* matrices are stored (in, out)."""
         sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "oracle"))
         from gpt_reference import read_safetensors
-        tensors = {name: torch.from_numpy(values) for name, values in read_safetensors(path).items()}
-        for name in tensors:
-            if name.startswith("h.") and tensors[name].dim() == 2:
-                tensors[name] = tensors[name].T
+        tensors = {}
+        for name, values in read_safetensors(path).items():
+            stored = torch.from_numpy(values)
+            tensors[name] = stored.T if name.startswith("h.") and stored.dim() == 2 else stored
         self.load_state_dict(tensors)
 
 
@@ -133,7 +133,7 @@ class Trainer:
             self.text = torch.frombuffer(bytearray(Path(args.data).read_bytes()), dtype=torch.uint8)
 
     def batch_at(self, step, batch):
-        """Sample i of step s starts at token (s * batch + i) * sequence of the text, if there is one."""
+        """Sample i of step s starts at token (s * batch + i) * sequence, if there is a text."""
         size = self.model.size
         tokens = batch * size.sequence
         if self.text is None:
@@ -255,9 +255,9 @@ def main():
     parser.add_argument("--warm-up", type=int, default=5, help="steps before those that are timed")
     parser.add_argument("--steps", type=int, default=20, help="timed steps")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--variant", choices=VARIANTS, action="append", help="all, if none is named")
+    parser.add_argument("--variant", choices=VARIANTS, action="append", help="without it: all")
     parser.add_argument("--init", metavar="FILE.safetensors", help="initial weights of train_gpt")
-    parser.add_argument("--data", metavar="FILE", help="bytes to train on; random tokens without it")
+    parser.add_argument("--data", metavar="FILE", help="bytes to train on (random tokens)")
     parser.add_argument("--output", metavar="FILE", help="where the JSON goes")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():

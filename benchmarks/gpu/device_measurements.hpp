@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,13 +27,9 @@ memory memory_here();
 /// FLOP/s of the fastest of a few large products of bfloat16 matrices of random numbers.
 double matrix_product_roof();
 
-/// The GPU's kernels cannot be recorded.
-struct recording_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 /// From here on the GPU's kernels and copies are recorded, which takes time of its own.
 ///
-/// Errors: recording_error, as of the two functions below.
+/// Errors: std::runtime_error, here and below, if they cannot be.
 void start_recording();
 /// Those that have begun since `since`, a time_now(), and have ended.
 std::vector<step_figures::kernel_run> recorded_since(std::uint64_t since);

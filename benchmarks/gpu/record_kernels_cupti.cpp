@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 
 #include "device_measurements.hpp"
 
@@ -25,7 +26,7 @@ void check(CUptiResult code, char const* call) {
   if (code == CUPTI_SUCCESS) return;
   char const* text = "";
   (void)cuptiGetResultString(code, &text);
-  throw recording_error(std::string("CUPTI: ") + call + " failed: " + text);
+  throw std::runtime_error(std::string("CUPTI: ") + call + " failed: " + text);
 }
 
 std::string name_of(char const* mangled) {
@@ -87,7 +88,8 @@ void start_recording() {
 std::vector<step_figures::kernel_run> recorded_since(std::uint64_t since) {
   check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
   std::scoped_lock const lock(mutex);
-  if (dropped > 0) throw recording_error("CUPTI dropped " + std::to_string(dropped) + " records");
+  if (dropped > 0)
+    throw std::runtime_error("CUPTI dropped " + std::to_string(dropped) + " records");
   std::vector<step_figures::kernel_run> out;
   for (auto const& each : recorded)
     if (each.begin >= since) out.push_back(each.run);

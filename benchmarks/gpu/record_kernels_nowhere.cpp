@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // In place of record_kernels_cupti.cpp where there is no CUPTI.
+#include <stdexcept>
+
 #include "device_measurements.hpp"
 
 namespace device_measurements {
 
-void start_recording() { throw recording_error("built without CUPTI"); }
+void start_recording() { throw std::runtime_error("built without CUPTI"); }
 std::vector<step_figures::kernel_run> recorded_since(std::uint64_t) { return {}; }
 std::uint64_t time_now() { return 0; }
 

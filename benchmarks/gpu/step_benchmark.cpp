@@ -203,7 +203,7 @@ json kernels_of(entry const& job, options const& wanted, std::size_t batch, vari
                    {"us", kernel.us},
                    {"share", kernel.share}});
   return out;
-} catch (device_measurements::recording_error const& problem) {
+} catch (std::exception const& problem) {
   std::fprintf(stderr, "kernels are not listed: %s\n", problem.what());
   return nullptr;
 }
@@ -230,7 +230,12 @@ json line_of(entry const& job, std::size_t batch, variant how, timed const& run)
       {"last_loss", run.last_loss}};
 }
 
-json measure(options const& wanted, device_measurements::machine const& machine) {
+struct result {
+  json lines = json::array();
+  bool complete = true;
+};
+
+result measure(options const& wanted, device_measurements::machine const& machine) {
   auto const& job = find(wanted);
   bool const on_gpu = wanted.backend == "cuda";
   if (wanted.batch == 0 && !on_gpu) throw plait::input_error("--batch largest needs a GPU");
@@ -240,7 +245,7 @@ json measure(options const& wanted, device_measurements::machine const& machine)
   if (wanted.replay) variants.push_back({.replay = true});
   if (wanted.cudnn) variants.push_back({.cudnn = true});
   if (wanted.cudnn && wanted.replay) variants.push_back({.replay = true, .cudnn = true});
-  json out = json::array();
+  result out;
   std::vector<variant> measured;
   for (auto const how : variants) try {
       auto const run = train(job, batch, wanted.warm_up, wanted.steps, how, [](auto) {});
@@ -251,15 +256,18 @@ json measure(options const& wanted, device_measurements::machine const& machine)
       line["memory_bytes"] = on_gpu ? json(run.memory.used) : json(nullptr);
       line["roof_tflops"] = on_gpu ? json(roof) : json(nullptr);
       line["mfu"] = on_gpu ? json(line["tflops"].get<double>() / roof) : json(nullptr);
-      out.push_back(std::move(line));
+      out.lines.push_back(std::move(line));
       measured.push_back(how);
-    } catch (plait::input_error const& problem) {  // it was built without
-      if (!how.cudnn) throw;
+    } catch (std::exception const& problem) {  // what is measured already is worth having
+      if (measured.empty()) throw;
       std::fprintf(stderr, "%s is left out: %s\n", how.name().c_str(), problem.what());
+      // Without cuDNN it is as it was built.
+      if (dynamic_cast<plait::input_error const*>(&problem) == nullptr) out.complete = false;
     }
   if (wanted.recorded > 0 && on_gpu)  // at the end: it makes later steps slower
     for (std::size_t i = 0; i < measured.size(); ++i)
-      if (!measured[i].replay) out[i]["kernels"] = kernels_of(job, wanted, batch, measured[i]);
+      if (!measured[i].replay)
+        out.lines[i]["kernels"] = kernels_of(job, wanted, batch, measured[i]);
   return out;
 }
 
@@ -273,11 +281,12 @@ int main(int count, char** words) {
       std::printf("no GPU: %s; nothing is measured\n", machine.problem.c_str());
       return 0;
     }
-    auto const text = measure(wanted, machine).dump(1) + "\n";
+    auto const result = measure(wanted, machine);
+    auto const text = result.lines.dump(1) + "\n";
     if (wanted.output.empty()) std::fputs(text.c_str(), stdout);
     else if (!(std::ofstream(wanted.output) << text << std::flush))
       throw plait::input_error("'" + wanted.output + "' cannot be written");
-    return 0;
+    return result.complete ? 0 : 1;
   } catch (plait::input_error const& problem) {
     std::fprintf(stderr, "step_benchmark: %s\n", problem.what());
     return 2;

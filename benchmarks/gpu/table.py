@@ -4,8 +4,8 @@
 
   table.py FILE.json... [--checks FILE.tsv]
 
-The checks are lines of "what<TAB>result" and come first. The model FLOP utilisation of every line is
-that against the fastest matrix product that step_benchmark has measured on the same device.
+The checks are lines of "what<TAB>result" and come first. The model FLOP utilisation of every line
+is that against the fastest matrix product that step_benchmark has measured on the same device.
 """
 
 import argparse
@@ -59,8 +59,8 @@ def step_table(runs):
 def kernel_table(run):
     kernels = run["kernels"]
     total = sum(kernel["us"] for kernel in kernels)
-    yield (f"Kernels of a step, {run['program']}, {run['variant']}, batch {run['batch']}: {1e-3 * total:.2f} ms in all "
-           f"of the {run['step_ms']['median']:.2f} ms of a step.")
+    yield (f"Kernels of a step, {run['program']}, {run['variant']}, batch {run['batch']}: "
+           f"{1e-3 * total:.2f} ms in all of the {run['step_ms']['median']:.2f} ms of a step.")
     yield ""
     yield from rows(("kernel", "calls", "us", "share"),
                     [(f"`{kernel['name'][:90]}`", f"{kernel['calls']:.1f}", f"{kernel['us']:.1f}",
