@@ -57,5 +57,6 @@ if(TARGET plait::cudnn)
   add_library(plait_own_cudnn OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/cudnn_attention.cpp")
   plait_own_program(plait_own_cudnn)
   target_link_libraries(plait_own_cudnn PUBLIC plait::cudnn)
-  target_compile_options(plait_own_cudnn PRIVATE -O1)  # only launches kernels
+  # It only launches kernels.
+  target_compile_options(plait_own_cudnn PRIVATE $<IF:$<CONFIG:Debug>,-O0,-O1>)
 endif()

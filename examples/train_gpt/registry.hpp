@@ -12,8 +12,8 @@
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
 
-// What the main program knows of the jobs: every (size, plan, precision, backend) is compiled in a
-// unit of its own and enters itself into one list.
+// What the main program knows of the jobs: every (size, plan, precision, backend) is compiled apart
+// from it, some in each unit, and enters itself into one list.
 namespace train_gpt {
 
 /// The name and shape of a parameter.

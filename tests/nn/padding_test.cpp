@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=300 optimise
+// test: timeout=300
 //
 // A vocabulary of 70 that is held as 96, so that two and four ranks divide it (of four ranks the
 // last has nothing but padding): the same training as with 70, and files of 70.

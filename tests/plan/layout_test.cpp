@@ -177,8 +177,8 @@ using tied_model = objective<sequential<named<"wte", pinned<"vocabulary", table>
                              nn::cross_entropy<32>>;
 
 template <class Plan>
-struct Layout : testing::Test {};
-using Plans = testing::Types<
+struct Layout : ::testing::Test {};
+using Plans = ::testing::Types<
     plan<model, serial>, plan<model, serial, double>, plan<model, pipeline<3>>,
     plan<model, tensor_parallel<2>>, plan<model, tensor_parallel<2, sequence::sharded>>,
     plan<model, hybrid<pipeline<2>, tensor_parallel<4, sequence::sharded>>, double>,

@@ -98,8 +98,8 @@ using gate = sequential<fan_out<sequential<dense, nn::gelu<16>>, dense>, nn::pro
 using model = gpt_with_loss<3, 16, 4, 8, 32>;
 
 template <class Plan>
-struct Program : testing::Test {};
-using Plans = testing::Types<
+struct Program : ::testing::Test {};
+using Plans = ::testing::Types<
     plan<dense, serial>, plan<model, serial>, plan<model, tensor_parallel<2>>,
     plan<model, tensor_parallel<4, sequence::sharded>>, plan<model, pipeline<5>>,
     plan<residual<sequential<norm, residual<dense>, dense>>, tensor_parallel<2>>,

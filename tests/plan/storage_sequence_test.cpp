@@ -29,7 +29,7 @@ struct with_length<Model> {
 };
 
 template <class Model>
-struct StorageOnSequenceShards : testing::Test {
+struct StorageOnSequenceShards : ::testing::Test {
   template <int Ranks>
   using sharded =
       plan<typename with_length<Model>::type, tensor_parallel<Ranks, sequence::sharded>>;

@@ -13,7 +13,7 @@ using namespace plait;
 using namespace plait::shared_models;
 
 template <class Model>
-struct Storage : testing::Test {};
+struct Storage : ::testing::Test {};
 
 TYPED_TEST_SUITE(Storage, Models);
 

@@ -327,7 +327,7 @@ using whole_dense = pinned<"whole", dense>;
 using column_dense = pinned<"column", dense>;
 using row_dense = pinned<"row", dense>;
 
-using Models = testing::Types<
+using Models = ::testing::Types<
     dense, nn::relu<width>, sequential<nn::relu<width>, dense>,
     sequential<dense, nn::relu<width>, nn::dropout<width, 100>, nn::gelu<width>>,
     with_loss<sequential<dense, nn::relu<width>, dense>>, residual<dense>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <utility>
+#include <functional>
 
 #include "plait/plan/parallel.hpp"
 
@@ -15,7 +15,7 @@ void launch(Backend const& backend, Program&& program) {
   using plan = typename Job::plan_type;
   backend.run(plan::grid.size(axis::data) == 0 ? plan::grid.with_data_ranks(backend.data_ranks)
                                                : plan::grid,
-              std::forward<Program>(program));
+              std::ref(program));
 }
 
 }  // namespace plait

@@ -83,12 +83,15 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       for (int copy = 0; copy < copies<Item>(); ++copy) {
         enter<Item>(copy);
         std::byte* const output = record<Item>(copy);
-        between_waits<Item, waits::begin, direction::forward>([] {});
+        if constexpr (has_waits) pass_edge<Item, waits::begin, direction::forward>();
         for_each_step<Item>([&]<int Step>() {
-          run_step<Item, Step, direction::forward>(
-              [&] { this->template forward_step<Step>(input, output, copy); });
+          if constexpr (!plan::is_epilogue(Step, direction::forward)) {
+            if constexpr (has_waits) begin_step<Item, Step, direction::forward>();
+            this->template forward_step<Step>(input, output, copy);
+            if constexpr (has_waits) end_step<Item, Step, direction::forward>();
+          }
         });
-        between_waits<Item, waits::end, direction::forward>([] {});
+        if constexpr (has_waits) pass_edge<Item, waits::end, direction::forward>();
         forget_transients();
         input = output;
       }
@@ -110,19 +113,23 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         std::byte* const made =
             where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge);
         edge = 1 - edge;
-        between_waits<Item, waits::begin, direction::backward>([] {});
+        if constexpr (has_waits) pass_edge<Item, waits::begin, direction::backward>();
         for_each_step_backward<Item>([&]<int Step>() {
-          run_step<Item, Step, direction::backward>([&] {
+          if constexpr (!plan::is_epilogue(Step, direction::backward)) {
+            if constexpr (has_waits) begin_step<Item, Step, direction::backward>();
             if constexpr (!plan::postpones_parameters(Step))
               this->template backward_parameters<Step>(before, output, copy, gradient, made);
             this->template backward_step<Step>(before, output, copy, gradient, made);
-          });
-          if constexpr (plan::postpones_parameters(Step + 1))
-            between_waits<Item, waits::parameters_of(Step + 1), direction::backward>([&] {
-              this->template backward_parameters<Step + 1>(before, output, copy, gradient, made);
-            });
+            if constexpr (has_waits) end_step<Item, Step, direction::backward>();
+          }
+          if constexpr (plan::postpones_parameters(Step + 1)) {
+            constexpr int parameters = waits::parameters_of(Step + 1);
+            if constexpr (has_waits) keep_waits<Item, parameters, direction::backward>();
+            this->template backward_parameters<Step + 1>(before, output, copy, gradient, made);
+            if constexpr (has_waits) record_step<Item, parameters, direction::backward>();
+          }
         });
-        between_waits<Item, waits::end, direction::backward>([] {});
+        if constexpr (has_waits) pass_edge<Item, waits::end, direction::backward>();
         forget_transients();
         gradient = made;
       }
@@ -190,8 +197,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     else return this->template gradient_view<Value, true>(data);
   }
 
+  // Steps wait for each other where there is a stream besides that of compute.
+  static constexpr bool has_waits = plan::tensor_ranks > 1;
   template <int Item, direction Way>
-  static constexpr auto waits_of = plan::tensor_ranks > 1 ? plan::waits_of(Item, Way) : waits{};
+  static constexpr auto waits_of = has_waits ? plan::waits_of(Item, Way) : waits{};
 
   template <int Step, direction Way>
   static constexpr stream stream_of_step() {
@@ -207,28 +216,42 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     }
   }
 
-  /// Runs a step (or nothing, at an edge of the item) between its waits and the record that others
-  /// wait for.
-  template <int Item, int Step, direction Way, class Body>
-  void between_waits(Body body) {
-    constexpr auto& planned = waits_of<Item, Way>;
-    constexpr stream on = stream_of_step<Step, Way>();
+  /// Lets the stream of a step wait for what the step needs, and records what others wait for.
+  template <int Item, int Step, direction Way>
+  void keep_waits() {
     constexpr auto part =
         Way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
-    for (auto const& wait : planned.list)
+    for (auto const& wait : waits_of<Item, Way>.list)
       if (wait.waiting == Step)
-        rank_.device().wait(on, event_of(wait.awaited), {part, Step, wait.awaited});
-    body();
-    if constexpr (planned.is_awaited(Step)) rank_.device().record(event_of(Step), on);
+        rank_.device().wait(stream_of_step<Step, Way>(), event_of(wait.awaited),
+                            {part, Step, wait.awaited});
   }
+  template <int Item, int Step, direction Way>
+  void record_step() {
+    if constexpr (waits_of<Item, Way>.is_awaited(Step))
+      rank_.device().record(event_of(Step), stream_of_step<Step, Way>());
+  }
+
   /// A step with the element-wise function behind it, if that is done with it.
-  template <int Item, int Step, direction Way, class Body>
-  void run_step(Body body) {
-    constexpr int next = Way == direction::forward ? Step + 1 : Step - 1;
-    if constexpr (plan::is_epilogue(Step, Way)) return;
-    else if constexpr (plan::is_epilogue(next, Way))
-      between_waits<Item, Step, Way>([&] { between_waits<Item, next, Way>(body); });
-    else between_waits<Item, Step, Way>(body);
+  template <int Step, direction Way>
+  static constexpr int next_step = Way == direction::forward ? Step + 1 : Step - 1;
+  template <int Item, int Step, direction Way>
+  void begin_step() {
+    keep_waits<Item, Step, Way>();
+    constexpr int next = next_step<Step, Way>;
+    if constexpr (plan::is_epilogue(next, Way)) keep_waits<Item, next, Way>();
+  }
+  template <int Item, int Step, direction Way>
+  void end_step() {
+    constexpr int next = next_step<Step, Way>;
+    if constexpr (plan::is_epilogue(next, Way)) record_step<Item, next, Way>();
+    record_step<Item, Step, Way>();
+  }
+  /// Nothing is done at the edges of an item but what others wait for.
+  template <int Item, int Edge, direction Way>
+  void pass_edge() {
+    keep_waits<Item, Edge, Way>();
+    record_step<Item, Edge, Way>();
   }
   [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
 

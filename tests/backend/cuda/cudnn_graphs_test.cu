@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: libs=cudnn
+// test: libs=cudnn without_gpu
 // What cuDNN says of the attention that plait asks it for, on devices that it only knows by their
 // description: needs no GPU.
 #include <dlfcn.h>

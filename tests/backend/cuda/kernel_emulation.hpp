@@ -5,24 +5,73 @@
 
 #include <algorithm>
 #include <bit>
+#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "plait/backend/cuda/kernels/launch.hpp"
 
-// Runs kernels on the processor: block after block; the threads of a block are contexts with stacks
+// Runs kernels on the processor: block after block; the threads of a block are fibers with stacks
 // of their own. A warp goes on until its threads wait at a barrier of the block, first or last
 // thread first and first or last warp first in turns, so that a missing barrier shows. Shared
 // memory is filled with NaNs before each block and has guard bytes behind it. A wait that can never
-// end (threads that left, or are waiting for something else) is an error. Included by one file of a
-// program.
+// end (threads that left, or are waiting for something else) is an error.
 
 namespace kernel_emulation {
+
+// swapcontext() asks the operating system to keep the signal mask, twice for each switch, which
+// takes longer than what a thread does between two barriers. Sanitizers know no other way, though.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLAIT_SWITCH_BY_CONTEXT 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PLAIT_SWITCH_BY_CONTEXT 1
+#endif
+#endif
+
+// _longjmp() under a name that hardened builds do not replace by one that only goes up the same
+// stack.
+extern "C" [[noreturn]] void go_on_at(std::jmp_buf, int) __asm__("_longjmp");
+
+/// A place where a function was left and can be gone on with. `main` runs on a stack of its own and
+/// never returns; without it, it is whoever calls switch_to() first.
+class fiber {
+ public:
+  fiber() : has_begun_(true) {}
+  explicit fiber(void (*main)()) : stack_(std::make_unique<unsigned char[]>(stack_bytes)) {
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack_.get();
+    context_.uc_stack.ss_size = stack_bytes;
+    makecontext(&context_, main, 0);
+  }
+
+  /// Leaves this fiber, which runs, for another one.
+  void switch_to(fiber& next) {
+#if defined(PLAIT_SWITCH_BY_CONTEXT)
+    swapcontext(&context_, &next.context_);
+#else
+    if (_setjmp(left_) != 0) return;
+    if (next.has_begun_) go_on_at(next.left_, 1);
+    next.has_begun_ = true;
+    setcontext(&next.context_);
+#endif
+  }
+
+ private:
+  static constexpr std::size_t stack_bytes = 64 * 1024;
+
+  std::unique_ptr<unsigned char[]> stack_;
+  ucontext_t context_{};
+  std::jmp_buf left_{};
+  bool has_begun_ = false;
+};
 
 class block_machine {
  public:
@@ -50,13 +99,14 @@ class block_machine {
     for (std::size_t i = shared_bytes; i < shared_.size() * sizeof(line); ++i)
       if (shared()[i] != poison && failure_.empty())
         failure_ = "a thread wrote behind the shared memory of its block";
+    if (left_ < threads) threads_.clear();  // they stand in the middle of the kernel
     if (!failure_.empty()) throw std::logic_error("emulated kernel: " + failure_);
   }
 
   void wait(waits what, unsigned mask = 0) {
     state_[current_] = what;
     mask_[current_] = mask;
-    swapcontext(&contexts_[current_], &scheduler_);
+    threads_[current_].switch_to(scheduler_);
   }
 
   /// Gives each thread of the warp what the others brought. A slot is used at every other exchange
@@ -74,7 +124,6 @@ class block_machine {
   [[nodiscard]] unsigned char* shared() { return shared_.data()->bytes; }
 
  private:
-  static constexpr std::size_t stack_bytes = 64 * 1024;
   static constexpr unsigned char poison = 0xFF;  // a NaN in every type
   struct alignas(128) line {
     unsigned char bytes[128];
@@ -91,22 +140,17 @@ class block_machine {
     turn_.assign(threads, 0);
     left_ = 0;
     slots_.resize(2 * ((threads + 31) / 32));
-    while (stacks_.size() < threads) stacks_.emplace_back(stack_bytes);
-    contexts_.resize(threads);
-    for (unsigned t = 0; t < threads; ++t) {
-      getcontext(&contexts_[t]);
-      contexts_[t].uc_stack.ss_sp = stacks_[t].data();
-      contexts_[t].uc_stack.ss_size = stack_bytes;
-      contexts_[t].uc_link = &scheduler_;
-      makecontext(&contexts_[t], &block_machine::thread_main, 0);
-    }
+    while (threads_.size() < threads) threads_.emplace_back(&block_machine::thread_main);
   }
 
+  /// One thread of all blocks, one after the other.
   static void thread_main() {
     auto& machine = instance();
-    (*machine.body_)();
-    machine.state_[machine.current_] = waits::has_left;
-    ++machine.left_;
+    for (;;) {
+      (*machine.body_)();
+      ++machine.left_;
+      machine.wait(waits::has_left);
+    }
   }
 
   /// Runs the threads [first, last) of a warp until none of them can go on by itself.
@@ -117,7 +161,7 @@ class block_machine {
         current_ = backwards ? first + last - 1 - t : t;
         if (state_[current_] != waits::no) continue;
         plait::cuda_kernels::threadIdx.x = current_;
-        swapcontext(&scheduler_, &contexts_[current_]);
+        scheduler_.switch_to(threads_[current_]);
       }
     } while (release_warp(first, last));
   }
@@ -153,9 +197,8 @@ class block_machine {
 
   std::function<void()> const* body_ = nullptr;
   std::string failure_;
-  ucontext_t scheduler_{};
-  std::vector<ucontext_t> contexts_;
-  std::vector<std::vector<unsigned char>> stacks_;
+  fiber scheduler_;
+  std::deque<fiber> threads_;  // stay where they are
   std::vector<waits> state_;
   std::vector<unsigned> mask_;
   std::vector<unsigned> turn_;
@@ -196,8 +239,8 @@ namespace plait::cuda_kernels {
 
 using kernel_emulation::block_machine;
 
-void __syncthreads() { block_machine::instance().wait(block_machine::waits::for_block); }
-void __syncwarp(unsigned mask) {
+inline void __syncthreads() { block_machine::instance().wait(block_machine::waits::for_block); }
+inline void __syncwarp(unsigned mask) {
   block_machine::instance().wait(block_machine::waits::for_warp, mask);
 }
 template <class T>
@@ -210,13 +253,13 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
   unsigned const other = machine.lane() ^ static_cast<unsigned>(lane_mask);
   return machine.exchange(mask, value)[other];
 }
-unsigned __ballot_sync(unsigned mask, int predicate) {
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
   int const* const all = block_machine::instance().exchange(mask, predicate);
   unsigned bits = 0;
   for (unsigned lane = 0; lane < 32; ++lane)
     if ((mask >> lane & 1u) && all[lane] != 0) bits |= 1u << lane;
   return bits;
 }
-unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
+inline unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
 
 }  // namespace plait::cuda_kernels

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: without_gpu
 #include <cuda_runtime.h>
 
 #include <cstddef>

@@ -53,17 +53,17 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
                               numbers.bias_correction1, numbers.bias_correction2, gradient_scale});
       }
       memory<P> p(parameter, shift), g(gradient), first(m), second(v);
-      memory<bfloat16> copy(n);
+      memory<plait::bfloat16> copy(n);
       cuda::adamw(launcher{}, p.data(), g.data(), first.data(), second.data(), n, ranges.data(),
                   static_cast<int>(ranges.size()), constants, &numbers, &gradient_scale,
                   copy.data());
       expect_near(p.wide(), p1, 8 * rounding<P>);
       expect_near(first.wide(), m1, 4 * rounding<P>);
       expect_near(second.wide(), v1, 4 * rounding<P>);
-      std::vector<bfloat16> rounded;
-      for (P const value : p.get()) rounded.push_back(static_cast<bfloat16>(value));
+      std::vector<plait::bfloat16> rounded;
+      for (P const value : p.get()) rounded.push_back(static_cast<plait::bfloat16>(value));
       EXPECT_EQ(copy.wide(), wide(rounded));
-      bfloat16* const no_copy = nullptr;
+      plait::bfloat16* const no_copy = nullptr;
       memory<P> again(parameter, shift), first_again(m), second_again(v);
       cuda::adamw(launcher{}, again.data(), g.data(), first_again.data(), second_again.data(), n,
                   ranges.data(), static_cast<int>(ranges.size()), constants, &numbers,
@@ -89,13 +89,13 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
                           {numbers.learning_rate, momentum,
                            range.decays != 0 ? constants.weight_decay : 0.0, gradient_scale});
       memory<P> p(parameter), g(gradient, 1), b(buffer);
-      memory<bfloat16> copy(n);
+      memory<plait::bfloat16> copy(n);
       cuda::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n,
                 ranges.data(), static_cast<int>(ranges.size()), constants, &numbers,
                 &gradient_scale, copy.data());
       expect_near(p.wide(), p1, 4 * rounding<P>);
       expect_near(b.wide(), b1, 4 * rounding<P>);
-      expect_near(copy.wide(), p1, 2 * rounding<bfloat16>);
+      expect_near(copy.wide(), p1, 2 * rounding<plait::bfloat16>);
     }
 }
 

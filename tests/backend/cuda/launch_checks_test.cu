@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: without_gpu
 // What is decided from numbers and text alone: needs no GPU.
 #include <gtest/gtest.h>
 #include <unistd.h>

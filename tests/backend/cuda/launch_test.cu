@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=900
+// test: timeout=900 seconds=30
 //
 // The same jobs on GPUs as on the processor, in double: the same losses and weights to rounding.
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=600
+// test: timeout=600 seconds=7
 //
 // A GPT that computes in bfloat16, with weights and sums in float: near the losses of the processor
 // in float.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=600
+// test: timeout=600 seconds=5
 //
 // A GPT in float, cut into two stages on ranks that share a GPU: the losses of the processor.
 #include "backend/cuda/training_testing.hpp"

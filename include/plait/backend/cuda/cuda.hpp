@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -48,8 +49,7 @@ struct cuda {
   /// Errors: input_error if the options do not go together; cuda_error if the machine lacks
   ///         something, before any rank runs; the first failure of a rank ends all ranks and is
   ///         thrown here.
-  template <class Program>
-  void run(mesh const& grid, Program&& program) const {
+  void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     int const ranks = grid.world_size();
     if (options.graphs && (share_one_gpu || ranks > 1))
       throw input_error(
@@ -79,8 +79,7 @@ struct cuda {
     signal.rethrow();
   }
 
-  template <class Program>
-  void run_on_all(mesh const& grid, Program& program) const {
+  void run_on_all(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     detail::check_nccl_library();
     ncclUniqueId id{};
     if (grid.world_size() > 1)
@@ -107,8 +106,7 @@ struct cuda {
         [&](std::string text) { world.abort(std::move(text)); }, [](int) {});
   }
 
-  template <class Program>
-  void run_on_one(mesh const& grid, Program& program) const {
+  void run_on_one(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     thread_world threads(grid.world_size());
     loopback_world world(grid.world_size(), {.timeout = options.timeout});
     auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {
@@ -132,9 +130,10 @@ struct cuda {
   }
 
   // The signal is raised before the rank's communicators go: then they abort.
-  template <class Groups, class Program, class Meet>
+  template <class Groups, class Meet>
   static void run_rank(mesh const& grid, int rank, cuda_device device, Groups groups,
-                       Program& program, detail::job_signal& signal, Meet meet) {
+                       std::function<void(rank_type&)> const& program, detail::job_signal& signal,
+                       Meet meet) {
     cuda_rank handle(grid, rank, std::move(device), std::move(groups));
     try {
       program(handle);

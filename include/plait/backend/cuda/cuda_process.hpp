@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,8 +44,7 @@ struct cuda_process {
   /// Errors: input_error if the environment or the rendezvous file cannot be used or the number of
   ///         processes is not that of the plan's ranks; cuda_error if the machine lacks something;
   ///         what f throws. The other processes see it as nccl_error or communication_timeout.
-  template <class Program>
-  void run(mesh const& grid, Program&& program) const {
+  void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     auto const here = ranks ? *ranks : read_process_ranks([](char const* name) {
       return static_cast<char const*>(std::getenv(name));
     });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -119,8 +120,7 @@ namespace detail {
 /// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
 ///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
 ///          another standard exception is nested in a plait::error. The text names the rank.
-template <class Program>
-void run_ranks(thread_world& world, Program&& program) {
+[[gnu::cold]] inline void run_ranks(thread_world& world, std::function<void(int)> const& program) {
   std::mutex mutex;
   std::exception_ptr failure;
   int failed_rank = -1;

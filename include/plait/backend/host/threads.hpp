@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -27,8 +28,7 @@ struct threads {
   /// Calls f(rank) on every rank of `grid` and returns when all have ended.
   ///
   /// Errors: the first failure of a rank ends all ranks and is thrown here.
-  template <class Program>
-  void run(mesh const& grid, Program&& program) const {
+  [[gnu::cold]] void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
     thread_world world(grid.world_size(), options);
     auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {

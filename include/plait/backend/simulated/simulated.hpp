@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -55,8 +56,7 @@ struct simulated {
   /// Calls f(rank) on every rank of `grid` and returns when all have ended and all is executed.
   ///
   /// Errors: the first failure of a rank ends all ranks and is thrown here.
-  template <class Program>
-  void run(mesh const& grid, Program&& program) const {
+  [[gnu::cold]] void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
     detail::simulated_world world(grid.world_size(), order, seed, without);
     auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set over) {

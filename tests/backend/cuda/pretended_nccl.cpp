@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-
-// The functions of NCCL that plait calls, between threads with pretended devices. A call is carried
-// out when it has come to the head of the stream of every rank; it fails where NCCL would, and only
-// works with communicators that do not block.
+// NCCL between threads with pretended devices. A call is carried out when it has come to the head
+// of the stream of every rank; it fails where NCCL would, and only works with communicators that do
+// not block.
 #include "backend/cuda/pretended_device.hpp"
 
 #include <nccl.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/precision.hpp"
 
 namespace pretended {
 
@@ -51,9 +57,6 @@ struct posted {
   std::size_t bytes = 0;
   std::shared_ptr<char> in_graph{};
 };
-
-/// Whether aborts do not end.
-inline std::atomic<bool> aborts_hang = false;
 
 inline std::map<std::uint64_t, std::shared_ptr<clique>> worlds;
 inline std::uint64_t next_world = 1;

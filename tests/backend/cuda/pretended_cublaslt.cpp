@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLASLt of pretended devices.
+#include <cstdint>
+#include <cstring>
+
+#include "backend/cuda/pretended_device.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/tensor/functions.hpp"
+
+namespace pretended {
+
+struct product_description {
+  std::int32_t transposed[2] = {0, 0};
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void const* row = nullptr;
+  void* before = nullptr;
+  std::int64_t before_stride = 0;
+};
+constexpr int offers = 3;
+
+struct matrix_layout {
+  cudaDataType_t type;
+  std::uint64_t rows, columns;
+  std::int64_t stride;
+};
+template <class To, class Opaque>
+To& inside(Opaque* opaque) {
+  static_assert(sizeof(To) <= sizeof(opaque->data));
+  return *reinterpret_cast<To*>(opaque->data);
+}
+
+inline double element(matrix_layout const& of, void const* data, std::size_t row,
+                      std::size_t column) {
+  auto const at = row + column * static_cast<std::size_t>(of.stride);
+  if (of.type == CUDA_R_64F) return static_cast<double const*>(data)[at];
+  if (of.type == CUDA_R_32F) return static_cast<double>(static_cast<float const*>(data)[at]);
+  return static_cast<double>(static_cast<float>(static_cast<plait::bfloat16 const*>(data)[at]));
+}
+inline void set_element(matrix_layout const& of, void* data, std::size_t row, std::size_t column,
+                        double value) {
+  auto const at = row + column * static_cast<std::size_t>(of.stride);
+  if (of.type == CUDA_R_64F) static_cast<double*>(data)[at] = value;
+  else if (of.type == CUDA_R_32F) static_cast<float*>(data)[at] = static_cast<float>(value);
+  else static_cast<plait::bfloat16*>(data)[at] = static_cast<plait::bfloat16>(value);
+}
+
+// The values of one element from the product to the result, as the library does it.
+inline double apply_epilogue(product_description const& about, matrix_layout const& of,
+                             std::size_t row, std::size_t column, double value) {
+  auto before = of;
+  before.stride = about.before_stride;
+  if (about.row != nullptr) value += element(of, about.row, row, 0);
+  switch (about.epilogue) {
+    case CUBLASLT_EPILOGUE_GELU_AUX:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      set_element(before, about.before, row, column, value);
+      return plait::functions::gelu_tanh{}(value);
+    case CUBLASLT_EPILOGUE_DGELU:
+      return plait::functions::gelu_tanh_derivative{}(element(before, about.before, row, column),
+                                                      value);
+    default: return value;
+  }
+}
+
+}  // namespace pretended
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return *handle = reinterpret_cast<cublasLtHandle_t>(new int), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return delete reinterpret_cast<int*>(handle), CUBLAS_STATUS_SUCCESS;
+}
+char const* cublasLtGetStatusString(cublasStatus_t) { return "a pretended status"; }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t,
+                                        cudaDataType_t) {
+  return *out = new cublasLtMatmulDescOpaque_t{}, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t what) {
+  return delete what, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t what,
+                                              cublasLtMatmulDescAttributes_t which,
+                                              void const* value, std::size_t bytes) {
+  auto* const about = &pretended::inside<pretended::product_description>(what);
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: std::memcpy(&about->transposed[0], value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_TRANSB: std::memcpy(&about->transposed[1], value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: std::memcpy(&about->epilogue, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: std::memcpy(&about->row, value, bytes); break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      std::memcpy(&about->before, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      std::memcpy(&about->before_stride, value, bytes);
+      break;
+    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType_t type,
+                                          std::uint64_t rows, std::uint64_t columns,
+                                          std::int64_t stride) {
+  if (stride < static_cast<std::int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = new cublasLtMatrixLayoutOpaque_t{};
+  pretended::inside<pretended::matrix_layout>(*out) = {type, rows, columns, stride};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t what) {
+  return delete what, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
+  return *out = new cublasLtMatmulPreferenceOpaque_t{}, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t what) {
+  return delete what, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    void const*, std::size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t what,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int most,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* found) {
+  auto const& about = pretended::inside<pretended::product_description>(what);
+  bool const plain = about.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+  *found = plain || pretended::knows_epilogues ? std::min(most, pretended::offers) : 0;
+  for (int i = 0; i < *found; ++i) results[i].algo.data[0] = static_cast<std::uint64_t>(i);
+  return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t what, void const* alpha,
+                              void const* a, cublasLtMatrixLayout_t of_a, void const* b,
+                              cublasLtMatrixLayout_t of_b, void const* beta, void const* c,
+                              cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t of_d,
+                              cublasLtMatmulAlgo_t const* algorithm, void*, std::size_t,
+                              cudaStream_t stream) {
+  using namespace pretended;
+  if (algorithm->data[0] < static_cast<std::uint64_t>(refuses.load()))
+    return CUBLAS_STATUS_INTERNAL_ERROR;
+  auto const about = inside<product_description>(what);
+  auto const la = inside<matrix_layout>(of_a), lb = inside<matrix_layout>(of_b),
+             ld = inside<matrix_layout>(of_d);
+  bool const wide = la.type == CUDA_R_64F;
+  auto const scalar = [wide](void const* at) {
+    return wide ? *static_cast<double const*>(at)
+                : static_cast<double>(*static_cast<float const*>(at));
+  };
+  double const by = scalar(alpha), add = scalar(beta);
+  std::size_t const m = about.transposed[0] ? la.columns : la.rows,
+                    k = about.transposed[0] ? la.rows : la.columns,
+                    n = about.transposed[1] ? lb.rows : lb.columns,
+                    kb = about.transposed[1] ? lb.columns : lb.rows;
+  if (m != ld.rows || n != ld.columns || k != kb) return CUBLAS_STATUS_INVALID_VALUE;
+  bool const gelu = about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+                    about.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  if ((about.row != nullptr && reinterpret_cast<std::uintptr_t>(about.row) % 16 != 0) ||
+      (gelu && about.before == d))
+    return CUBLAS_STATUS_EXECUTION_FAILED;  // a device would read or write something else
+  epilogues += about.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  lock const hold(machine::get().mutex);
+  auto const code = enqueue(stream, [=] {
+    for (std::size_t j = 0; j < n; ++j)
+      for (std::size_t i = 0; i < m; ++i) {
+        double sum = 0;
+        for (std::size_t p = 0; p < k; ++p)
+          sum += (about.transposed[0] ? element(la, a, p, i) : element(la, a, i, p)) *
+                 (about.transposed[1] ? element(lb, b, j, p) : element(lb, b, p, j));
+        double const value = by * sum + (add == 0 ? 0.0 : add * element(ld, c, i, j));
+        set_element(ld, d, i, j, apply_epilogue(about, ld, i, j, value));
+      }
+  });
+  return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+}  // extern "C"

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA runtime of pretended devices.
+#include "backend/cuda/pretended_device.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "plait/backend/cuda/kernels/launch.hpp"
+
+namespace pretended {
+
+// A launch of a graph: its operations in a random order that keeps to what was captured.
+class launched_graph {
+ public:
+  explicit launched_graph(std::vector<node> const& nodes) : nodes_(nodes), done_(nodes.size()) {
+    for (auto const& each : nodes_) items_.push_back(each.make());
+  }
+  bool is_over() {  // after some more steps
+    auto const is_done = [this](std::size_t at) { return done_[at] != 0; };
+    std::size_t const count = nodes_.size(), first = machine::get().random();
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t const at = (first + i) % count;
+      if (is_done(at) || !std::ranges::all_of(nodes_[at].after, is_done)) continue;
+      if (items_[at].ready && !items_[at].ready()) continue;
+      machine::get().carry_out(items_[at]);
+      done_[at] = 1;
+    }
+    return std::ranges::count(done_, 0) == 0;
+  }
+
+ private:
+  std::vector<node> nodes_;
+  std::vector<item> items_;
+  std::vector<char> done_;
+};
+
+}  // namespace pretended
+
+namespace plait::detail {
+// Declared where it is called (cuda_queue.hpp).
+cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+                             std::function<void()> thread);
+cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
+                             std::function<void()> thread) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
+  return pretended::enqueue(stream, [shape, thread = std::move(thread)] {
+    using body = std::function<void()> const*;
+    kernel_emulation::launcher{}(+[](body run) { (*run)(); }, shape, static_cast<body>(&thread));
+  });
+}
+}  // namespace plait::detail
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) { return *count = pretended::devices, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = pretended::current_device, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= pretended::devices) return cudaErrorInvalidDevice;
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.devices_set |= 1u << device;
+  return pretended::current_device = device, cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int) {
+  *about = {};
+  about->major = 9;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+char const* cudaGetErrorString(cudaError_t) { return "a pretended error"; }
+char const* cudaGetErrorName(cudaError_t code) {
+  static thread_local char name[32];
+  std::snprintf(name, sizeof name, "error %d", static_cast<int>(code));
+  return name;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  return *lowest = 0, *highest = -5, cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(void const*, cudaFuncAttribute, int) { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  if (all.used + bytes > pretended::device_bytes) return cudaErrorMemoryAllocation;
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*data, 0xFF, bytes);
+  all.device_memory[static_cast<std::byte*>(*data)] = bytes;
+  all.device_of[static_cast<std::byte*>(*data)] = pretended::current_device;
+  all.used += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
+  return cudaMalloc(data, bytes);
+}
+cudaError_t cudaFree(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  auto& all = pretended::machine::get();
+  int device = 0;
+  {
+    pretended::lock const hold(all.mutex);
+    device = all.device_of.at(static_cast<std::byte*>(data));
+  }
+  all.drain(device);
+  pretended::lock const hold(all.mutex);
+  auto const found = all.device_memory.find(static_cast<std::byte*>(data));
+  if (found == all.device_memory.end()) std::abort();
+  all.used -= found->second;
+  all.device_memory.erase(found);
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* about, void const* data) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *about = {};
+  about->device = all.device_of.at(static_cast<std::byte const*>(data));
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *free = pretended::device_bytes - all.used;
+  *total = pretended::device_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  *data = std::malloc(bytes);
+  all.pinned_memory[static_cast<std::byte*>(*data)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* data) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.pinned_memory.erase(static_cast<std::byte*>(data));
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  bool const from_host = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
+  if (!all.is_within(from_host ? all.pinned_memory : all.device_memory, from, bytes) ||
+      !all.is_within(to_host ? all.pinned_memory : all.device_memory, to, bytes))
+    return cudaErrorInvalidValue;
+  return pretended::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  return pretended::enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row)
+      std::memset(static_cast<std::byte*>(to) + row * pitch, value, width);
+  });
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  all.streams.push_back(*stream = new CUstream_st{pretended::current_device});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  std::erase(all.streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+  all.steps(16);
+  if (all.failed) return cudaErrorLaunchFailure;
+  return stream->items.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return *event = new CUevent_st, cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  auto const state = event->state;
+  state->capture = stream->capture;
+  if (stream->capture != nullptr) {
+    state->captured_from = stream;
+    state->captured_work = stream->captured_work;
+    state->last = stream->last;
+    return cudaSuccess;
+  }
+  return pretended::enqueue(
+      stream, [state, number = ++state->recorded] { state->done = std::max(state->done, number); });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  if (event->state->capture != nullptr) return cudaErrorCapturedEvent;
+  all.steps(16);
+  if (all.failed) return cudaErrorLaunchFailure;
+  return event->state->done >= event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  auto const state = event->state;
+  if (state->capture != nullptr) {
+    if (state->capture->ended) return cudaErrorCapturedEvent;
+    if (stream->capture == nullptr) {  // it takes part from here on
+      stream->capture = state->capture;
+      stream->captured_work = 1;
+      stream->joined_work = 0;
+      stream->last = {};
+    }
+    if (stream->capture != state->capture) return cudaErrorStreamCaptureMerge;
+    state->captured_from->joined_work = state->captured_work;
+    stream->last.insert(stream->last.end(), state->last.begin(), state->last.end());
+    return cudaSuccess;
+  }
+  if (state->recorded == 0) return cudaSuccess;
+  if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
+  return pretended::enqueue_made(stream, [state] {
+    return pretended::item{[state, number = state->recorded] { return state->done >= number; }, {}};
+  });
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  stream->captured_work = stream->joined_work = 0;
+  stream->last = {};
+  return stream->capture = std::make_shared<pretended::capture_state>(), cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  auto& all = pretended::machine::get();
+  pretended::lock const hold(all.mutex);
+  auto const of = stream->capture;
+  *graph = new CUgraph_st{std::move(of->nodes)};
+  of->ended = true;
+  bool all_joined = true;
+  for (auto* each : all.streams) {
+    if (each->capture != of) continue;
+    each->capture = nullptr;
+    all_joined = all_joined && (each == stream || each->joined_work == each->captured_work);
+  }
+  return all_joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  return *executable = new CUgraphExec_st{graph->nodes}, cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  auto const launched = std::make_shared<pretended::launched_graph>(executable->nodes);
+  return pretended::enqueue_made(stream, [launched] {
+    return pretended::item{[launched] { return launched->is_over(); }, {}};
+  });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, cudaSuccess; }
+
+}  // extern "C"
