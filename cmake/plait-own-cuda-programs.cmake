@@ -5,6 +5,13 @@ set(PLAIT_CUDA AUTO CACHE STRING
   "Whether CUDA programs are built: AUTO (if plait::cuda and a CUDA compiler are found), ON or OFF")
 set_property(CACHE PLAIT_CUDA PROPERTY STRINGS AUTO ON OFF)
 
+set(plait_has_gpu FALSE)
+foreach(device IN ITEMS /dev/nvidia0 /dev/nvidiactl /dev/dxg)
+  if(EXISTS ${device})
+    set(plait_has_gpu TRUE)
+  endif()
+endforeach()
+
 set(PLAIT_WITHOUT_CUDA "")
 if(NOT PLAIT_CUDA)
   set(PLAIT_WITHOUT_CUDA "PLAIT_CUDA is ${PLAIT_CUDA}")
@@ -31,8 +38,17 @@ if(PLAIT_WITHOUT_CUDA)
   return()
 endif()
 
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+# Where nothing can be run, one architecture and no optimisation are enough to see that it compiles.
+set(plait_cuda_only_compiles FALSE)
+if(CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT plait_has_gpu)
+  set(plait_cuda_only_compiles TRUE)
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  if(plait_cuda_only_compiles)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  endif()
 endif()
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.25.2 has not heard of it
@@ -48,6 +64,10 @@ function(plait_own_cuda_program target)
   target_link_libraries(${target} PRIVATE plait::cuda)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>)
+  if(plait_cuda_only_compiles)
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O0;-Xptxas=-O0;-Xcompiler=-g0>")
+  endif()
 endfunction()
 
 # The unit of plait's own programs that includes cuDNN's front end, once for all of them.

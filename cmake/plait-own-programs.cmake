@@ -23,7 +23,7 @@ if(PLAIT_CCACHE AND PROJECT_IS_TOP_LEVEL)
   set(plait_launcher ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros "${PLAIT_CCACHE}")
   foreach(language IN ITEMS CXX CUDA)
-    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+    if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
       set(CMAKE_${language}_COMPILER_LAUNCHER ${plait_launcher})
     endif()
   endforeach()

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: own_macros
 #undef PLAIT_USE_CBLAS  // this program is about the portable kernel, whatever the build uses
 #include "plait/backend/host/maths/matmul.hpp"
+
+#if defined(CBLAS_H)
+#error "this program is about the portable kernel, but the header has been read with CBLAS before"
+#endif
 
 #include "backend/host_maths_matmul_cases.hpp"
 

@@ -216,7 +216,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     }
   }
 
-  /// Lets the stream of a step wait for what the step needs, and records what others wait for.
+  /// Lets the stream of a step wait for what the step needs.
   template <int Item, int Step, direction Way>
   void keep_waits() {
     constexpr auto part =
@@ -226,15 +226,16 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         rank_.device().wait(stream_of_step<Step, Way>(), event_of(wait.awaited),
                             {part, Step, wait.awaited});
   }
+  /// Records what others wait for.
   template <int Item, int Step, direction Way>
   void record_step() {
     if constexpr (waits_of<Item, Way>.is_awaited(Step))
       rank_.device().record(event_of(Step), stream_of_step<Step, Way>());
   }
 
-  /// A step with the element-wise function behind it, if that is done with it.
   template <int Step, direction Way>
   static constexpr int next_step = Way == direction::forward ? Step + 1 : Step - 1;
+  /// The waits of a step, and of the element-wise function behind it if that is done with it.
   template <int Item, int Step, direction Way>
   void begin_step() {
     keep_waits<Item, Step, Way>();

@@ -31,7 +31,8 @@ namespace kernel_emulation {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PLAIT_SWITCH_BY_CONTEXT 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
 #define PLAIT_SWITCH_BY_CONTEXT 1
 #endif
 #endif

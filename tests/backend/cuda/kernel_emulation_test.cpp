@@ -91,6 +91,17 @@ TEST(KernelEmulation, WaitsThatCannotEndAreErrors) {
             "(1 at a barrier, 31 for their warp, 0 left)");
 }
 
+TEST(KernelEmulation, AFailedBlockLeavesNothingBehind) {
+  for (unsigned const threads : {64u, 32u}) {
+    std::vector<float> out(128);
+    EXPECT_NE(failure_of(half_waits, {1, threads + 32}, nullptr), "");
+    launcher{}(sums, {1, threads}, out.data());
+    EXPECT_EQ(out[3], 2 * 496 + 1);
+    launcher{}(neighbours<true>, {2, 64, sizeof(numbers)}, out.data());
+    EXPECT_EQ(out[70], 5 + 7);
+  }
+}
+
 TEST(KernelEmulation, SharedMemoryAndShapesAreChecked) {
   EXPECT_EQ(failure_of(write_behind, {1, 1}, nullptr),
             "emulated kernel: a thread wrote behind the shared memory of its block");

@@ -44,7 +44,7 @@ struct cuda {
 
   using rank_type = cuda_rank;
 
-  /// Calls f(rank) on every rank of `grid` and returns when all have ended.
+  /// Calls program(rank) on every rank of `grid` and returns when all have ended.
   ///
   /// Errors: input_error if the options do not go together; cuda_error if the machine lacks
   ///         something, before any rank runs; the first failure of a rank ends all ranks and is

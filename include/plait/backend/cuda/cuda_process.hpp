@@ -39,11 +39,12 @@ struct cuda_process {
 
   using rank_type = cuda_rank;
 
-  /// Calls f(rank) for the rank of this process and returns when it has ended.
+  /// Calls program(rank) for the rank of this process and returns when it has ended.
   ///
   /// Errors: input_error if the environment or the rendezvous file cannot be used or the number of
   ///         processes is not that of the plan's ranks; cuda_error if the machine lacks something;
-  ///         what f throws. The other processes see it as nccl_error or communication_timeout.
+  ///         what the program throws. The other processes see it as nccl_error or
+  ///         communication_timeout.
   void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
     auto const here = ranks ? *ranks : read_process_ranks([](char const* name) {
       return static_cast<char const*>(std::getenv(name));

@@ -25,7 +25,7 @@ struct threads {
 
   using rank_type = rank_handle<host_device, thread_communicator>;
 
-  /// Calls f(rank) on every rank of `grid` and returns when all have ended.
+  /// Calls program(rank) on every rank of `grid` and returns when all have ended.
   ///
   /// Errors: the first failure of a rank ends all ranks and is thrown here.
   [[gnu::cold]] void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {

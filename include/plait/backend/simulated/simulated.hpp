@@ -53,7 +53,8 @@ struct simulated {
 
   using rank_type = rank_handle<simulated_device, simulated_communicator>;
 
-  /// Calls f(rank) on every rank of `grid` and returns when all have ended and all is executed.
+  /// Calls program(rank) on every rank of `grid` and returns when all have ended and all is
+  /// executed.
   ///
   /// Errors: the first failure of a rank ends all ranks and is thrown here.
   [[gnu::cold]] void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
