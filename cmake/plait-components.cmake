@@ -8,7 +8,7 @@ set(plait_components blas safetensors cuda cudnn)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait. A component without an entry adds no headers.
-set(plait_headers_of_safetensors io/safetensors.hpp)
+set(plait_headers_of_safetensors io/safetensors.hpp io/safetensors_header.hpp)
 set(plait_headers_of_cuda backend/cuda/)
 
 # Headers that exactly one unit of a program includes: they define functions that are not inline.

@@ -6,24 +6,28 @@
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <span>
 #include <string>
 #include <system_error>
 #include <variant>
 #include <vector>
 
+#include <plait/core/file.hpp>
+#include <plait/core/finite.hpp>
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
 #include <plait/io/safetensors.hpp>
 #include <plait/observe/progress.hpp>
 
+#include "train_gpt/command_line.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/registry.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
+using command_line::in_quotes;
 using train_gpt::entry;
 
 struct file_source : train_gpt::tensor_source {
@@ -42,9 +46,18 @@ struct file_sink : train_gpt::tensor_sink {
   file_sink(std::string const& path, entry const& job)
       : writer(path, tensors_of(job), {{"format", "pt"}}) {}
   void write(std::string const& name, std::span<float const> values) override {
-    writer.write(name, values);
+    checked_write(name, values);
   }
   void write(std::string const& name, std::span<double const> values) override {
+    checked_write(name, values);
+  }
+
+ private:
+  template <class T>
+  void checked_write(std::string const& name, std::span<T const> values) {
+    if (auto const problem = plait::not_finite(name, values); !problem.empty())
+      throw plait::error("the weights are not saved: " + problem +
+                         "; use a smaller --learning-rate");
     writer.write(name, values);
   }
 
@@ -56,6 +69,11 @@ struct file_sink : train_gpt::tensor_sink {
   }
 };
 
+std::string kind_of(train_gpt::options const& wanted) {
+  return "size " + in_quotes(wanted.size) + " in precision " + in_quotes(wanted.precision) +
+         " on backend " + in_quotes(wanted.backend);
+}
+
 entry const& find(train_gpt::options const& wanted) {
   bool known_plan = false;
   for (auto const& job : train_gpt::entries()) {
@@ -65,10 +83,22 @@ entry const& find(train_gpt::options const& wanted) {
       return job;
   }
   if (!known_plan)
-    throw plait::input_error("unknown plan '" + wanted.plan + "'; --list-plans prints them");
-  throw plait::input_error("plan '" + wanted.plan + "' is not built for size '" + wanted.size +
-                           "' in precision '" + wanted.precision + "' on backend '" +
-                           wanted.backend + "'");
+    throw plait::input_error("unknown plan " + in_quotes(wanted.plan) +
+                             "; --list-plans prints them");
+  throw plait::input_error("plan " + in_quotes(wanted.plan) + " is not built for " +
+                           kind_of(wanted));
+}
+
+/// Errors: input_error if there are none.
+void list_plans(train_gpt::options const& wanted) {
+  bool any = false;
+  for (auto const& job : train_gpt::entries())
+    if (job.size == wanted.size && job.precision == wanted.precision &&
+        job.backend == wanted.backend) {
+      std::printf("%-12s %d ranks\n", job.plan.c_str(), job.ranks);
+      any = true;
+    }
+  if (!any) throw plait::input_error("no plan is built for " + kind_of(wanted));
 }
 
 void check_batch(train_gpt::options const& wanted, entry const& job) {
@@ -80,7 +110,9 @@ void check_batch(train_gpt::options const& wanted, entry const& job) {
 }
 
 /// The project's own documents and headers, in a fixed order.
-std::vector<fs::path> own_text() {
+///
+/// Errors: input_error if they have been moved since the program was built.
+std::vector<fs::path> own_text() try {
   fs::path const project = TRAIN_GPT_PROJECT_DIR;
   std::vector<fs::path> files{project / "README.md"};
   for (char const* folder : {"docs", "include"}) {
@@ -92,45 +124,69 @@ std::vector<fs::path> own_text() {
     files.insert(files.end(), found.begin(), found.end());
   }
   return files;
+} catch (fs::filesystem_error const& problem) {
+  throw plait::input_error("the project's own text cannot be read (" + problem.code().message() +
+                           "); give another by --data FILE");
 }
 
 /// The file of --losses: what cannot be written is found before the training, and the file appears
 /// when it is complete.
 class losses_file {
  public:
-  explicit losses_file(std::string const& path) : path_(path), partial_(path + ".partial") {
-    if (fs::exists(path_) && !fs::is_regular_file(path_))
-      refuse("it is there and not a regular file");
-    out_.open(partial_);
-    if (!out_) refuse("'" + partial_.string() + "' cannot be opened");
-    out_ << "step,loss\n";
-  }
-  losses_file(losses_file const&) = delete;
-  losses_file& operator=(losses_file const&) = delete;
-  ~losses_file() {
-    std::error_code ignored;
-    if (!partial_.empty()) fs::remove(partial_, ignored);
-  }
+  explicit losses_file(std::string const& path) : file_(path, "file of losses") {}
 
   void add(std::int64_t step, double loss) {
-    char number[40];
-    std::snprintf(number, sizeof number, "%.17g", loss);
-    out_ << step << ',' << number << '\n';
+    char line[64];
+    text_.append(line, static_cast<std::size_t>(
+                           std::snprintf(line, sizeof line, "%" PRId64 ",%.17g\n", step, loss)));
+    if (text_.size() >= std::size_t{1} << 16) write();
   }
   void commit() {
-    out_.close();
-    if (!out_) refuse("the disk may be full");
-    fs::rename(partial_, path_);
-    partial_.clear();
+    write();
+    file_.commit();
   }
 
  private:
-  [[noreturn]] void refuse(std::string const& why) const {
-    throw plait::input_error("the losses cannot be written to '" + path_.string() + "': " + why);
+  void write() {
+    file_.write(std::as_bytes(std::span(text_)), written_);
+    written_ += text_.size();
+    text_.clear();
   }
-  fs::path path_, partial_;
-  std::ofstream out_;
+
+  plait::detail::partial_file file_;
+  std::string text_ = "step,loss\n";
+  std::size_t written_ = 0;
 };
+
+bool is_one_file(fs::path const& one, fs::path const& other) {
+  std::error_code problem;
+  if (fs::equivalent(one, other, problem) && !problem) return true;
+  auto const whole = [&](fs::path const& path) {
+    auto const from_root = fs::absolute(path, problem);
+    auto const found = fs::weakly_canonical(from_root, problem);
+    return problem ? from_root.lexically_normal() : found;
+  };
+  return whole(one) == whole(other);
+}
+
+/// Errors: input_error if two options name one file.
+void check_files(train_gpt::options const& wanted) {
+  struct named {
+    char const* option;
+    std::string const& path;
+  };
+  std::vector<named> const files{{"--data", wanted.data},
+                                 {"--init", wanted.init},
+                                 {"--save", wanted.save},
+                                 {"--losses", wanted.losses}};
+  for (auto one = files.begin(); one != files.end(); ++one)
+    for (auto other = files.begin(); other != one; ++other)
+      if (!one->path.empty() && !other->path.empty() && is_one_file(one->path, other->path))
+        throw plait::input_error(std::string(other->option) + " " +
+                                 plait::detail::path_in_quotes(other->path) + " and " +
+                                 one->option + " " + plait::detail::path_in_quotes(one->path) +
+                                 " are the same file");
+}
 
 /// Bytes as text, tokens as numbers: there is no tokenizer here.
 std::string printable(std::vector<std::int32_t> const& sample, bool tokens) {
@@ -196,6 +252,7 @@ void train(train_gpt::options const& wanted, entry const& job) {
               job.precision.c_str(),
               tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
               tokens ? "tokens" : "bytes of text");
+  command_line::check_output();
   plait::progress progress(wanted.steps);
   double first_loss = 0, last_loss = 0, speed = 0;
   request.on_step = [&](std::int64_t step, double loss, double tokens_per_second) {
@@ -216,30 +273,30 @@ void train(train_gpt::options const& wanted, entry const& job) {
     std::printf("\na sample:\n%s\n", printable(outcome.sample, job.reads_tokens).c_str());
 }
 
+void run(train_gpt::options const& wanted) {
+  if (wanted.help) {
+    std::fputs(train_gpt::usage, stdout);
+    return;
+  }
+  if (wanted.list_plans) return list_plans(wanted);
+  auto const& job = find(wanted);
+  check_batch(wanted, job);
+  check_files(wanted);
+  if (!wanted.explain) return train(wanted, job);
+  train_gpt::request request;
+  request.batch = static_cast<std::size_t>(wanted.batch);
+  request.microbatches = static_cast<int>(wanted.microbatches);
+  request.clip = wanted.clip;
+  std::fputs(job.explain(request).c_str(), stdout);
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   try {
-    auto const wanted = train_gpt::parse(count, words);
-    if (wanted.help) return std::fputs(train_gpt::usage, stdout), 0;
-    if (wanted.list_plans) {
-      for (auto const& job : train_gpt::entries())
-        if (job.size == wanted.size && job.precision == wanted.precision &&
-            job.backend == wanted.backend)
-          std::printf("%-12s %d ranks\n", job.plan.c_str(), job.ranks);
-      return 0;
-    }
-    auto const& job = find(wanted);
-    check_batch(wanted, job);
-    if (wanted.explain) {
-      train_gpt::request request;
-      request.batch = static_cast<std::size_t>(wanted.batch);
-      request.microbatches = static_cast<int>(wanted.microbatches);
-      request.clip = wanted.clip;
-      std::fputs(job.explain(request).c_str(), stdout);
-      return 0;
-    }
-    train(wanted, job);
+    command_line::hold_standard_files();
+    run(train_gpt::parse(count, words));
+    command_line::check_output();
     return 0;
   } catch (plait::input_error const& problem) {
     std::fprintf(stderr, "train_gpt: %s\n", problem.what());

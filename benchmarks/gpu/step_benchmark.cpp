@@ -9,16 +9,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
+#include <span>
 #include <string>
+#include <system_error>
 #include <variant>
 #include <vector>
 
 #include "device_measurements.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
 #include "step_figures.hpp"
+#include "train_gpt/command_line.hpp"
 #include "train_gpt/registry.hpp"
 
 namespace {
@@ -41,40 +46,38 @@ constexpr char const* usage =
 
 struct options {
   std::string size = "gpt2", plan = "serial", precision = "bfloat16", backend = "cuda", output;
-  std::size_t batch = 4;  ///< 0: the largest
-  int warm_up = 5, steps = 20, recorded = 0;
-  bool replay = false, cudnn = false;
+  std::int64_t batch = 4;  ///< 0: the largest
+  std::int64_t warm_up = 5, steps = 20, recorded = 0;
+  bool replay = false, cudnn = false, help = false;
 };
 
-options parse(int count, char** words) {
+options parse(int count, char const* const* words) {
+  using whole = command_line::number<std::int64_t>;
+  constexpr std::int64_t most_steps = 1'000'000, most_batch = 1'000'000;
   options out;
-  for (int i = 1; i < count; ++i) {
-    std::string const word = words[i];
-    if (word == "--replay" || word == "--cudnn") {
-      (word == "--replay" ? out.replay : out.cudnn) = true;
-      continue;
-    }
-    if (word == "--help") std::exit((std::fputs(usage, stdout), 0));
-    if (i + 1 == count) throw plait::input_error(word + " is unknown or needs a value; see --help");
-    std::string const value = words[++i];
-    auto const number = [&](int least) {
-      char* end = nullptr;
-      long const read = std::strtol(value.c_str(), &end, 10);
-      if (*end != '\0' || end == value.c_str() || read < least || read > 1'000'000)
-        throw plait::input_error(word + " needs a number of at least " + std::to_string(least) +
-                                 ", got '" + value + "'");
-      return static_cast<int>(read);
-    };
-    if (word == "--size") out.size = value;
-    else if (word == "--plan") out.plan = value;
-    else if (word == "--precision") out.precision = value;
-    else if (word == "--backend") out.backend = value;
-    else if (word == "--batch") out.batch = value == "largest" ? 0 : std::size_t(number(1));
-    else if (word == "--warm-up") out.warm_up = number(1);
-    else if (word == "--steps") out.steps = number(1);
-    else if (word == "--recorded") out.recorded = number(0);
-    else if (word == "--output") out.output = value;
-    else throw plait::input_error("unknown option '" + word + "'; see --help");
+  std::string batch;
+  command_line::option known[]{{"--size", &out.size},
+                               {"--plan", &out.plan},
+                               {"--precision", &out.precision},
+                               {"--backend", &out.backend},
+                               {"--batch", &batch},
+                               {"--warm-up", whole{&out.warm_up, 1, most_steps}},
+                               {"--steps", whole{&out.steps, 1, most_steps}},
+                               {"--replay", &out.replay},
+                               {"--cudnn", &out.cudnn},
+                               {"--recorded", whole{&out.recorded, 0, most_steps}},
+                               {"--output", &out.output},
+                               {"--help", &out.help}};
+  command_line::parse(known, count, words);
+  if (batch == "largest") out.batch = 0;
+  else if (!batch.empty())
+    command_line::read_number<std::int64_t>("--batch", batch, {&out.batch, 1, most_batch});
+  for (auto const& option : known) {
+    bool const on_gpu =
+        option.name == "--replay" || option.name == "--cudnn" || option.name == "--recorded";
+    if (option.given && on_gpu && out.backend != "cuda")
+      throw plait::input_error(std::string(option.name) + " needs --backend cuda, not " +
+                               command_line::in_quotes(out.backend));
   }
   return out;
 }
@@ -106,14 +109,28 @@ step_figures::model_size size_of(entry const& job) {
 void write_tokens(fs::path const& path, std::vector<std::uint16_t> const& tokens) {
   std::vector<std::int32_t> header(256);
   header[0] = 20240520, header[1] = 1, header[2] = static_cast<std::int32_t>(tokens.size());
-  std::ofstream file(path, std::ios::binary);
-  auto const write = [&file](auto const& values) {
-    file.write(reinterpret_cast<char const*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof values[0]));
-  };
-  write(header);
-  write(tokens);
+  plait::detail::partial_file file(path, "token file");
+  auto const begin = std::as_bytes(std::span(header));
+  file.write(begin, 0);
+  file.write(std::as_bytes(std::span(tokens)), begin.size());
+  file.commit();
 }
+
+/// A new folder for this process, which goes with all that is in it.
+struct scratch_folder {
+  std::string path = (fs::temp_directory_path() / "step_benchmark_XXXXXX").string();
+  scratch_folder() {
+    if (::mkdtemp(path.data()) == nullptr)
+      throw plait::input_error("no folder can be made in " +
+                               plait::detail::path_in_quotes(fs::temp_directory_path()));
+  }
+  ~scratch_folder() {
+    std::error_code unused;
+    fs::remove_all(path, unused);
+  }
+  scratch_folder(scratch_folder const&) = delete;
+  scratch_folder& operator=(scratch_folder const&) = delete;
+};
 
 /// Random tokens, or bytes, for `samples` sequences.
 std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
@@ -121,13 +138,14 @@ std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
   std::mt19937 random(1);
   std::vector<std::uint16_t> tokens(samples * job.sequence + 1);
   for (auto& token : tokens) token = static_cast<std::uint16_t>(random() % job.vocabulary);
+  if (tokens.size() > std::size_t{std::numeric_limits<std::int32_t>::max()})
+    throw plait::input_error("--batch is too large: a token file has at most 2147483647 tokens");
   if (!job.reads_tokens)
     return plait::byte_text::from_text({tokens.begin(), tokens.end()}, job.sequence);
-  auto const path = fs::temp_directory_path() / ("step_benchmark_" + std::to_string(::getpid()));
+  scratch_folder const folder;
+  auto const path = fs::path(folder.path) / "tokens";
   write_tokens(path, tokens);
-  plait::token_file file(path, job.sequence, job.vocabulary);
-  fs::remove(path);  // it stays mapped
-  return file;
+  return plait::token_file(path, job.sequence, job.vocabulary);  // stays mapped without its name
 }
 
 /// How a step is done, beside the usual.
@@ -147,7 +165,8 @@ struct timed {
 
 /// Trains from the start; when(step) is called after each step.
 template <class When>
-timed train(entry const& job, std::size_t batch, int warm_up, int steps, variant how, When when) {
+timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int64_t steps,
+            variant how, When when) {
   using clock = std::chrono::steady_clock;
   auto const text = random_text(job, 2 * batch);
   train_gpt::request wanted;
@@ -196,8 +215,8 @@ json kernels_of(entry const& job, options const& wanted, std::size_t batch, vari
     if (step + 1 == wanted.warm_up) since = device_measurements::time_now();
   });
   json out = json::array();
-  for (auto const& kernel :
-       step_figures::kernel_shares(device_measurements::recorded_since(since), wanted.recorded, 20))
+  for (auto const& kernel : step_figures::kernel_shares(device_measurements::recorded_since(since),
+                                                        int(wanted.recorded), 20))
     out.push_back({{"name", kernel.name},
                    {"calls", kernel.calls},
                    {"us", kernel.us},
@@ -240,7 +259,8 @@ result measure(options const& wanted, device_measurements::machine const& machin
   bool const on_gpu = wanted.backend == "cuda";
   if (wanted.batch == 0 && !on_gpu) throw plait::input_error("--batch largest needs a GPU");
   double const roof = on_gpu ? 1e-12 * device_measurements::matrix_product_roof() : 0;
-  auto const batch = wanted.batch == 0 ? largest_batch(job) : wanted.batch;
+  auto const batch =
+      wanted.batch == 0 ? largest_batch(job) : static_cast<std::size_t>(wanted.batch);
   std::vector<variant> variants{{}};
   if (wanted.replay) variants.push_back({.replay = true});
   if (wanted.cudnn) variants.push_back({.cudnn = true});
@@ -275,17 +295,31 @@ result measure(options const& wanted, device_measurements::machine const& machin
 
 int main(int count, char** words) {
   try {
+    command_line::hold_standard_files();
     auto const wanted = parse(count, words);
+    if (wanted.help) {
+      std::fputs(usage, stdout);
+      command_line::check_output();
+      return 0;
+    }
     auto const machine = device_measurements::machine_here();
     if (wanted.backend == "cuda" && machine.gpu.empty()) {
       std::printf("no GPU: %s; nothing is measured\n", machine.problem.c_str());
+      command_line::check_output();
       return 0;
     }
+    // That it cannot be written is found before the work.
+    std::optional<plait::detail::partial_file> file;
+    if (!wanted.output.empty()) file.emplace(wanted.output);
     auto const result = measure(wanted, machine);
     auto const text = result.lines.dump(1) + "\n";
-    if (wanted.output.empty()) std::fputs(text.c_str(), stdout);
-    else if (!(std::ofstream(wanted.output) << text << std::flush))
-      throw plait::input_error("'" + wanted.output + "' cannot be written");
+    if (file) {
+      file->write(std::as_bytes(std::span(text)), 0);
+      file->commit();
+    } else {
+      std::fputs(text.c_str(), stdout);
+    }
+    command_line::check_output();
     return result.complete ? 0 : 1;
   } catch (plait::input_error const& problem) {
     std::fprintf(stderr, "step_benchmark: %s\n", problem.what());

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <charconv>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <limits>
 #include <string>
-#include <string_view>
 
 #include <plait/core/error.hpp>
 
+#include "train_gpt/command_line.hpp"
+
 // The command line of train_gpt.
 namespace train_gpt {
+
+/// Most samples of a step: far more than any machine holds, and few enough that no count of bytes
+/// overflows.
+inline constexpr std::int64_t most_batch = 1'000'000;
 
 struct options {
   std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
@@ -52,70 +54,67 @@ inline constexpr char const* usage =
     "                         (s * batch + i) * sequence\n"
     "  --init FILE            start from these weights (safetensors)\n"
     "  --save FILE            write the weights at the end (safetensors)\n"
-    "  --losses FILE          write step,loss lines (csv)\n"
+    "  --losses FILE          write step,loss lines at the end (csv)\n"
+    "                         Until the end both are plait-*.partial beside their file;\n"
+    "                         a program that is killed leaves that\n"
     "  --generate N           bytes (or tokens) to make up at the end (200)\n"
     "  --explain              print the plan and stop\n"
     "  --list-plans           print the names of the plans and stop\n";
 
-namespace detail {
-
-template <class Number>
-Number parse_number(std::string_view option, char const* text, Number least) {
-  Number value{};
-  char const* const end = text + std::strlen(text);
-  auto const result = std::from_chars(text, end, value);
-  if (result.ec != std::errc{} || result.ptr != end || !(value >= least) ||
-      value > std::numeric_limits<Number>::max() / 2)
-    throw plait::input_error(std::string(option) + " needs a number of at least " +
-                             std::to_string(static_cast<std::int64_t>(least)) + ", got '" + text +
-                             "'");
-  return value;
-}
-
-}  // namespace detail
-
-/// Errors: input_error for an unknown option, a missing or a wrong value.
-inline options parse(int count, char** words) {
+/// Errors: input_error for an unknown or repeated option, a missing or a wrong value, and options
+///         that the others make useless.
+inline options parse(int count, char const* const* words) {
+  using command_line::number;
+  using whole = number<std::int64_t>;
+  using real = number<double>;
+  constexpr std::int64_t most_int = std::numeric_limits<int>::max();
+  constexpr std::int64_t most_seed = std::numeric_limits<std::int64_t>::max();
+  constexpr double most_real = 1e300;
   options out;
-  for (int i = 1; i < count; ++i) {
-    std::string_view const word = words[i];
-    auto const value = [&] {
-      if (++i == count || *words[i] == '\0')
-        throw plait::input_error(std::string(word) + " needs a value");
-      return words[i];
-    };
-    auto const number = [&](auto least) { return detail::parse_number(word, value(), least); };
-    if (word == "--data") out.data = value();
-    else if (word == "--plan") out.plan = value();
-    else if (word == "--size") out.size = value();
-    else if (word == "--precision") out.precision = value();
-    else if (word == "--backend") out.backend = value();
-    else if (word == "--schedule-seed") out.schedule_seed = number(std::int64_t{0});
-    else if (word == "--replay") out.replay = true;
-    else if (word == "--share-gpu") out.share_gpu = true;
-    else if (word == "--tf32") out.tf32 = true;
-    else if (word == "--attention") out.attention = value();
-    else if (word == "--init") out.init = value();
-    else if (word == "--save") out.save = value();
-    else if (word == "--losses") out.losses = value();
-    else if (word == "--steps") out.steps = number(std::int64_t{0});
-    else if (word == "--batch") out.batch = number(std::int64_t{1});
-    else if (word == "--microbatches") out.microbatches = number(std::int64_t{1});
-    else if (word == "--seed") out.seed = number(std::int64_t{0});
-    else if (word == "--generate") out.generate = number(std::int64_t{0});
-    else if (word == "--learning-rate") out.learning_rate = number(0.0);
-    else if (word == "--weight-decay") out.weight_decay = number(0.0);
-    else if (word == "--clip") out.clip = number(0.0);
-    else if (word == "--in-order") out.in_order = true;
-    else if (word == "--explain") out.explain = true;
-    else if (word == "--list-plans") out.list_plans = true;
-    else if (word == "--help" || word == "-h") out.help = true;
-    else throw plait::input_error("unknown option '" + std::string(word) + "'; see --help");
-  }
+  command_line::option known[]{
+      {"--data", &out.data},
+      {"--plan", &out.plan},
+      {"--size", &out.size},
+      {"--precision", &out.precision},
+      {"--backend", &out.backend},
+      {"--schedule-seed", whole{&out.schedule_seed, 0, most_seed}},
+      {"--replay", &out.replay},
+      {"--share-gpu", &out.share_gpu},
+      {"--tf32", &out.tf32},
+      {"--attention", &out.attention},
+      {"--init", &out.init},
+      {"--save", &out.save},
+      {"--losses", &out.losses},
+      {"--steps", whole{&out.steps, 0, 1'000'000'000'000}},
+      {"--batch", whole{&out.batch, 1, most_batch}},
+      {"--microbatches", whole{&out.microbatches, 1, most_batch}},
+      {"--seed", whole{&out.seed, 0, most_seed}},
+      {"--generate", whole{&out.generate, 0, most_int}},
+      {"--learning-rate", real{&out.learning_rate, 0, most_real}},
+      {"--weight-decay", real{&out.weight_decay, 0, most_real}},
+      {"--clip", real{&out.clip, 0, most_real}},
+      {"--in-order", &out.in_order},
+      {"--explain", &out.explain},
+      {"--list-plans", &out.list_plans},
+      {"--help", &out.help},
+      {"-h", &out.help},
+  };
+  command_line::parse(known, count, words);
   if (out.attention != "own" && out.attention != "cudnn")
-    throw plait::input_error("--attention is own or cudnn, got '" + out.attention + "'");
+    throw plait::input_error("--attention is own or cudnn, got " +
+                             command_line::in_quotes(out.attention));
   if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))
     throw plait::input_error("--attention cudnn needs --backend cuda and --precision bfloat16");
+  for (auto const& option : known) {
+    bool const on_gpu =
+        option.name == "--replay" || option.name == "--share-gpu" || option.name == "--tf32";
+    std::string const needed = on_gpu                             ? "cuda"
+                               : option.name == "--schedule-seed" ? "simulated"
+                                                                  : out.backend;
+    if (option.given && out.backend != needed)
+      throw plait::input_error(std::string(option.name) + " needs --backend " + needed + ", not " +
+                               command_line::in_quotes(out.backend));
+  }
   return out;
 }
 

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace {
@@ -109,7 +111,8 @@ TEST_F(TokenFile, LongFilesAreReadInPlace) {
 
 TEST_F(TokenFile, BadFilesAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(folder_ / "missing"), "cannot be read: No such file or directory");
-  EXPECT_EQ(refusal(folder_), "cannot be read: it is not a regular file");
+  EXPECT_EQ(refusal(folder_), "cannot be read: it is a directory");
+  EXPECT_EQ(refusal("/dev/zero"), "cannot be read: it is not a regular file");
   EXPECT_EQ(refusal(file("empty", "")), "has 0 bytes, fewer than its header of 1024");
   EXPECT_EQ(refusal(file("cut", bytes({1, 2, 3, 4}).substr(0, 1023))),
             "has 1023 bytes, fewer than its header of 1024");
@@ -132,6 +135,9 @@ TEST_F(TokenFile, BadFilesAreRefusedInOneSentence) {
   auto const brief = file("brief", bytes({1, 2, 3, 4}));
   EXPECT_EQ(refusal(brief, 4), "has 4 tokens; one sequence of 4 needs at least 4 + 1");
   EXPECT_EQ(refusal(brief, 3), "no input_error");
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(refusal(brief, most), "has 4 tokens; one sequence of " + std::to_string(most) +
+                                      " needs at least " + std::to_string(most) + " + 1");
   EXPECT_EQ(refusal(brief, 0), "token_file: the sequence length must be at least 1");
   auto const none = file("none", bytes({}));
   EXPECT_EQ(refusal(none), "has 0 tokens; one sequence of 3 needs at least 3 + 1");
@@ -141,6 +147,13 @@ TEST_F(TokenFile, TokensBeyondTheVocabularyAreRefused) {
   auto const path = file("f", bytes({1, 2, 3, 50257, 4}));
   EXPECT_EQ(refusal(path), "has the token 50257 at place 3, the vocabulary has only 50257");
   EXPECT_EQ(refusal(path, 3, 50258), "no input_error");
+}
+
+// Nobody writes it: to open it must not wait.
+TEST_F(TokenFile, APipeIsRefused) {
+  auto const pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(refusal(pipe), "cannot be read: it is not a regular file");
 }
 
 TEST_F(TokenFile, SamplesAndBuffersAreChecked) {

@@ -21,13 +21,18 @@ refused() {
   local words="$1" before code=0 lines
   shift
   before="$(find . | sort)"
-  "$train_gpt" "$@" >../out 2>../err || code=$?
+  timeout 60 "$train_gpt" "$@" >../out 2>../err </dev/null || code=$?
   lines="$(wc -l <../err)"
   [[ $code == 2 ]] || complain "exit code $code instead of 2: $*: $(cat ../err)"
   [[ $lines == 1 && $(cat ../err) == "train_gpt: "* ]] || complain "not one sentence: $*: $(cat ../err)"
   grep -qF -e "$words" ../err || complain "'$words' is not said: $*: $(cat ../err)"
   [[ ! -s ../out ]] || complain "there is output before the refusal: $*: $(cat ../out)"
   [[ "$(find . | sort)" == "$before" ]] || complain "a file was written: $*: $(find . | sort)"
+}
+
+# keeps FILE: what it holds is the user's.
+keeps() {
+  [[ $(cat "$1") == "of the user" ]] || complain "'$1' was overwritten"
 }
 
 # succeeds ARGUMENTS...: the run must end with exit code 0 and say nothing on stderr.
@@ -41,11 +46,19 @@ succeeds() {
 head -c 64 "$text" >short
 head -c 65 "$text" >just_long_enough
 mkdir folder
+mkfifo pipe
 some=(--data "$text" --batch 4 --generate 0)
 
 # The text.
 refused "'missing' cannot be read" --data missing
 refused "'folder' cannot be read: it is a directory" --data folder
+refused "'pipe' cannot be read: it is not a regular file" --data pipe
+refused "'/dev/zero' cannot be read: it is not a regular file" --data /dev/zero
+long="$(printf 'n%.0s' {1..5000})"
+refused "$long' cannot be read: File name too long" --data "$long"
+deep="$(printf 'deep/%.0s' {1..30})"
+refused "'${deep}the_name' cannot be read" --data "${deep}the_name"
+refused "'a\nb\x1b[31m\x7f' cannot be read" --data $'a\nb\e[31m\x7f'
 refused "'empty' is empty" --data empty
 refused "'short' has 64 bytes; one sequence of 64 needs at least 64 + 1" --data short
 refused "--batch 2 is more than the 1 sequences of the text" --data just_long_enough --batch 2
@@ -62,37 +75,136 @@ refused "--attention cudnn needs --backend cuda and --precision bfloat16" --atte
 refused "--batch 7 does not divide over 2 data ranks" --plan dp2 --batch 7
 refused "--batch 6 does not divide over 1 data ranks with 4 microbatches each" --plan pp4 --batch 6
 refused "--batch 4 does not divide" --batch 4 --microbatches 3
-refused "--batch 99999999999 is more than" --data "$text" --batch 99999999999
-refused "--batch 99999999999 is more than" --data "$text" --batch 99999999999 \
-  --microbatches 99999999999
+refused "--batch 1000000 is more than" --data "$text" --batch 1000000
+refused "--batch 1000000 is more than" --data "$text" --batch 1000000 --microbatches 1000000
+refused "--batch 16 does not divide over 4 data ranks with 1000000 microbatches" --plan dp4 \
+  --microbatches 1000000
+refused "no plan is built for size 'foo' in precision 'float' on backend 'host'" --list-plans --size foo
 
 # Options and numbers.
 refused "unknown option '--stepps'; see --help" --stepps 3
 refused "unknown option 'stray'" stray
-for number in abc -1 1e999 nan inf 3x 1.5 99999999999999999999; do
-  refused "--steps needs a number of at least 0, got '$number'" --steps "$number"
+refused "unknown option '\x1b[2J'" $'\e[2J'
+for number in abc -1 1e999 nan inf 3x 1.5 1000000000001 99999999999999999999; do
+  refused "--steps needs a whole number from 0 to 1000000000000, got '$number'" --steps "$number"
 done
 for number in abc -1 1e999 nan inf 3x; do
   for option in --learning-rate --weight-decay --clip; do
-    refused "$option needs a number of at least 0, got '$number'" "$option" "$number"
+    refused "$option needs a number from 0 to 1e+300, got '$number'" "$option" "$number"
   done
 done
-refused "--batch needs a number of at least 1, got '0'" --batch 0
-refused "--microbatches needs a number of at least 1, got '0'" --microbatches 0
-refused "--seed needs a number of at least 0, got '-5'" --seed -5
-refused "--generate needs a number of at least 0, got 'many'" --generate many
+for number in 0 1000001 4611686018427387903; do
+  refused "--batch needs a whole number from 1 to 1000000, got '$number'" --explain --batch "$number"
+  refused "--microbatches needs a whole number from 1 to 1000000, got '$number'" --plan dp4 \
+    --microbatches "$number"
+done
+refused "--seed needs a whole number from 0 to 9223372036854775807, got '-5'" --seed -5
+refused "--generate needs a whole number from 0 to 2147483647, got '4294967297'" --generate 4294967297
+refused "--generate needs a whole number from 0 to 2147483647, got 'many'" --generate many
 refused "--save needs a value" --save
+refused "--save needs a value, got '--explain', which looks like an option; a file of this name is './--explain'" \
+  --save --explain
+refused "--seed is given twice" --seed 1 --seed 2
+refused "--in-order is given twice" --in-order --in-order
+for option in --tf32 --share-gpu --replay; do
+  refused "$option needs --backend cuda, not 'host'" "${some[@]}" "$option"
+done
+refused "--schedule-seed needs --backend simulated, not 'host'" "${some[@]}" --schedule-seed 0
 
 # Files that cannot be written are found before the training.
-refused "'nowhere/w.partial' cannot be opened" "${some[@]}" --save nowhere/w
+refused "'nowhere/w' cannot be written, since its folder takes no new file" "${some[@]}" --save nowhere/w
 refused "'folder' cannot be written: it is there and not a regular file" "${some[@]}" --save folder
-refused "'empty/w.partial' cannot be opened" "${some[@]}" --save empty/w
-refused "the losses cannot be written to 'nowhere/l'" "${some[@]}" --losses nowhere/l --save w
-refused "the losses cannot be written to 'folder'" "${some[@]}" --losses folder
+refused "'new/' cannot be written: its name is that of a folder" "${some[@]}" --save new/
+refused "'pipe' cannot be written: it is there and not a regular file" "${some[@]}" --save pipe
+refused "'empty/w' cannot be written: Not a directory" "${some[@]}" --save empty/w
+refused "$long' cannot be written: File name too long" "${some[@]}" --save "$long"
+refused "file of losses 'nowhere/l' cannot be written" "${some[@]}" --losses nowhere/l --save w
+refused "file of losses 'folder' cannot be written" "${some[@]}" --losses folder
+refused "$long' cannot be written: File name too long" "${some[@]}" --losses "$long"
+refused "--losses needs a value" "${some[@]}" --losses ""
+
+# One file under two options.
+echo "of the user" >mine
+ln mine hard
+ln -s mine soft
+for other in mine ./mine folder/../mine hard soft; do
+  refused "--save 'mine' and --losses '$other' are the same file" "${some[@]}" --save mine --losses "$other"
+done
+refused "--save 'new' and --losses './folder/../new' are the same file" "${some[@]}" --save new \
+  --losses ./folder/../new
+cp "$text" copy
+refused "--data 'copy' and --save 'copy' are the same file" --data copy --save copy
+refused "--data 'copy' and --losses './copy' are the same file" --data copy --losses ./copy
+refused "--init 'mine' and --save 'mine' are the same file" "${some[@]}" --init mine --save mine
+keeps mine
+rm hard soft
+
+# Names beside a file are the user's: no file is written under them on the way.
+echo "of the user" >w.partial
+ln -s mine l.partial
+succeeds "${some[@]}" --steps 1 --save w --losses l
+keeps w.partial
+keeps mine
+cp "$text" corpus.partial
+succeeds --data corpus.partial --batch 4 --generate 0 --steps 1 --save corpus
+cmp -s "$text" corpus.partial || complain "the data was overwritten"
+succeeds "${some[@]}" --steps 1 --losses q --save q.partial
+head -n 1 q | grep -qx 'step,loss' || complain "--losses q is lost beside --save q.partial"
+grep -qa dtype q.partial || complain "--save q.partial is lost beside --losses q"
+rm w l w.partial l.partial corpus corpus.partial q q.partial
+
+# The access mode of a file that is replaced stays; that of a new one is the usual.
+: >private && chmod 600 private
+(umask 027 && "$train_gpt" "${some[@]}" --steps 0 --save private --losses fresh >/dev/null) ||
+  complain "--save private --losses fresh failed"
+[[ $(stat -c %a private fresh) == $'600\n640' ]] || complain "modes: $(stat -c '%a %n' private fresh)"
+rm private fresh
+
+# Where nothing can be printed.
+before="$(find . | sort)"
+code=0
+"$train_gpt" "${some[@]}" --steps 1 --save w >&- 2>../err || code=$?
+[[ $code == 2 && $(cat ../err) == "train_gpt: standard output is closed" ]] ||
+  complain "closed standard output: exit code $code: $(cat ../err)"
+for arguments in "--steps 1 --save w" --list-plans --explain --help; do
+  code=0
+  "$train_gpt" "${some[@]}" $arguments >/dev/full 2>../err || code=$?
+  [[ $code == 2 && $(cat ../err) == "train_gpt: standard output cannot be written"* ]] ||
+    complain "full standard output, $arguments: exit code $code: $(cat ../err)"
+done
+[[ "$(find . | sort)" == "$before" ]] || complain "a file was written: $(find . | sort)"
+# No file takes the number of standard input or error when those are closed.
+"$train_gpt" "${some[@]}" --steps 0 --save w --losses l <&- 2>&- >../out || complain "closed input and error"
+succeeds "${some[@]}" --steps 0 --init w
+rm w l
+
+# A training that is broken off leaves the old files, and at most what has the documented name.
+echo "of the user" >w
+code=0
+timeout --signal=INT 2 "$train_gpt" "${some[@]}" --steps 1000000000 --save w --losses l >../out 2>&1 || code=$?
+[[ $code == 124 && -s ../out ]] || complain "the long training ended by itself: $(cat ../out)"
+keeps w
+[[ ! -e l ]] || complain "losses of half a training"
+while read -r file; do
+  [[ $file =~ ^\./plait-[0-9a-f]{16}\.partial$ ]] || complain "'$file' is left"
+  rm "$file"
+done < <(comm -13 <(printf '%s\n' "$before" ./w | sort) <(find . | sort))
+rm w
+
+# Weights that are not finite.
+echo "of the user" >w
+code=0
+"$train_gpt" "${some[@]}" --learning-rate 1e300 --steps 1 --save w >../out 2>../err || code=$?
+[[ $code == 1 ]] || complain "weights that are not finite: exit code $code: $(cat ../err)"
+grep -q "the weights are not saved: tensor 'wte.weight' holds nan at place 0 of 16384;" ../err ||
+  complain "the tensor that is not finite is not named: $(cat ../err)"
+keeps w
+[[ -z "$(find . -name 'plait-*')" ]] || complain "a partial file is left"
+rm w
 
 # Weights.
 succeeds "${some[@]}" --steps 0 --save good
-[[ -s good && ! -e good.partial ]] || complain "--steps 0 --save wrote no weights"
+[[ -s good ]] || complain "--steps 0 --save wrote no weights"
 printf 'no weights at all' >noise
 head -c 7 good >cut_length
 head -c 1000 good >cut_header
@@ -101,9 +213,13 @@ cp good longer && printf 'x' >>longer
 sed 's/ln_f[.]bias/ln_f.byas/' good >other_name
 sed 's/"shape":\[256,64\]/"shape":[64,256]/' good >turned
 sed 's/{/[/' good >no_json
+sed 's/"shape":\[256,64\]/"shape":[1e999 ]/' good >huge_number
+# The data ends with floats; the last one becomes a NaN.
+{ head -c -4 good; printf '\0\0\xc0\x7f'; } >not_finite
 init=("${some[@]}" --steps 1 --save w --losses l --init)
-refused "'missing' cannot be opened" "${init[@]}" missing
-refused "'folder' cannot be read: it is not a regular file" "${init[@]}" folder
+refused "'missing' cannot be read" "${init[@]}" missing
+refused "'folder' cannot be read: it is a directory" "${init[@]}" folder
+refused "'pipe' cannot be read: it is not a regular file" "${init[@]}" pipe
 refused "'empty'" "${init[@]}" empty
 refused "'noise'" "${init[@]}" noise
 refused "'cut_length'" "${init[@]}" cut_length
@@ -114,6 +230,13 @@ refused "'other_name' has no tensor 'ln_f.bias'" "${init[@]}" other_name
 refused "'turned': tensor 'wte.weight' has the shape (64, 256), but (256, 64) is needed" \
   "${init[@]}" turned
 refused "'no_json' has a header" "${init[@]}" no_json
+refused "'huge_number' has a header that is not JSON" "${init[@]}" huge_number
+before="$(find . | sort)"
+code=0
+"$train_gpt" "${init[@]}" not_finite >../out 2>../err || code=$?
+[[ $code == 2 && $(wc -l <../err) == 1 ]] || complain "a NaN in --init: exit code $code: $(cat ../err)"
+grep -q "import_parameters: tensor '.*' holds nan at place" ../err || complain "no name: $(cat ../err)"
+[[ "$(find . | sort)" == "$before" ]] || complain "a file was written: $(find . | sort)"
 
 # What is written: the same first loss from saved weights, losses that round-trip, files that replace.
 first() { sed -n 2p "$1"; }
@@ -127,7 +250,7 @@ succeeds "${some[@]}" --steps 3 --losses from_seed
   complain "--losses did not replace the file: $(cat from_seed)"
 [[ "$(first from_seed)" =~ ^0,[0-9]\.[0-9]{12,}$ ]] ||
   complain "too few digits of a loss: $(first from_seed)"
-[[ -z "$(find . -name '*.partial')" ]] || complain "partial files are left"
+[[ -z "$(find . -name '*.partial*')" ]] || complain "partial files are left"
 
 # Output that is no terminal is plain lines.
 succeeds "${some[@]}" --steps 40
@@ -153,7 +276,7 @@ token_header() {  # some words of 32 bits, the lowest byte first, and zeros up t
   head -c $((4 * (256 - $#))) /dev/zero
 }
 zeros() { head -c $((2 * $1)) /dev/zero; }
-if [[ -n "$("$train_gpt" --list-plans --size gpt2)" ]]; then
+if [[ -n "$("$train_gpt" --list-plans --size gpt2 2>/dev/null)" ]]; then
   { token_header 20240520 1 1025; zeros 1025; } >tokens
   { token_header 20240520 1 1024; zeros 1024; } >few_tokens
   { token_header 20240520 1 1026; zeros 1025; } >cut_tokens
@@ -164,14 +287,16 @@ if [[ -n "$("$train_gpt" --list-plans --size gpt2)" ]]; then
   refused "--size gpt2 needs --data FILE, a file of tokens" "${gpt2[@]}"
   gpt2+=(--data)
   refused "token file 'missing' cannot be read" "${gpt2[@]}" missing
-  refused "token file 'folder' cannot be read: it is not a regular file" "${gpt2[@]}" folder
+  refused "token file 'folder' cannot be read: it is a directory" "${gpt2[@]}" folder
+  refused "token file 'pipe' cannot be read: it is not a regular file" "${gpt2[@]}" pipe
+  refused "token file '/dev/zero' cannot be read: it is not a regular file" "${gpt2[@]}" /dev/zero
   refused "token file 'empty' has 0 bytes, fewer than its header of 1024" "${gpt2[@]}" empty
   refused "token file 'bare_tokens' begins with 0 instead of 20240520" "${gpt2[@]}" bare_tokens
   refused "token file 'new_tokens' has version 2" "${gpt2[@]}" new_tokens
   refused "should have 1026 tokens by its header, but 2050 bytes follow it" "${gpt2[@]}" cut_tokens
   refused "has 1024 tokens; one sequence of 1024 needs at least 1024 + 1" "${gpt2[@]}" few_tokens
   refused "has the token 50257 at place 1024" "${gpt2[@]}" strange_token
-  refused "--batch 2 is more than the 1 sequences" "${gpt2[@]}" tokens --batch 2
+  refused "--batch 2 is more than the 1 sequences" --size gpt2 --batch 2 --data tokens
   refused "plan 'pp2' is not built for size 'gpt2'" "${gpt2[@]}" tokens --plan pp2
   refused "'wte.weight' has the shape (256, 64), but (50257, 768) is needed" "${gpt2[@]}" tokens \
     --init good

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,6 +80,10 @@ class Safetensors : public testing::Test {
   [[nodiscard]] std::string content() const {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  [[nodiscard]] std::ptrdiff_t files_beside() const {
+    return std::ranges::count_if(std::filesystem::directory_iterator(folder_),
+                                 [&](auto const& entry) { return entry.path() != path_; });
   }
   static std::string with_length(std::uint64_t length) {
     std::string out;
@@ -181,7 +186,7 @@ TEST_F(Safetensors, WhatIsWrittenIsReadBack) {
     writer.write("a \"quoted\" name", std::span(small));
     writer.commit();
   }
-  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".partial"));
+  EXPECT_EQ(files_beside(), 0);
   safetensors_reader const reader(path_);
   EXPECT_EQ(reader.metadata(), metadata);
   EXPECT_EQ(reader.names().size(), 5u);
@@ -245,7 +250,7 @@ TEST_F(Safetensors, WrongRequestsNameTensorAndNumbers) {
 }
 
 TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
-  EXPECT_EQ(refusal_of_file(), " cannot be opened: No such file or directory");
+  EXPECT_EQ(refusal_of_file(), " cannot be read: No such file or directory");
   store("");
   EXPECT_EQ(refusal_of_file(), " has 0 bytes, too few for a header");
   store("1234567");
@@ -260,6 +265,9 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   EXPECT_EQ(refusal_of_file(), " has a header of 100000001 bytes; at most 100000000 are allowed");
   std::filesystem::remove(path_);
   std::filesystem::create_directory(path_);
+  EXPECT_EQ(refusal_of_file(), " cannot be read: it is a directory");
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);  // nobody writes it: to open it must not wait
   EXPECT_EQ(refusal_of_file(), " cannot be read: it is not a regular file");
 }
 
@@ -270,8 +278,13 @@ TEST_F(Safetensors, HeadersThatAreNotOfTheFormatAreRefused) {
   EXPECT_EQ(refusal_of_header("{]"), " has a header that is not JSON (at its byte 2)");
   EXPECT_EQ(refusal_of_header("{\"\xff\":1}"), " has a header that is not JSON (at its byte 3)");
   EXPECT_EQ(refusal_of_header("{}x"), " has a header that is not JSON (at its byte 3)");
-  EXPECT_EQ(refusal_of_header("{\"a\":" + std::string(1000000, '[')),
-            " has a header that is nested more than 3 deep");
+  EXPECT_EQ(refusal_of_header(R"({"a":{"shape":[1e400]}})"),
+            " has a header that is not JSON (at its byte 20)");
+  for (std::string const deep : {"[", "{\"a\":", "{\"shape\":["}) {
+    std::string header = "{\"a\":";
+    for (int i = 0; i < 300000; ++i) header += deep;
+    EXPECT_NE(refusal_of_header(header), "no input_error");
+  }
   EXPECT_EQ(refusal_of_header(R"({"__metadata__":[]})"),
             " has a __metadata__ that is not an object");
   EXPECT_EQ(refusal_of_header(R"({"__metadata__":{"a":1}})"),
@@ -279,6 +292,12 @@ TEST_F(Safetensors, HeadersThatAreNotOfTheFormatAreRefused) {
   std::string const tensor = R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
   EXPECT_EQ(refusal_of_header("{\"a\":" + tensor + ",\"a\":" + tensor + "}"),
             " names 'a' twice in its header");
+  EXPECT_EQ(refusal_of_header(R"({"__metadata__":{},"__metadata__":{}})"),
+            " names '__metadata__' twice in its header");
+  EXPECT_EQ(refusal_of_header(R"({"__metadata__":{"k":"","k":""}})"),
+            " names 'k' twice in its header");
+  EXPECT_EQ(refusal_of_header(R"({"a":{"dtype":"F32","dtype":"F32"}})"),
+            " names 'dtype' twice in its header");
   EXPECT_EQ(refusal_of_header("{\"a\":" + tensor + "}"), "no input_error");
   EXPECT_EQ(refusal_of_header("{}", "x"), " has 1 bytes of data, but its tensors end at 0");
 }
@@ -328,6 +347,30 @@ TEST_F(Safetensors, TensorsThatAreNotOfTheFormatAreRefused) {
   EXPECT_EQ(refused(R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})"), "no input_error");
 }
 
+// A header of the full length must not take memory and time out of proportion.
+TEST_F(Safetensors, HeadersAreBounded) {
+  std::string const tensor = R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  auto const many = [](int count, auto const& one) {
+    std::string out = "{";
+    for (int i = 0; i < count; ++i) out += (i == 0 ? "" : ",") + one(std::to_string(i));
+    return out + "}";
+  };
+  auto const text = [](std::string const& name) { return "\"" + name + "\":\"\""; };
+  EXPECT_EQ(refusal_of_header("{\"__metadata__\":" + many(100'000, text) + "}"), "no input_error");
+  EXPECT_EQ(refusal_of_header("{\"__metadata__\":" + many(100'001, text) + "}"),
+            " has more than 100000 texts of metadata");
+  auto const entry = [&](std::string const& name) { return "\"" + name + tensor; };
+  EXPECT_EQ(refusal_of_header(many(300'001, entry)), " has more than 300000 tensors");
+  std::string shape = "[1";
+  for (int i = 1; i < 64; ++i) shape += ",1";
+  auto const with = [](std::string const& sizes) {
+    return R"({"a":{"dtype":"U8","shape":)" + sizes + R"(,"data_offsets":[0,1]}})";
+  };
+  EXPECT_EQ(refusal_of_header(with(shape + "]"), "x"), "no input_error");
+  EXPECT_EQ(refusal_of_header(with(shape + ",1]"), "x"),
+            ": tensor 'a' has a shape of more than 64 sizes");
+}
+
 TEST_F(Safetensors, LongAndStrangeNamesStayOneSentence) {
   std::string const text =
       refusal_of_header("{\"" + std::string(5000, 'n') + "\":1,\"line\\nbreak\":2}");
@@ -373,10 +416,10 @@ TEST_F(Safetensors, WithoutCommitNothingIsWritten) {
   {
     safetensors_writer writer(path_, std::vector{safetensors_entry{"a", stored_type::f32, {2}}});
     writer.write("a", std::span(two));
-    EXPECT_TRUE(std::filesystem::exists(path_.string() + ".partial"));
+    EXPECT_EQ(files_beside(), 1);
   }
   EXPECT_EQ(content(), "what was there");
-  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".partial"));
+  EXPECT_EQ(files_beside(), 0);
 }
 
 TEST_F(Safetensors, WrongWritesAreRefused) {
@@ -420,14 +463,15 @@ TEST_F(Safetensors, PlacesThatCannotBeWrittenAreRefused) {
   };
   std::string const nowhere = (folder_ / "missing" / "x").string();
   EXPECT_EQ(refused(nowhere),
-            "file '" + nowhere + ".partial' cannot be opened: No such file or directory");
-  EXPECT_EQ(refused(folder_.string()), "file '" + folder_.string() +
+            "safetensors file '" + nowhere +
+                "' cannot be written, since its folder takes no new file: No such file or "
+                "directory");
+  EXPECT_EQ(refused(folder_.string()), "safetensors file '" + folder_.string() +
                                            "' cannot be written: it is there and not a regular "
                                            "file");
   EXPECT_EQ(refused("/dev/null"),
-            "file '/dev/null' cannot be written: it is there and not a regular file");
+            "safetensors file '/dev/null' cannot be written: it is there and not a regular file");
   EXPECT_NE(refused("/proc/plait.safetensors"), "no input_error");
-  EXPECT_FALSE(std::filesystem::exists(folder_.string() + ".partial"));
 }
 
 // A limit on the size of files stands for a full disk: the write fails halfway.
@@ -451,9 +495,9 @@ TEST_F(Safetensors, AFullDiskLeavesWhatWasThere) {
   }
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(text, "file '" + path_.string() + ".partial' cannot be written: File too large");
+  EXPECT_EQ(text, "safetensors file '" + path_.string() + "' cannot be written: File too large");
   EXPECT_EQ(content(), "what was there");
-  EXPECT_FALSE(std::filesystem::exists(path_.string() + ".partial"));
+  EXPECT_EQ(files_beside(), 0);
 }
 
 }  // namespace

@@ -5,14 +5,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
 #include "plait/data/dataset.hpp"
 
 namespace plait {
@@ -20,21 +21,18 @@ namespace plait {
 namespace detail {
 
 inline void append_file(std::string& text, std::filesystem::path const& path) {
-  std::error_code problem;
-  auto const status = std::filesystem::status(path, problem);
-  if (!std::filesystem::exists(status))
-    throw input_error("text file '" + path.string() +
-                      "' cannot be read: " + (problem ? problem.message() : "it does not exist"));
-  if (std::filesystem::is_directory(status))
-    throw input_error("text file '" + path.string() + "' cannot be read: it is a directory");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw input_error("text file '" + path.string() + "' cannot be opened for reading");
-  std::array<char, 1 << 16> chunk;  // NOLINT: filled by read
-  while (file) {
-    file.read(chunk.data(), chunk.size());
-    text.append(chunk.data(), static_cast<std::size_t>(file.gcount()));
+  open_file const file(path, "text file");
+  try {
+    text.reserve(text.size() + file.size());
+  } catch (std::exception const&) {  // bad_alloc or length_error
+    file.name().refuse("has " + std::to_string(file.size()) + " bytes, too many for the memory");
   }
-  if (!file.eof()) throw input_error("text file '" + path.string() + "' cannot be read to its end");
+  std::array<char, 1 << 16> chunk;  // NOLINT: filled by read_some
+  auto const room = std::as_writable_bytes(std::span(chunk));
+  for (std::size_t at = 0, got = 1; got > 0; at += got) {
+    got = file.read_some(room, at);
+    text.append(chunk.data(), got);
+  }
 }
 
 }  // namespace detail
@@ -67,12 +65,13 @@ class byte_text {
     return byte_text(std::move(text), sequence);
   }
 
-  /// Errors: as from_text, and input_error if the file is missing, a directory or not readable.
+  /// Errors: as from_text, and input_error if the file is missing, not a regular file or not
+  /// readable.
   [[nodiscard]] static byte_text from_file(std::filesystem::path const& path,
                                            std::size_t sequence) {
     std::string text;
     detail::append_file(text, path);
-    return from_text(std::move(text), sequence, "text file '" + path.string() + "'");
+    return from_text(std::move(text), sequence, "text file " + detail::path_in_quotes(path));
   }
 
   /// The files one after another, with nothing between them.

@@ -1,78 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 
 #include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
 #include "plait/data/dataset.hpp"
 
 namespace plait {
 
-namespace detail {
-
 static_assert(std::endian::native == std::endian::little,
               "plait/data/token_file.hpp: token files are little-endian and this machine is not; "
               "it needs conversions that plait does not have");
-
-struct unmap {
-  std::size_t size = 0;
-  void operator()(std::byte const* data) const {
-    ::munmap(const_cast<std::byte*>(data), size);  // NOLINT: munmap changes nothing in it
-  }
-};
-
-/// A whole file, mapped into memory for reading.
-///
-/// Errors: input_error that names the path and what the system says.
-class mapped_file {
- public:
-  explicit mapped_file(std::filesystem::path const& path) {
-    int const descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) fail(path, errno);
-    struct stat status{};
-    int problem = ::fstat(descriptor, &status) == 0 ? 0 : errno;
-    bool const regular = S_ISREG(status.st_mode);
-    auto const size = static_cast<std::size_t>(status.st_size);
-    void* data = nullptr;
-    if (problem == 0 && regular && size > 0) {
-      data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-      if (data == MAP_FAILED) problem = errno;
-    }
-    ::close(descriptor);
-    if (problem != 0) fail(path, problem);
-    if (!regular)
-      throw input_error("token file '" + path.string() +
-                        "' cannot be read: it is not a regular file");
-    data_ = {static_cast<std::byte const*>(data), unmap{size}};
-  }
-
-  [[nodiscard]] std::span<std::byte const> bytes() const {
-    return {data_.get(), data_.get_deleter().size};
-  }
-
- private:
-  [[noreturn]] static void fail(std::filesystem::path const& path, int code) {
-    throw input_error("token file '" + path.string() +
-                      "' cannot be read: " + std::generic_category().message(code));
-  }
-  std::unique_ptr<std::byte const, unmap> data_;
-};
-
-}  // namespace detail
 
 /// A file of tokens cut into sequences, each token to be predicted from those before it: the inputs
 /// of sample i are the tokens from i * sequence on, its targets the same shifted by one. Tokens
@@ -83,7 +29,8 @@ class mapped_file {
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to vocabulary - 1.
 /// Cost:   the file is mapped, not copied; it is read once when it is opened, to check its tokens.
-///         It must not become shorter while the object lives.
+///         It must not change while the object lives: tokens are not checked again, and reading
+///         what was cut off ends the program by the signal SIGBUS.
 /// Source: github.com/karpathy/llm.c, dev/data/data_common.py
 class token_file {
  public:
@@ -94,38 +41,7 @@ class token_file {
   ///         readable; if it has no such header or not as many tokens as the header says, fewer
   ///         than sequence + 1, or one that is not below `vocabulary`.
   token_file(std::filesystem::path const& path, std::size_t sequence, std::size_t vocabulary)
-      : file_(path), sequence_(sequence) {
-    auto const say = [&path](std::string const& what) {
-      return input_error("token file '" + path.string() + "' " + what);
-    };
-    if (sequence == 0) throw input_error("token_file: the sequence length must be at least 1");
-    auto const bytes = file_.bytes();
-    if (bytes.size() < header_bytes)
-      throw say("has " + std::to_string(bytes.size()) + " bytes, fewer than its header of " +
-                std::to_string(header_bytes));
-    std::span const header(reinterpret_cast<std::int32_t const*>(bytes.data()), 3);
-    if (header[0] != magic)
-      throw say("begins with " + std::to_string(header[0]) + " instead of " +
-                std::to_string(magic) +
-                ": it is no file of 16 bit tokens behind a header of 256 int32 (bare tokens need "
-                "the header)");
-    if (header[1] != version)
-      throw say("has version " + std::to_string(header[1]) + ", only version " +
-                std::to_string(version) + " can be read");
-    if (header[2] < 0 ||
-        (bytes.size() - header_bytes) != sizeof(std::uint16_t) * std::size_t(header[2]))
-      throw say("should have " + std::to_string(header[2]) + " tokens by its header, but " +
-                std::to_string(bytes.size() - header_bytes) + " bytes follow it");
-    tokens_ = {reinterpret_cast<std::uint16_t const*>(bytes.data() + header_bytes),
-               std::size_t(header[2])};
-    if (tokens_.size() < sequence + 1)
-      throw say("has " + std::to_string(tokens_.size()) + " tokens; one sequence of " +
-                std::to_string(sequence) + " needs at least " + std::to_string(sequence) + " + 1");
-    if (auto const largest = std::ranges::max_element(tokens_); *largest >= vocabulary)
-      throw say("has the token " + std::to_string(*largest) + " at place " +
-                std::to_string(largest - tokens_.begin()) + ", the vocabulary has only " +
-                std::to_string(vocabulary));
-  }
+      : token_file(detail::open_file(path, "token file"), sequence, vocabulary) {}
 
   [[nodiscard]] std::size_t size() const { return (tokens_.size() - 1) / sequence_; }
   [[nodiscard]] std::size_t sequence_length() const { return sequence_; }
@@ -137,6 +53,40 @@ class token_file {
  private:
   static constexpr std::int32_t magic = 20240520, version = 1;
   static constexpr std::size_t header_bytes = 256 * sizeof(std::int32_t);
+
+  token_file(detail::open_file const& file, std::size_t sequence, std::size_t vocabulary)
+      : file_(file), sequence_(sequence) {
+    if (sequence == 0) throw input_error("token_file: the sequence length must be at least 1");
+    auto const& name = file.name();
+    auto const bytes = file_.bytes();
+    if (bytes.size() < header_bytes)
+      name.refuse("has " + std::to_string(bytes.size()) + " bytes, fewer than its header of " +
+                  std::to_string(header_bytes));
+    std::array<std::int32_t, 3> header{};
+    file.read(std::as_writable_bytes(std::span(header)), 0);
+    if (header[0] != magic)
+      name.refuse("begins with " + std::to_string(header[0]) + " instead of " +
+                  std::to_string(magic) +
+                  ": it is no file of 16 bit tokens behind a header of 256 int32 (bare tokens need "
+                  "the header)");
+    if (header[1] != version)
+      name.refuse("has version " + std::to_string(header[1]) + ", only version " +
+                  std::to_string(version) + " can be read");
+    if (header[2] < 0 ||
+        (bytes.size() - header_bytes) != sizeof(std::uint16_t) * std::size_t(header[2]))
+      name.refuse("should have " + std::to_string(header[2]) + " tokens by its header, but " +
+                  std::to_string(bytes.size() - header_bytes) + " bytes follow it");
+    tokens_ = {reinterpret_cast<std::uint16_t const*>(bytes.data() + header_bytes),
+               std::size_t(header[2])};
+    if (tokens_.empty() || tokens_.size() - 1 < sequence)
+      name.refuse("has " + std::to_string(tokens_.size()) + " tokens; one sequence of " +
+                  std::to_string(sequence) + " needs at least " + std::to_string(sequence) +
+                  " + 1");
+    if (auto const largest = std::ranges::max_element(tokens_); *largest >= vocabulary)
+      name.refuse("has the token " + std::to_string(*largest) + " at place " +
+                  std::to_string(largest - tokens_.begin()) + ", the vocabulary has only " +
+                  std::to_string(vocabulary));
+  }
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const {
     if (sample >= size() || out.size() != sequence_)

@@ -9,9 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,96 +19,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plait/core/error.hpp"
-#include "plait/io/file.hpp"
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/io/safetensors_header.hpp"
 
 namespace plait {
 
-static_assert(std::endian::native == std::endian::little,
-              "plait/io/safetensors.hpp: safetensors files are little-endian and this machine is "
-              "not; it needs conversions that plait does not have");
-
-/// How the elements of a tensor are stored in a safetensors file.
-enum class stored_type {
-  boolean,
-  u8,
-  i8,
-  f8_e5m2,
-  f8_e4m3,
-  i16,
-  u16,
-  f16,
-  bf16,
-  i32,
-  u32,
-  f32,
-  i64,
-  u64,
-  f64
-};
-
 namespace detail {
-
-// In the order of stored_type.
-inline constexpr std::array<char const*, 15> stored_type_names{
-    "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
-    "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
-inline constexpr std::array<std::size_t, 15> stored_type_bytes{1, 1, 1, 1, 1, 2, 2, 2,
-                                                               2, 4, 4, 4, 8, 8, 8};
-
-}  // namespace detail
-
-/// The name of a type in the file's header.
-constexpr char const* to_string(stored_type type) {
-  return detail::stored_type_names[static_cast<std::size_t>(type)];
-}
-
-constexpr std::size_t element_bytes(stored_type type) {
-  return detail::stored_type_bytes[static_cast<std::size_t>(type)];
-}
-
-/// The type that stores a float or double as it is.
-template <std::floating_point T>
-inline constexpr stored_type stored_type_of =
-    std::same_as<T, float> ? stored_type::f32 : stored_type::f64;
-
-/// One named tensor of a file.
-struct safetensors_entry {
-  std::string name;
-  stored_type type = stored_type::f32;
-  std::vector<std::size_t> shape;
-
-  [[nodiscard]] std::size_t elements() const {
-    std::size_t product = 1;
-    for (std::size_t const extent : shape) product *= extent;
-    return product;
-  }
-  [[nodiscard]] std::size_t bytes() const { return elements() * element_bytes(type); }
-};
-
-namespace detail {
-
-inline constexpr std::size_t most_header_bytes = 100'000'000;  // the limit of the format
-
-inline std::string shape_text(std::span<std::size_t const> shape) {
-  std::string out = "(";
-  for (std::size_t i = 0; i < shape.size() && i < 8; ++i)
-    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + (shape.size() > 8 ? ", ...)" : ")");
-}
-
-// False if the product overflows.
-inline bool multiply(std::size_t& product, std::size_t factor) {
-  if (factor != 0 && product > std::numeric_limits<std::size_t>::max() / factor) return false;
-  product *= factor;
-  return true;
-}
-
-// False if the bytes of the tensor overflow.
-inline bool countable(safetensors_entry const& entry) {
-  std::size_t bytes = element_bytes(entry.type);
-  return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
-}
 
 inline float float_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(std::uint32_t{bits} << 16);
@@ -137,30 +52,33 @@ inline float float_from_f16(std::uint16_t bits) {
 /// Source:  https://huggingface.co/docs/safetensors (the format).
 class safetensors_reader {
  public:
-  explicit safetensors_reader(std::filesystem::path const& path)
-      : path_(path.string()), file_(path_, detail::open_for::reading) {
+  explicit safetensors_reader(std::filesystem::path const& path) : file_(path, "safetensors file") {
+    auto const& name = file_.name();
     std::size_t const size = file_.size();
-    if (size < 8) refuse("has " + std::to_string(size) + " bytes, too few for a header");
+    if (size < 8) name.refuse("has " + std::to_string(size) + " bytes, too few for a header");
     std::uint64_t length = 0;
     file_.read(std::as_writable_bytes(std::span(&length, 1)), 0);
     if (length > size - 8)
-      refuse("says that its header has " + std::to_string(length) + " bytes, but only " +
-             std::to_string(size - 8) + " follow");
+      name.refuse("says that its header has " + std::to_string(length) + " bytes, but only " +
+                  std::to_string(size - 8) + " follow");
     if (length > detail::most_header_bytes)
-      refuse("has a header of " + std::to_string(length) + " bytes; at most " +
-             std::to_string(detail::most_header_bytes) + " are allowed");
+      name.refuse("has a header of " + std::to_string(length) + " bytes; at most " +
+                  std::to_string(detail::most_header_bytes) + " are allowed");
     std::string header(static_cast<std::size_t>(length), '\0');
     file_.read(std::as_writable_bytes(std::span(header)), 8);
     data_begin_ = 8 + header.size();
     data_bytes_ = size - data_begin_;
-    understand(parse(header));
+    header_ = detail::safetensors_header_parser::parse(header, data_bytes_, name);
+    for (auto const& one : header_.tensors) names_.push_back(one.first);
     check_coverage();
   }
 
   /// The names of all tensors, in the order of their data.
   [[nodiscard]] std::vector<std::string> const& names() const { return names_; }
 
-  [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
+  [[nodiscard]] bool contains(std::string_view name) const {
+    return header_.tensors.contains(name);
+  }
 
   /// Errors: input_error if there is no such tensor.
   [[nodiscard]] safetensors_entry const& info(std::string_view name) const {
@@ -168,7 +86,9 @@ class safetensors_reader {
   }
 
   /// The file's free-form pairs of texts.
-  [[nodiscard]] std::map<std::string, std::string> const& metadata() const { return metadata_; }
+  [[nodiscard]] std::map<std::string, std::string> const& metadata() const {
+    return header_.metadata;
+  }
 
   /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {
@@ -202,24 +122,16 @@ class safetensors_reader {
   }
 
  private:
-  using json = nlohmann::json;
+  using tensor = detail::safetensors_header::tensor;
 
-  struct tensor {
-    safetensors_entry entry;
-    std::size_t begin = 0;  // from data_begin_
-  };
-
-  [[noreturn]] void refuse(std::string const& what) const {
-    throw input_error("safetensors file " + detail::in_quotes(path_) + " " + what);
-  }
   [[noreturn]] void refuse(std::string_view name, std::string const& what) const {
-    throw input_error("safetensors file " + detail::in_quotes(path_) + ": tensor " +
-                      detail::in_quotes(name) + " " + what);
+    file_.name().refuse_part("tensor " + detail::in_quotes(name), what);
   }
 
   [[nodiscard]] tensor const& find(std::string_view name) const {
-    auto const found = tensors_.find(name);
-    if (found == tensors_.end()) refuse("has no tensor " + detail::in_quotes(name));
+    auto const found = header_.tensors.find(name);
+    if (found == header_.tensors.end())
+      file_.name().refuse("has no tensor " + detail::in_quotes(name));
     return found->second;
   }
 
@@ -236,84 +148,10 @@ class safetensors_reader {
     }
   }
 
-  // Refuses what nlohmann::json would take: keys given twice, and nesting deeper than the format's,
-  // which could use up the memory.
-  [[nodiscard]] json parse(std::string const& header) const {
-    if (!header.starts_with('{')) refuse("has a header that does not begin with '{'");
-    std::vector<std::set<std::string>> keys;
-    auto const check = [&](int depth, json::parse_event_t event, json& item) {
-      using enum json::parse_event_t;
-      if ((event == object_start || event == array_start) && depth > 2)
-        refuse("has a header that is nested more than 3 deep");
-      if (event == object_start) keys.emplace_back();
-      if (event == object_end) keys.pop_back();
-      if (event == key && !keys.back().insert(item.get<std::string>()).second)
-        refuse("names " + detail::in_quotes(item.get<std::string>()) + " twice in its header");
-      return true;
-    };
-    try {
-      return json::parse(header, check);
-    } catch (json::parse_error const& problem) {
-      refuse("has a header that is not JSON (at its byte " + std::to_string(problem.byte) + ")");
-    }
-  }
-
-  void understand(json const& header) {
-    for (auto const& [name, value] : header.items()) {
-      if (name == "__metadata__") {
-        if (!value.is_object()) refuse("has a __metadata__ that is not an object");
-        for (auto const& [key, text] : value.items()) {
-          if (!text.is_string())
-            refuse("has a __metadata__ whose " + detail::in_quotes(key) + " is not a string");
-          metadata_.emplace(key, text.get<std::string>());
-        }
-        continue;
-      }
-      tensor found = understand(name, value);
-      names_.push_back(name);
-      tensors_.emplace(name, std::move(found));
-    }
-  }
-
-  [[nodiscard]] tensor understand(std::string const& name, json const& value) const {
-    auto const is_sizes = [](json const& list) {
-      return list.is_array() &&
-             std::ranges::all_of(list, [](json const& n) { return n.is_number_unsigned(); });
-    };
-    if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
-        !value.contains("shape") || !value.contains("data_offsets"))
-      refuse(name, "must be described by dtype, shape and data_offsets, and nothing else");
-    if (!value["dtype"].is_string()) refuse(name, "has a dtype that is not a string");
-    if (!is_sizes(value["shape"])) refuse(name, "has a shape that is not a list of sizes");
-    if (!is_sizes(value["data_offsets"]) || value["data_offsets"].size() != 2)
-      refuse(name, "has data_offsets that are not two positions");
-
-    auto const dtype = value["dtype"].get<std::string>();
-    auto const* const known = std::ranges::find(detail::stored_type_names, dtype);
-    if (known == detail::stored_type_names.end())
-      refuse(name, "has the unknown dtype " + detail::in_quotes(dtype));
-    safetensors_entry entry{name,
-                            static_cast<stored_type>(known - detail::stored_type_names.begin()),
-                            value["shape"].get<std::vector<std::size_t>>()};
-    if (!detail::countable(entry))
-      refuse(name, "has the shape " + detail::shape_text(entry.shape) + ", which overflows");
-
-    auto const begin = value["data_offsets"][0].get<std::size_t>();
-    auto const end = value["data_offsets"][1].get<std::size_t>();
-    if (begin > end || end > data_bytes_)
-      refuse(name, "has data_offsets " + std::to_string(begin) + " to " + std::to_string(end) +
-                       "; the file has " + std::to_string(data_bytes_) + " bytes of data");
-    if (end - begin != entry.bytes())
-      refuse(name, "has " + std::to_string(end - begin) + " bytes of data; " + dtype +
-                       " of shape " + detail::shape_text(entry.shape) + " needs " +
-                       std::to_string(entry.bytes()));
-    return {std::move(entry), begin};
-  }
-
   // The data must be covered without overlaps or holes. Also puts names_ into the data's order.
   void check_coverage() {
     auto const place = [&](std::string const& name) {
-      auto const& found = tensors_.at(name);
+      auto const& found = header_.tensors.at(name);
       return std::pair(found.begin, found.begin + found.entry.bytes());
     };
     std::ranges::sort(names_, {}, place);
@@ -326,21 +164,21 @@ class safetensors_reader {
       covered = end;
     }
     if (covered != data_bytes_)
-      refuse("has " + std::to_string(data_bytes_) + " bytes of data, but its tensors end at " +
-             std::to_string(covered));
+      file_.name().refuse("has " + std::to_string(data_bytes_) +
+                          " bytes of data, but its tensors end at " + std::to_string(covered));
   }
 
-  std::string path_;
   detail::open_file file_;
   std::size_t data_begin_ = 0;
   std::size_t data_bytes_ = 0;
+  detail::safetensors_header header_;
   std::vector<std::string> names_;
-  std::map<std::string, tensor, std::less<>> tensors_;
-  std::map<std::string, std::string> metadata_;
 };
 
-/// Writes a safetensors file tensor by tensor. The data goes to `path` + ".partial", which replaces
-/// `path` in commit() and is removed if the writer ends before that: `path` is never half a file.
+/// Writes a safetensors file tensor by tensor. It appears under its name in commit(), complete and
+/// on disk; until then the data is in plait-<16 digits>.partial beside it, which is removed if the
+/// writer ends before that. `path` is never half a file, whenever the program is killed; a file
+/// that is replaced hands down its access mode.
 ///
 /// Errors:  input_error that names the path and, where there is one, the tensor.
 /// Threads: after construction, different tensors may be written at the same time.
@@ -351,7 +189,9 @@ class safetensors_writer {
   /// Errors: also input_error for names given twice and types other than F32 and F64.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
                      std::map<std::string, std::string> const& metadata = {})
-      : path_(path.string()), header_(make_header(entries, metadata)), file_(path_) {
+      : name_("safetensors file", path),
+        header_(make_header(entries, metadata)),
+        file_(path, "safetensors file") {
     std::uint64_t const length = header_.size();
     file_.write(std::as_bytes(std::span(&length, 1)), 0);
     file_.write(std::as_bytes(std::span(header_)), 8);
@@ -395,12 +235,9 @@ class safetensors_writer {
 
   static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;  // positions are signed
 
-  [[noreturn]] void refuse(std::string const& what) const {
-    throw input_error("safetensors file " + detail::in_quotes(path_) + " " + what);
-  }
+  [[noreturn]] void refuse(std::string const& what) const { name_.refuse(what); }
   [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const {
-    throw input_error("safetensors file " + detail::in_quotes(path_) + ": tensor " +
-                      detail::in_quotes(entry.name) + " " + what);
+    name_.refuse_part("tensor " + detail::in_quotes(entry.name), what);
   }
 
   [[nodiscard]] std::string make_header(std::span<safetensors_entry const> entries,
@@ -438,7 +275,7 @@ class safetensors_writer {
     return text;
   }
 
-  std::string path_;
+  detail::file_name name_;
   std::map<std::string, slot, std::less<>> slots_;
   std::string header_;
   detail::partial_file file_;

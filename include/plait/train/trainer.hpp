@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/finite.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/stream_operations.hpp"
 #include "plait/run/synchronizer.hpp"
@@ -179,6 +180,8 @@ class trainer_on {
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block.
+  ///
+  /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
   [[gnu::cold]] void import_parameters(Source source) {
     std::vector<parameter_element> values, block;
@@ -187,6 +190,10 @@ class trainer_on {
       values.resize(entry.info.unpadded().count());
       block.resize(parameter.count);
       source(parameter.name, entry.info.unpadded(), std::span<parameter_element>(values));
+      if (auto const problem = not_finite<parameter_element>(parameter.name, values);
+          !problem.empty())
+        throw input_error("rank " + std::to_string(rank_.world_rank()) + ": import_parameters: " +
+                          problem + "; nothing can be trained from there");
       take_block<parameter_element>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
       rank_.device().upload(block.data(), parameter_data() + parameter.offset,
                             parameter.count * sizeof(parameter_element));

@@ -2,6 +2,7 @@
 // test: without_gpu
 // What is decided from numbers and text alone: needs no GPU.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,9 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "plait/backend/cuda/cuda.hpp"
 #include "plait/backend/cuda/cuda_process.hpp"
@@ -126,16 +130,46 @@ TEST(ProcessRanks, ComeFromALauncherWithAllVariables) {
             (plait::process_ranks{5, 8, 1}));
 }
 
+TEST(ProcessRanks, CarryTheJobsName) {
+  auto const job = [](std::map<std::string, std::string> variables) {
+    return environment{std::move(variables)}.read().job;
+  };
+  EXPECT_EQ(job({{"RANK", "0"},
+                 {"WORLD_SIZE", "1"},
+                 {"LOCAL_RANK", "0"},
+                 {"TORCHELASTIC_RUN_ID", "seven"},
+                 {"MASTER_PORT", "29500"},
+                 {"SLURM_JOB_ID", "12"}}),
+            "TORCHELASTIC_RUN_ID=seven MASTER_PORT=29500");
+  EXPECT_EQ(job({{"OMPI_COMM_WORLD_RANK", "0"},
+                 {"OMPI_COMM_WORLD_SIZE", "1"},
+                 {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                 {"PMIX_NAMESPACE", "123"}}),
+            "PMIX_NAMESPACE=123");
+  EXPECT_EQ(job({{"SLURM_PROCID", "0"},
+                 {"SLURM_NTASKS", "1"},
+                 {"SLURM_LOCALID", "0"},
+                 {"SLURM_JOB_ID", "12"},
+                 {"SLURM_STEP_ID", "3"}}),
+            "SLURM_JOB_ID=12 SLURM_STEP_ID=3");
+}
+
 TEST(ProcessRanks, SensibleNumbersOnly) {
   auto const with = [](char const* rank, char const* size) {
     return message_of<input_error>([&] {
       (void)environment{{{"RANK", rank}, {"WORLD_SIZE", size}, {"LOCAL_RANK", "0"}}}.read();
     });
   };
-  expect_text(with("2x", "4"), "RANK=2x");
-  expect_text(with("-1", "4"), "RANK=-1");
-  expect_text(with("", "4"), "not a number");
+  expect_text(with("2x", "4"), "RANK='2x'");
+  expect_text(with("-1", "4"), "RANK='-1'");
+  expect_text(with("", "4"), "RANK='' in the environment is not a number from 0 to 2147483647");
+  expect_text(with("2147483648", "4"), "RANK='2147483648'");
+  expect_text(with("\x1b[2J1", "4"), "RANK='\\x1b[2J1'");
   expect_text(with("4", "4"), "RANK=4 in the environment is not below WORLD_SIZE=4");
+  expect_text(message_of<input_error>([] {
+                (void)environment{{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "7"}}}.read();
+              }),
+              "LOCAL_RANK=7 in the environment is not below WORLD_SIZE=1");
   expect_text(message_of<input_error>([] { (void)environment{{{"RANK", "0"}}}.read(); }),
               "the environment has no WORLD_SIZE");
   expect_text(message_of<input_error>([] { (void)environment{}.read(); }), "torchrun");
@@ -148,11 +182,20 @@ TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
 }
 
 struct RendezvousFile : testing::Test {
-  std::filesystem::path path =
+  std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("plait_rendezvous_" + std::to_string(::getpid()));
-  plait::rendezvous_file file{path};
+  std::filesystem::path path = folder / "name";
+  plait::rendezvous_file file{path, "job\n7"};
   std::array<std::byte, 3> const bytes{std::byte{1}, std::byte{2}, std::byte{3}};
-  ~RendezvousFile() override { std::filesystem::remove(path); }
+  RendezvousFile() { std::filesystem::create_directory(folder); }
+  ~RendezvousFile() override { std::filesystem::remove_all(folder); }
+
+  static std::string refusal_to_read(plait::rendezvous_file const& from, std::size_t size = 3) {
+    return message_of<input_error>([&] { (void)from.read(size, std::chrono::seconds{20}, [] {}); });
+  }
+  void store(std::string const& text) const {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
 };
 
 TEST_F(RendezvousFile, GivesWhatWasWritten) {
@@ -168,11 +211,59 @@ TEST_F(RendezvousFile, IsOfOneJob) {
   file.write(bytes);
   expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
   EXPECT_EQ(file.read(3, std::chrono::seconds{1}, [] {}).size(), 3u);
-  expect_text(message_of<input_error>([&] { (void)file.read(4, std::chrono::seconds{1}, [] {}); }),
-              "has 3 bytes, not 4");
+  expect_text(refusal_to_read(file, 4), "has 3 bytes, not 4");
+  expect_text(refusal_to_read(file, 2), "has 3 bytes, not 2");
+  expect_text(refusal_to_read(plait::rendezvous_file(path, "job 8, another")),
+              "is of job 'job\\n7', this process is of job 'job 8, another'");
+  expect_text(refusal_to_read(plait::rendezvous_file(path)), "this process is of job ''");
   file.remove();
-  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
   EXPECT_NO_THROW(file.write(bytes));
+}
+
+TEST_F(RendezvousFile, IsForItsUserOnly) {
+  file.write(bytes);
+  auto const mode = std::filesystem::status(path).permissions();
+  EXPECT_EQ(mode, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to somebody else";
+  ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
+  expect_text(refusal_to_read(file), "belongs to user 12345, not to user 0");
+}
+
+TEST_F(RendezvousFile, WritesThroughNoLinkAndLeavesNothingElse) {
+  auto const target = folder / "target";
+  std::filesystem::create_symlink(target, path.string() + ".part");
+  file.write(bytes);
+  EXPECT_FALSE(std::filesystem::exists(target));
+  file.remove();
+  std::ofstream(target) << "of the user";
+  std::filesystem::create_symlink(target, path);
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
+  expect_text(refusal_to_read(file), "symbolic links");
+  auto const files = std::filesystem::directory_iterator(folder);
+  EXPECT_EQ(std::distance(begin(files), end(files)), 3);  // the two links and the target
+}
+
+// None of these may be waited for, or taken.
+TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
+  store(std::string(128, 'x'));
+  expect_text(refusal_to_read(file, 128), "is none: it does not begin with 'plait rendezvous 1'");
+  store("");
+  expect_text(refusal_to_read(file), "is none");
+  store("plait rendezvous 1\n");
+  expect_text(refusal_to_read(file), "is of job ''");
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  expect_text(refusal_to_read(file), "it is not a regular file");
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  expect_text(refusal_to_read(file), "it is a directory");
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "cannot be written");
+  if (::geteuid() == 0) return;  // root may read all
+  std::filesystem::remove(path);
+  file.write(bytes);
+  ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+  expect_text(refusal_to_read(file), "Permission denied");
 }
 
 TEST_F(RendezvousFile, ThatDoesNotComeIsAnError) {
@@ -181,6 +272,8 @@ TEST_F(RendezvousFile, ThatDoesNotComeIsAnError) {
       "rank 0 writes it");
   plait::rendezvous_file const nowhere("/no/such/folder/file");
   expect_text(message_of<input_error>([&] { nowhere.write(bytes); }), "cannot be written");
+  plait::rendezvous_file const below_a_file("/dev/null/file");
+  expect_text(refusal_to_read(below_a_file), "Not a directory");
 }
 
 plait::mesh two_ranks() {

@@ -64,7 +64,7 @@ struct cuda_process {
     auto groups = detail::nccl_groups(grid, here.rank, device, agree_on_id(here));
     // The file is gone before anybody may write the next one.
     groups.back().barrier();
-    if (here.rank == 0 && here.world_size > 1) file().remove();
+    if (here.rank == 0 && here.world_size > 1) file(here).remove();
     groups.back().barrier();
     groups.back().reset_counted();
     cuda_rank handle(grid, here.rank, std::move(device), std::move(groups));
@@ -73,10 +73,12 @@ struct cuda_process {
   }
 
  private:
-  [[nodiscard]] rendezvous_file file() const {
-    if (!rendezvous.empty()) return rendezvous_file(rendezvous);
-    if (char const* const path = std::getenv("PLAIT_RENDEZVOUS"); path != nullptr)
-      return rendezvous_file(path);
+  [[nodiscard]] rendezvous_file file(process_ranks const& here) const {
+    auto const job =
+        std::to_string(here.world_size) + " processes" + (here.job.empty() ? "" : ", " + here.job);
+    if (!rendezvous.empty()) return rendezvous_file(rendezvous, job);
+    if (char const* const path = std::getenv("PLAIT_RENDEZVOUS"); path != nullptr && *path != '\0')
+      return rendezvous_file(path, job);
     throw input_error(
         "cuda_process: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, "
         "to the path of a new file in a folder that all processes see");
@@ -88,9 +90,9 @@ struct cuda_process {
     if (here.world_size == 1) return id;
     if (here.rank == 0) {
       detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {});
-      file().write(std::as_bytes(std::span(id.internal)));
+      file(here).write(std::as_bytes(std::span(id.internal)));
     } else {
-      auto const bytes = file().read(sizeof id.internal, options.timeout, [] {});
+      auto const bytes = file(here).read(sizeof id.internal, options.timeout, [] {});
       std::memcpy(id.internal, bytes.data(), sizeof id.internal);
     }
     return id;

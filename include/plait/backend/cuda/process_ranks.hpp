@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
 
 namespace plait {
 
@@ -16,24 +17,33 @@ struct process_ranks {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;  ///< among the processes of this machine
+  std::string job{};   ///< what the launcher calls the job; the same in all of its processes
 
-  friend constexpr bool operator==(process_ranks const&, process_ranks const&) = default;
+  friend bool operator==(process_ranks const&, process_ranks const&) = default;
 };
 
 /// Reads the variables of torchrun, Open MPI, MPICH and Slurm, the first of them that are all
 /// there: one launcher may set some of another's. `variable(name)` is as std::getenv.
 ///
-/// Errors: input_error if there are none, or one of them is missing or no sensible number.
+/// Errors: input_error if there are none, or one of them is missing or no sensible number, or they
+///         contradict each other.
 template <class Variable>
 [[nodiscard]] process_ranks read_process_ranks(Variable variable) {
   struct names {
     char const *rank, *world_size, *local_rank;
+    std::array<char const*, 3> job;
   };
   constexpr std::array<names, 4> launchers{
-      {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-       {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}};
+      {{"RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"}},
+       {"OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        {"PMIX_NAMESPACE"}},
+       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {}},
+       {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}}}};
   auto const number = [&](char const* name) {
     char const* const found = variable(name);
     if (found == nullptr)
@@ -43,8 +53,8 @@ template <class Variable>
     int value = -1;
     auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (code != std::errc{} || end != text.data() + text.size() || value < 0)
-      throw input_error(std::string("cuda_process: ") + name + "=" + found +
-                        " in the environment is not a number from 0 on");
+      throw input_error(std::string("cuda_process: ") + name + "=" + detail::in_quotes(text) +
+                        " in the environment is not a number from 0 to 2147483647");
     return value;
   };
   auto const begins = [&](names const& of) { return variable(of.rank) != nullptr; };
@@ -57,12 +67,19 @@ template <class Variable>
     throw input_error(
         "cuda_process: the environment does not say which rank this process is; start the program "
         "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE and LOCAL_RANK");
-  auto const& [rank, world_size, local_rank] = *chosen;
-  process_ranks const out{number(rank), number(world_size), number(local_rank)};
-  if (out.rank >= out.world_size)
-    throw input_error(std::string("cuda_process: ") + rank + "=" + std::to_string(out.rank) +
-                      " in the environment is not below " + world_size + "=" +
-                      std::to_string(out.world_size));
+  auto const& [rank, world_size, local_rank, job] = *chosen;
+  process_ranks out{number(rank), number(world_size), number(local_rank)};
+  auto const below_world_size = [&](char const* name, int value) {
+    if (value >= out.world_size)
+      throw input_error(std::string("cuda_process: ") + name + "=" + std::to_string(value) +
+                        " in the environment is not below " + world_size + "=" +
+                        std::to_string(out.world_size));
+  };
+  below_world_size(rank, out.rank);
+  below_world_size(local_rank, out.local_rank);
+  for (char const* const name : job)
+    if (char const* const found = name == nullptr ? nullptr : variable(name); found != nullptr)
+      out.job += (out.job.empty() ? "" : " ") + std::string(name) + "=" + found;
   return out;
 }
 

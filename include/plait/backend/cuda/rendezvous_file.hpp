@@ -1,79 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
 
 namespace plait {
 
 /// A file on a file system that all processes of a job see, through which one of them gives some
-/// bytes to the others: written under another name and linked, so that nobody reads half of it.
+/// bytes to the others. It appears complete, may be read by its user only, and carries a mark of
+/// the job, so that no process takes what another job has left.
 class rendezvous_file {
  public:
-  explicit rendezvous_file(std::filesystem::path path) : path_(std::move(path)) {}
+  /// `job`: a text that all processes of the job have, and processes of other jobs have not; as
+  /// process_ranks has it.
+  explicit rendezvous_file(std::filesystem::path path, std::string_view job = {})
+      : path_(std::move(path)), job_(detail::escaped(job)) {}
 
   /// Errors: input_error if the file cannot be written, or is there already: then it is what
   ///         another job, which runs or has broken off, has left.
   void write(std::span<std::byte const> bytes) const {
-    auto part = path_;
-    part += ".part";
-    {
-      std::ofstream out(part, std::ios::binary | std::ios::trunc);
-      out.write(reinterpret_cast<char const*>(bytes.data()),
-                static_cast<std::streamsize>(bytes.size()));
-      out.flush();
-      if (!out) throw input_error(name() + " cannot be written: " + std::strerror(errno));
-    }
-    // A link is refused where a file is; a rename would put ours in its place.
-    std::error_code refused, unused;
-    std::filesystem::create_hard_link(part, path_, refused);
-    std::filesystem::remove(part, unused);
-    if (refused == std::errc::file_exists)
-      throw input_error(name() +
-                        " is there already; another job runs with it or has left it: choose "
-                        "another path by PLAIT_RENDEZVOUS, or delete the file");
-    if (refused) throw input_error(name() + " cannot be written: " + refused.message());
+    detail::partial_file out(path_, kind, 0600);
+    auto const begin = first_lines();
+    out.write(std::as_bytes(std::span(begin)), 0);
+    out.write(bytes, begin.size());
+    if (!out.commit_if_new())
+      name().refuse(
+          "is there already; another job runs with it or has left it: choose another path by "
+          "PLAIT_RENDEZVOUS, or delete the file");
   }
 
   /// The bytes of the file once it is there. check() is called while it is waited for, and may
   /// throw.
   ///
-  /// Errors: input_error if it does not come in time, or has not `size` bytes.
+  /// Errors: input_error if it does not come in time, cannot be read, is not this user's, is of
+  ///         another job, or has not `size` bytes.
   template <class Check>
   [[nodiscard]] std::vector<std::byte> read(std::size_t size, std::chrono::nanoseconds timeout,
                                             Check check) const {
     auto const end = std::chrono::steady_clock::now() + timeout;
-    for (;;) {
-      if (std::ifstream in(path_, std::ios::binary | std::ios::ate); in) {
-        auto const found = static_cast<std::size_t>(in.tellg());
-        std::vector<std::byte> bytes(size);
-        in.seekg(0);
-        in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-        if (!in || found != size)
-          throw input_error(name() + " has " + std::to_string(found) + " bytes, not " +
-                            std::to_string(size) + "; it is not of this job");
-        return bytes;
-      }
+    while (::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) {
       check();
       if (std::chrono::steady_clock::now() > end)
-        throw input_error(
-            name() + " has not come in " +
+        name().refuse(
+            "has not come in " +
             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(timeout).count()) +
             " s; rank 0 writes it: is that process running, and do all see this path?");
       std::this_thread::sleep_for(std::chrono::milliseconds{10});
     }
+    return checked(detail::open_file(path_, kind, detail::open_file::links::refused), size);
   }
 
   /// When everybody has read it.
@@ -82,10 +72,40 @@ class rendezvous_file {
     std::filesystem::remove(path_, unused);
   }
 
-  [[nodiscard]] std::string name() const { return "the rendezvous file " + path_.string(); }
-
  private:
+  static constexpr std::string_view kind = "rendezvous file";
+  static constexpr std::string_view first_line = "plait rendezvous 1\n";
+
+  [[nodiscard]] detail::file_name name() const { return {kind, path_}; }
+  [[nodiscard]] std::string first_lines() const { return std::string(first_line) + job_ + '\n'; }
+
+  [[nodiscard]] std::vector<std::byte> checked(detail::open_file const& file,
+                                               std::size_t size) const {
+    if (file.owner() != ::geteuid())
+      file.name().refuse("belongs to user " + std::to_string(file.owner()) + ", not to user " +
+                         std::to_string(::geteuid()) + " of this process");
+    auto const begin = first_lines();
+    // A job's text of another length is to be read as well.
+    std::string found(std::min<std::size_t>(file.size(), begin.size() + size + 1000), '\0');
+    file.read(std::as_writable_bytes(std::span(found)), 0);
+    if (!found.starts_with(first_line))
+      file.name().refuse("is none: it does not begin with '" +
+                         std::string(first_line.substr(0, first_line.size() - 1)) + "'");
+    if (!found.starts_with(begin)) {
+      auto const rest = std::string_view(found).substr(first_line.size());
+      file.name().refuse("is of job " + detail::in_quotes(rest.substr(0, rest.find('\n'))) +
+                         ", this process is of job " + detail::in_quotes(job_) +
+                         "; delete what was left, or choose another path by PLAIT_RENDEZVOUS");
+    }
+    if (file.size() - begin.size() != size)
+      file.name().refuse("has " + std::to_string(file.size() - begin.size()) + " bytes, not " +
+                         std::to_string(size) + "; it is not of this job");
+    auto const bytes = std::as_bytes(std::span(found)).subspan(begin.size(), size);
+    return {bytes.begin(), bytes.end()};
+  }
+
   std::filesystem::path path_;
+  std::string job_;
 };
 
 }  // namespace plait

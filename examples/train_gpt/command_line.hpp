@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <variant>
+
+#include <plait/core/error.hpp>
+#include <plait/core/quote.hpp>
+
+// The words of a command line, and the standard output; for train_gpt and its benchmark.
+namespace command_line {
+
+using plait::detail::in_quotes;
+
+/// Where a number goes, and what it may be.
+template <class Number>
+struct number {
+  Number* value = nullptr;
+  Number least{}, most{};
+};
+
+/// A word such as --steps, and where its value goes; a flag is set to true and has no value.
+struct option {
+  std::string_view name;
+  std::variant<bool*, std::string*, number<std::int64_t>, number<double>> target;
+  bool given = false;
+};
+
+/// Errors: input_error with the range, if the text is no number of it.
+template <class Number>
+void read_number(std::string_view name, std::string_view text, number<Number> const& into) {
+  constexpr bool whole = std::is_integral_v<Number>;
+  Number value{};
+  auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool const in_range = value >= into.least && value <= into.most;  // false for what is no number
+  if (code != std::errc{} || end != text.data() + text.size() || !in_range) {
+    char range[80];
+    if constexpr (whole)
+      std::snprintf(range, sizeof range, "%lld to %lld", static_cast<long long>(into.least),
+                    static_cast<long long>(into.most));
+    else std::snprintf(range, sizeof range, "%g to %g", into.least, into.most);
+    throw plait::input_error(std::string(name) + " needs a " + (whole ? "whole " : "") +
+                             "number from " + range + ", got " + in_quotes(text));
+  }
+  *into.value = value;
+}
+
+/// Reads the words of main() into the targets and notes which options were given.
+///
+/// Errors: input_error for an unknown option, one given twice, and a missing or wrong value. A text
+///         that begins with '-' is taken for an option that was meant to be one.
+inline void parse(std::span<option> options, int count, char const* const* words) {
+  for (int i = 1; i < count; ++i) {
+    std::string_view const word = words[i];
+    auto const found = std::ranges::find(options, word, &option::name);
+    if (found == options.end())
+      throw plait::input_error("unknown option " + in_quotes(word) + "; see --help");
+    std::string const name(found->name);
+    if (found->given) throw plait::input_error(name + " is given twice");
+    found->given = true;
+    if (auto* const* flag = std::get_if<bool*>(&found->target)) {
+      **flag = true;
+      continue;
+    }
+    if (++i >= count || *words[i] == '\0') throw plait::input_error(name + " needs a value");
+    std::string_view const value = words[i];
+    if (auto* const* text = std::get_if<std::string*>(&found->target)) {
+      if (value.starts_with('-'))
+        throw plait::input_error(name + " needs a value, got " + in_quotes(value) +
+                                 ", which looks like an option; a file of this name is './" +
+                                 plait::detail::escaped(value) + "'");
+      **text = value;
+    } else if (auto const* whole = std::get_if<number<std::int64_t>>(&found->target)) {
+      read_number(name, value, *whole);
+    } else {
+      read_number(name, value, std::get<number<double>>(found->target));
+    }
+  }
+}
+
+/// Sees to it that no file which is opened later becomes standard input, output or error because
+/// the caller has closed it.
+///
+/// Errors: input_error if standard output is closed.
+inline void hold_standard_files() {
+  for (int const descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (descriptor == STDOUT_FILENO) throw plait::input_error("standard output is closed");
+    (void)::open("/dev/null", O_RDWR);  // the lowest number that is free: this one
+  }
+}
+
+/// Errors: input_error if what was printed so far could not be written.
+inline void check_output() {
+  errno = 0;
+  bool const flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return;
+  throw plait::input_error("standard output cannot be written" +
+                           (errno != 0 ? ": " + std::generic_category().message(errno) : ""));
+}
+
+}  // namespace command_line

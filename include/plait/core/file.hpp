@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+
+// The only place of plait that opens, maps or writes files.
+namespace plait::detail {
+
+/// What messages call a file: "text file 'a/b'".
+class file_name {
+ public:
+  file_name(std::string_view kind, std::filesystem::path const& path)
+      : text_(std::string(kind) + " " + path_in_quotes(path)) {}
+
+  [[noreturn]] void refuse(std::string const& what) const { throw input_error(text_ + " " + what); }
+  [[noreturn]] void refuse_part(std::string const& part, std::string const& what) const {
+    throw input_error(text_ + ": " + part + " " + what);
+  }
+  [[noreturn]] void fail(std::string const& what, int code) const {
+    refuse(what + ": " + std::generic_category().message(code));
+  }
+
+ private:
+  std::string text_;
+};
+
+/// Owns what open() gave.
+class file_descriptor {
+ public:
+  explicit file_descriptor(int value = -1) : value_(value) {}
+  file_descriptor(file_descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  file_descriptor& operator=(file_descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~file_descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  [[nodiscard]] int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+/// A regular file, open for reading. Reads name their position, so that several threads may read.
+///
+/// Errors: input_error that names the kind of file, its path and what the system says; also if it
+///         is no regular file: a pipe could be waited for, and a device read, for ever.
+class open_file {
+ public:
+  enum class links { followed, refused };
+
+  explicit open_file(std::filesystem::path const& path, std::string_view kind = "file",
+                     links symbolic = links::followed)
+      : name_(kind, path) {
+    if (path.native().find('\0') != std::string::npos)
+      name_.refuse("cannot be read: its name has a byte that is 0");
+    // Without O_NONBLOCK a pipe is waited for, until somebody writes it.
+    int const flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                      (symbolic == links::refused ? O_NOFOLLOW : 0);
+    descriptor_ = file_descriptor(::open(path.c_str(), flags));
+    if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &status_) != 0)
+      name_.fail("cannot be read", errno);
+    if (S_ISDIR(status_.st_mode)) name_.refuse("cannot be read: it is a directory");
+    if (!S_ISREG(status_.st_mode)) name_.refuse("cannot be read: it is not a regular file");
+  }
+
+  [[nodiscard]] file_name const& name() const { return name_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+
+  /// What was true when the file was opened.
+  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(status_.st_size); }
+  [[nodiscard]] ::uid_t owner() const { return status_.st_uid; }
+
+  /// Fills `out` from byte `at` on; fewer bytes than it has only at the end of the file.
+  [[nodiscard]] std::size_t read_some(std::span<std::byte> out, std::size_t at) const {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      auto const got = ::pread(descriptor_.get(), out.data() + done, out.size() - done,
+                               static_cast<::off_t>(at + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) name_.fail("cannot be read", errno);
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+  void read(std::span<std::byte> out, std::size_t at) const {
+    if (std::size_t const got = read_some(out, at); got < out.size())
+      name_.refuse("became shorter while it was read: it ends before byte " +
+                   std::to_string(at + got));
+  }
+
+ private:
+  file_name name_;
+  file_descriptor descriptor_;
+  struct stat status_{};
+};
+
+struct unmap {
+  std::size_t size = 0;
+  void operator()(std::byte const* data) const {
+    ::munmap(const_cast<std::byte*>(data), size);  // NOLINT: munmap changes nothing in it
+  }
+};
+
+/// A whole file, mapped into memory for reading. Nobody may change it meanwhile: bytes that have
+/// been checked could be others when they are used, and to read behind the end of a file that was
+/// cut short ends the program by the signal SIGBUS.
+///
+/// Errors: as open_file.
+class mapped_file {
+ public:
+  explicit mapped_file(open_file const& file) {
+    if (file.size() == 0) return;
+    void* const data = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+    if (data == MAP_FAILED) file.name().fail("cannot be read", errno);
+    data_ = {static_cast<std::byte const*>(data), unmap{file.size()}};
+  }
+
+  [[nodiscard]] std::span<std::byte const> bytes() const {
+    return {data_.get(), data_.get_deleter().size};
+  }
+
+ private:
+  std::unique_ptr<std::byte const, unmap> data_;
+};
+
+/// A file that appears under its name only when it is complete. It is written as
+/// plait-<16 digits>.partial in the folder of `path`, where commit() moves it; an object that ends
+/// before that removes it. What stays behind when the program is killed has that name, and `path`
+/// is the old file or the new one, whenever that happens.
+///
+/// A file that is replaced gives the new one its access mode and, if the system allows, its owner;
+/// a symbolic link stays, and what it leads to is replaced.
+///
+/// Errors:  input_error that names the kind of file, `path` and what the system says; also if
+///          `path` is there and not a regular file (replacing would destroy a device such as
+///          /dev/null), or may not be written.
+/// Threads: write() may run at the same time for other bytes.
+class partial_file {
+ public:
+  /// `mode`: of a new file, less what the process masks (umask).
+  explicit partial_file(std::filesystem::path const& path, std::string_view kind = "file",
+                        ::mode_t mode = 0666)
+      : name_(kind, path), target_(path) {
+    look_at_target();
+    auto const folder = folder_of(target_);
+    constexpr int tries = 16;
+    for (int i = 0; i < tries; ++i) {
+      partial_ = folder / ("plait-" + random_digits() + ".partial");
+      descriptor_ = file_descriptor(::open(partial_.c_str(),
+                                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                                           replaced_ ? replaced_->st_mode & 0777u : mode));
+      if (descriptor_.get() >= 0) return;
+      if (errno != EEXIST) break;
+    }
+    int const code = errno;
+    name_.fail("cannot be written, since its folder takes no new file", code);
+  }
+  ~partial_file() {
+    struct stat ours{}, found{};
+    if (!committed_ && ::fstat(descriptor_.get(), &ours) == 0 &&
+        ::lstat(partial_.c_str(), &found) == 0 && ours.st_dev == found.st_dev &&
+        ours.st_ino == found.st_ino)
+      ::unlink(partial_.c_str());
+  }
+  partial_file(partial_file const&) = delete;
+  partial_file& operator=(partial_file const&) = delete;
+
+  void write(std::span<std::byte const> in, std::size_t at) const {
+    while (!in.empty()) {
+      auto const put = ::pwrite(descriptor_.get(), in.data(), in.size(), static_cast<::off_t>(at));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) name_.fail("cannot be written", errno);
+      in = in.subspan(static_cast<std::size_t>(put));
+      at += static_cast<std::size_t>(put);
+    }
+  }
+
+  /// Makes the file appear; what was there under its name is gone. On return data and name are on
+  /// the disk.
+  void commit() {
+    if (replaced_) keep_access();
+    synchronise(descriptor_.get());
+    if (::rename(partial_.c_str(), target_.c_str()) != 0) name_.fail("cannot be written", errno);
+    committed_ = true;
+    synchronise_folder();
+  }
+
+  /// The same, but false, and nothing has changed, if there is a file of the name.
+  [[nodiscard]] bool commit_if_new() {
+    synchronise(descriptor_.get());
+    // A link is refused where a file is; a rename would put ours in its place.
+    if (::link(partial_.c_str(), target_.c_str()) != 0) {
+      if (errno == EEXIST) return false;
+      name_.fail("cannot be written", errno);
+    }
+    ::unlink(partial_.c_str());
+    committed_ = true;
+    synchronise_folder();
+    return true;
+  }
+
+ private:
+  static std::filesystem::path folder_of(std::filesystem::path const& path) {
+    return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  }
+
+  void look_at_target() {
+    if (target_.empty()) name_.refuse("cannot be written: its name is empty");
+    if (target_.native().find('\0') != std::string::npos)
+      name_.refuse("cannot be written: its name has a byte that is 0");
+    if (!target_.has_filename()) name_.refuse("cannot be written: its name is that of a folder");
+    struct stat found{};
+    if (::lstat(target_.c_str(), &found) != 0) {
+      if (errno == ENOENT) return;
+      name_.fail("cannot be written", errno);
+    }
+    if (S_ISLNK(found.st_mode)) {
+      std::error_code problem;
+      target_ = std::filesystem::canonical(target_, problem);
+      if (problem)
+        name_.refuse("cannot be written: it is a symbolic link that leads nowhere (" +
+                     problem.message() + ")");
+      if (::lstat(target_.c_str(), &found) != 0) name_.fail("cannot be written", errno);
+    }
+    if (!S_ISREG(found.st_mode))
+      name_.refuse("cannot be written: it is there and not a regular file");
+    // Its folder alone would allow that it is replaced.
+    if (::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
+      name_.fail("cannot be written", errno);
+    replaced_ = found;
+  }
+
+  [[nodiscard]] std::string random_digits() const {
+    std::uint64_t number = 0;
+    if (::getentropy(&number, sizeof number) != 0) name_.fail("cannot be written", errno);
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+    return digits;
+  }
+
+  // The owner first: to change it may take bits of the mode away.
+  void keep_access() const {
+    struct stat ours{};
+    if (::fstat(descriptor_.get(), &ours) != 0) name_.fail("cannot be written", errno);
+    ::mode_t mode = replaced_->st_mode & 0777u;
+    if ((ours.st_uid != replaced_->st_uid || ours.st_gid != replaced_->st_gid) &&
+        ::fchown(descriptor_.get(), replaced_->st_uid, replaced_->st_gid) != 0)
+      mode &= 0707u;  // what one group may, another may not
+    if (::fchmod(descriptor_.get(), mode) != 0)
+      name_.fail("cannot be given the access mode of the old file", errno);
+  }
+
+  void synchronise(int descriptor) const {
+    if (::fsync(descriptor) != 0) name_.fail("cannot be written", errno);
+  }
+
+  // A file's name is in its folder, which has a place of its own on the disk.
+  void synchronise_folder() const {
+    file_descriptor const folder(
+        ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.get() < 0 && errno == EACCES) return;  // it may be written, but not read
+    // Some file systems have nothing to do for a folder and say EINVAL.
+    if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL))
+      name_.fail("is written, but its folder cannot be brought to the disk", errno);
+  }
+
+  file_name name_;
+  std::filesystem::path target_, partial_;
+  std::optional<struct stat> replaced_;
+  file_descriptor descriptor_;
+  bool committed_ = false;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "plait/core/quote.hpp"
+
+namespace plait {
+
+/// A sentence about the first value of a tensor that is infinite or not a number; empty if all are
+/// finite.
+///
+/// Cost: reads all values.
+template <class T>
+[[nodiscard, gnu::cold]] std::string not_finite(std::string const& name,
+                                                std::span<T const> values) {
+  auto const found =
+      std::ranges::find_if(values, [](T one) { return !std::isfinite(static_cast<double>(one)); });
+  if (found == values.end()) return {};
+  auto const value = static_cast<double>(*found);
+  return "tensor " + detail::in_quotes(name) + " holds " +
+         (std::isnan(value) ? "nan"
+          : value > 0       ? "inf"
+                            : "-inf") +
+         " at place " + std::to_string(found - values.begin()) + " of " +
+         std::to_string(values.size());
+}
+
+}  // namespace plait

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace plait::detail {
+
+struct code_point {
+  std::uint32_t value = 0;
+  std::size_t bytes = 0;  ///< 0: the bytes are no UTF-8
+};
+
+/// The first code point of a text that is not empty.
+inline code_point first_code_point(std::string_view text) {
+  auto const lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {lead, 1};
+  std::size_t const bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < bytes) return {};
+  std::uint32_t value = lead & (0x7fu >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    auto const next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xc0u) != 0x80u) return {};
+    value = value << 6 | (next & 0x3fu);
+  }
+  bool const surrogate = value >= 0xd800 && value < 0xe000;
+  constexpr std::uint32_t least[]{0, 0, 0x80, 0x800, 0x10000};
+  if (value < least[bytes] || value > 0x10ffff || surrogate) return {};
+  return {value, bytes};
+}
+
+/// A text from outside as part of a message: what could move a terminal's cursor or end the line
+/// (control characters, C1 and separators of lines among them) and bytes that are no UTF-8 are
+/// written as escapes.
+inline std::string escaped(std::string_view text) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  while (!text.empty()) {
+    auto const [value, bytes] = first_code_point(text);
+    bool const control = bytes == 0 || value < 0x20 || (value >= 0x7f && value < 0xa0) ||
+                         value == 0x2028 || value == 0x2029;
+    std::size_t const taken = bytes == 0 ? 1 : bytes;
+    for (char const c : text.substr(0, taken)) {
+      auto const byte = static_cast<unsigned char>(c);
+      if (c == '\\') out += "\\\\";
+      else if (!control) out += c;
+      else if (c == '\n') out += "\\n";
+      else out += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    }
+    text.remove_prefix(taken);
+  }
+  return out;
+}
+
+/// A text from outside as part of a message: escaped, and shortened to about 80 bytes.
+inline std::string in_quotes(std::string_view text) {
+  std::size_t end = 80;
+  if (text.size() <= end) return "'" + escaped(text) + "'";
+  while (end > 76 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  return "'" + escaped(text.substr(0, end)) + "...'";
+}
+
+/// A path as part of a message: escaped and never shortened, since its end says most.
+inline std::string path_in_quotes(std::filesystem::path const& path) {
+  return "'" + escaped(path.native()) + "'";
+}
+
+}  // namespace plait::detail

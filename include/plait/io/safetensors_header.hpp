@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
+
+namespace plait {
+
+static_assert(
+    std::endian::native == std::endian::little,
+    "plait/io/safetensors_header.hpp: safetensors files are little-endian and this machine "
+    "is not; it needs conversions that plait does not have");
+
+/// How the elements of a tensor are stored in a safetensors file.
+enum class stored_type {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  i64,
+  u64,
+  f64
+};
+
+namespace detail {
+
+// In the order of stored_type.
+inline constexpr std::array<char const*, 15> stored_type_names{
+    "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "I16", "U16", "F16",
+    "BF16", "I32", "U32", "F32",     "I64",     "U64", "F64"};
+inline constexpr std::array<std::size_t, 15> stored_type_bytes{1, 1, 1, 1, 1, 2, 2, 2,
+                                                               2, 4, 4, 4, 8, 8, 8};
+
+}  // namespace detail
+
+/// The name of a type in the file's header.
+constexpr char const* to_string(stored_type type) {
+  return detail::stored_type_names[static_cast<std::size_t>(type)];
+}
+
+constexpr std::size_t element_bytes(stored_type type) {
+  return detail::stored_type_bytes[static_cast<std::size_t>(type)];
+}
+
+/// The type that stores a float or double as it is.
+template <std::floating_point T>
+inline constexpr stored_type stored_type_of =
+    std::same_as<T, float> ? stored_type::f32 : stored_type::f64;
+
+/// One named tensor of a file.
+struct safetensors_entry {
+  std::string name;
+  stored_type type = stored_type::f32;
+  std::vector<std::size_t> shape;
+
+  [[nodiscard]] std::size_t elements() const {
+    std::size_t product = 1;
+    for (std::size_t const extent : shape) product *= extent;
+    return product;
+  }
+  [[nodiscard]] std::size_t bytes() const { return elements() * element_bytes(type); }
+};
+
+namespace detail {
+
+// The limit of the format; and limits of ours, far above any model's, which keep the memory for a
+// header within some times its length.
+inline constexpr std::size_t most_header_bytes = 100'000'000;
+inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000, most_dimensions = 64;
+
+inline std::string shape_text(std::span<std::size_t const> shape) {
+  std::string out = "(";
+  for (std::size_t i = 0; i < shape.size() && i < 8; ++i)
+    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return out + (shape.size() > 8 ? ", ...)" : ")");
+}
+
+// False if the product overflows.
+inline bool multiply(std::size_t& product, std::size_t factor) {
+  if (factor != 0 && product > std::numeric_limits<std::size_t>::max() / factor) return false;
+  product *= factor;
+  return true;
+}
+
+// False if the bytes of the tensor overflow.
+inline bool countable(safetensors_entry const& entry) {
+  std::size_t bytes = element_bytes(entry.type);
+  return std::ranges::all_of(entry.shape, [&](std::size_t n) { return multiply(bytes, n); });
+}
+
+/// What the header of a file says: tensors by name with the place of their data, and free texts.
+struct safetensors_header {
+  struct tensor {
+    safetensors_entry entry;
+    std::size_t begin = 0;  ///< from where the data begins
+  };
+  std::map<std::string, tensor, std::less<>> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Reads a header event by event, so that no tree of it is built. Refuses what JSON allows and the
+/// format does not: keys given twice, other fields, other types.
+///
+/// Cost: n log n for n tensors; memory some times that of the text.
+class safetensors_header_parser {
+  using json = nlohmann::json;
+
+ public:
+  /// `data_bytes`: how many follow the header.
+  ///
+  /// Errors: input_error, one sentence with the file's name, for whatever is not a header.
+  static safetensors_header parse(std::string const& text, std::size_t data_bytes,
+                                  file_name const& file) {
+    if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
+    safetensors_header_parser handler(data_bytes, file);
+    json::sax_parse(text, &handler);
+    return std::move(handler.out_);
+  }
+
+  // What the library calls; true: it shall go on.
+  bool null() { refuse_value(); }
+  bool boolean(bool) { refuse_value(); }
+  bool number_integer(json::number_integer_t) { refuse_value(); }
+  bool number_float(json::number_float_t, std::string const&) { refuse_value(); }
+  bool binary(json::binary_t&) { refuse_value(); }
+
+  bool number_unsigned(json::number_unsigned_t value) {
+    if (where_ != place::list) refuse_value();
+    auto& list = field_ == field::shape ? found_.entry.shape : offsets_;
+    if (list.size() == (field_ == field::shape ? most_dimensions : 2)) refuse_value();
+    list.push_back(static_cast<std::size_t>(value));
+    return true;
+  }
+
+  bool string(std::string& value) {
+    if (where_ == place::metadata) {
+      if (out_.metadata.size() == most_metadata)
+        file_.refuse("has more than " + std::to_string(most_metadata) + " texts of metadata");
+      if (!out_.metadata.emplace(key_, std::move(value)).second) refuse_twice(key_);
+      return true;
+    }
+    if (where_ != place::tensor || field_ != field::dtype) refuse_value();
+    auto const* const known = std::ranges::find(stored_type_names, value);
+    if (known == stored_type_names.end()) refuse("has the unknown dtype " + in_quotes(value));
+    found_.entry.type = static_cast<stored_type>(known - stored_type_names.begin());
+    return true;
+  }
+
+  bool start_object(std::size_t) {
+    if (where_ == place::outside) where_ = place::header;
+    else if (where_ != place::header) refuse_value();
+    else where_ = name_ == "__metadata__" ? place::metadata : place::tensor;
+    found_ = {};
+    offsets_.clear();
+    seen_.fill(false);
+    return true;
+  }
+
+  bool key(std::string& value) {
+    if (where_ == place::tensor) begin_field(value);
+    else if (where_ == place::metadata) key_ = std::move(value);
+    else begin_entry(std::move(value));
+    return true;
+  }
+
+  bool end_object() {
+    if (where_ == place::tensor) end_tensor();
+    where_ = where_ == place::header ? place::outside : place::header;
+    return true;
+  }
+
+  bool start_array(std::size_t) {
+    if (where_ != place::tensor || field_ == field::dtype) refuse_value();
+    where_ = place::list;
+    return true;
+  }
+
+  bool end_array() {
+    if (field_ == field::data_offsets && offsets_.size() != 2) refuse_value();
+    where_ = place::tensor;
+    return true;
+  }
+
+  // Also for numbers that are too large for their type.
+  template <class Problem>
+  bool parse_error(std::size_t at, std::string const&, Problem const&) {
+    file_.refuse("has a header that is not JSON (at its byte " + std::to_string(at) + ")");
+  }
+
+ private:
+  enum class place { outside, header, metadata, tensor, list };
+  enum class field { dtype, shape, data_offsets };
+
+  safetensors_header_parser(std::size_t data_bytes, file_name const& file)
+      : data_bytes_(data_bytes), file_(file) {}
+
+  [[noreturn]] void refuse(std::string const& what) const {
+    file_.refuse_part("tensor " + in_quotes(name_), what);
+  }
+  [[noreturn]] void refuse_twice(std::string const& key) const {
+    file_.refuse("names " + in_quotes(key) + " twice in its header");
+  }
+  [[noreturn]] void refuse_fields() const {
+    refuse("must be described by dtype, shape and data_offsets, and nothing else");
+  }
+
+  /// Says what should be where another value is.
+  [[noreturn]] void refuse_value() const {
+    if (where_ == place::metadata)
+      file_.refuse("has a __metadata__ whose " + in_quotes(key_) + " is not a string");
+    if (where_ == place::header && name_ == "__metadata__")
+      file_.refuse("has a __metadata__ that is not an object");
+    if (where_ == place::header) refuse_fields();
+    if (field_ == field::dtype) refuse("has a dtype that is not a string");
+    if (field_ == field::data_offsets) refuse("has data_offsets that are not two positions");
+    if (found_.entry.shape.size() == most_dimensions)
+      refuse("has a shape of more than " + std::to_string(most_dimensions) + " sizes");
+    refuse("has a shape that is not a list of sizes");
+  }
+
+  void begin_entry(std::string name) {
+    name_ = std::move(name);
+    if (name_ == "__metadata__" ? std::exchange(has_metadata_, true) : out_.tensors.contains(name_))
+      refuse_twice(name_);
+    if (out_.tensors.size() == most_tensors)
+      file_.refuse("has more than " + std::to_string(most_tensors) + " tensors");
+  }
+
+  void begin_field(std::string const& name) {
+    constexpr std::array<std::string_view, 3> fields{"dtype", "shape", "data_offsets"};
+    auto const* const known = std::ranges::find(fields, name);
+    if (known == fields.end()) refuse_fields();
+    auto const number = static_cast<std::size_t>(known - fields.begin());
+    if (std::exchange(seen_[number], true)) refuse_twice(name);
+    field_ = static_cast<field>(number);
+  }
+
+  void end_tensor() {
+    if (std::ranges::find(seen_, false) != seen_.end()) refuse_fields();
+    auto& entry = found_.entry;
+    if (!countable(entry)) refuse("has the shape " + shape_text(entry.shape) + ", which overflows");
+    std::size_t const begin = offsets_[0], end = offsets_[1];
+    if (begin > end || end > data_bytes_)
+      refuse("has data_offsets " + std::to_string(begin) + " to " + std::to_string(end) +
+             "; the file has " + std::to_string(data_bytes_) + " bytes of data");
+    if (end - begin != entry.bytes())
+      refuse("has " + std::to_string(end - begin) + " bytes of data; " + to_string(entry.type) +
+             " of shape " + shape_text(entry.shape) + " needs " + std::to_string(entry.bytes()));
+    entry.name = name_;
+    found_.begin = begin;
+    out_.tensors.emplace(name_, std::move(found_));
+  }
+
+  std::size_t data_bytes_;
+  file_name const& file_;
+  safetensors_header out_;
+  // Where the last event was.
+  place where_ = place::outside;
+  field field_ = field::dtype;
+  std::string name_, key_;  // of a tensor or "__metadata__"; in the metadata
+  std::array<bool, 3> seen_{};
+  std::vector<std::size_t> offsets_;
+  safetensors_header::tensor found_;
+  bool has_metadata_ = false;
+};
+
+}  // namespace detail
+
+}  // namespace plait
