@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -253,6 +254,26 @@ TEST(TrainerErrors, ABatchOfOtherSequencesIsRefused) {
     FAIL() << "no exception";
   } catch (plait::error const& problem) {
     EXPECT_NE(std::string(problem.what()).find("sequences of length 4, the model takes 8"),
+              std::string::npos)
+        << problem.what();
+  }
+}
+
+TEST(TrainerErrors, ParametersThatAreNotFiniteAreRefused) {
+  using job = small_gpt::job<plait::data_parallel<2>>;
+  try {
+    plait::launch<job>(plait::threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job>(rank, plait::sgd{});
+      trainer.import_parameters(
+          [&](std::string const& name, auto const&, std::span<double> values) {
+            std::ranges::fill(values, 0);
+            if (name == "ln_f.weight") values[2] = std::numeric_limits<double>::infinity();
+          });
+    });
+    FAIL() << "no exception";
+  } catch (plait::input_error const& problem) {
+    EXPECT_NE(std::string(problem.what())
+                  .find("import_parameters: tensor 'ln_f.weight' holds inf at place 2 of "),
               std::string::npos)
         << problem.what();
   }

@@ -192,8 +192,7 @@ class trainer_on {
       source(parameter.name, entry.info.unpadded(), std::span<parameter_element>(values));
       if (auto const problem = not_finite<parameter_element>(parameter.name, values);
           !problem.empty())
-        throw input_error("rank " + std::to_string(rank_.world_rank()) + ": import_parameters: " +
-                          problem + "; nothing can be trained from there");
+        throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
       take_block<parameter_element>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
       rank_.device().upload(block.data(), parameter_data() + parameter.offset,
                             parameter.count * sizeof(parameter_element));
