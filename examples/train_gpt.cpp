@@ -169,19 +169,22 @@ bool is_one_file(fs::path const& one, fs::path const& other) {
   return whole(one) == whole(other);
 }
 
-/// Errors: input_error if two options name one file.
+/// Errors: input_error if two options name one file, or one what standard output or error are.
 void check_files(train_gpt::options const& wanted) {
   struct named {
     char const* option;
-    std::string const& path;
+    std::string path;
   };
-  std::vector<named> const files{{"--data", wanted.data},
+  std::vector<named> const files{{"standard output", "/dev/stdout"},
+                                 {"standard error", "/dev/stderr"},
+                                 {"--data", wanted.data},
                                  {"--init", wanted.init},
                                  {"--save", wanted.save},
                                  {"--losses", wanted.losses}};
   for (auto one = files.begin(); one != files.end(); ++one)
     for (auto other = files.begin(); other != one; ++other)
-      if (!one->path.empty() && !other->path.empty() && is_one_file(one->path, other->path))
+      if (one->option[0] == '-' && !one->path.empty() && !other->path.empty() &&
+          is_one_file(one->path, other->path))
         throw plait::input_error(std::string(other->option) + " " +
                                  plait::detail::path_in_quotes(other->path) + " and " +
                                  one->option + " " + plait::detail::path_in_quotes(one->path) +
@@ -263,8 +266,8 @@ void train(train_gpt::options const& wanted, entry const& job) {
     progress.update(step, loss, tokens_per_second);
   };
   auto const outcome = job.run(request);
-  if (save) save->writer.commit();
   if (losses) losses->commit();
+  if (save) save->writer.commit();
   if (wanted.steps > 0)
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -63,22 +62,16 @@ options parse(int count, char const* const* words) {
                                {"--batch", &batch},
                                {"--warm-up", whole{&out.warm_up, 1, most_steps}},
                                {"--steps", whole{&out.steps, 1, most_steps}},
-                               {"--replay", &out.replay},
-                               {"--cudnn", &out.cudnn},
-                               {"--recorded", whole{&out.recorded, 0, most_steps}},
+                               {"--replay", &out.replay, "cuda"},
+                               {"--cudnn", &out.cudnn, "cuda"},
+                               {"--recorded", whole{&out.recorded, 0, most_steps}, "cuda"},
                                {"--output", &out.output},
                                {"--help", &out.help}};
   command_line::parse(known, count, words);
   if (batch == "largest") out.batch = 0;
   else if (!batch.empty())
     command_line::read_number<std::int64_t>("--batch", batch, {&out.batch, 1, most_batch});
-  for (auto const& option : known) {
-    bool const on_gpu =
-        option.name == "--replay" || option.name == "--cudnn" || option.name == "--recorded";
-    if (option.given && on_gpu && out.backend != "cuda")
-      throw plait::input_error(std::string(option.name) + " needs --backend cuda, not " +
-                               command_line::in_quotes(out.backend));
-  }
+  command_line::check_backend(known, out.backend);
   return out;
 }
 
@@ -87,8 +80,10 @@ entry const& find(options const& wanted) {
     if (job.size == wanted.size && job.plan == wanted.plan && job.precision == wanted.precision &&
         job.backend == wanted.backend)
       return job;
-  throw plait::input_error("there is no job " + wanted.size + ", " + wanted.plan + ", " +
-                           wanted.precision + ", " + wanted.backend + " in this program");
+  using command_line::in_quotes;
+  throw plait::input_error("there is no job " + in_quotes(wanted.size) + ", " +
+                           in_quotes(wanted.plan) + ", " + in_quotes(wanted.precision) + ", " +
+                           in_quotes(wanted.backend) + " in this program");
 }
 
 /// From the names and shapes of its parameters, which are those of GPT-2.
@@ -118,11 +113,13 @@ void write_tokens(fs::path const& path, std::vector<std::uint16_t> const& tokens
 
 /// A new folder for this process, which goes with all that is in it.
 struct scratch_folder {
-  std::string path = (fs::temp_directory_path() / "step_benchmark_XXXXXX").string();
+  std::string path;
   scratch_folder() {
-    if (::mkdtemp(path.data()) == nullptr)
-      throw plait::input_error("no folder can be made in " +
-                               plait::detail::path_in_quotes(fs::temp_directory_path()));
+    std::error_code problem;
+    auto const parent = fs::temp_directory_path(problem);
+    path = (parent / "step_benchmark_XXXXXX").string();
+    if (problem || ::mkdtemp(path.data()) == nullptr)
+      throw plait::input_error("no folder can be made for temporary files; is TMPDIR a folder?");
   }
   ~scratch_folder() {
     std::error_code unused;
@@ -138,8 +135,6 @@ std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
   std::mt19937 random(1);
   std::vector<std::uint16_t> tokens(samples * job.sequence + 1);
   for (auto& token : tokens) token = static_cast<std::uint16_t>(random() % job.vocabulary);
-  if (tokens.size() > std::size_t{std::numeric_limits<std::int32_t>::max()})
-    throw plait::input_error("--batch is too large: a token file has at most 2147483647 tokens");
   if (!job.reads_tokens)
     return plait::byte_text::from_text({tokens.begin(), tokens.end()}, job.sequence);
   scratch_folder const folder;

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <variant>
 
 #include <plait/core/error.hpp>
@@ -34,6 +36,7 @@ struct number {
 struct option {
   std::string_view name;
   std::variant<bool*, std::string*, number<std::int64_t>, number<double>> target;
+  char const* backend = nullptr;  ///< the only one that it means something to; null: all
   bool given = false;
 };
 
@@ -89,11 +92,22 @@ inline void parse(std::span<option> options, int count, char const* const* words
   }
 }
 
-/// Sees to it that no file which is opened later becomes standard input, output or error because
-/// the caller has closed it.
+/// Errors: input_error if an option is given that means nothing to this backend.
+inline void check_backend(std::span<option const> options, std::string_view backend) {
+  for (auto const& one : options)
+    if (one.given && one.backend != nullptr && backend != one.backend)
+      throw plait::input_error(std::string(one.name) + " needs --backend " + one.backend +
+                               ", not " + in_quotes(backend));
+}
+
+/// Makes a pipe that nobody reads any more, and a file beyond the limit of its size, errors of the
+/// write instead of the end of the program. No file that is opened later becomes standard input,
+/// output or error because the caller has closed that.
 ///
 /// Errors: input_error if standard output is closed.
 inline void hold_standard_files() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   for (int const descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     if (descriptor == STDOUT_FILENO) throw plait::input_error("standard output is closed");

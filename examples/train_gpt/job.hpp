@@ -106,8 +106,9 @@ outcome run(request const& wanted, Backend const& backend) {
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
       auto const report = trainer.step(batches.at(std::uint64_t(step)));
       if (!std::isfinite(report.loss))
-        throw plait::error("the loss of step " + std::to_string(step) +
-                           " is not a finite number; use a smaller --learning-rate");
+        throw plait::error(
+            "the loss of step " + std::to_string(step) + " is not a finite number; " +
+            (step == 0 ? "begin with other weights" : "use a smaller --learning-rate"));
       if (wanted.gradients != nullptr)
         trainer.export_gradients(
             [&](std::string const& name, auto const&, std::span<sum const> values) {

@@ -62,7 +62,7 @@ inline constexpr char const* usage =
     "  --list-plans           print the names of the plans and stop\n";
 
 /// Errors: input_error for an unknown or repeated option, a missing or a wrong value, and options
-///         that the others make useless.
+///         that the backend does not use.
 inline options parse(int count, char const* const* words) {
   using command_line::number;
   using whole = number<std::int64_t>;
@@ -77,10 +77,10 @@ inline options parse(int count, char const* const* words) {
       {"--size", &out.size},
       {"--precision", &out.precision},
       {"--backend", &out.backend},
-      {"--schedule-seed", whole{&out.schedule_seed, 0, most_seed}},
-      {"--replay", &out.replay},
-      {"--share-gpu", &out.share_gpu},
-      {"--tf32", &out.tf32},
+      {"--schedule-seed", whole{&out.schedule_seed, 0, most_seed}, "simulated"},
+      {"--replay", &out.replay, "cuda"},
+      {"--share-gpu", &out.share_gpu, "cuda"},
+      {"--tf32", &out.tf32, "cuda"},
       {"--attention", &out.attention},
       {"--init", &out.init},
       {"--save", &out.save},
@@ -105,16 +105,7 @@ inline options parse(int count, char const* const* words) {
                              command_line::in_quotes(out.attention));
   if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))
     throw plait::input_error("--attention cudnn needs --backend cuda and --precision bfloat16");
-  for (auto const& option : known) {
-    bool const on_gpu =
-        option.name == "--replay" || option.name == "--share-gpu" || option.name == "--tf32";
-    std::string const needed = on_gpu                             ? "cuda"
-                               : option.name == "--schedule-seed" ? "simulated"
-                                                                  : out.backend;
-    if (option.given && out.backend != needed)
-      throw plait::input_error(std::string(option.name) + " needs --backend " + needed + ", not " +
-                               command_line::in_quotes(out.backend));
-  }
+  command_line::check_backend(known, out.backend);
   return out;
 }
 

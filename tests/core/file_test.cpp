@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -102,14 +104,76 @@ TEST_F(File, VanishesWithoutCommit) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-// The name is taken by a directory between opening and commit.
-TEST_F(File, FailedRenameLeavesNothingBehind) {
+// The name is taken between opening and commit: what was computed is not thrown away.
+TEST_F(File, ThatCannotBeMovedIsKept) {
+  std::string text;
   {
-    partial_file file(path_);
+    partial_file file(path_, "test file");
+    file.write(bytes("hello"), 0);
     fs::create_directory(path_);
-    EXPECT_THROW(file.commit(), plait::input_error);
+    text = refusal([&] { file.commit(); });
   }
-  EXPECT_TRUE(partial_files().empty());
+  ASSERT_EQ(partial_files().size(), 1u);
+  EXPECT_EQ(content(partial_files()[0]), "hello");
+  EXPECT_EQ(text, "test file '" + path_.string() +
+                      "' cannot be written: it is there and not a regular file; what should be "
+                      "there is in '" +
+                      partial_files()[0].string() + "'");
+}
+
+TEST_F(File, TakesTheModeThatTheNameHasAtTheEnd) {
+  partial_file file(path_);
+  std::ofstream(path_) << "came later";
+  ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
+  file.commit();
+  EXPECT_EQ(mode(path_), 0600u);
+}
+
+TEST_F(File, KeepsTheOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to somebody else";
+  std::ofstream(path_) << "old";
+  ASSERT_EQ(::chown(path_.c_str(), 1234, 5678), 0);
+  ASSERT_EQ(::chmod(path_.c_str(), 0664), 0);
+  replace(path_, "new");
+  struct stat status{};
+  ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 1234u);
+  EXPECT_EQ(status.st_gid, 5678u);
+  EXPECT_EQ(mode(path_), 0664u);
+}
+
+TEST_F(File, KeepsTheListOfAccess) {
+  // In the system's words: user rw, user 1234 rw, group none, mask rw, others none.
+  struct entry {
+    std::uint16_t tag, permissions;
+    std::uint32_t id;
+  };
+  struct {
+    std::uint32_t version = 2;
+    entry entries[5]{{1, 6, 0xffffffff},
+                     {2, 6, 1234},
+                     {4, 0, 0xffffffff},
+                     {16, 6, 0xffffffff},
+                     {32, 0, 0xffffffff}};
+  } const list;
+  constexpr char const* name = "system.posix_acl_access";
+  std::ofstream(path_) << "old";
+  if (::setxattr(path_.c_str(), name, &list, sizeof list, 0) != 0)
+    GTEST_SKIP() << "the file system has no lists of access";
+  replace(path_, "new");
+  char found[sizeof list];
+  ASSERT_EQ(::getxattr(path_.c_str(), name, found, sizeof found),
+            static_cast<::ssize_t>(sizeof list));
+  EXPECT_EQ(std::memcmp(found, &list, sizeof list), 0);
+  EXPECT_EQ(content(), "new");
+}
+
+TEST_F(File, RoomIsTakenAtOnce) {
+  partial_file const file(path_);
+  file.reserve(100'000);
+  EXPECT_EQ(fs::file_size(partial_files().at(0)), 100'000u);
+  auto const text = refusal([&] { file.reserve(std::size_t{1} << 62); });
+  EXPECT_NE(text, "no input_error");
 }
 
 // Whatever lies beside it, also under a name that the file could have before it is complete.
@@ -228,8 +292,6 @@ TEST_F(File, ReadsFromAPosition) {
   std::string three(3, '\0'), seven(7, '\0');
   file.read(std::as_writable_bytes(std::span(three)), 4);
   EXPECT_EQ(three, "456");
-  EXPECT_EQ(file.read_some(std::as_writable_bytes(std::span(seven)), 8), 2u);
-  EXPECT_EQ(seven.substr(0, 2), "89");
   EXPECT_EQ(
       refusal([&] { file.read(std::as_writable_bytes(std::span(seven)), 4); }),
       "file '" + path_.string() + "' became shorter while it was read: it ends before byte 10");

@@ -16,9 +16,11 @@ TEST(Quote, WhatATerminalWouldObeyIsEscaped) {
   EXPECT_EQ(escaped("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(escaped("\x7f"), "\\x7f");
   EXPECT_EQ(escaped(std::string_view("\0", 1)), "\\x00");
-  EXPECT_EQ(escaped("\u009b31m"), "\\xc2\\x9b31m");     // C1: as ESC [
-  EXPECT_EQ(escaped("a\u2028b"), "a\\xe2\\x80\\xa8b");  // a line separator
-  EXPECT_EQ(escaped("a\\nb"), "a\\\\nb");               // is not a new line
+  EXPECT_EQ(escaped("\u009b31m"), "\\xc2\\x9b31m");                          // C1: as ESC [
+  EXPECT_EQ(escaped("a\u2028b"), "a\\xe2\\x80\\xa8b");                       // a line separator
+  EXPECT_EQ(escaped("\u202egnp.exe"), "\\xe2\\x80\\xaegnp.exe");             // from right to left
+  EXPECT_EQ(escaped("a\u200bb\ufeff"), "a\\xe2\\x80\\x8bb\\xef\\xbb\\xbf");  // without width
+  EXPECT_EQ(escaped("a\\nb"), "a\\\\nb");                                    // is not a new line
 }
 
 TEST(Quote, TextOfAnyLanguageStays) {

@@ -61,15 +61,18 @@ inline std::string file_of(std::span<std::uint8_t const> bytes) {
 
 /// A folder of this process, in memory where there is such a file system.
 inline std::filesystem::path const& scratch() {
-  static std::filesystem::path const folder = [] {
-    std::filesystem::path const shared = "/dev/shm";
-    auto out = (std::filesystem::exists(shared) ? shared : std::filesystem::temp_directory_path()) /
-               ("plait_fuzz_" + std::to_string(::getpid()));
-    std::filesystem::create_directories(out);
-    std::atexit([] { std::filesystem::remove_all(scratch()); });
-    return out;
-  }();
-  return folder;
+  struct folder {
+    std::filesystem::path path;
+    folder() {
+      std::filesystem::path const shared = "/dev/shm";
+      path = (std::filesystem::exists(shared) ? shared : std::filesystem::temp_directory_path()) /
+             ("plait_fuzz_" + std::to_string(::getpid()));
+      std::filesystem::create_directories(path);
+    }
+    ~folder() { std::filesystem::remove_all(path); }
+  };
+  static folder const made;
+  return made.path;
 }
 
 /// Takes a number from the front of the bytes; zeros where there are none.

@@ -173,6 +173,34 @@ for arguments in "--steps 1 --save w" --list-plans --explain --help; do
     complain "full standard output, $arguments: exit code $code: $(cat ../err)"
 done
 [[ "$(find . | sort)" == "$before" ]] || complain "a file was written: $(find . | sort)"
+for option in --save --losses; do
+  code=0
+  "$train_gpt" "${some[@]}" "$option" printed >printed 2>../err || code=$?
+  [[ $code == 2 && $(cat ../err) == *"standard output '/dev/stdout' and $option 'printed' are the same file" ]] ||
+    complain "$option on standard output: exit code $code: $(cat ../err)"
+  rm printed
+done
+# A pipe that nobody reads does not cost the weights.
+code=0
+{ "$train_gpt" "${some[@]}" --steps 40 --save w 2>../err || echo $? >../code; } | head -n 1 >../out
+[[ $(cat ../code) == 2 && -s w && $(cat ../err) == "train_gpt: standard output cannot be written"* ]] ||
+  complain "a pipe that nobody reads: exit code $(cat ../code): $(cat ../err)"
+rm w
+# A disk without room is found before the training.
+code=0
+(ulimit -f 100 && exec "$train_gpt" "${some[@]}" --save w) >../out 2>../err || code=$?
+[[ $code == 2 && $(cat ../err) == "train_gpt: safetensors file 'w' cannot be written: File too large" && ! -s ../out ]] ||
+  complain "no room: exit code $code: $(cat ../err)"
+# What turns up under the name during the training is the user's, and the weights are not lost.
+"$train_gpt" "${some[@]}" --steps 400 --save w >../out 2>../err &
+until [[ -s ../out ]]; do sleep 0.1; done
+mkfifo w
+code=0
+wait $! || code=$?
+[[ $code == 2 && -p w ]] || complain "a pipe under the name: exit code $code: $(cat ../err)"
+saved="$(sed -n "s/^train_gpt: safetensors file 'w' cannot be written: it is there and not a regular file; what should be there is in '\(.*\)'$/\1/p" ../err)"
+[[ -s $saved ]] || complain "the weights are lost: $(cat ../err)"
+rm -f w "$saved"
 # No file takes the number of standard input or error when those are closed.
 "$train_gpt" "${some[@]}" --steps 0 --save w --losses l <&- 2>&- >../out || complain "closed input and error"
 succeeds "${some[@]}" --steps 0 --init w

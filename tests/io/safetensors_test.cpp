@@ -233,6 +233,37 @@ TEST_F(Safetensors, HalfPrecisionIsConvertedExactly) {
             (std::vector<float>{1, -3.140625f, -0x1p127f}));
 }
 
+TEST_F(Safetensors, NumbersThatDoNotFitAreRefused) {
+  std::array<double, 3> const values{1, 1e300, -std::numeric_limits<double>::infinity()};
+  {
+    safetensors_writer writer(path_, std::vector{safetensors_entry{"a", stored_type::f64, {3}}});
+    writer.write("a", std::span(values));
+    writer.commit();
+  }
+  safetensors_reader const reader(path_);
+  EXPECT_EQ(read<double>(reader, "a"), std::vector<double>(values.begin(), values.end()));
+  EXPECT_EQ(refusal([&] { (void)read<float>(reader, "a"); }),
+            ": tensor 'a' holds a number that is too large for float");
+}
+
+// The room is taken before the work.
+TEST_F(Safetensors, ADiskThatIsTooSmallIsFoundAtOnce) {
+  auto const old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  auto const text = refusal([&] {
+    safetensors_writer const writer(path_,
+                                    std::vector{safetensors_entry{"a", stored_type::f32, {10000}}});
+  });
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(text, " cannot be written: File too large");
+  EXPECT_EQ(files_beside(), 0);
+}
+
 TEST_F(Safetensors, WrongRequestsNameTensorAndNumbers) {
   store(python_bytes());
   safetensors_reader const reader(path_);
@@ -277,6 +308,8 @@ TEST_F(Safetensors, HeadersThatAreNotOfTheFormatAreRefused) {
   EXPECT_EQ(refusal_of_header(" {}"), " has a header that does not begin with '{'");
   EXPECT_EQ(refusal_of_header("{]"), " has a header that is not JSON (at its byte 2)");
   EXPECT_EQ(refusal_of_header("{\"\xff\":1}"), " has a header that is not JSON (at its byte 3)");
+  EXPECT_EQ(refusal_of_header(std::string("{}\0 more", 8)),
+            " has a header that is not JSON (at its byte 3)");
   EXPECT_EQ(refusal_of_header("{}x"), " has a header that is not JSON (at its byte 3)");
   EXPECT_EQ(refusal_of_header(R"({"a":{"shape":[1e400]}})"),
             " has a header that is not JSON (at its byte 20)");
@@ -445,6 +478,8 @@ TEST_F(Safetensors, WrongWritesAreRefused) {
   EXPECT_EQ(refused({"__metadata__", stored_type::f64, {1}}),
             ": tensor '__metadata__' has a name that is taken");
   EXPECT_EQ(refused({"i", stored_type::i64, {1}}), ": tensor 'i' is of type I64, not F32 or F64");
+  EXPECT_EQ(refused({"d", stored_type::f32, std::vector<std::size_t>(65, 1)}),
+            ": tensor 'd' has a shape of more than 64 sizes");
   EXPECT_EQ(refused({"l", stored_type::f64, {std::size_t{1} << 62}}),
             ": tensor 'l' is too large, its shape is (4611686018427387904)");
   EXPECT_EQ(refused({"\xff", stored_type::f32, {1}}),

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -74,14 +76,15 @@ class open_file {
       : name_(kind, path) {
     if (path.native().find('\0') != std::string::npos)
       name_.refuse("cannot be read: its name has a byte that is 0");
-    // Without O_NONBLOCK a pipe is waited for, until somebody writes it.
+    // A pipe is not even opened: who waits to write it would be told that it has a reader. Should
+    // one come between, O_NONBLOCK keeps the open from waiting.
+    if (::stat(path.c_str(), &status_) == 0) check_kind();
     int const flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
                       (symbolic == links::refused ? O_NOFOLLOW : 0);
     descriptor_ = file_descriptor(::open(path.c_str(), flags));
     if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &status_) != 0)
       name_.fail("cannot be read", errno);
-    if (S_ISDIR(status_.st_mode)) name_.refuse("cannot be read: it is a directory");
-    if (!S_ISREG(status_.st_mode)) name_.refuse("cannot be read: it is not a regular file");
+    check_kind();
   }
 
   [[nodiscard]] file_name const& name() const { return name_; }
@@ -91,27 +94,25 @@ class open_file {
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(status_.st_size); }
   [[nodiscard]] ::uid_t owner() const { return status_.st_uid; }
 
-  /// Fills `out` from byte `at` on; fewer bytes than it has only at the end of the file.
-  [[nodiscard]] std::size_t read_some(std::span<std::byte> out, std::size_t at) const {
-    std::size_t done = 0;
-    while (done < out.size()) {
-      auto const got = ::pread(descriptor_.get(), out.data() + done, out.size() - done,
-                               static_cast<::off_t>(at + done));
+  /// Fills `out` from byte `at` on.
+  void read(std::span<std::byte> out, std::size_t at) const {
+    while (!out.empty()) {
+      auto const got = ::pread(descriptor_.get(), out.data(), out.size(), static_cast<::off_t>(at));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) name_.fail("cannot be read", errno);
-      if (got == 0) break;
-      done += static_cast<std::size_t>(got);
+      if (got == 0)
+        name_.refuse("became shorter while it was read: it ends before byte " + std::to_string(at));
+      out = out.subspan(static_cast<std::size_t>(got));
+      at += static_cast<std::size_t>(got);
     }
-    return done;
-  }
-
-  void read(std::span<std::byte> out, std::size_t at) const {
-    if (std::size_t const got = read_some(out, at); got < out.size())
-      name_.refuse("became shorter while it was read: it ends before byte " +
-                   std::to_string(at + got));
   }
 
  private:
+  void check_kind() const {
+    if (S_ISDIR(status_.st_mode)) name_.refuse("cannot be read: it is a directory");
+    if (!S_ISREG(status_.st_mode)) name_.refuse("cannot be read: it is not a regular file");
+  }
+
   file_name name_;
   file_descriptor descriptor_;
   struct stat status_{};
@@ -149,10 +150,11 @@ class mapped_file {
 /// A file that appears under its name only when it is complete. It is written as
 /// plait-<16 digits>.partial in the folder of `path`, where commit() moves it; an object that ends
 /// before that removes it. What stays behind when the program is killed has that name, and `path`
-/// is the old file or the new one, whenever that happens.
+/// is the old file or the new one, whenever that happens. A file that is complete and cannot be
+/// moved also stays, and the message names it.
 ///
-/// A file that is replaced gives the new one its access mode and, if the system allows, its owner;
-/// a symbolic link stays, and what it leads to is replaced.
+/// A file that is replaced gives the new one its access mode and list and, if the system allows,
+/// its owner and group; a symbolic link stays, and what it leads to is replaced.
 ///
 /// Errors:  input_error that names the kind of file, `path` and what the system says; also if
 ///          `path` is there and not a regular file (replacing would destroy a device such as
@@ -169,9 +171,9 @@ class partial_file {
     constexpr int tries = 16;
     for (int i = 0; i < tries; ++i) {
       partial_ = folder / ("plait-" + random_digits() + ".partial");
-      descriptor_ = file_descriptor(::open(partial_.c_str(),
-                                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                                           replaced_ ? replaced_->st_mode & 0777u : mode));
+      descriptor_ = file_descriptor(
+          ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                 mode & (replaced_ ? replaced_->st_mode & 0700u : 0777u)));
       if (descriptor_.get() >= 0) return;
       if (errno != EEXIST) break;
     }
@@ -180,13 +182,24 @@ class partial_file {
   }
   ~partial_file() {
     struct stat ours{}, found{};
-    if (!committed_ && ::fstat(descriptor_.get(), &ours) == 0 &&
+    if (!stays_ && ::fstat(descriptor_.get(), &ours) == 0 &&
         ::lstat(partial_.c_str(), &found) == 0 && ours.st_dev == found.st_dev &&
         ours.st_ino == found.st_ino)
       ::unlink(partial_.c_str());
   }
   partial_file(partial_file const&) = delete;
   partial_file& operator=(partial_file const&) = delete;
+
+  [[nodiscard]] file_name const& name() const { return name_; }
+
+  /// Takes room on the disk for so many bytes, where the file system can do that: a full disk is an
+  /// error now and not later.
+  void reserve(std::size_t bytes) const {
+    if (bytes == 0 || ::fallocate(descriptor_.get(), 0, 0, static_cast<::off_t>(bytes)) == 0)
+      return;
+    if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)
+      name_.fail("cannot be written", errno);
+  }
 
   void write(std::span<std::byte const> in, std::size_t at) const {
     while (!in.empty()) {
@@ -201,10 +214,15 @@ class partial_file {
   /// Makes the file appear; what was there under its name is gone. On return data and name are on
   /// the disk.
   void commit() {
-    if (replaced_) keep_access();
+    or_stay([this] {
+      look_at_target();  // it may have changed since
+      if (replaced_) keep_access();
+    });
     synchronise(descriptor_.get());
-    if (::rename(partial_.c_str(), target_.c_str()) != 0) name_.fail("cannot be written", errno);
-    committed_ = true;
+    or_stay([this] {
+      if (::rename(partial_.c_str(), target_.c_str()) != 0) name_.fail("cannot be written", errno);
+    });
+    stays_ = true;
     synchronise_folder();
   }
 
@@ -217,7 +235,7 @@ class partial_file {
       name_.fail("cannot be written", errno);
     }
     ::unlink(partial_.c_str());
-    committed_ = true;
+    stays_ = true;
     synchronise_folder();
     return true;
   }
@@ -227,7 +245,20 @@ class partial_file {
     return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   }
 
+  /// Calls work(); when that fails the file stays under the name that it has.
+  template <class Work>
+  void or_stay(Work work) {
+    try {
+      work();
+    } catch (input_error const& problem) {
+      stays_ = true;
+      throw input_error(std::string(problem.what()) + "; what should be there is in " +
+                        path_in_quotes(partial_));
+    }
+  }
+
   void look_at_target() {
+    replaced_.reset();
     if (target_.empty()) name_.refuse("cannot be written: its name is empty");
     if (target_.native().find('\0') != std::string::npos)
       name_.refuse("cannot be written: its name has a byte that is 0");
@@ -263,13 +294,26 @@ class partial_file {
 
   // The owner first: to change it may take bits of the mode away.
   void keep_access() const {
+    int const file = descriptor_.get();
     struct stat ours{};
-    if (::fstat(descriptor_.get(), &ours) != 0) name_.fail("cannot be written", errno);
+    if (::fstat(file, &ours) != 0) name_.fail("cannot be written", errno);
     ::mode_t mode = replaced_->st_mode & 0777u;
-    if ((ours.st_uid != replaced_->st_uid || ours.st_gid != replaced_->st_gid) &&
-        ::fchown(descriptor_.get(), replaced_->st_uid, replaced_->st_gid) != 0)
+    bool const same = ours.st_uid == replaced_->st_uid && ours.st_gid == replaced_->st_gid;
+    if (!same && ::fchown(file, replaced_->st_uid, replaced_->st_gid) != 0 &&
+        ::fchown(file, static_cast<::uid_t>(-1), replaced_->st_gid) != 0)
       mode &= 0707u;  // what one group may, another may not
-    if (::fchmod(descriptor_.get(), mode) != 0)
+    if (::fchmod(file, mode) != 0)
+      name_.fail("cannot be given the access mode of the old file", errno);
+    // Where there is a list, the bits of the group are not the group's, but the most that the list
+    // can give.
+    constexpr char const* list = "system.posix_acl_access";
+    std::array<char, 4096> entries;  // NOLINT: filled by getxattr
+    auto const bytes = ::getxattr(target_.c_str(), list, entries.data(), entries.size());
+    bool const has_list = bytes > 0 || (bytes < 0 && errno == ERANGE);
+    if (has_list &&
+        (bytes < 0 ||
+         ::fsetxattr(file, list, entries.data(), static_cast<std::size_t>(bytes), 0) != 0) &&
+        ::fchmod(file, mode & 0707u) != 0)
       name_.fail("cannot be given the access mode of the old file", errno);
   }
 
@@ -291,7 +335,7 @@ class partial_file {
   std::filesystem::path target_, partial_;
   std::optional<struct stat> replaced_;
   file_descriptor descriptor_;
-  bool committed_ = false;
+  bool stays_ = false;
 };
 
 }  // namespace plait::detail

@@ -32,16 +32,18 @@ inline code_point first_code_point(std::string_view text) {
   return {value, bytes};
 }
 
-/// A text from outside as part of a message: what could move a terminal's cursor or end the line
-/// (control characters, C1 and separators of lines among them) and bytes that are no UTF-8 are
-/// written as escapes.
+/// A text from outside as part of a message: what could move a terminal's cursor, end the line or
+/// hide and reorder characters (control characters, separators of lines, directions of writing,
+/// characters without width) and bytes that are no UTF-8 are written as escapes.
 inline std::string escaped(std::string_view text) {
   constexpr char digits[] = "0123456789abcdef";
   std::string out;
   while (!text.empty()) {
     auto const [value, bytes] = first_code_point(text);
     bool const control = bytes == 0 || value < 0x20 || (value >= 0x7f && value < 0xa0) ||
-                         value == 0x2028 || value == 0x2029;
+                         (value >= 0x200b && value <= 0x200f) ||
+                         (value >= 0x2028 && value <= 0x202e) ||
+                         (value >= 0x2060 && value <= 0x206f) || value == 0xfeff;
     std::size_t const taken = bytes == 0 ? 1 : bytes;
     for (char const c : text.substr(0, taken)) {
       auto const byte = static_cast<unsigned char>(c);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -22,17 +21,13 @@ namespace detail {
 
 inline void append_file(std::string& text, std::filesystem::path const& path) {
   open_file const file(path, "text file");
+  std::size_t const before = text.size();
   try {
-    text.reserve(text.size() + file.size());
+    text.resize(before + file.size());
   } catch (std::exception const&) {  // bad_alloc or length_error
     file.name().refuse("has " + std::to_string(file.size()) + " bytes, too many for the memory");
   }
-  std::array<char, 1 << 16> chunk;  // NOLINT: filled by read_some
-  auto const room = std::as_writable_bytes(std::span(chunk));
-  for (std::size_t at = 0, got = 1; got > 0; at += got) {
-    got = file.read_some(room, at);
-    text.append(chunk.data(), got);
-  }
+  file.read(std::as_writable_bytes(std::span(text).subspan(before)), 0);
 }
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -111,7 +112,12 @@ class safetensors_reader {
     std::size_t const at = data_begin_ + begin;
     if (entry.type == stored_type_of<T>) return file_.read(std::as_writable_bytes(out), at);
     switch (entry.type) {
-      case stored_type::f64: return read_as<double>(out, at, [](double x) { return x; });
+      case stored_type::f64:
+        return read_as<double>(out, at, [&](double x) {
+          if (std::isfinite(x) && !std::isfinite(static_cast<T>(x)))
+            refuse(name, "holds a number that is too large for float");
+          return x;
+        });
       case stored_type::f32: return read_as<float>(out, at, [](float x) { return x; });
       case stored_type::bf16: return read_as<std::uint16_t>(out, at, detail::float_from_bf16);
       case stored_type::f16: return read_as<std::uint16_t>(out, at, detail::float_from_f16);
@@ -189,9 +195,8 @@ class safetensors_writer {
   /// Errors: also input_error for names given twice and types other than F32 and F64.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
                      std::map<std::string, std::string> const& metadata = {})
-      : name_("safetensors file", path),
-        header_(make_header(entries, metadata)),
-        file_(path, "safetensors file") {
+      : file_(path, "safetensors file"), header_(make_header(entries, metadata)) {
+    file_.reserve(8 + header_.size() + data_bytes_);
     std::uint64_t const length = header_.size();
     file_.write(std::as_bytes(std::span(&length, 1)), 0);
     file_.write(std::as_bytes(std::span(header_)), 8);
@@ -235,18 +240,24 @@ class safetensors_writer {
 
   static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;  // positions are signed
 
-  [[noreturn]] void refuse(std::string const& what) const { name_.refuse(what); }
+  [[noreturn]] void refuse(std::string const& what) const { file_.name().refuse(what); }
   [[noreturn]] void refuse(safetensors_entry const& entry, std::string const& what) const {
-    name_.refuse_part("tensor " + detail::in_quotes(entry.name), what);
+    file_.name().refuse_part("tensor " + detail::in_quotes(entry.name), what);
   }
 
   [[nodiscard]] std::string make_header(std::span<safetensors_entry const> entries,
                                         std::map<std::string, std::string> const& metadata) {
     nlohmann::ordered_json header = nlohmann::ordered_json::object();
+    if (entries.size() > detail::most_tensors || metadata.size() > detail::most_metadata)
+      refuse("would have more than " + std::to_string(detail::most_tensors) + " tensors or " +
+             std::to_string(detail::most_metadata) + " texts of metadata");
     if (!metadata.empty()) header["__metadata__"] = metadata;
     for (auto const& entry : entries) {
       if (entry.type != stored_type::f32 && entry.type != stored_type::f64)
         refuse(entry, std::string("is of type ") + to_string(entry.type) + ", not F32 or F64");
+      if (entry.shape.size() > detail::most_dimensions)
+        refuse(entry,
+               "has a shape of more than " + std::to_string(detail::most_dimensions) + " sizes");
       if (entry.name == "__metadata__" || !slots_.emplace(entry.name, slot{entry}).second)
         refuse(entry, "has a name that is taken");
     }
@@ -262,6 +273,7 @@ class safetensors_writer {
             {"dtype", to_string(type)}, {"shape", entry.shape}, {"data_offsets", {begin, end}}};
         begin = end;
       }
+    data_bytes_ = begin;
     std::string text;
     try {
       text = header.dump();
@@ -275,10 +287,10 @@ class safetensors_writer {
     return text;
   }
 
-  detail::file_name name_;
-  std::map<std::string, slot, std::less<>> slots_;
-  std::string header_;
   detail::partial_file file_;
+  std::map<std::string, slot, std::less<>> slots_;
+  std::size_t data_bytes_ = 0;
+  std::string header_;
 };
 
 }  // namespace plait

@@ -136,6 +136,9 @@ class safetensors_header_parser {
   static safetensors_header parse(std::string const& text, std::size_t data_bytes,
                                   file_name const& file) {
     if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
+    // For the library that would be the end.
+    if (auto const zero = text.find('\0'); zero != std::string::npos)
+      file.refuse("has a header that is not JSON (at its byte " + std::to_string(zero + 1) + ")");
     safetensors_header_parser handler(data_bytes, file);
     json::sax_parse(text, &handler);
     return std::move(handler.out_);

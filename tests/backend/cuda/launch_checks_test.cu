@@ -214,7 +214,7 @@ TEST_F(RendezvousFile, IsOfOneJob) {
   expect_text(refusal_to_read(file, 4), "has 3 bytes, not 4");
   expect_text(refusal_to_read(file, 2), "has 3 bytes, not 2");
   expect_text(refusal_to_read(plait::rendezvous_file(path, "job 8, another")),
-              "is of job 'job\\n7', this process is of job 'job 8, another'");
+              "is of job 'job\\\\n7', this process is of job 'job 8, another'");
   expect_text(refusal_to_read(plait::rendezvous_file(path)), "this process is of job ''");
   file.remove();
   EXPECT_TRUE(std::filesystem::is_empty(folder));
@@ -258,7 +258,10 @@ TEST_F(RendezvousFile, ThatIsSomethingElseIsRefusedAtOnce) {
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
   expect_text(refusal_to_read(file), "it is a directory");
-  expect_text(message_of<input_error>([&] { file.write(bytes); }), "cannot be written");
+  expect_text(message_of<input_error>([&] { file.write(bytes); }), "is there already");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("nowhere", path);
+  expect_text(refusal_to_read(file), "symbolic links");
   if (::geteuid() == 0) return;  // root may read all
   std::filesystem::remove(path);
   file.write(bytes);

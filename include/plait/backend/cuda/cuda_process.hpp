@@ -61,10 +61,11 @@ struct cuda_process {
     cuda_place const at{here.rank, ordinal};
     detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);
     cuda_device device(at, options);
-    auto groups = detail::nccl_groups(grid, here.rank, device, agree_on_id(here));
+    std::optional<written_file> meeting;
+    auto groups = detail::nccl_groups(grid, here.rank, device, agree_on_id(here, meeting));
     // The file is gone before anybody may write the next one.
     groups.back().barrier();
-    if (here.rank == 0 && here.world_size > 1) file(here).remove();
+    meeting.reset();
     groups.back().barrier();
     groups.back().reset_counted();
     cuda_rank handle(grid, here.rank, std::move(device), std::move(groups));
@@ -84,13 +85,24 @@ struct cuda_process {
         "to the path of a new file in a folder that all processes see");
   }
 
+  // What rank 0 has written goes with this, also when something fails before all have met.
+  struct written_file {
+    rendezvous_file file;
+    explicit written_file(rendezvous_file const& what) : file(what) {}
+    written_file(written_file const&) = delete;
+    written_file& operator=(written_file const&) = delete;
+    ~written_file() { file.remove(); }
+  };
+
   // Rank 0 makes the id of the job and gives it to the others.
-  [[nodiscard]] ncclUniqueId agree_on_id(process_ranks const& here) const {
+  [[nodiscard]] ncclUniqueId agree_on_id(process_ranks const& here,
+                                         std::optional<written_file>& written) const {
     ncclUniqueId id{};
     if (here.world_size == 1) return id;
     if (here.rank == 0) {
       detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {});
       file(here).write(std::as_bytes(std::span(id.internal)));
+      written.emplace(file(here));
     } else {
       auto const bytes = file(here).read(sizeof id.internal, options.timeout, [] {});
       std::memcpy(id.internal, bytes.data(), sizeof id.internal);

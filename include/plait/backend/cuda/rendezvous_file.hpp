@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,26 +24,24 @@
 namespace plait {
 
 /// A file on a file system that all processes of a job see, through which one of them gives some
-/// bytes to the others. It appears complete, may be read by its user only, and carries a mark of
-/// the job, so that no process takes what another job has left.
+/// bytes to the others. It appears complete, may be read by its user only, and carries the name of
+/// the job, so that no process takes what a job of another name has left.
 class rendezvous_file {
  public:
-  /// `job`: a text that all processes of the job have, and processes of other jobs have not; as
-  /// process_ranks has it.
+  /// `job`: a text that all processes of the job have and those of other jobs, if the launcher can
+  /// tell them apart, have not; as process_ranks has it.
   explicit rendezvous_file(std::filesystem::path path, std::string_view job = {})
       : path_(std::move(path)), job_(detail::escaped(job)) {}
 
   /// Errors: input_error if the file cannot be written, or is there already: then it is what
   ///         another job, which runs or has broken off, has left.
   void write(std::span<std::byte const> bytes) const {
+    if (is_there()) refuse_old();
     detail::partial_file out(path_, kind, 0600);
     auto const begin = first_lines();
     out.write(std::as_bytes(std::span(begin)), 0);
     out.write(bytes, begin.size());
-    if (!out.commit_if_new())
-      name().refuse(
-          "is there already; another job runs with it or has left it: choose another path by "
-          "PLAIT_RENDEZVOUS, or delete the file");
+    if (!out.commit_if_new()) refuse_old();
   }
 
   /// The bytes of the file once it is there. check() is called while it is waited for, and may
@@ -54,7 +53,7 @@ class rendezvous_file {
   [[nodiscard]] std::vector<std::byte> read(std::size_t size, std::chrono::nanoseconds timeout,
                                             Check check) const {
     auto const end = std::chrono::steady_clock::now() + timeout;
-    while (::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) {
+    while (!is_there()) {
       check();
       if (std::chrono::steady_clock::now() > end)
         name().refuse(
@@ -77,6 +76,16 @@ class rendezvous_file {
   static constexpr std::string_view first_line = "plait rendezvous 1\n";
 
   [[nodiscard]] detail::file_name name() const { return {kind, path_}; }
+  [[noreturn]] void refuse_old() const {
+    name().refuse(
+        "is there already; another job runs with it or has left it: choose another path by "
+        "PLAIT_RENDEZVOUS, or delete the file");
+  }
+  // Or cannot be looked for, which opening it will say.
+  [[nodiscard]] bool is_there() const {
+    struct stat found{};
+    return ::lstat(path_.c_str(), &found) == 0 || errno != ENOENT;
+  }
   [[nodiscard]] std::string first_lines() const { return std::string(first_line) + job_ + '\n'; }
 
   [[nodiscard]] std::vector<std::byte> checked(detail::open_file const& file,
