@@ -2,10 +2,12 @@
 #include "plait/core/file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -166,6 +168,23 @@ TEST_F(File, KeepsTheListOfAccess) {
             static_cast<::ssize_t>(sizeof list));
   EXPECT_EQ(std::memcmp(found, &list, sizeof list), 0);
   EXPECT_EQ(content(), "new");
+}
+
+// A limit on the size of files stands for a full disk: the write fails halfway.
+TEST_F(File, AFullDiskLeavesWhatWasThere) {
+  std::ofstream(path_) << "what was there";
+  auto const old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  auto const text = refusal([&] { replace(path_, std::string(40000, 'x')); });
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(text, "file '" + path_.string() + "' cannot be written: File too large");
+  EXPECT_EQ(content(), "what was there");
+  EXPECT_TRUE(partial_files().empty());
 }
 
 TEST_F(File, RoomIsTakenAtOnce) {

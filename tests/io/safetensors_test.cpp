@@ -61,6 +61,27 @@ constexpr unsigned char written_by_python[]{
     0x00, 0x00, 0x80, 0x3e, 0x00, 0x00, 0x40, 0x40, 0x00, 0x00, 0x80, 0x40, 0x00, 0x00, 0x00, 0xbf,
     0x00, 0x3c, 0x00, 0xb8, 0x01, 0x00, 0x00, 0x7c};
 
+// While it lives, no file of this process grows beyond so many bytes: stands for a full disk.
+class file_size_limit {
+ public:
+  explicit file_size_limit(::rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &old_), 0);
+    rlimit limit = old_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~file_size_limit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+  file_size_limit(file_size_limit const&) = delete;
+  file_size_limit& operator=(file_size_limit const&) = delete;
+
+ private:
+  void (*old_handler_)(int);
+  rlimit old_{};
+};
+
 class Safetensors : public testing::Test {
  protected:
   Safetensors()
@@ -248,19 +269,12 @@ TEST_F(Safetensors, NumbersThatDoNotFitAreRefused) {
 
 // The room is taken before the work.
 TEST_F(Safetensors, ADiskThatIsTooSmallIsFoundAtOnce) {
-  auto const old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit old_limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  rlimit limit = old_limit;
-  limit.rlim_cur = 4096;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  auto const text = refusal([&] {
-    safetensors_writer const writer(path_,
-                                    std::vector{safetensors_entry{"a", stored_type::f32, {10000}}});
-  });
-  ::setrlimit(RLIMIT_FSIZE, &old_limit);
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(text, " cannot be written: File too large");
+  file_size_limit const limit(4096);
+  EXPECT_EQ(refusal([&] {
+              safetensors_writer const writer(
+                  path_, std::vector{safetensors_entry{"a", stored_type::f32, {10000}}});
+            }),
+            " cannot be written: File too large");
   EXPECT_EQ(files_beside(), 0);
 }
 
@@ -509,28 +523,16 @@ TEST_F(Safetensors, PlacesThatCannotBeWrittenAreRefused) {
   EXPECT_NE(refused("/proc/plait.safetensors"), "no input_error");
 }
 
-// A limit on the size of files stands for a full disk: the write fails halfway.
 TEST_F(Safetensors, AFullDiskLeavesWhatWasThere) {
   store("what was there");
-  auto const old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit old_limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  rlimit limit = old_limit;
-  limit.rlim_cur = 4096;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  std::string text = "no input_error";
-  try {
-    std::vector<float> const values(10000);
-    safetensors_writer writer(path_,
-                              std::vector{safetensors_entry{"a", stored_type::f32, {10000}}});
-    writer.write("a", std::span(values));
-    writer.commit();
-  } catch (plait::input_error const& problem) {
-    text = problem.what();
+  {
+    file_size_limit const limit(4096);
+    EXPECT_NE(refusal([&] {
+                safetensors_writer const writer(
+                    path_, std::vector{safetensors_entry{"a", stored_type::f32, {10000}}});
+              }),
+              "no input_error");
   }
-  ::setrlimit(RLIMIT_FSIZE, &old_limit);
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(text, "safetensors file '" + path_.string() + "' cannot be written: File too large");
   EXPECT_EQ(content(), "what was there");
   EXPECT_EQ(files_beside(), 0);
 }

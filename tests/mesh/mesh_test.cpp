@@ -137,4 +137,22 @@ TEST(Mesh, SaysWhichNumbersDisagree) {
   }
 }
 
+TEST(Mesh, FitsWhereSizesAreTheSameOrLeftToTheLaunch) {
+  plait::mesh planned, same, other_order, other_size, at_launch;
+  planned.add(axis::stage, 2), planned.add(axis::data, 3);
+  same = planned;
+  other_order.add(axis::data, 3), other_order.add(axis::stage, 2);
+  other_size.add(axis::stage, 2), other_size.add(axis::data, 4);
+  at_launch.add(axis::stage, 2), at_launch.add(axis::data, 0);
+  EXPECT_TRUE(planned.fits(same));
+  EXPECT_FALSE(planned.fits(other_order));
+  EXPECT_FALSE(planned.fits(other_size));
+  EXPECT_FALSE(planned.fits({}));
+  EXPECT_TRUE(plait::mesh{}.fits({}));
+  EXPECT_TRUE(at_launch.fits(other_size));
+  EXPECT_EQ(to_string(planned), "stage 2 x data 3");
+  EXPECT_EQ(to_string(at_launch), "stage 2 x data at launch");
+  EXPECT_EQ(to_string(plait::mesh{}), "one rank");
+}
+
 }  // namespace

@@ -5,6 +5,7 @@
 #     the files of backend/ itself neither;
 #   - a header of an optional component is included only by headers of the same component;
 #   - only backend/<name>/ and component headers include anything outside the standard library;
+#   - only backend/, testing/ and the executor (run/move.hpp, run/exchange_runner.hpp) call collectives;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
 cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
@@ -63,6 +64,10 @@ foreach(header IN LISTS headers)
   file(READ "${INCLUDE}/${header}" text)
   if(NOT text MATCHES "^// SPDX-License-Identifier: Apache-2.0\n#pragma once\n")
     report("the first two lines are not the licence and #pragma once")
+  endif()
+  if(NOT header MATCHES "^plait/((backend|testing)/|run/(move|exchange_runner)[.]hpp$)" AND text MATCHES
+      "[.>](all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|reduce|gather|scatter|send|receive)[(]")
+    report("calls ${CMAKE_MATCH_1}(): what ranks exchange is a row of the plan's list, carried out by run/exchange_runner.hpp or run/move.hpp")
   endif()
   string(REGEX REPLACE "\n[ \t]*#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])[^\n]*" "\n@\\1" text "${text}")
   string(REGEX REPLACE "\n[^@\n][^\n]*" "\n" text "\n${text}")

@@ -68,6 +68,12 @@ expect("the folder 'attic' is not in the order"
   attic/bad.hpp "${top}")
 expect("the first two lines are not the licence and #pragma once"
   core/bad.hpp "#include <vector>\n")
+expect("calls all_reduce(): what ranks exchange is a row of the plan's list"
+  train/bad.hpp "${top}void f(auto& comm, auto x) { comm.all_reduce(x); }\n")
+expect("calls send()"
+  run/bad.hpp "${top}void f(auto* comm, auto x) { comm->send(x, 1, 0); }\n")
+expect("" run/move.hpp "${top}void f(auto& comm, auto x) { comm.all_reduce(x); }\n")
+expect("" backend/good.hpp "${top}void f(auto& comm, auto x) { comm.all_reduce(x); }\n")
 string(REPEAT "\n" 600 long)
 expect("more than 600 lines"
   core/bad.hpp "${top}${long}")

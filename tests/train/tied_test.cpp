@@ -15,7 +15,7 @@ namespace {
 
 using namespace plait;
 
-constexpr std::size_t vocabulary = 8, width = 4, length = 3, samples = 4;
+constexpr std::size_t vocabulary = 8, width = 4, length = 4, samples = 4;
 
 using free_head =
     nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
@@ -34,6 +34,17 @@ struct untied : parallel<model_with<lookup, free_head>, serial, double> {};
 template <class Policy>
 struct cut_job : parallel<model_with<pinned<"vocabulary", lookup>, pinned<"column", tied_head>>,
                           Policy, double> {};
+
+// One use computes the same on all ranks, the other on each rank's positions: its gradient is
+// summed over the ranks before it is added, or added by one of them alone.
+template <class Policy>
+struct whole_owner
+    : parallel<model_with<pinned<"whole", lookup>, pinned<"sequence", tied_head>>, Policy, double> {
+};
+template <class Policy>
+struct whole_use
+    : parallel<model_with<pinned<"sequence", lookup>, pinned<"whole", tied_head>>, Policy, double> {
+};
 
 std::int32_t token(std::size_t sample, std::size_t position) {
   return static_cast<std::int32_t>((3 * sample + position * position + 1) % vocabulary);
@@ -137,6 +148,12 @@ TEST(Tied, PlansAgree) {
   check(gradients_at<cut_job<tensor_parallel<2>>>(weights, by_tensor), by_tensor);
   check(gradients_at<cut_job<hybrid<data_parallel<2>, tensor_parallel<2>>>>(weights, by_both),
         by_both);
+  using by_positions = tensor_parallel<2, sequence::sharded>;
+  tensors owner, use, with_data;
+  check(gradients_at<whole_owner<by_positions>>(weights, owner), owner);
+  check(gradients_at<whole_use<by_positions>>(weights, use), use);
+  check(gradients_at<whole_owner<hybrid<data_parallel<2>, by_positions>>>(weights, with_data),
+        with_data);
 }
 
 }  // namespace

@@ -259,6 +259,22 @@ TEST(TrainerErrors, ABatchOfOtherSequencesIsRefused) {
   }
 }
 
+TEST(TrainerErrors, RanksOfAnotherJobAreRefused) {
+  using launched = small_gpt::job<plait::data_parallel<2>>;
+  using trained = small_gpt::job<small_gpt::tp2>;
+  try {
+    plait::launch<launched>(plait::threads{},
+                            [](auto& rank) { plait::trainer<trained>(rank, plait::sgd{}); });
+    FAIL() << "no exception";
+  } catch (plait::input_error const& problem) {
+    EXPECT_NE(
+        std::string(problem.what())
+            .find(" runs in the mesh 'data 2', the job to be trained has the mesh 'tensor 2'"),
+        std::string::npos)
+        << problem.what();
+  }
+}
+
 TEST(TrainerErrors, ParametersThatAreNotFiniteAreRefused) {
   using job = small_gpt::job<plait::data_parallel<2>>;
   try {

@@ -49,6 +49,16 @@ struct collective_call {
   }
 };
 
+/// One call that a rank has made in a group of several, as a log has it.
+struct logged_call {
+  int group = 0;  ///< as the log was asked to call it
+  collective kind = collective::barrier;
+  element_type element{};
+  reduction operation = reduction::sum;
+  int other = 0;                 ///< rank in the group of the root, or of the other end
+  std::size_t tensor_bytes = 0;  ///< of the whole tensor that the call denotes
+};
+
 inline constexpr bool has_root(collective kind) {
   return kind == collective::broadcast || kind == collective::reduce ||
          kind == collective::gather || kind == collective::scatter;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
@@ -27,6 +28,13 @@ class communicator_calls {
   /// repeats is not counted again.
   [[nodiscard]] traffic const& counted() const noexcept { return counted_; }
   void reset_counted() noexcept { counted_.reset(); }
+
+  /// Writes further calls down in `log`, if the group has more than one rank; null ends that. For
+  /// tests, which compare what was called with what a plan says.
+  void log_calls(std::vector<detail::logged_call>* log, int group) noexcept {
+    log_ = log;
+    group_in_log_ = group;
+  }
 
   /// Returns on no rank before the last rank has called it.
   void barrier() {
@@ -167,6 +175,9 @@ class communicator_calls {
   void ask(detail::collective_call const& call, std::size_t tensor_bytes) {
     self().template carry_out<Kind, T>(call, tensor_bytes);
     count(Kind, tensor_bytes);
+    if (log_ != nullptr && self().size() > 1)
+      log_->push_back(
+          {group_in_log_, Kind, call.element, call.operation, call.other, tensor_bytes});
   }
   template <collective Kind, class T>
   void message(detail::collective_call call, int other, int tag) {
@@ -176,6 +187,8 @@ class communicator_calls {
   }
 
   traffic counted_;
+  std::vector<detail::logged_call>* log_ = nullptr;
+  int group_in_log_ = 0;
 };
 
 }  // namespace plait

@@ -6,6 +6,16 @@
 
 namespace plait {
 
+/// The elements of a static_vector or an array of any length. Cheaper to compile than std::span.
+template <class T>
+struct static_view {
+  T const* first = nullptr;
+  int count = 0;
+
+  [[nodiscard]] constexpr int size() const { return count; }
+  constexpr T const& operator[](int index) const { return first[index]; }
+};
+
 /// A vector with room for `Capacity` elements inside itself, so that a plan can be a constant.
 template <class T, int Capacity>
 struct static_vector {
@@ -25,6 +35,7 @@ struct static_vector {
   constexpr T& back() { return (*this)[count - 1]; }
   constexpr T const* begin() const { return elements.data(); }
   constexpr T const* end() const { return elements.data() + count; }
+  [[nodiscard]] constexpr static_view<T> view() const { return {elements.data(), count}; }
   constexpr T* begin() { return elements.data(); }
   constexpr T* end() { return elements.data() + count; }
 };

@@ -115,6 +115,16 @@ struct mesh {
     return filled;
   }
 
+  /// True if `other` has the same axes in the same order, with the same sizes where this one knows
+  /// them.
+  [[nodiscard]] constexpr bool fits(mesh const& other) const {
+    bool same = dimension_count == other.dimension_count;
+    for (std::size_t i = 0; same && i < static_cast<std::size_t>(dimension_count); ++i)
+      same = dimensions[i].which == other.dimensions[i].which &&
+             (dimensions[i].size == 0 || dimensions[i].size == other.dimensions[i].size);
+    return same;
+  }
+
   [[nodiscard]] constexpr coordinates coordinates_of(int rank) const {
     coordinates at;
     for (int i = dimension_count - 1; i >= 0; --i) {
@@ -149,5 +159,16 @@ struct mesh {
     return members;
   }
 };
+
+/// For example "data 2 x tensor 4".
+[[nodiscard]] inline std::string to_string(mesh const& grid) {
+  std::string text;
+  for (int i = 0; i < grid.dimension_count; ++i) {
+    auto const& extent = grid.dimensions[static_cast<std::size_t>(i)];
+    text += std::string(i == 0 ? "" : " x ") + to_string(extent.which) + " " +
+            (extent.size == 0 ? "at launch" : std::to_string(extent.size));
+  }
+  return text.empty() ? "one rank" : text;
+}
 
 }  // namespace plait

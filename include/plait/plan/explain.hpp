@@ -161,17 +161,11 @@ template <class Plan>
 template <class Plan>
 [[gnu::cold]] std::string explain(Plan, workload const& load) {
   auto const grid = Plan::grid_for(load);
-  std::string out = "mesh:";
-  for (int i = 0; i < grid.dimension_count; ++i) {
-    auto const& extent = grid.dimensions[std::size_t(i)];
-    out += std::string(i == 0 ? " " : " x ") + to_string(extent.which) + " " +
-           std::to_string(extent.size);
-  }
-  if (grid.dimension_count == 0) out += " one rank";
-  out += ", " + std::to_string(load.microbatches) + " microbatch" +
-         (load.microbatches == 1 ? "" : "es") + " of " + std::to_string(load.rows) + " rows, " +
-         std::to_string(Plan::parameter_count()) + " parameters of " +
-         std::to_string(Plan::element_bytes) + " bytes\n\n";
+  std::string out = "mesh: " + to_string(grid) + ", " + std::to_string(load.microbatches) +
+                    " microbatch" + (load.microbatches == 1 ? "" : "es") + " of " +
+                    std::to_string(load.rows) + " rows, " +
+                    std::to_string(Plan::parameter_count()) + " parameters of " +
+                    std::to_string(Plan::element_bytes) + " bytes\n\n";
   out += "layers\n" + detail::explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const times =

@@ -36,6 +36,12 @@ struct parameter_entry {
   }
 };
 
+/// What brings the gradient of a tied use to the placement of its owner's, before the two are
+/// added.
+constexpr transition tie_transition(parameter_entry const& use, parameter_entry const& owner) {
+  return transition_between(dual(use.used), dual(owner.used));
+}
+
 template <int Leaves>
 using parameter_entries = static_vector<parameter_entry, Leaves * form_info::most_parameters>;
 
@@ -94,7 +100,8 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
       if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns ||
           owner.info.padding != entry.info.padding)
         problem = tie_error::other_shape;
-      else if (owner.stored != entry.stored) problem = tie_error::other_placement;
+      else if (owner.stored != entry.stored || !tie_transition(entry, owner).allowed())
+        problem = tie_error::other_placement;
       else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
         problem = tie_error::other_item;
     }

@@ -9,6 +9,7 @@
 
 #include "plait/core/precision.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -64,6 +65,12 @@ consteval void check_sequence_shards() {
   static_assert(Sequence == 1 || Sequence % static_cast<std::size_t>(Ranks) == 0,
                 "tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple "
                 "of Ranks; use sequence::unsharded or another Ranks");
+}
+
+template <class Schedule, int Stages>
+consteval void check_schedule() {
+  if constexpr (Stages > 1 && !is_proved_by_tests<Schedule>)
+    require_proven_up_to<Schedule, Stages, 2 * Stages>();
 }
 
 template <tie_error Problem>
@@ -246,6 +253,7 @@ struct plan {
        true));
   static_assert((detail::check_ties<listed.problem>(), true));
   static_assert((detail::check_stage_count<stages, code.unit_count()>(), true));
+  static_assert((detail::check_schedule<schedule_type, stages>(), true));
   static_assert(split_stages<typename stage_policy::cuts>(code, stages).size() ==
                     std::size_t(stages),
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
@@ -288,10 +296,15 @@ struct plan {
   }
 
   static constexpr stage_arena arena_for(int stage, workload const& load) {
+    return arena_for(stage, load, slots_for(stage, load.microbatches));
+  }
+  /// The same, where the slots are known already.
+  static constexpr stage_arena arena_for(int stage, workload const& load,
+                                         stage_slots const& slots) {
     stage_arena out;
     auto const units = stage_units[std::size_t(stage)];
     auto const layout = activation_layout_for(load.rows);
-    out.slots = slots_for(stage, load.microbatches);
+    out.slots = slots;
     bool first = true;
     for (int i = 0; i < code.items.size(); ++i) {
       auto const here = copies_in(code, i, units);
@@ -317,12 +330,16 @@ struct plan {
 
   /// Bytes that a rank of `stage` needs.
   static constexpr memory_need memory(int stage, workload const& load) {
+    return memory(stage, load, slots_for(stage, load.microbatches));
+  }
+  /// The same, where the slots are known already.
+  static constexpr memory_need memory(int stage, workload const& load, stage_slots const& slots) {
     auto const parameters = parameter_layout_for(stage);
     std::size_t const count = parameters.count();
     return {count * (parameter_bytes + (has_copies ? element_bytes : 0)),
             (count + parameters.tied_count) * gradient_bytes,
             count * parameter_bytes * std::size_t(load.optimizer_states),
-            arena_for(stage, load).total_bytes, batch_bytes(load)};
+            arena_for(stage, load, slots).total_bytes, batch_bytes(load)};
   }
 
   /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
@@ -339,8 +356,10 @@ struct plan {
 
   /// Bytes that the rank with the greatest need needs.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
+    auto const table = training_timetable<schedule_type>(stages, load.microbatches);
     std::size_t most = 0;
-    for (int stage = 0; stage < stages; ++stage) most = std::max(most, memory(stage, load).total());
+    for (int stage = 0; stage < stages; ++stage)
+      most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)].slots).total());
     return most;
   }
 
@@ -349,38 +368,36 @@ struct plan {
     return grid.size(axis::data) == 0 ? grid.with_data_ranks(load.data_ranks) : grid;
   }
 
-  /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
+  /// Bytes of one element of an exchange.
+  static constexpr std::int64_t bytes_of(exchange_element element) {
+    switch (element) {
+      case exchange_element::compute: return std::int64_t{element_bytes};
+      case exchange_element::slot: return std::int64_t{slot_bytes};
+      case exchange_element::gradient: return std::int64_t{gradient_bytes};
+      case exchange_element::parameter: return std::int64_t{parameter_bytes};
+      case exchange_element::real: break;
+    }
+    return std::int64_t{sizeof(double)};
+  }
+
+  /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step: the
+  /// sum over `exchanges_of`, where messages count for the rank that sends them.
   static constexpr wire_need wire(axis_set over, int stage, workload const& load) {
     wire_need out;
-    auto const full = grid_for(load);
-    auto const ranks = full.size(over);
-    auto const element = static_cast<std::int64_t>(element_bytes);
-    auto const gradient = static_cast<std::int64_t>(gradient_bytes);
-    auto const microbatches = static_cast<std::int64_t>(load.microbatches);
-    if (over == axis_set(axis::tensor)) add_tensor_moves(out, stage, load);
-    if (over == axis_set(axis::stage)) {
-      auto const layout_of_edge = [&](int unit) {
-        auto const& what = code.values[value_before(unit)];
-        return static_cast<std::int64_t>(local_block(what, load.rows, tensor_ranks).count()) *
-               element;
-      };
-      auto const units = stage_units[std::size_t(stage)];
-      if (!is_last(stage)) out.forward += microbatches * layout_of_edge(units.end);
-      if (!is_first(stage)) out.backward += microbatches * layout_of_edge(units.begin);
+    auto const ranks = grid_for(load).size(over);
+    for (auto const& made : exchanges_of<plan>(stage, load, job_part::training)) {
+      auto const row = made.row();
+      if (row.over != over || !made.is_sent_by(stage)) continue;
+      auto const value = static_cast<std::int64_t>(made.count) * bytes_of(made.element);
+      auto const bytes = made.times * wire_bytes(row.moves, value, ranks);
+      switch (made.place) {
+        case exchange_place::forward:
+        case exchange_place::activation_edge: out.forward += bytes; break;
+        case exchange_place::backward:
+        case exchange_place::gradient_edge: out.backward += bytes; break;
+        default: out.step += bytes;
+      }
     }
-    auto const all_reduce = [&](std::size_t count, std::int64_t bytes_each) {
-      out.step +=
-          wire_bytes(movement::all_reduce, static_cast<std::int64_t>(count) * bytes_each, ranks);
-    };
-    auto const parameters = parameter_layout_for(stage);
-    if (over == axis_set(axis::data)) {
-      all_reduce(parameters.data_count, gradient);
-      all_reduce(1, 8);  // the number of labels
-    }
-    if (over == (axis::data | axis::tensor)) all_reduce(parameters.data_tensor_count, gradient);
-    if (over == (axis::data | axis::stage)) all_reduce(1, 8);  // the loss
-    if (over == (axis::data | axis::tensor | axis_set(axis::stage)) && load.gradient_norm)
-      all_reduce(std::size_t(parameter_tensor_count()), 8);
     return out;
   }
 
@@ -426,43 +443,7 @@ struct plan {
 
   /// The value that enters pipeline unit `unit` (> 0).
   static constexpr int value_before(int unit) {
-    for (int i = 0; i < code.items.size(); ++i) {
-      unit -= code.items[i].count;
-      if (unit <= 0) return code.items[i].out;
-    }
-    return code.items[code.items.size() - 1].out;
-  }
-
- private:
-  static constexpr void add_tensor_moves(wire_need& out, int stage, workload const& load) {
-    auto const units = stage_units[std::size_t(stage)];
-    for (int i = 0; i < code.items.size(); ++i) {
-      auto const times = static_cast<std::int64_t>(copies_in(code, i, units).copies) *
-                         static_cast<std::int64_t>(load.microbatches);
-      if (times == 0) continue;
-      auto const bytes = [&](std::size_t width, std::size_t each = element_bytes) {
-        return static_cast<std::int64_t>(load.rows * width * each);
-      };
-      for (int s = code.items[i].first_step; s < code.items[i].end_step; ++s) {
-        auto const& now = code.steps[s];
-        if (now.kind == step_kind::move) {
-          auto const& what = code.values[now.in];
-          auto const row = transition_between(what.at, code.values[now.out].at);
-          out.forward += times * wire_bytes(row.moves, bytes(what.info.width), tensor_ranks);
-          if (needs_gradient[std::size_t(now.in)])
-            out.backward +=
-                times * wire_bytes(adjoint(row).moves, bytes(what.info.width), tensor_ranks);
-        }
-        if (now.kind == step_kind::leaf) {
-          auto const& form = code.forms[now.leaf];
-          for (int k = 0; k < form.inner_count; ++k) {
-            auto const& move = form.inner[std::size_t(k)];
-            out.forward += times * wire_bytes(transition_between(move.from, move.to).moves,
-                                              bytes(move.width, slot_bytes), tensor_ranks);
-          }
-        }
-      }
-    }
+    return plait::value_before(code.items.begin(), unit);
   }
 };
 

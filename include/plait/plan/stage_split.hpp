@@ -21,13 +21,22 @@ struct item_range {
 };
 
 /// Which copies of item `index` lie in a range of units.
+constexpr item_range copies_in(item const* items, int index, unit_range units) {
+  int first = 0;
+  for (int i = 0; i < index; ++i) first += items[i].count;
+  int const begin = std::max(units.begin, first);
+  int const end = std::min(units.end, first + items[index].count);
+  return begin < end ? item_range{begin - first, end - begin} : item_range{};
+}
 template <int Leaves>
 constexpr item_range copies_in(program<Leaves> const& code, int index, unit_range units) {
-  int first = 0;
-  for (int i = 0; i < index; ++i) first += code.items[i].count;
-  int const begin = std::max(units.begin, first);
-  int const end = std::min(units.end, first + code.items[index].count);
-  return begin < end ? item_range{begin - first, end - begin} : item_range{};
+  return copies_in(code.items.begin(), index, units);
+}
+
+/// The value that enters pipeline unit `unit` (> 0).
+constexpr int value_before(item const* items, int unit) {
+  while (unit > items->count) unit -= items++->count;
+  return items->out;
 }
 
 namespace detail {

@@ -70,6 +70,18 @@ struct mover {
 
 }  // namespace detail
 
+/// Brings a value from placement `From` to placement `To` where it lies: executes a row that
+/// reduces.
+///
+/// Errors: those of the communicator.
+template <placement From, placement To, class Comm, class T>
+void move_in_place(Comm& comm, std::span<T> values) {
+  constexpr auto moves = transition_between(From, To).moves;
+  static_assert(moves == movement::all_reduce || moves == movement::all_reduce_max,
+                "move_in_place<From, To>: this row of the table is no reduction; use move_value");
+  comm.all_reduce(values, moves == movement::all_reduce ? reduction::sum : reduction::max);
+}
+
 /// Brings a value from placement `From` to placement `To`: executes the row of the table.
 ///
 /// Shapes: in, out: the local blocks of a value of `shape`; out may be in where the row allows it

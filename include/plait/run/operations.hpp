@@ -9,13 +9,13 @@
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
-#include "plait/backend/communicator.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/move.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait {
@@ -323,9 +323,7 @@ class operations {
         "the rows partial -> invariant and partial -> replicate do");
     if constexpr (row.moves != movement::none)
       rank_.cross(stream::tensor, {wait_site::part::layer, leaf_, 2 * moves_++}, [&] {
-        rank_.group(axis::tensor)
-            .all_reduce(std::span<T>(x.data, x.count()),
-                        row.moves == movement::all_reduce ? reduction::sum : reduction::max);
+        move_in_place<From, To>(rank_.group(axis::tensor), std::span<T>(x.data, x.count()));
       });
     return {x.data, x.rows, x.columns};
   }

@@ -6,34 +6,22 @@
 #include <span>
 #include <vector>
 
+#include "plait/plan/exchanges.hpp"
+#include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
 #include "plait/train/parameters.hpp"
 #include "plait/train/workspace.hpp"
 
 namespace plait {
 
-/// Adds up numbers in host memory over all ranks of the job; for reports, not inside a step.
-template <class Rank, class T>
-[[gnu::cold]] void sum_over_world(Rank& rank, std::span<T> values) {
-  auto& device = rank.device();
-  auto const room = device.allocate(values.size_bytes());
-  auto* const data = reinterpret_cast<T*>(room.data());
-  device.upload(values.data(), data, values.size_bytes());
-  device.synchronize();
-  rank.world().all_reduce(std::span<T>(data, values.size()));
-  device.synchronize();
-  device.download(data, values.data(), values.size_bytes());
-  device.synchronize();
-}
-
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
-/// Collective.
+/// Collective. `part` is the one that exports parameters, or gradients.
 ///
-/// Moves: for each cut parameter shard -> invariant over the tensor axis, for each parameter of
-///        another stage only<stage> -> only<0> over the stage axis.
+/// Moves: what the plan's list has for the part: each cut parameter shard -> invariant over the
+///        tensor axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
 template <class Job, class Rank, class T, class Sink>
-[[gnu::cold]] void export_tensors(Rank& rank, T const* arena, Sink sink) {
+[[gnu::cold]] void export_tensors(Rank& rank, job_part part, T const* arena, Sink sink) {
   using plan = typename Job::plan_type;
   auto const& place = rank.place();
   auto& device = rank.device();
@@ -43,6 +31,7 @@ template <class Job, class Rank, class T, class Sink>
   auto const staging = device.allocate(longest * sizeof(T));
   auto* const data = reinterpret_cast<T*>(room.data());
   std::vector<T> values;
+  auto const list = exchanges_of<plan>(place.stage, {}, part);
   for (int stage = 0; stage < plan::stages; ++stage) {
     for (auto const& parameter : parameters_of_stage<plan>(stage)) {
       auto const& info = plan::entries[parameter.entry].info;
@@ -57,10 +46,13 @@ template <class Job, class Rank, class T, class Sink>
         });
       device.synchronize();
       if constexpr (plan::stages > 1) {
-        auto& stages = rank.group(axis::stage);
-        std::span<T> const message(data, info.count());
-        if (stage != 0 && place.stage == stage) stages.send(message, 0, parameter.number);
-        if (stage != 0 && place.stage == 0) stages.receive(message, stage, parameter.number);
+        std::vector<exchange> of_this;
+        for (auto const& what : list)
+          if (what.entry == parameter.entry && what.from.at(axis::stage).index == stage)
+            of_this.push_back(what);
+        exchange_runner<Rank> const messages(rank, of_this);
+        messages.run_sends(exchange_place::parameter, data, parameter.number);
+        messages.run_receives(exchange_place::parameter, data, parameter.number);
         device.synchronize();
       }
       if (!rank.is_root()) continue;
@@ -88,11 +80,12 @@ class prediction {
   [[gnu::cold]] std::span<T const> run(Rank& rank, workspace<Job, Rank>& space, Batch const& batch,
                                        layer_context const& context) {
     auto& runner = space.runner();
-    auto& stages = rank.group(axis::stage);
     auto& device = rank.device();
     runner.context() = context;
     int const stage = rank.place().stage;
     std::size_t const rows = batch.rows(), count = rows * output.info.width;
+    exchange_runner<Rank> const messages(
+        rank, exchanges_of<plan>(stage, {.rows = rows}, job_part::prediction));
     if (values_.size() != count) {
       values_.resize(count);
       whole_ = device.allocate(count * sizeof(T));
@@ -103,7 +96,7 @@ class prediction {
     if constexpr (plan::stages > 1)
       if (!plan::is_first(stage)) {
         input = space.received_input();
-        stages.receive(space.elements(input, stage, true), stage - 1, 0);
+        messages.run_receives(exchange_place::activation_edge, reinterpret_cast<T*>(input), 0);
         device.synchronize();
       }
     std::byte* const made = runner.forward(input, 0, loss_item);
@@ -113,11 +106,11 @@ class prediction {
           device.on(stream::tensor), rank.group(axis::tensor), whole_shape{rows, output.info.width},
           reinterpret_cast<T const*>(made), all, reinterpret_cast<T*>(staging_.data()));
     } else if constexpr (plan::stages > 1) {
-      stages.send(space.elements(made, stage, false), stage + 1, 0);
+      messages.run_sends(exchange_place::activation_edge, reinterpret_cast<T*>(made), 0);
     }
     device.synchronize();
     if constexpr (plan::stages > 1) {
-      stages.broadcast(std::span<T>(all, count), plan::stages - 1);
+      messages.run_broadcasts(exchange_place::output, all);
       device.synchronize();
     }
     device.download(all, values_.data(), count * sizeof(T));

@@ -8,7 +8,9 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/stream_operations.hpp"
+#include "plait/run/exchange_runner.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameters.hpp"
 
@@ -35,39 +37,26 @@ consteval void check_reduced() {
 
 namespace detail {
 
-/// Adds accumulators of tied uses to the owner's, on stream compute.
+/// Brings accumulators of tied uses to the placement of the owner's and adds them to it, on stream
+/// compute.
 template <class Job, class Rank, class Layout>
-void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, Layout const& layout) {
+void add_tied_gradients(Rank& rank, exchange_runner<Rank> const& sums, gradients<Job, partial> mine,
+                        Layout const& layout) {
   using plan = typename Job::plan_type;
   auto const compute = rank.device().on(stream::compute);
+  if (sums.has(exchange_place::ties))
+    rank.cross(stream::tensor, {wait_site::part::step, static_cast<int>(step_phase::passes), -2},
+               [&] { sums.run_sums(exchange_place::ties, mine.data); });
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
     if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
     auto* const owner = mine.data + layout.offset[std::size_t(e)];
-    compute.add(owner, mine.data + layout.gradient_offset[std::size_t(e)], owner,
-                entry.local_count());
+    auto* const use = mine.data + layout.gradient_offset[std::size_t(e)];
+    if (tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask &&
+        rank.place().tensor != 0)
+      continue;
+    compute.add(owner, use, owner, entry.local_count());
   }
-}
-
-/// The transition partial -> invariant of all gradients, on stream data.
-template <class Job, class Rank, class Layout>
-gradients<Job, invariant> all_reduce_gradients(Rank& rank, gradients<Job, partial> mine,
-                                               Layout const& layout) {
-  using T = typename Job::gradient_element;
-  static_assert(transition_between(partial, invariant).moves == movement::all_reduce);
-  if (layout.data_count > 0)
-    rank.group(axis::data).all_reduce(std::span<T>(mine.data, layout.data_count));
-  if (layout.data_tensor_count > 0)
-    rank.group(axis::data | axis::tensor)
-        .all_reduce(std::span<T>(mine.data + layout.data_count, layout.data_tensor_count));
-  return {mine.data};
-}
-
-/// Whether all_reduce_gradients needs other ranks.
-template <class Rank, class Layout>
-bool reduces_gradients(Rank& rank, Layout const& layout) {
-  return (layout.data_count > 0 && rank.group(axis::data).size() > 1) ||
-         (layout.data_tensor_count > 0 && rank.group(axis::data | axis::tensor).size() > 1);
 }
 
 }  // namespace detail
@@ -75,17 +64,18 @@ bool reduces_gradients(Rank& rank, Layout const& layout) {
 /// Adds up what the ranks have of each gradient: the transition partial -> invariant, once a step.
 /// A trainer does it by itself; this is for programs that compute gradients without one.
 ///
-/// Moves: one all_reduce over the data axis, and one over the data and tensor axes for parameters
-///        that all tensor ranks use; both in place in the arena. Accumulators of tied uses are
-///        added to the owner's first.
+/// Moves: what the plan's list has for gradients: one all_reduce over the data axis, and one over
+///        the data and tensor axes for parameters that all tensor ranks use; both in place in the
+///        arena. Accumulators of tied uses are added to the owner's first.
 template <class Job, class Rank, class Layout>
 gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine,
                                            Layout const& layout) {
-  detail::add_tied_gradients<Job>(rank, mine, layout);
-  auto const reduce = [&] { detail::all_reduce_gradients<Job>(rank, mine, layout); };
-  if (detail::reduces_gradients(rank, layout))
-    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::reduce)}, reduce);
-  else reduce();
+  exchange_runner<Rank> const sums(
+      rank, exchanges_of<typename Job::plan_type>(rank.place().stage, {}, job_part::training));
+  detail::add_tied_gradients<Job>(rank, sums, mine, layout);
+  if (sums.has(exchange_place::gradients))
+    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::reduce)},
+               [&] { sums.run_sums(exchange_place::gradients, mine.data); });
   return {mine.data};
 }
 

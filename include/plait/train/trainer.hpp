@@ -12,8 +12,10 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/finite.hpp"
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/stream_operations.hpp"
+#include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/exchange.hpp"
@@ -47,8 +49,8 @@ struct step_report {
 ///
 /// All ranks of the job make a trainer and call the same functions in the same order.
 /// Cost:   a step allocates nothing after the first of a shape.
-/// Errors: an exception on one rank ends the step on all ranks. out_of_memory says what the plan
-///         needs the memory for.
+/// Errors: an exception on one rank ends the step on all ranks. input_error if the ranks are in
+///         another mesh than the job's. out_of_memory says what the plan needs the memory for.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -72,7 +74,7 @@ class trainer_on {
                 "plait::adamw{} or plait::sgd{}");
 
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
-      : rank_(rank),
+      : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
         options_(options),
         layout_(plan::parameter_layout_for(rank.place().stage)),
@@ -136,7 +138,8 @@ class trainer_on {
     count_labels(only_loss_);
     only_loss_.run(phase(step_phase::passes),
                    [&] { space.run(rank_, batch, &memory_.numbers()->loss); });
-    only_loss_.run(phase(step_phase::reduce), [&] { reduce_loss(); });
+    only_loss_.run(phase(step_phase::reduce),
+                   [&] { sums_.run_sums(exchange_place::loss, &memory_.numbers()->loss); });
     close(only_loss_);
     return read_report().loss;
   }
@@ -171,12 +174,12 @@ class trainer_on {
   /// calls sink(name, parameter_info, values) there, without padding. Collective.
   template <class Sink>
   void export_parameters(Sink sink) {
-    export_tensors<Job>(rank_, parameter_data(), sink);
+    export_tensors<Job>(rank_, job_part::export_parameters, parameter_data(), sink);
   }
   /// The same for the gradients that the last step left.
   template <class Sink>
   void export_gradients(Sink sink) {
-    export_tensors<Job>(rank_, gradient_data(), sink);
+    export_tensors<Job>(rank_, job_part::export_gradients, gradient_data(), sink);
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block.
@@ -208,6 +211,15 @@ class trainer_on {
   }
 
  private:
+  [[gnu::cold]] static Rank& in_mesh_of_the_plan(Rank& rank) {
+    if (!plan::grid.fits(rank.grid()))
+      throw input_error("trainer: rank " + std::to_string(rank.world_rank()) +
+                        " runs in the mesh '" + to_string(rank.grid()) +
+                        "', the job to be trained has the mesh '" + to_string(plan::grid) +
+                        "'; launch the job that is trained");
+    return rank;
+  }
+
   /// Memory for what does not depend on the batch.
   [[gnu::cold]] typename device_type::arena allocate(std::size_t bytes) {
     auto need = plan::memory(rank_.place().stage, {.optimizer_states = Optimizer::states});
@@ -286,13 +298,12 @@ class trainer_on {
 
   [[gnu::cold]] waits waits_for(bool gradients, bool updates) {
     bool const clips = updates && options_.clip > 0;
-    step_shape const shape{
-        .counts = rank_.group(axis::data).size() > 1,
-        .reduces_gradients = gradients && detail::reduces_gradients(rank_, layout_),
-        .reduces_loss = rank_.group(axis::data | axis::stage).size() > 1,
-        .clips = clips,
-        .reduces_squares = clips && rank_.world_size() > 1,
-        .updates = updates};
+    step_shape const shape{.counts = sums_.has(exchange_place::labels),
+                           .reduces_gradients = gradients && sums_.has(exchange_place::gradients),
+                           .reduces_loss = sums_.has(exchange_place::loss),
+                           .clips = clips,
+                           .reduces_squares = clips && sums_.has(exchange_place::squares),
+                           .updates = updates};
     std::vector<int> names;
     for (int i = 0; i < step_phases; ++i) names.push_back(i);
     return waits(rank_.device(), wait_site::part::step, step_operations(shape), names);
@@ -326,33 +337,25 @@ class trainer_on {
   void count_labels(waits& with) {
     auto* const now = memory_.numbers();
     with.run(phase(step_phase::count),
-             [&] { rank_.group(axis::data).all_reduce(std::span<double>(&now->labels, 1)); });
+             [&] { sums_.run_sums(exchange_place::labels, &now->labels); });
     with.run(phase(step_phase::scale), [&] { queue().reciprocal(&now->labels, &now->loss_scale); });
-  }
-
-  /// The loss is partial on the data axis, and on the last stage only: zeros elsewhere make it
-  /// partial there too.
-  void reduce_loss() {
-    rank_.group(axis::data | axis::stage)
-        .all_reduce(std::span<double>(&memory_.numbers()->loss, 1));
   }
 
   gradients<Job, invariant> enqueue_gradients(workspace_type& space, batch_type const& batch,
                                               waits& with) {
     gradients<Job, partial> const mine{gradient_data()};
-    gradients<Job, invariant> reduced;
     count_labels(with);
     with.run(phase(step_phase::passes), [&] {
       queue().fill(gradient_element{0}, mine.data, layout_.count() + layout_.tied_count);
       space.run(rank_, batch, &memory_.numbers()->loss);
-      detail::add_tied_gradients<Job>(rank_, mine, layout_);
+      detail::add_tied_gradients<Job>(rank_, sums_, mine, layout_);
       clear_padding(rank_, mine, owned_);
     });
     with.run(phase(step_phase::reduce), [&] {
-      reduced = detail::all_reduce_gradients<Job>(rank_, mine, layout_);
-      reduce_loss();
+      sums_.run_sums(exchange_place::gradients, mine.data);
+      sums_.run_sums(exchange_place::loss, &memory_.numbers()->loss);
     });
-    return reduced;
+    return {mine.data};
   }
 
   void update(gradients<Job, invariant> of) {
@@ -362,9 +365,8 @@ class trainer_on {
     whole_step_.run(phase(step_phase::square), [&] {
       if (clips) square_gradients(rank_, of, memory_.squared(), squares);
     });
-    whole_step_.run(phase(step_phase::reduce_squares), [&] {
-      if (clips) rank_.world().all_reduce(squares);
-    });
+    whole_step_.run(phase(step_phase::reduce_squares),
+                    [&] { sums_.run_sums(exchange_place::squares, squares.data()); });
     whole_step_.run(phase(step_phase::update), [&] {
       if (clips)
         queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
@@ -404,6 +406,10 @@ class trainer_on {
   std::vector<local_parameter> owned_;
   typename device_type::arena parameters_, copies_, gradients_, states_;
   step_memory<device_type, Optimizer> memory_;
+  /// What a step sums up around its passes; it does not depend on the batch.
+  exchange_runner<Rank> sums_{
+      rank_, exchanges_of<plan>(rank_.place().stage, {.gradient_norm = options_.clip > 0},
+                                job_part::training)};
   waits whole_step_{waits_for(true, true)};
   waits only_gradients_{waits_for(true, false)};
   waits only_loss_{waits_for(false, false)};

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/stream_operations.hpp"
+#include "plait/run/exchange_runner.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/run/synchronizer.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -38,7 +40,8 @@ class workspace {
         waits_(rank.device(), wait_site::part::timetable,
                timetable_operations(program_, plan::is_first(rank.place().stage),
                                     plan::is_last(rank.place().stage)),
-               numbers_of(program_)) {
+               numbers_of(program_)),
+        messages_(rank, exchanges_of<plan>(rank.place().stage, load, job_part::training)) {
     using T = typename Job::element;
     auto const zeros = runner_.arena().zeros_offset;
     rank.device()
@@ -98,27 +101,22 @@ class workspace {
           gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
           forget_slots();
         } else if constexpr (plan::stages > 1) {
-          auto& stages = rank.group(axis::stage);
-          if (now.kind == work::send_activation)
-            stages.send(elements(output, stage, false), stage + 1, m);
+          constexpr auto forth = exchange_place::activation_edge;
+          constexpr auto back = exchange_place::gradient_edge;
+          auto const as_elements = [](std::byte* data) {
+            return reinterpret_cast<typename Job::element*>(data);
+          };
+          if (now.kind == work::send_activation) messages_.run_sends(forth, as_elements(output), m);
           else if (now.kind == work::receive_activation)
-            stages.receive(elements(input_of(m), stage, true), stage - 1, m);
+            messages_.run_receives(forth, as_elements(input_of(m)), m);
           else if (now.kind == work::send_gradient)
-            stages.send(elements(gradient, stage, true), stage - 1, m);
-          else stages.receive(elements(gradient_of(m), stage, false), stage + 1, m);
+            messages_.run_sends(back, as_elements(gradient), m);
+          else messages_.run_receives(back, as_elements(gradient_of(m)), m);
         }
       });
     }
   }
 
-  /// The activation (or its gradient) that enters or leaves a stage, without the padding.
-  [[nodiscard]] auto elements(std::byte* data, int stage, bool entering) const {
-    using T = typename Job::element;
-    auto const units = plan::stage_units[static_cast<std::size_t>(stage)];
-    auto const& what = plan::code.values[plan::value_before(entering ? units.begin : units.end)];
-    return std::span<T>(reinterpret_cast<T*>(data),
-                        local_block(what, load_.rows, plan::tensor_ranks).count());
-  }
   /// Where the activation of microbatch 0 is received.
   [[nodiscard]] std::byte* received_input() const {
     return arena_.data() + runner_.arena().inputs_offset;
@@ -146,6 +144,7 @@ class workspace {
   typename Rank::device_type::arena arena_;
   runner_type runner_;
   synchronizer<typename Rank::device_type> waits_;
+  exchange_runner<Rank> messages_;
 };
 
 }  // namespace plait

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// ctest:
+// A plan that no machine at hand can run: GPT-3 with 175 billion parameters on 131 072 ranks. What
+// a rank holds and sends is known before anything is started, and held to by the compiler.
+#include <cstdint>
+#include <cstdio>
+
+#include <plait/plait.hpp>
+
+namespace {
+
+using plait::named;
+using plait::residual;
+using plait::sequential;
+namespace nn = plait::nn;
+
+constexpr std::size_t width = 12288, heads = 96, length = 2048, vocabulary = 50257;
+constexpr std::size_t padded = 50304;  // a multiple of 8 ranks
+
+// example-begin
+using block = sequential<
+    residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                        named<"attn", nn::causal_self_attention<width, heads, length>>>>,
+    residual<sequential<
+        named<"ln_2", nn::layer_norm<width>>,
+        named<"mlp", sequential<named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
+                                named<"c_proj", nn::linear<4 * width, width>>>>>>>;
+using head =
+    nn::linear<width, vocabulary,
+               {.bias = false, .order = nn::weight_order::output_input, .padded_to = padded}>;
+using model = plait::objective<
+    sequential<named<"wte", nn::embedding<vocabulary, width, plait::normal(0.02), padded>>,
+               named<"wpe", nn::positions<length, width>>, named<"h", plait::repeat<96, block>>,
+               named<"ln_f", nn::layer_norm<width>>, named<"lm_head", head>>,
+    nn::cross_entropy<vocabulary, -100, padded>>;
+using policy = plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024>,
+                             plait::tensor_parallel<8, plait::sequence::sharded>>;
+using job = plait::parallel<model, policy, plait::precision<plait::bfloat16, float>>;
+
+// One sequence at a time, 32 of them in a step on each data rank.
+constexpr plait::workload load{.rows = length, .microbatches = 32, .gradient_norm = true};
+using namespace plait::literals;
+static_assert(job::plan().grid.world_size() == 131'072);
+static_assert(job::plan().parameter_count() > 175'000'000'000);
+static_assert(job::plan().bytes_per_rank(load) < 42_GiB);
+// Sent in a step over the axes that have the fastest links, and the slowest.
+constexpr auto GiB = std::int64_t{1} << 30;
+static_assert(job::plan().wire(plait::axis::tensor, load).total() < 66 * GiB);
+static_assert(job::plan().wire(plait::axis::stage, load).total() < 1 * GiB);
+static_assert(job::plan().wire(plait::axis::data, load).total() < 11 * GiB);
+// example-end
+
+}  // namespace
+
+int main() { std::fputs(plait::explain(job::plan(), load).c_str(), stdout); }

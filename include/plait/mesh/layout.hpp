@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "plait/mesh/mesh.hpp"
+#include "plait/placement/transition.hpp"
+
+namespace plait {
+
+/// How a value is placed on every axis of the mesh; invariant where nothing is said.
+struct layout {
+  std::array<placement, all_axes.size()> on{};
+
+  [[nodiscard]] constexpr placement at(axis which) const {
+    return on[static_cast<std::size_t>(which)];
+  }
+  /// The same, but placed so on one axis.
+  [[nodiscard]] constexpr layout with(axis which, placement there) const {
+    layout out = *this;
+    out.on[static_cast<std::size_t>(which)] = there;
+    return out;
+  }
+
+  friend constexpr bool operator==(layout const&, layout const&) = default;
+};
+
+/// For example "{data: partial, tensor: partial}"; axes on which it is invariant are left out.
+constexpr std::string to_string(layout const& where) {
+  std::string text = "{";
+  for (axis const which : all_axes) {
+    if (where.at(which) == invariant) continue;
+    if (text.size() > 1) text += ", ";
+    text += std::string(to_string(which)) + ": " + to_string(where.at(which));
+  }
+  return text + "}";
+}
+
+/// The rows of the table for a value on all axes, as one communication.
+struct layout_transition {
+  movement moves = movement::none;
+  axis_set over{};
+  bool allowed = true;  ///< each axis has a row, and those that communicate are one collective
+
+  friend constexpr bool operator==(layout_transition const&, layout_transition const&) = default;
+};
+
+/// What brings a value from one layout to another: the row of the table on each axis, where the
+/// rows that communicate must be the same movement and become one collective over their axes.
+///
+/// Sums over several axes are one sum over the union of the groups; of other movements only one
+/// axis may need one.
+constexpr layout_transition transition_between(layout const& from, layout const& to) {
+  layout_transition out;
+  for (axis const which : all_axes) {
+    auto const row = transition_between(from.at(which), to.at(which));
+    out.allowed = out.allowed && row.allowed();
+    if (!communicates(row.moves)) continue;
+    bool const sums = row.moves == movement::all_reduce || row.moves == movement::all_reduce_max;
+    if (out.moves != movement::none && (out.moves != row.moves || !sums)) out.allowed = false;
+    out.moves = row.moves;
+    out.over = out.over | which;
+  }
+  return out;
+}
+
+}  // namespace plait

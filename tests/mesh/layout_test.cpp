@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/mesh/layout.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace plait;
+
+constexpr layout anywhere{};
+
+TEST(Layout, SaysOnlyWhatIsNotInvariant) {
+  EXPECT_EQ(to_string(anywhere), "{}");
+  EXPECT_EQ(to_string(anywhere.with(axis::tensor, partial).with(axis::data, shard<dim::batch>)),
+            "{data: shard<batch>, tensor: partial}");
+  static_assert(anywhere.with(axis::stage, only<1>).at(axis::stage) == only<1>);
+  static_assert(anywhere.with(axis::stage, only<1>) != anywhere);
+}
+
+TEST(Layout, TheRowOfTheOneAxisThatChanges) {
+  constexpr auto samples = anywhere.with(axis::data, shard<dim::batch>);
+  static_assert(transition_between(samples, samples) == layout_transition{});
+  static_assert(transition_between(samples.with(axis::tensor, partial), samples) ==
+                layout_transition{movement::all_reduce, axis::tensor, true});
+  static_assert(
+      transition_between(samples.with(axis::stage, only<0>), samples.with(axis::stage, only<1>)) ==
+      layout_transition{movement::send, axis::stage, true});
+  static_assert(transition_between(samples, samples.with(axis::tensor, shard<dim::features>)) ==
+                layout_transition{});  // a slice sends nothing
+}
+
+TEST(Layout, SumsOverSeveralAxesAreOne) {
+  constexpr auto from = anywhere.with(axis::data, partial).with(axis::tensor, partial);
+  static_assert(transition_between(from, anywhere) ==
+                layout_transition{movement::all_reduce, axis::data | axis::tensor, true});
+  static_assert(transition_between(from, anywhere.with(axis::data, partial)) ==
+                layout_transition{movement::all_reduce, axis::tensor, true});
+}
+
+TEST(Layout, OtherRowsAreNotJoined) {
+  constexpr auto from = anywhere.with(axis::data, partial).with(axis::tensor, shard<0>);
+  static_assert(!transition_between(from, anywhere).allowed);  // a sum and a gather
+  constexpr auto cut = anywhere.with(axis::data, shard<0>).with(axis::tensor, shard<0>);
+  static_assert(!transition_between(cut, anywhere).allowed);  // two gathers
+  static_assert(!transition_between(anywhere.with(axis::data, partial_max),
+                                    anywhere.with(axis::data, partial))
+                     .allowed);  // no row
+}
+
+}  // namespace

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=5
+//
+// The plan's list of exchanges against what the ranks really call, in order, on every rank.
+#include "plait/plan/exchanges.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+#include "plan/expected_calls.hpp"
+#include "train/small_gpt.hpp"
+
+namespace {
+
+using expected_calls::expansion;
+using plait::job_part;
+
+constexpr std::size_t batch = 8;
+constexpr int microbatches = 2;
+
+std::vector<std::string> lines_of(std::vector<plait::detail::logged_call> const& log) {
+  std::vector<std::string> out;
+  for (auto const& call : log) {
+    plait::axis_set over;
+    over.bits = static_cast<unsigned>(call.group);
+    out.push_back(expected_calls::line::of(call.kind, over, call.element.kind, call.element.bytes,
+                                           call.tensor_bytes / call.element.bytes, call.operation,
+                                           call.other));
+  }
+  return out;
+}
+
+template <class Job>
+plait::workload load_on(plait::mesh const& grid) {
+  return {
+      .rows = batch / std::size_t(grid.size(plait::axis::data) * microbatches) * small_gpt::length,
+      .microbatches = microbatches,
+      .data_ranks = grid.size(plait::axis::data),
+      .gradient_norm = true};
+}
+
+template <class Job, class Backend>
+void expect_calls_of_the_list(Backend const& backend) {
+  auto const text = small_gpt::text();
+  plait::launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, plait::adamw{}, {.clip = 1.0});
+    auto batches = plait::batches(text, plait::global_batch<>{batch}, rank,
+                                  {.epochs = 0, .microbatches = microbatches});
+    auto const& first = batches.at(0);
+    std::vector<plait::detail::logged_call> log;
+    for (unsigned bits = 1; bits < 8; ++bits) {
+      plait::axis_set over;
+      over.bits = bits;
+      rank.group(over).log_calls(&log, static_cast<int>(bits));
+    }
+    auto const load = load_on<Job>(rank.grid());
+    for (auto const& what :
+         plait::exchanges_of<typename Job::plan_type>(rank.place().stage, load, job_part::training))
+      EXPECT_TRUE(what.row().allowed) << to_string(what.from) << " to " << to_string(what.to);
+    auto const compare = [&](job_part part, char const* name) {
+      EXPECT_EQ(expansion<Job>(rank.grid(), rank.place(), load, part).lines(), lines_of(log))
+          << name << " on rank " << rank.world_rank();
+      log.clear();
+    };
+    trainer.step(first);
+    compare(job_part::training, "training");
+    trainer.evaluate(first);
+    compare(job_part::evaluation, "evaluation");
+    (void)trainer.predict(first);
+    compare(job_part::prediction, "prediction");
+    auto const ignore = [](auto const&...) {};
+    trainer.export_parameters(ignore);
+    compare(job_part::export_parameters, "export of parameters");
+    trainer.export_gradients(ignore);
+    compare(job_part::export_gradients, "export of gradients");
+    for (unsigned bits = 1; bits < 8; ++bits) {
+      plait::axis_set over;
+      over.bits = bits;
+      rank.group(over).log_calls(nullptr, 0);
+    }
+  });
+}
+
+/// Every row of a rank's list, changed in each of these ways, makes another list of calls.
+template <class Job>
+void expect_each_row_counts(job_part part, int rank) {
+  auto const grid = Job::plan_type::grid;
+  auto const place = grid.coordinates_of(rank);
+  auto const load = load_on<Job>(grid);
+  auto const list = plait::exchanges_of<typename Job::plan_type>(place.stage, load, part);
+  auto const lines = [&](std::vector<plait::exchange> const& of) {
+    return expansion<Job>(grid, place, load, part, of).lines();
+  };
+  auto const right = lines(list);
+  ASSERT_FALSE(list.empty());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (grid.size(list[i].row().over) == 1) continue;
+    auto left_out = list, doubled = list, longer = list, on_other_axes = list;
+    left_out.erase(left_out.begin() + static_cast<std::ptrdiff_t>(i));
+    doubled.insert(doubled.begin() + static_cast<std::ptrdiff_t>(i), list[i]);
+    ++longer[i].count;
+    std::rotate(on_other_axes[i].from.on.begin(), on_other_axes[i].from.on.begin() + 1,
+                on_other_axes[i].from.on.end());
+    std::rotate(on_other_axes[i].to.on.begin(), on_other_axes[i].to.on.begin() + 1,
+                on_other_axes[i].to.on.end());
+    EXPECT_NE(lines(left_out), right) << i;
+    EXPECT_NE(lines(doubled), right) << i;
+    EXPECT_NE(lines(longer), right) << i;
+    EXPECT_NE(lines(on_other_axes), right) << i;
+    if (i + 1 == list.size() || list[i + 1].place != list[i].place ||
+        list[i + 1].item != list[i].item || list[i + 1] == list[i])
+      continue;
+    auto in_other_order = list;
+    std::swap(in_other_order[i], in_other_order[i + 1]);
+    EXPECT_NE(lines(in_other_order), right) << i;
+  }
+}
+
+TEST(ExchangesMutants, EachRowCounts) {
+  using job = small_gpt::job<small_gpt::three_axes_sharded>;
+  for (int rank = 0; rank < 8; ++rank) {
+    expect_each_row_counts<job>(job_part::training, rank);
+    expect_each_row_counts<job>(job_part::evaluation, rank);
+    expect_each_row_counts<job>(job_part::prediction, rank);
+  }
+}
+
+// Bytes are a sum over the list: a changed row is another number.
+TEST(ExchangesMutants, BytesFollowFromTheList) {
+  using plan = small_gpt::job<small_gpt::three_axes>::plan_type;
+  auto const load = load_on<small_gpt::job<small_gpt::three_axes>>(plan::grid);
+  for (int stage = 0; stage < plan::stages; ++stage) {
+    std::map<unsigned, std::int64_t> bytes;
+    for (auto const& what : plait::exchanges_of<plan>(stage, load, job_part::training)) {
+      auto const row = what.row();
+      if (what.is_sent_by(stage))
+        bytes[row.over.bits] +=
+            what.times * plait::wire_bytes(row.moves,
+                                           static_cast<std::int64_t>(what.count * sizeof(double)),
+                                           plan::grid.size(row.over));
+    }
+    for (unsigned bits = 1; bits < 8; ++bits) {
+      plait::axis_set over;
+      over.bits = bits;
+      EXPECT_EQ(plan::wire(over, stage, load).total(), bytes[bits]) << bits;
+    }
+  }
+}
+
+template <class Policy>
+struct Exchanges : testing::Test {};
+using plait::data_parallel;
+using plait::hybrid;
+using plait::pipeline;
+using plait::tensor_parallel;
+using policies =
+    testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
+                   hybrid<data_parallel<2>, small_gpt::tp2>, hybrid<pipeline<2>, data_parallel<2>>,
+                   hybrid<pipeline<2>, small_gpt::tp2>, small_gpt::three_axes, data_parallel<4>,
+                   tensor_parallel<4>, pipeline<4>, small_gpt::tp2_sharded,
+                   small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>>;
+TYPED_TEST_SUITE(Exchanges, policies);
+
+TYPED_TEST(Exchanges, AreWhatThreadsCall) {
+  expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::threads{});
+}
+TYPED_TEST(Exchanges, AreWhatTheSimulatedRanksCall) {
+  expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::simulated{});
+}
+
+TEST(ExchangesAtLaunch, AreWhatThreadsCall) {
+  using job = small_gpt::job<hybrid<pipeline<2>, data_parallel<>>>;
+  for (int const ranks : {1, 2, 4})
+    expect_calls_of_the_list<job>(plait::threads{.data_ranks = ranks});
+}
+
+// The gradient of the second use is summed before it is added to the first one's.
+TEST(ExchangesOfTies, AreWhatIsCalled) {
+  using plait::named;
+  constexpr std::size_t width = small_gpt::width, vocabulary = small_gpt::vocabulary;
+  using head = plait::nn::linear<width, vocabulary,
+                                 {.bias = false, .order = plait::nn::weight_order::output_input}>;
+  using model = plait::objective<
+      plait::sequential<
+          named<"wte", plait::pinned<"whole", plait::nn::embedding<vocabulary, width>>>,
+          named<"wpe", plait::nn::positions<small_gpt::length, width>>,
+          named<"head", plait::pinned<"sequence", plait::tied<head, head::weight, "wte.weight">>>>,
+      plait::nn::cross_entropy<vocabulary>>;
+  using job = plait::parallel<model, hybrid<data_parallel<2>, small_gpt::tp2_sharded>, double>;
+  auto const list = plait::exchanges_of<job::plan_type>(0, {}, job_part::training);
+  EXPECT_EQ(std::ranges::count(list, plait::exchange_place::ties, &plait::exchange::place), 1);
+  expect_calls_of_the_list<job>(plait::threads{});
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    expect_calls_of_the_list<job>(plait::simulated{.seed = seed});
+}
+
+TEST(ExchangesInPrecision, HaveTheTypesOfTheJob) {
+  using job = small_gpt::job<small_gpt::three_axes, plait::precision<plait::bfloat16, float>>;
+  expect_calls_of_the_list<job>(plait::threads{});
+}
+
+}  // namespace

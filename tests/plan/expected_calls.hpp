@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/plait.hpp"
+
+// The calls of communicators that follow from a plan's list of exchanges, in their order, as lines
+// of text; and the same of the calls that a rank has made.
+namespace expected_calls {
+
+using plait::exchange;
+using plait::exchange_place;
+using plait::job_part;
+
+inline plait::collective collective_of(plait::movement moves, bool sends) {
+  using enum plait::movement;
+  switch (moves) {
+    case all_reduce:
+    case all_reduce_max: return plait::collective::all_reduce;
+    case all_gather: return plait::collective::all_gather;
+    case reduce_scatter: return plait::collective::reduce_scatter;
+    case all_to_all: return plait::collective::all_to_all;
+    case broadcast: return plait::collective::broadcast;
+    case reduce: return plait::collective::reduce;
+    case scatter: return plait::collective::scatter;
+    case gather: return plait::collective::gather;
+    case send: return sends ? plait::collective::send : plait::collective::receive;
+    default: return plait::collective::barrier;  // never asked for
+  }
+}
+
+struct line {
+  static std::string of(plait::collective kind, plait::axis_set over, char element,
+                        std::size_t element_bytes, std::size_t count, plait::reduction how,
+                        int other) {
+    std::string out = plait::to_string(kind);
+    if (how == plait::reduction::max) out += "(max)";
+    out += " over " + plait::to_string(over) + " of " + std::to_string(count) + " " + element +
+           std::to_string(8 * element_bytes);
+    bool const names_other = kind == plait::collective::send ||
+                             kind == plait::collective::receive || plait::detail::has_root(kind);
+    if (names_other) out += " with " + std::to_string(other);
+    return out;
+  }
+};
+
+template <class Job>
+class expansion {
+  using plan = typename Job::plan_type;
+
+ public:
+  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
+            job_part part)
+      : expansion(grid, place, load, part, plait::exchanges_of<plan>(place.stage, load, part)) {}
+
+  /// The same of another list, which may be wrong.
+  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
+            job_part part, std::vector<exchange> list)
+      : grid_(grid), place_(place), load_(load), list_(std::move(list)) {
+    switch (part) {
+      case job_part::training:
+        run_step(plait::training_timetable<typename plan::schedule_type>(plan::stages,
+                                                                         load.microbatches));
+        break;
+      case job_part::evaluation:
+        run_step(plait::evaluation_timetable(plan::stages, load.microbatches));
+        break;
+      case job_part::prediction: predict(); break;
+      case job_part::export_parameters:
+      case job_part::export_gradients: export_tensors();
+    }
+  }
+  [[nodiscard]] std::vector<std::string> const& lines() const { return lines_; }
+
+ private:
+  void call(exchange const& what) {
+    auto const row = what.row();
+    if (grid_.size(row.over) == 1) return;
+    bool const sends = what.from.at(plait::axis::stage).index == place_.stage;
+    int other =
+        row.moves == plait::movement::broadcast ? what.from.at(plait::axis::stage).index : 0;
+    if (row.moves == plait::movement::send)
+      other = (sends ? what.to : what.from).at(plait::axis::stage).index;
+    auto const add = [&]<class T>(T) {
+      auto const type = plait::detail::element_type::of<T>();
+      lines_.push_back(
+          line::of(collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
+                   row.moves == plait::movement::all_reduce_max ? plait::reduction::max
+                                                                : plait::reduction::sum,
+                   other));
+    };
+    switch (what.element) {
+      case plait::exchange_element::compute: return add(typename Job::element{});
+      case plait::exchange_element::slot: return add(plait::accumulate_t<typename Job::element>{});
+      case plait::exchange_element::gradient: return add(typename Job::gradient_element{});
+      case plait::exchange_element::parameter: return add(typename Job::parameter_element{});
+      case plait::exchange_element::real: return add(0.0);
+    }
+  }
+
+  template <class Which>
+  void call_all(Which which) {
+    for (auto const& what : list_)
+      if (which(what)) call(what);
+  }
+  void at(exchange_place place, int item = -1) {
+    call_all([&](exchange const& what) {
+      return what.place == place && (item < 0 || what.item == item);
+    });
+  }
+  void edge(exchange_place place, bool sends) {
+    call_all([&](exchange const& what) {
+      return what.place == place &&
+             (what.from.at(plait::axis::stage).index == place_.stage) == sends;
+    });
+  }
+  [[nodiscard]] int copies(int item) const {
+    return plait::copies_in(plan::code, item, plan::stage_units[std::size_t(place_.stage)]).copies;
+  }
+  void items(exchange_place place, int count) {
+    bool const forward = place == exchange_place::forward;
+    for (int i = 0; i < count; ++i) {
+      int const item = forward ? i : count - 1 - i;
+      for (int copy = 0; copy < copies(item); ++copy) at(place, item);
+    }
+  }
+
+  void run_step(plait::timetable const& table) {
+    using enum exchange_place;
+    at(labels);
+    for (auto const& now : table.stages[std::size_t(place_.stage)].operations) switch (now.kind) {
+        case plait::work::forward: items(forward, plan::code.items.size()); break;
+        case plait::work::backward: items(backward, plan::code.items.size()); break;
+        case plait::work::send_activation: edge(activation_edge, true); break;
+        case plait::work::receive_activation: edge(activation_edge, false); break;
+        case plait::work::send_gradient: edge(gradient_edge, true); break;
+        case plait::work::receive_gradient: edge(gradient_edge, false); break;
+      }
+    at(ties);
+    at(gradients);
+    at(loss);
+    at(squares);
+  }
+
+  void predict() {
+    using enum exchange_place;
+    edge(activation_edge, false);
+    items(forward, plan::code.items.size() - 1);
+    edge(activation_edge, true);
+    at(output);
+  }
+
+  // As the layers stand: stage by stage, copy by copy.
+  void export_tensors() {
+    for (int stage = 0; stage < plan::stages; ++stage)
+      for (int item = 0; item < plan::code.items.size(); ++item) {
+        int const here =
+            plait::copies_in(plan::code, item, plan::stage_units[std::size_t(stage)]).copies;
+        for (int copy = 0; copy < here; ++copy)
+          for (int e = 0; e < plan::entries.size(); ++e)
+            call_all([&](exchange const& what) {
+              return what.entry == e && what.item == item &&
+                     what.from.at(plait::axis::stage).index == stage;
+            });
+      }
+  }
+
+  plait::mesh grid_;
+  plait::coordinates place_;
+  plait::workload load_;
+  std::vector<exchange> list_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace expected_calls
