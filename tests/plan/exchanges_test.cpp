@@ -113,7 +113,9 @@ void expect_each_row_counts(job_part part, int rank) {
     EXPECT_NE(lines(left_out), right) << i;
     EXPECT_NE(lines(doubled), right) << i;
     EXPECT_NE(lines(longer), right) << i;
-    EXPECT_NE(lines(on_other_axes), right) << i;
+    if (on_other_axes[i].row() != list[i].row()) {
+      EXPECT_NE(lines(on_other_axes), right) << i;
+    }
     if (i + 1 == list.size() || list[i + 1].place != list[i].place ||
         list[i + 1].item != list[i].item || list[i + 1] == list[i])
       continue;

@@ -12,7 +12,9 @@ namespace plait {
 
 /// How a value is placed on every axis of the mesh; invariant where nothing is said.
 struct layout {
-  std::array<placement, all_axes.size()> on{};
+  // Each element by itself: g++ 12 changes a constant array that repeats one value when a constant
+  // expression makes a changed copy of it.
+  std::array<placement, all_axes.size()> on{invariant, invariant, invariant};
 
   [[nodiscard]] constexpr placement at(axis which) const {
     return on[static_cast<std::size_t>(which)];

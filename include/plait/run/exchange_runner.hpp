@@ -23,6 +23,7 @@ class exchange_runner {
  public:
   /// `list`: as `exchanges_of` gives it for the rank's stage.
   [[gnu::cold]] exchange_runner(Rank& rank, std::vector<exchange> const& list) : rank_(rank) {
+    if (list.empty()) return;
     for (int place = 0; place < exchange_places; ++place) {
       first_[std::size_t(place)] = rows_.size();
       for (auto const& what : list)

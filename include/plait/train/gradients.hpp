@@ -44,7 +44,7 @@ void add_tied_gradients(Rank& rank, exchange_runner<Rank> const& sums, gradients
                         Layout const& layout) {
   using plan = typename Job::plan_type;
   auto const compute = rank.device().on(stream::compute);
-  if (sums.has(exchange_place::ties))
+  if (plan::tensor_ranks > 1 && sums.has(exchange_place::ties))
     rank.cross(stream::tensor, {wait_site::part::step, static_cast<int>(step_phase::passes), -2},
                [&] { sums.run_sums(exchange_place::ties, mine.data); });
   for (int e = 0; e < plan::entries.size(); ++e) {
@@ -52,8 +52,8 @@ void add_tied_gradients(Rank& rank, exchange_runner<Rank> const& sums, gradients
     if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
     auto* const owner = mine.data + layout.offset[std::size_t(e)];
     auto* const use = mine.data + layout.gradient_offset[std::size_t(e)];
-    if (tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask &&
-        rank.place().tensor != 0)
+    if (rank.place().tensor != 0 &&
+        tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask)
       continue;
     compute.add(owner, use, owner, entry.local_count());
   }

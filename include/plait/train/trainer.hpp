@@ -139,7 +139,7 @@ class trainer_on {
     only_loss_.run(phase(step_phase::passes),
                    [&] { space.run(rank_, batch, &memory_.numbers()->loss); });
     only_loss_.run(phase(step_phase::reduce),
-                   [&] { sums_.run_sums(exchange_place::loss, &memory_.numbers()->loss); });
+                   [&] { sum(exchange_place::loss, &memory_.numbers()->loss); });
     close(only_loss_);
     return read_report().loss;
   }
@@ -293,6 +293,12 @@ class trainer_on {
     return context;
   }
 
+  /// Sums up what the plan's list has for a place; a plan of one rank has nothing.
+  template <class Number>
+  void sum([[maybe_unused]] exchange_place place, [[maybe_unused]] Number* data) const {
+    if constexpr (plan::grid.world_size() != 1) sums_.run_sums(place, data);
+  }
+
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
   using waits = synchronizer<device_type>;
 
@@ -336,8 +342,7 @@ class trainer_on {
   /// loss_scale = 1 / labels of the global batch.
   void count_labels(waits& with) {
     auto* const now = memory_.numbers();
-    with.run(phase(step_phase::count),
-             [&] { sums_.run_sums(exchange_place::labels, &now->labels); });
+    with.run(phase(step_phase::count), [&] { sum(exchange_place::labels, &now->labels); });
     with.run(phase(step_phase::scale), [&] { queue().reciprocal(&now->labels, &now->loss_scale); });
   }
 
@@ -352,8 +357,8 @@ class trainer_on {
       clear_padding(rank_, mine, owned_);
     });
     with.run(phase(step_phase::reduce), [&] {
-      sums_.run_sums(exchange_place::gradients, mine.data);
-      sums_.run_sums(exchange_place::loss, &memory_.numbers()->loss);
+      sum(exchange_place::gradients, mine.data);
+      sum(exchange_place::loss, &memory_.numbers()->loss);
     });
     return {mine.data};
   }
@@ -366,7 +371,7 @@ class trainer_on {
       if (clips) square_gradients(rank_, of, memory_.squared(), squares);
     });
     whole_step_.run(phase(step_phase::reduce_squares),
-                    [&] { sums_.run_sums(exchange_place::squares, squares.data()); });
+                    [&] { sum(exchange_place::squares, squares.data()); });
     whole_step_.run(phase(step_phase::update), [&] {
       if (clips)
         queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,

@@ -41,7 +41,7 @@ class workspace {
                timetable_operations(program_, plan::is_first(rank.place().stage),
                                     plan::is_last(rank.place().stage)),
                numbers_of(program_)),
-        messages_(rank, exchanges_of<plan>(rank.place().stage, load, job_part::training)) {
+        messages_(rank, messages_of(rank.place().stage, load)) {
     using T = typename Job::element;
     auto const zeros = runner_.arena().zeros_offset;
     rank.device()
@@ -129,6 +129,11 @@ class workspace {
                                            : evaluation_timetable(plan::stages, load.microbatches);
     require_proven(table);
     return std::move(table.stages[static_cast<std::size_t>(stage)]);
+  }
+
+  [[gnu::cold]] static std::vector<exchange> messages_of(int stage, workload const& load) {
+    if constexpr (plan::stages == 1) return {};
+    else return exchanges_of<plan>(stage, load, job_part::training);
   }
 
   /// The operations' names in wait sites: kinds of work.
