@@ -259,7 +259,7 @@ constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
 /// The same of a plan.
 template <class Plan>
 constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, job_part part) {
-  auto const layout = Plan::parameter_layout_for(stage);
+  auto const parameters = Plan::parameter_layout_for(stage);
   listed_plan const numbers{
       .steps = Plan::code.steps.view(),
       .values = Plan::code.values.view(),
@@ -271,8 +271,9 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
       .tensor_ranks = Plan::tensor_ranks,
       .parameter_tensors = Plan::parameter_tensor_count()};
   return list_exchanges(
-      numbers, {layout.data_count, layout.data_tensor_count, layout.gradient_offset.data()}, stage,
-      load, part);
+      numbers,
+      {parameters.data_count, parameters.data_tensor_count, parameters.gradient_offset.data()},
+      stage, load, part);
 }
 
 }  // namespace plait

@@ -11,8 +11,8 @@
 namespace plait {
 
 /// Carries out exchanges of a plan's list on one rank. Beside `move_value`, which does so for the
-/// rows whose placements are types, it is the only caller of communicators: what is not in the
-/// list is not sent.
+/// rows whose placements are types, it is the only caller of communicators: a trainer sends
+/// nothing that is not in the list. `sum_over_world` below is for programs.
 ///
 /// Cost:    the list is prepared once; a call allocates nothing. In a group of one rank nothing is
 ///          called.
