@@ -32,7 +32,7 @@ template <class Job>
   using plan = typename Job::plan_type;
   std::vector<tensor_shape> out;
   for (int stage = 0; stage < plan::stages; ++stage)
-    for (auto const& parameter : plait::parameters_of_stage<plan>(stage)) {
+    for (auto const& parameter : plait::parameters_of_stage<plan>(stage, plan::grid)) {
       auto const info = plan::entries[parameter.entry].info.unpadded();
       out.push_back({parameter.name, info.rank == 2
                                          ? std::vector<std::size_t>{info.rows, info.columns}
@@ -119,12 +119,10 @@ outcome run(request const& wanted, Backend const& backend) {
         wanted.on_step(step, report.loss,
                        double(step + 1) * double(wanted.batch * Size::sequence) / seconds);
     }
-    std::array<std::int64_t, 8> moved{};
-    for (unsigned bits = 1; bits < 8; ++bits) {
-      plait::axis_set over;
-      over.bits = bits;
-      moved[bits] = static_cast<std::int64_t>(rank.group(over).counted().total_bytes());
-    }
+    std::vector<std::int64_t> moved;
+    auto const& sets = rank.groups().sets();
+    for (auto const over : sets)
+      moved.push_back(static_cast<std::int64_t>(rank.group(over).counted().total_bytes()));
     plait::sum_over_world(rank, std::span<std::int64_t>(moved));
     if (wanted.save != nullptr)
       trainer.export_parameters(
@@ -135,11 +133,8 @@ outcome run(request const& wanted, Backend const& backend) {
     if (wanted.generate > 0) sample = generate<Size>(trainer, data, wanted.generate, wanted.seed);
     if (!rank.is_root()) return;
     out.sample = std::move(sample);
-    for (unsigned bits = 1; bits < 8; ++bits) {
-      plait::axis_set over;
-      over.bits = bits;
-      if (moved[bits] > 0) out.moved.push_back({plait::to_string(over), moved[bits]});
-    }
+    for (std::size_t i = 0; i < sets.size(); ++i)
+      if (moved[i] > 0) out.moved.push_back({plait::to_string(sets[i]), moved[i]});
   });
   return out;
 }

@@ -133,6 +133,10 @@ struct deaf_rank {
   [[nodiscard]] communicator_type& group(plait::axis_set over) {
     return rank.group(over == plait::axis_set(plait::axis::data) ? plait::axis_set{} : over);
   }
+  [[nodiscard]] plait::mesh_groups const& groups() const { return rank.groups(); }
+  [[nodiscard]] int stage() const { return rank.stage(); }
+  [[nodiscard]] int tensor_rank() const { return rank.tensor_rank(); }
+  [[nodiscard]] communicator_type& tensor_group() { return rank.tensor_group(); }
   void cross(plait::stream over, plait::wait_site site, auto communicate) {
     rank.cross(over, site, communicate);
   }

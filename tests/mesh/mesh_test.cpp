@@ -73,9 +73,14 @@ TEST(Mesh, TheFirstAxisVariesSlowest) {
     return out;
   }();
   static_assert(grid.world_size() == 24);
-  static_assert(grid.rank_of({.data = 0, .tensor = 1, .stage = 0}) == 1);
-  static_assert(grid.rank_of({.data = 1, .tensor = 0, .stage = 0}) == 4);
-  static_assert(grid.rank_of({.data = 0, .tensor = 0, .stage = 1}) == 12);
+  constexpr auto one_along = [](axis which) {
+    coordinates at;
+    at.along(which) = 1;
+    return at;
+  };
+  static_assert(grid.rank_of(one_along(axis::tensor)) == 1);
+  static_assert(grid.rank_of(one_along(axis::data)) == 4);
+  static_assert(grid.rank_of(one_along(axis::stage)) == 12);
   static_assert(grid.has(axis::stage));
   EXPECT_EQ(grid.size(axis::data | axis::tensor), 12);
 }
@@ -117,24 +122,32 @@ TEST(Mesh, GroupsOverEverySetOfAxesPartitionTheWorld) {
 TEST(Mesh, ADataAxisMayBeSizedAtLaunch) {
   mesh grid = make({{axis::stage, 2}, {axis::data, 0}, {axis::tensor, 2}});
   EXPECT_EQ(grid.size(axis::data), 0);
-  auto const filled = grid.with_data_ranks(3);
+  EXPECT_FALSE(grid.is_complete());
+  auto const filled = grid.with_ranks_at_launch(3);
+  EXPECT_TRUE(filled.is_complete());
   EXPECT_EQ(filled.size(axis::data), 3);
   EXPECT_EQ(filled.world_size(), 12);
-  EXPECT_EQ(filled.with_data_ranks(3).world_size(), 12);
-  EXPECT_THROW((void)filled.with_data_ranks(4), input_error);
-  EXPECT_THROW((void)grid.with_data_ranks(0), input_error);
-  EXPECT_THROW((void)grid.with_data_ranks(-1), input_error);
-  EXPECT_THROW((void)make({{axis::tensor, 2}}).with_data_ranks(2), input_error);
-}
-
-TEST(Mesh, SaysWhichNumbersDisagree) {
+  EXPECT_EQ(grid.ranks_at_launch(filled), 3);
+  EXPECT_EQ(filled.ranks_at_launch(filled), 1) << "nothing is left to the launch";
+  EXPECT_EQ(filled.with_ranks_at_launch(4).world_size(), 12);
+  EXPECT_THROW((void)grid.with_ranks_at_launch(-1), input_error);
   try {
-    (void)make({{axis::data, 4}}).with_data_ranks(3);
+    (void)grid.with_ranks_at_launch(0);
     FAIL() << "no error";
   } catch (input_error const& problem) {
-    EXPECT_NE(std::string(problem.what()).find('4'), std::string::npos);
-    EXPECT_NE(std::string(problem.what()).find('3'), std::string::npos);
+    EXPECT_NE(std::string(problem.what()).find("the data axis"), std::string::npos);
+    EXPECT_NE(std::string(problem.what()).find('0'), std::string::npos);
   }
+}
+
+TEST(Mesh, APlaceInAGroupIsThatAmongItsMembers) {
+  for (auto const& grid : meshes())
+    for (axis_set const over : all_axis_sets())
+      for (int rank = 0; rank < grid.world_size(); ++rank) {
+        auto const members = grid.group_of(rank, over);
+        auto const place = grid.place_in_group(grid.coordinates_of(rank), over);
+        EXPECT_EQ(members[static_cast<std::size_t>(place)], rank);
+      }
 }
 
 TEST(Mesh, FitsWhereSizesAreTheSameOrLeftToTheLaunch) {

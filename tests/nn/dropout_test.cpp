@@ -56,19 +56,20 @@ std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::
     stage_runner<job_type, rank_type> runner(rank, load, {activations.data(), nullptr, nullptr});
     std::vector<double> ones(each * length * width, 1.0);
     for (std::size_t m = 0; m < microbatches; ++m) {
-      auto const first = here * static_cast<std::size_t>(rank.place().data) + each * m;
+      auto const first =
+          here * static_cast<std::size_t>(rank.place().along(plait::axis::data)) + each * m;
       auto& context = runner.context();
       context.seed = seed;
       context.step = &step;
       context.batch = each;
       context.first_sample = first;
       context.sequence = length;
-      context.tensor_rank = rank.place().tensor;
+      context.tensor_rank = rank.tensor_rank();
       context.tensor_ranks = plan::tensor_ranks;
       context.microbatch = static_cast<int>(m);
       auto const* made = reinterpret_cast<double const*>(
           runner.forward(reinterpret_cast<std::byte*>(ones.data()), 0));
-      if (rank.place().tensor != 0) continue;
+      if (rank.tensor_rank() != 0) continue;
       for (std::size_t p = 0; p < length; ++p)
         for (std::size_t s = 0; s < each; ++s)
           std::memcpy(&out[((first + s) * length + p) * width], made + (p * each + s) * width,

@@ -54,7 +54,8 @@ class expansion {
  public:
   expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
             job_part part)
-      : expansion(grid, place, load, part, plait::exchanges_of<plan>(place.stage, load, part)) {}
+      : expansion(grid, place, load, part,
+                  plait::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
   /// The same of another list, which may be wrong.
   expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
@@ -76,14 +77,14 @@ class expansion {
   [[nodiscard]] std::vector<std::string> const& lines() const { return lines_; }
 
  private:
+  [[nodiscard]] int stage() const { return place_.along(plait::axis::stage); }
+
   void call(exchange const& what) {
     auto const row = what.row();
     if (grid_.size(row.over) == 1) return;
-    bool const sends = what.from.at(plait::axis::stage).index == place_.stage;
-    int other =
-        row.moves == plait::movement::broadcast ? what.from.at(plait::axis::stage).index : 0;
-    if (row.moves == plait::movement::send)
-      other = (sends ? what.to : what.from).at(plait::axis::stage).index;
+    bool const sends = what.from.stage() == stage();
+    int other = row.moves == plait::movement::broadcast ? what.from.stage() : 0;
+    if (row.moves == plait::movement::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();
       lines_.push_back(
@@ -113,12 +114,11 @@ class expansion {
   }
   void edge(exchange_place place, bool sends) {
     call_all([&](exchange const& what) {
-      return what.place == place &&
-             (what.from.at(plait::axis::stage).index == place_.stage) == sends;
+      return what.place == place && (what.from.stage() == stage()) == sends;
     });
   }
   [[nodiscard]] int copies(int item) const {
-    return plait::copies_in(plan::code, item, plan::stage_units[std::size_t(place_.stage)]).copies;
+    return plait::copies_in(plan::code, item, plan::stage_units[std::size_t(stage())]).copies;
   }
   void items(exchange_place place, int count) {
     bool const forward = place == exchange_place::forward;
@@ -131,7 +131,7 @@ class expansion {
   void run_step(plait::timetable const& table) {
     using enum exchange_place;
     at(labels);
-    for (auto const& now : table.stages[std::size_t(place_.stage)].operations) switch (now.kind) {
+    for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::work::forward: items(forward, plan::code.items.size()); break;
         case plait::work::backward: items(backward, plan::code.items.size()); break;
         case plait::work::send_activation: edge(activation_edge, true); break;
@@ -143,18 +143,34 @@ class expansion {
     at(gradients);
     at(loss);
     at(squares);
+    at(refresh);
   }
 
   void predict() {
     using enum exchange_place;
-    edge(activation_edge, false);
-    items(forward, plan::code.items.size() - 1);
-    edge(activation_edge, true);
-    at(output);
+    auto const table = plait::evaluation_timetable(plan::stages, load_.microbatches);
+    for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
+        case plait::work::forward:
+          items(forward, plan::code.items.size() - 1);
+          if (plan::is_last(stage())) output_of(false);
+          break;
+        case plait::work::send_activation: edge(activation_edge, true); break;
+        case plait::work::receive_activation: edge(activation_edge, false); break;
+        default: break;
+      }
+    output_of(true);
+  }
+  /// The output of one microbatch within the last stage, or of all to the others.
+  void output_of(bool to_stages) {
+    call_all([&](exchange const& what) {
+      return what.place == exchange_place::output &&
+             (what.row().moves == plait::movement::broadcast) == to_stages;
+    });
   }
 
-  // As the layers stand: stage by stage, copy by copy.
+  // The blocks of the arena; then as the layers stand: stage by stage, copy by copy.
   void export_tensors() {
+    at(exchange_place::blocks);
     for (int stage = 0; stage < plan::stages; ++stage)
       for (int item = 0; item < plan::code.items.size(); ++item) {
         int const here =
@@ -162,8 +178,7 @@ class expansion {
         for (int copy = 0; copy < here; ++copy)
           for (int e = 0; e < plan::entries.size(); ++e)
             call_all([&](exchange const& what) {
-              return what.entry == e && what.item == item &&
-                     what.from.at(plait::axis::stage).index == stage;
+              return what.entry == e && what.item == item && what.from.stage() == stage;
             });
       }
   }

@@ -122,7 +122,7 @@ static_assert(sharded_attention::entries[0].reduced_over_tensor() &&
               sharded_attention::entries[1].reduced_over_tensor());
 static_assert(!split_attention::entries[0].reduced_over_tensor());
 static_assert(sharded_attention::wire(axis::data | axis::tensor, {.rows = rows}).step ==
-              2 * width * 4);
+              2 * rounded_up(width, parameter_alignment) * 4);
 
 // --- a GPT of 12 blocks -------------------------------------------------------------------------
 

@@ -23,18 +23,23 @@ using planned = plan<model, Policy, Element>;
 // --- memory, counted by hand --------------------------------------------------------------------
 
 using dense = nn::linear<64, 32>;
-constexpr std::size_t dense_count = 64 * 32 + 32;
+constexpr std::size_t dense_held = 64 * 32 + 64;  // each parameter begins at a multiple of 64
 using job = parallel<dense, serial>;
 // Parameters, gradients and two states; the output; the gradients of input and output between
 // layers, each as long as the longer of them; the batch.
 static_assert(job::plan().bytes_per_rank({.rows = 8}) ==
-              4 * dense_count * 4 + 8 * 32 * 4 + 2 * 8 * 64 * 4 + 8 * 64 * 4);
+              4 * dense_held * 4 + 8 * 32 * 4 + 2 * 8 * 64 * 4 + 8 * 64 * 4);
 static_assert(job::plan().bytes_per_rank({.rows = 4096, .microbatches = 8}) < 80_GiB);
 static_assert(parallel<dense, serial, double>::plan().bytes_per_rank({.rows = 8}) ==
               2 * job::plan().bytes_per_rank({.rows = 8}));
 static_assert(job::plan().memory(0, {.rows = 8, .optimizer_states = 1}).optimizer ==
-              dense_count * 4);
+              dense_held * 4);
 static_assert(job::plan().memory(0, {.rows = 8, .microbatches = 3}).batches == 3 * 8 * 64 * 4);
+struct three_states {
+  static constexpr int states = 3;
+};
+static_assert(job::plan().bytes_per_rank<three_states>({.rows = 8}) ==
+              job::plan().bytes_per_rank({.rows = 8, .optimizer_states = 3}));
 static_assert(1_KiB == 1024 && 1_MiB == 1024 * 1024 && 1_GiB == 1024 * 1024 * 1024);
 
 // --- parameters ---------------------------------------------------------------------------------
@@ -47,7 +52,23 @@ static_assert(planned<serial>::parameter_count() == vocabulary * width + length 
 static_assert(planned<serial>::parameter_tensor_count() == 2 + int(blocks) * 12 + 2 + 1);
 static_assert(planned<hybrid<pipeline<2>, tensor_parallel<2>>>::parameter_count() ==
               planned<serial>::parameter_count());
-static_assert(planned<serial>::memory(0, {}).parameters == planned<serial>::parameter_count() * 4);
+
+// In the arena each parameter begins at a multiple of 64 elements, and each unit ends at one for
+// each batch rank.
+constexpr std::size_t held_elements(std::size_t batch_ranks) {
+  auto const up = [](std::size_t n, std::size_t multiple) {
+    return (n + multiple - 1) / multiple * multiple;
+  };
+  auto const unit = [&](auto... counts) { return up((up(counts, 64) + ...), 64 * batch_ranks); };
+  constexpr std::size_t w = width;
+  return unit(vocabulary * w) + unit(length * w) +
+         blocks * unit(w, w, w * 3 * w, 3 * w, w * w, w, w, w, w * 4 * w, 4 * w, 4 * w * w, w) +
+         unit(w, w) + unit(w * vocabulary);
+}
+static_assert(planned<serial>::memory(0, {}).parameters == held_elements(1) * 4);
+static_assert(planned<data_parallel<3>>::memory(0, {}).parameters == held_elements(3) * 4);
+static_assert(planned<data_parallel<>>::memory(0, {.data_ranks = 3}).optimizer ==
+              2 * held_elements(3) * 4);
 static_assert(planned<serial>::sequence_length == length);
 
 TEST(Plan, ParameterNumbersFollowTheLayers) {
@@ -77,7 +98,7 @@ TEST(Plan, SerialSendsNothing) {
 
 // 2 n (p - 1) / p for the gradients and for the 8 bytes of the count of labels, and of the loss.
 static_assert([] {
-  auto const n = static_cast<std::int64_t>(planned<serial>::parameter_count()) * 4;
+  auto const n = static_cast<std::int64_t>(held_elements(4)) * 4;
   auto const wire = planned<data_parallel<4>>::wire(axis::data, load);
   return wire.step == 2 * n * 3 / 4 + 2 * 8 * 3 / 4 && wire.forward == 0 && wire.backward == 0;
 }());
@@ -203,8 +224,8 @@ TEST(Plan, WhatComesFromOutsideHasNoGradient) {
 
 TEST(Plan, WithoutALossThereAreNoTargets) {
   using gate = sequential<fan_out<dense, dense>, nn::product<32>>;
-  static_assert(plan<gate, serial>::batch_bytes({.rows = 8}) == 8 * 64 * 4);
-  EXPECT_TRUE((planned<serial>::batch_bytes({.rows = 16}) == 2 * 16 * sizeof(std::int32_t)));
+  static_assert(batch_bytes<plan<gate, serial>>({.rows = 8}) == 8 * 64 * 4);
+  EXPECT_TRUE((batch_bytes<planned<serial>>({.rows = 16}) == 2 * 16 * sizeof(std::int32_t)));
 }
 
 // --- ties ---------------------------------------------------------------------------------------

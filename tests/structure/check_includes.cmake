@@ -6,6 +6,8 @@
 #   - a header of an optional component is included only by headers of the same component;
 #   - only backend/<name>/ and component headers include anything outside the standard library;
 #   - only backend/, testing/ and the executor (run/move.hpp, run/exchange_runner.hpp) call collectives;
+#   - axes are named by their roles in few places outside policy/ and testing/, and none by a
+#     using enum: what differs from axis to axis is said by policies and placements;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
 cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
@@ -19,7 +21,10 @@ set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")
 set(standard_header "^[a-z0-9_]+$")
 set(most_lines 600)
 
+set(most_axis_names 20)
+
 set(violations "")
+set(axis_names 0)
 macro(report text)
   string(APPEND violations "  include/${header}:${number}: ${text}\n")
 endmacro()
@@ -68,6 +73,14 @@ foreach(header IN LISTS headers)
   if(NOT header MATCHES "^plait/((backend|testing)/|run/(move|exchange_runner)[.]hpp$)" AND text MATCHES
       "[.>](all_reduce|all_gather|reduce_scatter|all_to_all|broadcast|reduce|gather|scatter|send|receive)[(]")
     report("calls ${CMAKE_MATCH_1}(): what ranks exchange is a row of the plan's list, carried out by run/exchange_runner.hpp or run/move.hpp")
+  endif()
+  if(NOT header MATCHES "^plait/(policy|testing)/")
+    string(REGEX MATCHALL "axis::(data|tensor|stage|replica)" named "${text}")
+    list(LENGTH named here)
+    math(EXPR axis_names "${axis_names} + ${here}")
+  endif()
+  if(text MATCHES "using enum (plait::)?axis[^_]")
+    report("has `using enum axis`; write axis::, or better ask a layout")
   endif()
   string(REGEX REPLACE "\n[ \t]*#[ \t]*include[ \t]*([<\"][^>\"\n]+[>\"])[^\n]*" "\n@\\1" text "${text}")
   string(REGEX REPLACE "\n[^@\n][^\n]*" "\n" text "\n${text}")
@@ -123,6 +136,9 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 
+if(axis_names GREATER most_axis_names)
+  string(APPEND violations "  axes are named ${axis_names} times outside policy/ and testing/, more than ${most_axis_names}: let a policy or a layout say what differs\n")
+endif()
 if(violations)
   message(NOTICE "Headers that break a rule:\n${violations}")
   message(FATAL_ERROR "include check")

@@ -74,6 +74,12 @@ expect("calls send()"
   run/bad.hpp "${top}void f(auto* comm, auto x) { comm->send(x, 1, 0); }\n")
 expect("" run/move.hpp "${top}void f(auto& comm, auto x) { comm.all_reduce(x); }\n")
 expect("" backend/good.hpp "${top}void f(auto& comm, auto x) { comm.all_reduce(x); }\n")
+string(REPEAT "auto a = axis::data | axis::stage;\n" 11 names)
+expect("axes are named 22 times outside policy/ and testing/, more than 20"
+  train/bad.hpp "${top}${names}")
+expect("" policy/good.hpp "${top}${names}")
+expect("has `using enum axis`"
+  train/bad.hpp "${top}void f() { using enum axis; }\n")
 string(REPEAT "\n" 600 long)
 expect("more than 600 lines"
   core/bad.hpp "${top}${long}")

@@ -33,6 +33,7 @@ std::vector<double> train(Optimizer const& optimizer, int steps, bool decay) {
                                                     .gradients = gradients.data(),
                                                     .states = states.data(),
                                                     .count = count,
+                                                    .state_stride = count,
                                                     .ranges = ranges.data(),
                                                     .range_count = 2,
                                                     .gradient_scale = &scale},
@@ -127,30 +128,42 @@ TEST(LearningRate, IsReportedAndUsedByTheTrainer) {
 using serial_plan = small_gpt::job<plait::serial>::plan_type;
 
 TEST(DecayGroups, AreChosenByNameAndRank) {
-  auto const parameters = plait::parameters_of_stage<serial_plan>(0);
-  auto const all = plait::update_ranges<serial_plan>(parameters, plait::decay_all);
+  auto const parameters = plait::parameters_of_stage<serial_plan>(0, serial_plan::grid);
+  auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();
+  plait::owned_block const arena{{0, end}, 0};
+  auto const all = plait::update_ranges<serial_plan>(parameters, arena, plait::decay_all);
   ASSERT_EQ(all.size(), 1u);  // neighbours are updated together
   EXPECT_EQ(all[0].offset, 0u);
-  EXPECT_EQ(all[0].count, serial_plan::parameter_count());
+  EXPECT_EQ(all[0].count, end);
   EXPECT_EQ(all[0].decays, 1);
 
-  auto const matrices = plait::update_ranges<serial_plan>(parameters, plait::decay_matrices);
+  auto const matrices = plait::update_ranges<serial_plan>(parameters, arena, plait::decay_matrices);
   std::size_t decaying = 0, next = 0;
   for (auto const& range : matrices) {
     EXPECT_EQ(range.offset, next);
     next += range.count;
     if (range.decays != 0) decaying += range.count;
   }
-  EXPECT_EQ(next, serial_plan::parameter_count());
-  constexpr std::size_t w = small_gpt::width, layer = w * 3 * w + w * w + 2 * w * 2 * w;
-  EXPECT_EQ(decaying, (2 * small_gpt::vocabulary + small_gpt::length) * w + 2 * layer);
+  EXPECT_EQ(next, end);
+  std::size_t matrices_and_padding = 0;
+  for (auto const& parameter : parameters)
+    if (serial_plan::entries[parameter.entry].info.rank == 2)
+      matrices_and_padding += plait::rounded_up(parameter.count, plait::parameter_alignment);
+  EXPECT_EQ(decaying, matrices_and_padding);
 
   auto const one = plait::update_ranges<serial_plan>(
-      parameters,
+      parameters, arena,
       [](plait::parameter_description const& what) { return what.name == "wpe.weight"; });
   ASSERT_EQ(one.size(), 3u);
   EXPECT_EQ(one[1].decays, 1);
-  EXPECT_EQ(one[1].count, small_gpt::length * w);
+  EXPECT_EQ(one[1].count, plait::rounded_up(small_gpt::length * small_gpt::width, 64));
+
+  // A block that begins and ends within parameters.
+  plait::owned_block const middle{{end / 2 - 64, 192}, 0};
+  auto const some = plait::update_ranges<serial_plan>(parameters, middle, plait::decay_all);
+  ASSERT_EQ(some.size(), 1u);
+  EXPECT_EQ(some[0].offset, 0u);
+  EXPECT_EQ(some[0].count, 192u);
 }
 
 // With a gradient of zero (no valid label) only decay moves a weight. Under every plan.

@@ -137,6 +137,7 @@ class training_by_hand {
                                                     .gradients = sums,
                                                     .states = elements(states_),
                                                     .count = count,
+                                                    .state_stride = count,
                                                     .ranges = &all,
                                                     .range_count = 1,
                                                     .gradient_scale = &gradient_scale},

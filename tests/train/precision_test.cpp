@@ -40,8 +40,8 @@ outcome train() {
       if (rank.is_root()) out.losses.push_back(loss);
     }
     auto const samples = batch / std::size_t(rank.grid().size(plait::axis::data));
-    auto planned = plan::memory(rank.place().stage,
-                                {.rows = samples / 2 * small_gpt::length, .microbatches = 2});
+    auto planned =
+        plan::memory(rank.stage(), {.rows = samples / 2 * small_gpt::length, .microbatches = 2});
     planned.batches = 0;
     EXPECT_EQ(trainer.allocated().total(), planned.total());
     trainer.export_parameters([&](std::string const&, auto const&, auto values) {

@@ -135,11 +135,16 @@ TYPED_TEST(Trainer, EvaluatesAndPredictsLikeTheSerialRun) {
   EXPECT_NEAR(got.evaluated, serial().evaluated, rounding);
   auto const count = got.predicted.size();  // of the root's data rank, which has the first samples
   ASSERT_EQ(count % small_gpt::vocabulary, 0u);
-  std::size_t const rows = count / small_gpt::vocabulary;
+  std::size_t const microbatches = 2, rows = count / small_gpt::vocabulary / microbatches;
   std::size_t const samples = rows / small_gpt::length, serial_samples = 4;
-  ASSERT_EQ(serial().predicted.size(), serial_samples * small_gpt::length * small_gpt::vocabulary);
-  for (std::size_t row = 0; row < rows; ++row) {
-    std::size_t const in_serial = row / samples * serial_samples + row % samples;
+  ASSERT_EQ(serial().predicted.size(),
+            microbatches * serial_samples * small_gpt::length * small_gpt::vocabulary);
+  for (std::size_t row = 0; row < microbatches * rows; ++row) {
+    std::size_t const position = row % rows / samples;
+    std::size_t const sample = row / rows * samples + row % samples;
+    std::size_t const in_serial =
+        (sample / serial_samples * small_gpt::length + position) * serial_samples +
+        sample % serial_samples;
     for (std::size_t c = 0; c < small_gpt::vocabulary; ++c)
       ASSERT_NEAR(got.predicted[row * small_gpt::vocabulary + c],
                   serial().predicted[in_serial * small_gpt::vocabulary + c], rounding);
@@ -151,12 +156,13 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
   using job = small_gpt::job<TypeParam>;
   using plan = typename job::plan_type;
   plait::launch<job>(plait::threads{}, [](auto& rank) {
-    int const stage = rank.place().stage;
-    std::vector<double> ones(plan::parameter_layout_for(stage).count(), 1.0);
+    int const stage = rank.stage();
+    plait::owned_block const arena{{0, plan::parameter_layout_for(stage, rank.grid()).count()}, 0};
+    std::vector<double> ones(plan::parameter_layout_for(stage, rank.grid()).count(), 1.0);
     std::vector<double> squares(static_cast<std::size_t>(plan::parameter_tensor_count()));
     double norm = 0, factor = 0;
-    auto const ranges =
-        plait::squares_ranges<plan>(plait::parameters_of_stage<plan>(stage), rank.place());
+    auto const ranges = plait::squares_ranges<plan>(
+        plait::parameters_of_stage<plan>(stage, rank.grid()), std::array{arena}, rank.place());
     plait::square_gradients(rank, plait::gradients<job, plait::invariant>{ones.data()},
                             std::span<plait::squares_range const>(ranges), squares);
     rank.world().all_reduce(std::span<double>(squares));

@@ -61,10 +61,11 @@ struct sgd_numbers {
   double learning_rate = 1e-2;
 };
 
-/// The parameters of a rank as an optimizer updates them, all in the device's memory.
+/// A block of the parameters of a rank as an optimizer updates it, all in the device's memory.
 ///
 /// Shapes: parameters, gradients, copies and each of the states: `count` elements at equal offsets,
-///         one state `count` elements behind the other. The ranges stand in the order of the arena.
+///         one state `state_stride` elements behind the other. The ranges cover the block, in
+///         order.
 template <class Parameter, class Gradient = Parameter, class Copy = Parameter>
 struct optimizer_arena {
   Parameter* parameters = nullptr;
@@ -72,6 +73,7 @@ struct optimizer_arena {
   Parameter* states = nullptr;
   Copy* copies = nullptr;  ///< if not null, gets the new parameters in the type that layers see
   std::size_t count = 0;
+  std::size_t state_stride = 0;
   update_range const* ranges = nullptr;
   int range_count = 0;
   double const* gradient_scale = nullptr;  ///< gradients are multiplied by it first (clipping)

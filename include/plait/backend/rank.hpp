@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "plait/core/error.hpp"
+#include "plait/mesh/groups.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -21,30 +23,43 @@ class rank_handle {
  public:
   using device_type = Device;
   using communicator_type = Comm;
-  /// Groups over every set of axes; the number of a set is its bits, 0 is this rank alone.
-  static constexpr std::size_t group_count = 8;
 
-  rank_handle(mesh const& grid, int world_rank, Device device, std::array<Comm, group_count> groups)
-      : grid_(grid),
+  /// `members` has this rank's communicator of each of the sets of `groups`, in their order.
+  [[gnu::cold]] rank_handle(mesh_groups groups, int world_rank, Device device,
+                            std::vector<Comm> members)
+      : groups_(std::move(groups)),
         world_rank_(world_rank),
-        place_(grid.coordinates_of(world_rank)),
+        place_(grid().coordinates_of(world_rank)),
         device_(std::move(device)),
-        groups_(std::move(groups)),
+        members_(std::move(members)),
         before_(device_.make_event()),
         after_(device_.make_event()) {}
 
-  [[nodiscard]] mesh const& grid() const { return grid_; }
+  [[nodiscard]] mesh const& grid() const { return groups_.grid(); }
   [[nodiscard]] int world_rank() const { return world_rank_; }
-  [[nodiscard]] int world_size() const { return grid_.world_size(); }
+  [[nodiscard]] int world_size() const { return grid().world_size(); }
   /// Index along each axis.
   [[nodiscard]] coordinates const& place() const { return place_; }
+  /// The pipeline stage that the rank runs, 0 without a pipeline.
+  [[nodiscard]] int stage() const { return place_.along(axis::stage); }
+  /// The ranks that share the work within each layer, and this rank's number among them.
+  [[nodiscard]] Comm& tensor_group() { return group(axis::tensor); }
+  [[nodiscard]] int tensor_rank() const { return place_.along(axis::tensor); }
   /// True on one rank of the world: the one that prints and writes.
   [[nodiscard]] bool is_root() const { return world_rank_ == 0; }
 
   [[nodiscard]] Device& device() { return device_; }
+  /// The sets of axes over which the launch made groups.
+  [[nodiscard]] mesh_groups const& groups() const { return groups_; }
   /// The communicator of the ranks that differ from this one only along the axes `over`.
-  [[nodiscard]] Comm& group(axis_set over) { return groups_[over.bits]; }
-  [[nodiscard]] Comm& world() { return group(all); }
+  ///
+  /// Errors: input_error if the launch made no group over them.
+  [[nodiscard]] Comm& group(axis_set over) {
+    int const index = groups_.index_of(over);
+    if (index < 0) refuse(over);
+    return members_[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
 
   /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
   [[nodiscard]] std::uint64_t next_number() { return ++last_number_; }
@@ -62,37 +77,36 @@ class rank_handle {
   }
 
  private:
-  static constexpr axis_set all = axis::data | axis::tensor | axis_set(axis::stage);
+  [[noreturn]] [[gnu::cold]] void refuse(axis_set over) const {
+    throw input_error("rank " + std::to_string(world_rank_) + ": there is no group over '" +
+                      to_string(over) +
+                      "'; a launch makes those that its jobs communicate over: "
+                      "name each job that the program runs, as in launch<first, second>");
+  }
 
-  mesh grid_;
+  mesh_groups groups_;
   int world_rank_;
   coordinates place_;
   Device device_;
-  std::array<Comm, group_count> groups_;
+  std::vector<Comm> members_;
   typename Device::event before_, after_;
   std::uint64_t last_number_ = 0;
 };
 
-/// The axis sets of the groups in the one order in which every rank creates them.
-inline constexpr std::array<unsigned, 8> group_order{0, 1, 2, 3, 4, 5, 6, 7};
-
-/// Declares the groups of all ranks of a mesh over all sets of axes, each once and in
-/// `group_order`, by add_group(world ranks, axes) -> id. Returns the ids of each rank by the bits
-/// of the set.
+/// Declares the groups of all ranks, each once and in the order of the sets, by add_group(world
+/// ranks, axes) -> id. Returns for each rank the id of its group of each set.
 template <class AddGroup>
-[[gnu::cold]] std::vector<std::array<int, group_order.size()>> declare_groups(mesh const& grid,
-                                                                              AddGroup add_group) {
-  std::vector<std::array<int, group_order.size()>> ids(std::size_t(grid.world_size()));
-  for (unsigned const bits : group_order) {
-    axis_set over;
-    over.bits = bits;
+[[gnu::cold]] std::vector<std::vector<int>> declare_groups(mesh_groups const& groups,
+                                                           AddGroup add_group) {
+  auto const& grid = groups.grid();
+  std::vector<std::vector<int>> ids(std::size_t(grid.world_size()));
+  for (axis_set const over : groups.sets())
     for (int rank = 0; rank < grid.world_size(); ++rank) {
       auto members = grid.group_of(rank, over);
       auto const first = static_cast<std::size_t>(members.front());
-      ids[std::size_t(rank)][bits] =
-          members.front() == rank ? add_group(std::move(members), over) : ids[first][bits];
+      ids[std::size_t(rank)].push_back(members.front() == rank ? add_group(std::move(members), over)
+                                                               : ids[first].back());
     }
-  }
   return ids;
 }
 

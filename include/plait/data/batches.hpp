@@ -50,12 +50,12 @@ class batch_range {
         epochs_(options.epochs) {
     batch_.microbatches =
         options.microbatches > 0 ? options.microbatches : rank.grid().size(axis::stage);
-    std::size_t const per_rank = size.per_rank(rank.grid().size(axis::data));
+    std::size_t const per_rank = size.per_rank(rank.grid().size(batch_axes));
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
     if (per_rank % pieces != 0)
       throw input_error("batches: a global batch of " + std::to_string(size.samples) + " gives " +
                         std::to_string(per_rank) + " samples to each of " +
-                        std::to_string(rank.grid().size(axis::data)) +
+                        std::to_string(rank.grid().size(batch_axes)) +
                         " data ranks, which do not divide into " + std::to_string(pieces) +
                         " microbatches");
     samples_.resize(per_rank);
@@ -88,8 +88,9 @@ class batch_range {
   /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
   device_batch<memory> const& at(std::uint64_t step) {
     auto const where = sampler_.position(size_, step);
-    auto const slice =
-        sampler_.slice(size_, where.batch, rank_.place().data, rank_.grid().size(axis::data));
+    auto const& grid = rank_.grid();
+    auto const slice = sampler_.slice(
+        size_, where.batch, grid.place_in_group(rank_.place(), batch_axes), grid.size(batch_axes));
     // In a partial batch the shares of the data ranks differ.
     bool const is_full = (where.batch + 1) * size_.samples <= loader_.data().size();
     batch_.first_sample = slice.first - where.batch * size_.samples;

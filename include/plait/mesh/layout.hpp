@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/axis.hpp"
 #include "plait/placement/transition.hpp"
 
 namespace plait {
@@ -14,7 +14,8 @@ namespace plait {
 struct layout {
   // Each element by itself: g++ 12 changes a constant array that repeats one value when a constant
   // expression makes a changed copy of it.
-  std::array<placement, all_axes.size()> on{invariant, invariant, invariant};
+  std::array<placement, axis_count> on{invariant, invariant, invariant,
+                                       invariant, invariant, invariant};
 
   [[nodiscard]] constexpr placement at(axis which) const {
     return on[static_cast<std::size_t>(which)];
@@ -23,6 +24,25 @@ struct layout {
   [[nodiscard]] constexpr layout with(axis which, placement there) const {
     layout out = *this;
     out.on[static_cast<std::size_t>(which)] = there;
+    return out;
+  }
+
+  /// The same, but placed so on the axis within a layer, on which forms choose.
+  [[nodiscard]] constexpr layout with_form(placement there) const {
+    return with(axis::tensor, there);
+  }
+  /// The same, but on one stage of a pipeline.
+  [[nodiscard]] constexpr layout on_stage(int stage) const {
+    return with(axis::stage, {placement_kind::only, stage});
+  }
+  /// The stage that has the value, where one has it.
+  [[nodiscard]] constexpr int stage() const { return at(axis::stage).index; }
+
+  /// The axes on which it is placed so.
+  [[nodiscard]] constexpr axis_set axes_with(placement there) const {
+    axis_set out;
+    for (axis const which : all_axes)
+      if (at(which) == there) out = out | which;
     return out;
   }
 

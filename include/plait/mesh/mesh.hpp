@@ -7,68 +7,28 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait {
 
-/// The axes that a mesh may have; each policy brings one.
-enum class axis : int { data, tensor, stage };
-
-inline constexpr std::array all_axes{axis::data, axis::tensor, axis::stage};
-
-constexpr char const* to_string(axis which) {
-  return which == axis::data ? "data" : which == axis::tensor ? "tensor" : "stage";
-}
-
-/// A set of axes; a value over which ranks may be grouped.
-struct axis_set {
-  unsigned bits = 0;
-
-  constexpr axis_set() = default;
-  constexpr axis_set(axis which) : bits(1u << static_cast<int>(which)) {}  // NOLINT: implicit
-  [[nodiscard]] constexpr bool contains(axis which) const {
-    return (bits & axis_set(which).bits) != 0;
-  }
-  friend constexpr axis_set operator|(axis_set a, axis_set b) {
-    axis_set both;
-    both.bits = a.bits | b.bits;
-    return both;
-  }
-  friend constexpr bool operator==(axis_set, axis_set) = default;
-};
-
-constexpr axis_set operator|(axis a, axis b) { return axis_set(a) | axis_set(b); }
-
-/// For example "data x tensor".
-constexpr std::string to_string(axis_set over) {
-  std::string text;
-  for (axis which : all_axes)
-    if (over.contains(which)) {
-      if (!text.empty()) text += " x ";
-      text += to_string(which);
-    }
-  return text;
-}
-
 /// Where a rank stands: its index along each axis, 0 along an axis that the mesh lacks.
 struct coordinates {
-  int data = 0, tensor = 0, stage = 0;
+  std::array<int, axis_count> index{};
 
   [[nodiscard]] constexpr int along(axis which) const {
-    return which == axis::data ? data : which == axis::tensor ? tensor : stage;
+    return index[static_cast<std::size_t>(which)];
   }
-  constexpr int& along(axis which) {
-    return which == axis::data ? data : which == axis::tensor ? tensor : stage;
-  }
+  constexpr int& along(axis which) { return index[static_cast<std::size_t>(which)]; }
   friend constexpr bool operator==(coordinates const&, coordinates const&) = default;
 };
 
 /// A grid of ranks with named axes; the axis added first is the slowest in the numbering of ranks.
 struct mesh {
   struct extent {
-    axis which = axis::data;
+    axis which{};
     int size = 1;
   };
-  std::array<extent, 3> dimensions{};
+  std::array<extent, axis_count> dimensions{};
   int dimension_count = 0;
 
   /// Adds an axis that varies faster than those already there.
@@ -98,30 +58,42 @@ struct mesh {
     return product;
   }
 
-  [[nodiscard]] constexpr int world_size() const {
-    return size(axis_set(axis::data) | axis::tensor | axis::stage);
-  }
+  [[nodiscard]] constexpr int world_size() const { return size(world_axes); }
 
-  /// The same mesh with the size of its run-time data axis filled in.
+  /// False while the size of an axis is left to the launch.
+  [[nodiscard]] constexpr bool is_complete() const { return world_size() != 0; }
+
+  /// The same mesh with `ranks` along the axis whose size is left to the launch, if there is one.
   ///
-  /// Errors: input_error if the axis has another fixed size, or `ranks` is below 1.
-  [[nodiscard]] constexpr mesh with_data_ranks(int ranks) const {
+  /// Errors: input_error if `ranks` is below 1.
+  [[nodiscard]] constexpr mesh with_ranks_at_launch(int ranks) const {
     mesh filled = *this;
     for (auto& dimension : filled.dimensions)
-      if (dimension.which == axis::data && dimension.size == 0) dimension.size = ranks;
-    if (ranks < 1 || filled.size(axis::data) != ranks)
-      throw input_error("mesh: the data axis has " + std::to_string(size(axis::data)) +
-                        " ranks (0: chosen at run time), asked for " + std::to_string(ranks));
+      if (dimension.size == 0) {
+        dimension.size = ranks;
+        if (ranks < 1)
+          throw input_error("mesh: the " + std::string(to_string(dimension.which)) +
+                            " axis gets its size at launch; asked for " + std::to_string(ranks) +
+                            " ranks, it takes at least 1");
+      }
     return filled;
   }
 
-  /// True if `other` has the same axes in the same order, with the same sizes where this one knows
-  /// them.
+  /// What `filled`, which fits this mesh, has along the axis whose size is left to the launch; 1 if
+  /// there is no such axis.
+  [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
+      if (dimensions[i].size == 0) return filled.dimensions[i].size;
+    return 1;
+  }
+
+  /// True if `other` has the same axes in the same order, with the same sizes where both know them.
   [[nodiscard]] constexpr bool fits(mesh const& other) const {
     bool same = dimension_count == other.dimension_count;
     for (std::size_t i = 0; same && i < static_cast<std::size_t>(dimension_count); ++i)
       same = dimensions[i].which == other.dimensions[i].which &&
-             (dimensions[i].size == 0 || dimensions[i].size == other.dimensions[i].size);
+             (dimensions[i].size == other.dimensions[i].size || dimensions[i].size == 0 ||
+              other.dimensions[i].size == 0);
     return same;
   }
 
@@ -142,6 +114,17 @@ struct mesh {
       rank = rank * dimension.size + at.along(dimension.which);
     }
     return rank;
+  }
+
+  /// The place of a rank in its group over the axes `over`, in the order of rank numbers.
+  [[nodiscard]] constexpr int place_in_group(coordinates const& at, axis_set over) const {
+    int place = 0;
+    for (int i = 0; i < dimension_count; ++i) {
+      auto const& dimension = dimensions[static_cast<std::size_t>(i)];
+      if (over.contains(dimension.which))
+        place = place * dimension.size + at.along(dimension.which);
+    }
+    return place;
   }
 
   /// The ranks that differ from `rank` only along the axes `over`, `rank` included, in the order of

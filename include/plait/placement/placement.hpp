@@ -21,7 +21,10 @@ enum class placement_kind : int {
 
 /// The dimensions of an activation, stored as (sequence, batch, features), counted from the last.
 /// The dimensions of a parameter are counted from the first: 0, 1, ...
+/// `elements` is the one dimension of an arena: a shard of it is a block of the arena's elements,
+/// wherever parameters begin and end in it.
 namespace dim {
+inline constexpr int elements = -4;
 inline constexpr int sequence = -3;
 inline constexpr int batch = -2;
 inline constexpr int features = -1;
@@ -93,6 +96,7 @@ constexpr std::string to_string(placement at) {
   text += at.index == dim::sequence   ? "sequence"
           : at.index == dim::batch    ? "batch"
           : at.index == dim::features ? "features"
+          : at.index == dim::elements ? "elements"
                                       : number(at.index);
   if (at.parts != 1) text += ", " + number(at.parts) + " parts";
   return text + ">";

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/workload.hpp"
+#include "plait/policy/policy.hpp"
 
 namespace plait {
 
@@ -20,7 +23,7 @@ namespace plait {
 enum class job_part : int {
   training,           ///< one step, with clipping if the workload says so
   evaluation,         ///< the loss of one batch
-  prediction,         ///< the output of one microbatch
+  prediction,         ///< the output for one batch
   export_parameters,  ///< to the root rank
   export_gradients
 };
@@ -36,12 +39,14 @@ enum class exchange_place : int {
   gradients,
   loss,
   squares,   ///< of the gradients, for their norm
+  refresh,   ///< behind the update: from what optimizers own to what layers see
   output,    ///< of a prediction
+  blocks,    ///< before an export: what optimizers own, where that is not all
   parameter  ///< of an export
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 11;
+inline constexpr int exchange_places = 13;
 
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real };
@@ -52,7 +57,7 @@ struct exchange {
   exchange_place place = exchange_place::labels;
   layout from{}, to{};
   exchange_element element = exchange_element::real;
-  std::size_t count = 1;   ///< elements of the whole value within one group
+  std::size_t count = 1;   ///< elements of the value that one group has, as a whole
   int item = -1;           ///< of the program, where the place is within one
   int entry = -1;          ///< of the parameters, in a tie and in an export
   std::int64_t times = 1;  ///< for all copies and microbatches
@@ -61,7 +66,7 @@ struct exchange {
   [[nodiscard]] constexpr layout_transition row() const { return transition_between(from, to); }
   /// False for the rank that only receives: a message stands in the lists of both its ends.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {
-    return row().moves != movement::send || from.at(axis::stage).index == stage;
+    return row().moves != movement::send || from.stage() == stage;
   }
   friend constexpr bool operator==(exchange const&, exchange const&) = default;
 };
@@ -75,16 +80,20 @@ struct listed_plan {
   static_view<bool> needs_gradient;
   static_view<parameter_entry> entries;
   static_view<unit_range> stage_units;
+  mesh grid{};  ///< with all its sizes
+  layout samples{};
+  parameter_rules rules{};
+  bool has_copies = false;  ///< layers see the parameters in another type than optimizers
   int tensor_ranks = 1;
   int parameter_tensors = 0;
 
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
 
-/// Where the gradients of a stage lie that are summed.
-struct listed_gradients {
-  std::size_t data_count = 0, data_tensor_count = 0;
-  std::size_t const* offsets = nullptr;  ///< of each entry's accumulator
+/// Where the parameters of a stage lie.
+struct listed_parameters {
+  std::array<element_range, 2> regions{};
+  std::size_t const* accumulators = nullptr;  ///< of each entry's gradient
 };
 
 namespace detail {
@@ -92,19 +101,23 @@ namespace detail {
 /// Writes the list of one stage, in the order in which a place has its exchanges.
 struct exchange_lister {
   listed_plan const& plan;
+  listed_parameters const& parameters;
   int stage;
   workload const& load;
   std::vector<exchange> out{};
 
   [[nodiscard]] constexpr bool is_first() const { return stage == 0; }
   [[nodiscard]] constexpr bool is_last() const { return stage == plan.stages() - 1; }
-  static constexpr placement on_stage(int which) { return {placement_kind::only, which}; }
-  /// Of what each data rank has for its own samples.
+  /// Of what each rank has for its own samples.
   constexpr layout of_samples(placement tensor) const {
-    return layout{}
-        .with(axis::data, shard<dim::batch>)
-        .with(axis::tensor, tensor)
-        .with(axis::stage, on_stage(stage));
+    return plan.samples.with_form(tensor).on_stage(stage);
+  }
+  /// Of a number to which the samples of each rank give a summand.
+  constexpr layout over_samples() const {
+    layout sum;
+    for (axis const which : all_axes)
+      if (plan.samples.at(which) == shard<dim::batch>) sum = sum.with(which, partial);
+    return sum;
   }
   constexpr std::int64_t copies(int item) const {
     return copies_in(plan.items.first, item, plan.stage_units[stage]).copies;
@@ -114,12 +127,39 @@ struct exchange_lister {
   }
 
   /// A sum of numbers that all ranks of some axes have a summand of.
-  constexpr void add_sum(exchange_place place, layout from, exchange_element element,
-                         std::size_t count, std::size_t offset = 0) {
+  constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1) {
     layout to = from;
     for (axis const which : all_axes)
       if (is_partial(from.at(which))) to = to.with(which, invariant);
-    if (count > 0) add({place, from, to, element, count, -1, -1, 1, offset});
+    add({place, from, to, exchange_element::real, count});
+  }
+
+  /// The regions of the parameters' arena from one layout to another. Along each axis of which one
+  /// block stays the sums are scattered first, so that what the other axes add up is a block;
+  /// blocks are gathered last.
+  constexpr void add_regions(exchange_place place, layout from, layout const& to,
+                             exchange_element element, int region) {
+    auto const [offset, whole] = parameters.regions[std::size_t(region)];
+    if (whole == 0) return;
+    auto count = whole / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
+    auto const go_to = [&](layout const& next) {
+      add({place, from, next, element, count, -1, -1, 1, offset});
+      from = next;
+    };
+    auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
+    auto const moves = [&](axis which) {
+      return transition_between(from.at(which), to.at(which)).moves;
+    };
+    for (axis const which : all_axes)
+      if (moves(which) == movement::reduce_scatter)
+        go_to(from.with(which, to.at(which))), count /= ranks(which);
+    layout summed = from;
+    for (axis const which : all_axes)
+      if (moves(which) == movement::all_reduce) summed = summed.with(which, to.at(which));
+    if (summed != from) go_to(summed);
+    for (axis const which : all_axes)
+      if (moves(which) == movement::all_gather)
+        count *= ranks(which), go_to(from.with(which, to.at(which)));
   }
 
   constexpr void add_item(exchange_place place, int item) {
@@ -155,9 +195,8 @@ struct exchange_lister {
     bool const forward = place == exchange_place::activation_edge;
     auto const where = of_samples(forward ? what.at : dual(what.at));
     int const from = forward ? later - 1 : later, to = forward ? later : later - 1;
-    add({place, where.with(axis::stage, on_stage(from)), where.with(axis::stage, on_stage(to)),
-         exchange_element::compute, local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1,
-         load.microbatches});
+    add({place, where.on_stage(from), where.on_stage(to), exchange_element::compute,
+         local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1, load.microbatches});
   }
 
   constexpr void add_passes(bool backward, int end_item) {
@@ -171,34 +210,48 @@ struct exchange_lister {
     if (!is_first()) add_edge(exchange_place::gradient_edge, units.begin, stage);
   }
 
-  constexpr void add_step(bool training, listed_gradients const& parameters) {
-    using enum exchange_place;
-    constexpr layout on_data = layout{}.with(axis::data, partial);
-    add_sum(labels, on_data, exchange_element::real, 1);
+  constexpr void add_step(bool training) {
+    add_sum(exchange_place::labels, over_samples());
     add_passes(training, plan.items.size());
     if (training) {
-      add_ties(parameters);
-      auto const here = on_data.with(axis::stage, on_stage(stage));
-      add_sum(gradients, here, exchange_element::gradient, parameters.data_count);
-      add_sum(gradients, here.with(axis::tensor, partial), exchange_element::gradient,
-              parameters.data_tensor_count, parameters.data_count);
+      add_ties();
+      for (int region : {0, 1}) {
+        auto const [kept, used, summed, owned] = layouts_of_region(region);
+        add_regions(exchange_place::gradients, summed, owned, exchange_element::gradient, region);
+      }
     }
     // The last stage alone has a loss; with zeros elsewhere it is a sum over the stages, too.
-    add_sum(loss, on_data.with(axis::stage, partial), exchange_element::real, 1);
+    auto const of_stages = over_samples().with(axis::stage, partial);
+    add_sum(exchange_place::loss, of_stages);
+    if (!training) return;
     // Each block of a gradient counts on one of the ranks that have it.
-    if (training && load.gradient_norm)
-      add_sum(squares, on_data.with(axis::tensor, partial).with(axis::stage, partial),
-              exchange_element::real, std::size_t(plan.parameter_tensors));
+    if (load.gradient_norm)
+      add_sum(exchange_place::squares, of_stages.with_form(partial),
+              std::size_t(plan.parameter_tensors));
+    for (int region : {0, 1}) {
+      auto const [kept, used, summed, owned] = layouts_of_region(region);
+      add_regions(exchange_place::refresh, owned, kept,
+                  plan.has_copies ? exchange_element::compute : exchange_element::parameter,
+                  region);
+    }
   }
 
-  constexpr void add_ties(listed_gradients const& parameters) {
+  /// The layouts of what lies in a region, but for how it is cut within a layer, which no row of a
+  /// region changes.
+  constexpr parameter_layouts layouts_of_region(int region) const {
+    parameter_entry any;
+    if (region == 1) any.used = replicate;
+    return layouts_of(any, plan.rules, stage);
+  }
+
+  constexpr void add_ties() {
     for (int e = 0; e < plan.entries.size(); ++e) {
       auto const& use = plan.entries[e];
       if (use.owner < 0 || copies(use.item) == 0) continue;
-      auto const here = layout{}.with(axis::data, partial).with(axis::stage, on_stage(stage));
-      add({exchange_place::ties, here.with(axis::tensor, dual(use.used)),
-           here.with(axis::tensor, dual(plan.entries[use.owner].used)), exchange_element::gradient,
-           use.local_count(), use.item, e, 1, parameters.offsets[e]});
+      add({exchange_place::ties, layouts_of(use, plan.rules, stage).summed,
+           layouts_of(plan.entries[use.owner], plan.rules, stage).summed,
+           exchange_element::gradient, use.local_count(), use.item, e, 1,
+           parameters.accumulators[e]});
     }
   }
 
@@ -209,14 +262,23 @@ struct exchange_lister {
     add_passes(false, loss);
     if (is_last())
       add({exchange_place::output, of_samples(made.at), of_samples(invariant),
-           exchange_element::compute, count});
-    auto const last = of_samples(invariant).with(axis::stage, on_stage(plan.stages() - 1));
+           exchange_element::compute, count, -1, -1, load.microbatches});
+    auto const last = of_samples(invariant).on_stage(plan.stages() - 1);
     if (plan.stages() > 1)
       add({exchange_place::output, last, last.with(axis::stage, invariant),
-           exchange_element::compute, count});
+           exchange_element::compute, count * std::size_t(load.microbatches)});
   }
 
-  constexpr void add_export(exchange_element element) {
+  constexpr void add_export(bool gradients) {
+    auto const element = gradients ? exchange_element::gradient : exchange_element::parameter;
+    for (int region : {0, 1}) {
+      auto const [kept, used, summed, owned] = layouts_of_region(region);
+      layout whole = owned;
+      for (axis const which : all_axes)
+        if (owned.at(which) == shard<dim::elements>) whole = whole.with(which, invariant);
+      if (gradients || plan.has_copies)
+        add_regions(exchange_place::blocks, owned, whole, element, region);
+    }
     for (int owner = 0; owner < plan.stages(); ++owner)
       for (int e = 0; e < plan.entries.size(); ++e) {
         auto const& entry = plan.entries[e];
@@ -224,13 +286,13 @@ struct exchange_lister {
             entry.owner >= 0
                 ? 0
                 : copies_in(plan.items.first, entry.item, plan.stage_units[owner]).copies;
-        auto const whole = layout{}.with(axis::stage, on_stage(owner));
+        auto const whole = layout{}.on_stage(owner);
         if (owner == stage)
-          add({exchange_place::parameter, whole.with(axis::tensor, entry.stored), whole, element,
+          add({exchange_place::parameter, whole.with_form(entry.stored), whole, element,
                entry.info.count(), entry.item, e, times});
         if (owner != 0 && (stage == 0 || stage == owner))
-          add({exchange_place::parameter, whole, whole.with(axis::stage, on_stage(0)), element,
-               entry.info.count(), entry.item, e, times});
+          add({exchange_place::parameter, whole, whole.on_stage(0), element, entry.info.count(),
+               entry.item, e, times});
       }
   }
 };
@@ -243,23 +305,24 @@ struct exchange_lister {
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
 constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
-                                               listed_gradients const& gradients, int stage,
+                                               listed_parameters const& parameters, int stage,
                                                workload const& load, job_part part) {
-  detail::exchange_lister list{plan, stage, load};
+  detail::exchange_lister list{plan, parameters, stage, load};
   switch (part) {
-    case job_part::training: list.add_step(true, gradients); break;
-    case job_part::evaluation: list.add_step(false, gradients); break;
+    case job_part::training: list.add_step(true); break;
+    case job_part::evaluation: list.add_step(false); break;
     case job_part::prediction: list.add_prediction(); break;
-    case job_part::export_parameters: list.add_export(exchange_element::parameter); break;
-    case job_part::export_gradients: list.add_export(exchange_element::gradient); break;
+    case job_part::export_parameters: list.add_export(false); break;
+    case job_part::export_gradients: list.add_export(true); break;
   }
   return std::move(list.out);
 }
 
-/// The same of a plan.
+/// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch.
 template <class Plan>
 constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, job_part part) {
-  auto const parameters = Plan::parameter_layout_for(stage);
+  auto const grid = Plan::grid_for(load);
+  auto const parameters = Plan::parameter_layout_for(stage, grid);
   listed_plan const numbers{
       .steps = Plan::code.steps.view(),
       .values = Plan::code.values.view(),
@@ -268,12 +331,29 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
       .needs_gradient = {Plan::needs_gradient.data(), Plan::code.values.size()},
       .entries = Plan::entries.view(),
       .stage_units = {Plan::stage_units.data(), Plan::stages},
+      .grid = grid,
+      .samples = Plan::samples,
+      .rules = Plan::rules,
+      .has_copies = Plan::has_copies,
       .tensor_ranks = Plan::tensor_ranks,
       .parameter_tensors = Plan::parameter_tensor_count()};
-  return list_exchanges(
-      numbers,
-      {parameters.data_count, parameters.data_tensor_count, parameters.gradient_offset.data()},
-      stage, load, part);
+  return list_exchanges(numbers, {parameters.regions, parameters.gradient_offset.data()}, stage,
+                        load, part);
+}
+
+/// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.
+template <class Plan>
+[[gnu::cold]] std::vector<axis_set> axis_sets_of(mesh const& grid) {
+  workload const load{.rows = Plan::sequence_length,
+                      .data_ranks = Plan::grid.ranks_at_launch(grid),
+                      .gradient_norm = true};
+  std::vector<axis_set> out;
+  for (auto const part : {job_part::training, job_part::evaluation, job_part::prediction,
+                          job_part::export_parameters, job_part::export_gradients})
+    for (int stage = 0; stage < Plan::stages; ++stage)
+      for (auto const& made : exchanges_of<Plan>(stage, load, part))
+        if (std::ranges::find(out, made.row().over) == out.end()) out.push_back(made.row().over);
+  return out;
 }
 
 }  // namespace plait

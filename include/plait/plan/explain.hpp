@@ -86,9 +86,9 @@ template <class Plan>
         pending += ": " + std::string(to_string(row.moves)) + " / " +
                    (wanted ? to_string(back.moves) : "none");
         auto const bytes =
-            wire_bytes(communicates(row.moves) ? row.moves : back.moves,
-                       static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
-                       Plan::tensor_ranks);
+            row_bytes(communicates(row.moves) ? row.moves : back.moves,
+                      static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
+                      Plan::tensor_ranks);
         if (communicates(row.moves) || (wanted && communicates(back.moves)))
           pending += ", " + with_unit(static_cast<double>(bytes));
       } else if (now.kind == step_kind::add) {
@@ -136,17 +136,18 @@ template <class Plan>
 [[gnu::cold]] std::string explain_wire(workload const& load) {
   text_table table;
   table.add({"axes", "ranks", "forward", "backward", "once per step"});
-  for (unsigned bits = 1; bits < 8; ++bits) {
+  for (unsigned bits = 1; bits < axis_set_count; ++bits) {
     axis_set over;
     over.bits = bits;
     auto const ranks = Plan::grid_for(load).size(over);
+    if (ranks == 1) continue;
     wire_need need;
     for (int stage = 0; stage < Plan::stages; ++stage) {
       auto const here = Plan::wire(over, stage, load);
       need = {std::max(need.forward, here.forward), std::max(need.backward, here.backward),
               std::max(need.step, here.step)};
     }
-    if (ranks == 1 || need.total() == 0) continue;
+    if (need.total() == 0) continue;
     auto const size = [](std::int64_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({to_string(over), std::to_string(ranks), size(need.forward), size(need.backward),
                size(need.step)});

@@ -7,6 +7,7 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/outline.hpp"
+#include "plait/plan/workload.hpp"
 
 namespace plait {
 
@@ -98,7 +99,7 @@ constexpr form_cost transition_cost(placement from, placement to, std::size_t wi
   auto const count = [&](movement moves) {
     // A million rows, so that rounding up to whole bytes does not show.
     cost.wire +=
-        static_cast<double>(wire_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
+        static_cast<double>(row_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
         1e-6;
     cost.calls += communicates(moves);
   };
@@ -162,7 +163,7 @@ struct form_planner {
     for (int i = 0; i < form.inner_count; ++i) {
       auto const& move = form.inner[static_cast<std::size_t>(i)];
       auto const row = transition_between(move.from, move.to);
-      cost.wire += static_cast<double>(wire_bytes(
+      cost.wire += static_cast<double>(row_bytes(
                        row.moves, static_cast<std::int64_t>(move.width) * 1000000, ranks)) *
                    1e-6;
       cost.calls += communicates(row.moves);

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "plait/core/static_vector.hpp"
+#include "plait/mesh/mesh.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
@@ -132,13 +134,29 @@ constexpr activation_layout<Leaves> lay_out_activations(
   return out;
 }
 
-/// Where the parameters of one stage lie in its flat arena, in elements. Gradients and optimizer
-/// state lie in arenas of the same layout.
+/// Parameters, and accumulators of tied uses, begin at multiples of this many elements: 128 bytes
+/// in bfloat16, whose copies have the same offsets.
+inline constexpr std::size_t parameter_alignment = 64;
+
+constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// A range of the elements of an arena.
+struct element_range {
+  std::size_t offset = 0, count = 0;
+  [[nodiscard]] constexpr std::size_t end() const { return offset + count; }
+  friend constexpr bool operator==(element_range const&, element_range const&) = default;
+};
+
+/// Where the parameters of one stage lie in its flat arena, in elements. Gradients lie in an arena
+/// of the same layout, and so does the optimizer's state where each rank has all of it.
 ///
-/// First come the parameters whose gradients are reduced over the data axis, then those reduced
-/// over the data and the tensor axis: each set is one contiguous all_reduce. Within a set they
-/// stand in the order of the layers. Behind the parameters, in the gradients' arena alone, are the
-/// accumulators of tied uses.
+/// The first region has the parameters whose gradients are summed over the batch axes, the second
+/// those that are summed over the tensor axis, too: each is settled by one collective. Within a
+/// region they stand unit by unit in the order of the layers (a unit is a layer, or one copy within
+/// a repeat). Units are padded so that any of them can be cut into a block for each batch rank.
+/// Behind the regions, in the gradients' arena alone, are the accumulators of tied uses.
 template <int Leaves>
 struct parameter_layout {
   static constexpr auto entries = static_cast<std::size_t>(Leaves * form_info::most_parameters);
@@ -146,50 +164,91 @@ struct parameter_layout {
   std::array<std::size_t, entries> gradient_offset{};  ///< the same, but of the use's accumulator
   std::array<std::size_t, entries> stride{};           ///< from one copy to the next
   std::array<item_range, static_cast<std::size_t>(2 * Leaves + 1)> copies{};
-  std::size_t data_count = 0;         ///< elements reduced over the data axis
-  std::size_t data_tensor_count = 0;  ///< elements reduced over the data and tensor axes
-  std::size_t tied_count = 0;         ///< elements of accumulators of tied uses
-  std::size_t masked_count = 0;       ///< elements of the longest masked parameter
+  std::array<element_range, 2> regions{};
+  std::size_t tied_count = 0;  ///< elements of accumulators of tied uses
 
-  [[nodiscard]] constexpr std::size_t count() const { return data_count + data_tensor_count; }
+  /// Elements of the regions, padding included.
+  [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
 };
 
+/// `batch_ranks`: into how many blocks a unit can be cut.
 template <int Leaves>
 constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& code,
-                                                      auto const& entries, unit_range units) {
+                                                      auto const& entries, unit_range units,
+                                                      int batch_ranks) {
+  auto const unit_multiple = parameter_alignment * static_cast<std::size_t>(batch_ranks);
   parameter_layout<Leaves> out;
   for (int i = 0; i < code.items.size(); ++i)
     out.copies[static_cast<std::size_t>(i)] = copies_in(code, i, units);
   std::size_t next = 0;
-  for (bool const over_tensor : {false, true}) {
+  for (std::size_t region = 0; region < out.regions.size(); ++region) {
+    out.regions[region].offset = next;
     for (int i = 0; i < code.items.size(); ++i) {
-      std::size_t copy_count = 0;
-      for (int e = 0; e < entries.size(); ++e) {
-        auto const at = static_cast<std::size_t>(e);
-        if (entries[e].item != i || entries[e].owner >= 0 ||
-            entries[e].reduced_over_tensor() != over_tensor)
-          continue;
-        out.offset[at] = out.gradient_offset[at] = next + copy_count;
-        copy_count += entries[e].local_count();
-      }
+      auto const is_here = [&](int e) {
+        return entries[e].item == i && entries[e].owner < 0 &&
+               entries[e].reduced_over_tensor() == (region == 1);
+      };
+      std::size_t unit = 0;
       for (int e = 0; e < entries.size(); ++e)
-        if (entries[e].item == i && entries[e].owner < 0 &&
-            entries[e].reduced_over_tensor() == over_tensor)
-          out.stride[static_cast<std::size_t>(e)] = copy_count;
-      next += copy_count * static_cast<std::size_t>(out.copies[static_cast<std::size_t>(i)].copies);
+        if (is_here(e)) {
+          auto const at = static_cast<std::size_t>(e);
+          out.offset[at] = out.gradient_offset[at] = next + unit;
+          unit += rounded_up(entries[e].local_count(), parameter_alignment);
+        }
+      unit = rounded_up(unit, unit_multiple);
+      for (int e = 0; e < entries.size(); ++e)
+        if (is_here(e)) out.stride[static_cast<std::size_t>(e)] = unit;
+      next += unit * static_cast<std::size_t>(out.copies[static_cast<std::size_t>(i)].copies);
     }
-    if (!over_tensor) out.data_count = next;
+    out.regions[region].count = next - out.regions[region].offset;
   }
-  out.data_tensor_count = next - out.data_count;
   for (int e = 0; e < entries.size(); ++e) {
     auto const at = static_cast<std::size_t>(e);
-    bool const here = out.copies[static_cast<std::size_t>(entries[e].item)].copies > 0;
-    if (here && entries[e].masked())
-      out.masked_count = std::max(out.masked_count, entries[e].local_count());
-    if (entries[e].owner < 0 || !here) continue;
+    if (entries[e].owner < 0 || out.copies[static_cast<std::size_t>(entries[e].item)].copies == 0)
+      continue;
     out.offset[at] = out.offset[static_cast<std::size_t>(entries[e].owner)];
     out.gradient_offset[at] = out.count() + out.tied_count;
-    out.tied_count += entries[e].local_count();
+    out.tied_count += rounded_up(entries[e].local_count(), parameter_alignment);
+  }
+  return out;
+}
+
+/// Elements of the longest parameter of a stage of which only one tensor rank sees the value: the
+/// others see zeros.
+template <int Leaves>
+constexpr std::size_t longest_masked(program<Leaves> const& code, auto const& entries,
+                                     unit_range units) {
+  std::size_t longest = 0;
+  for (auto const& entry : entries)
+    if (entry.masked() && copies_in(code, entry.item, units).copies > 0)
+      longest = std::max(longest, entry.local_count());
+  return longest;
+}
+
+/// The elements of one region that a rank's optimizer owns, and where its state for them begins.
+struct owned_block {
+  element_range elements{};
+  std::size_t state_offset = 0;
+};
+
+/// What the optimizer of a rank owns: of each region the block of its place among the ranks that
+/// share it. Blocks behind each other are one.
+constexpr static_vector<owned_block, 2> owned_blocks(std::array<element_range, 2> const& regions,
+                                                     axis_set cut_axes, mesh const& grid,
+                                                     coordinates const& place) {
+  auto const ranks = static_cast<std::size_t>(grid.size(cut_axes));
+  auto const mine = static_cast<std::size_t>(grid.place_in_group(place, cut_axes));
+  static_vector<owned_block, 2> out;
+  if (ranks == 1) {
+    out.push_back({{0, regions[1].end()}, 0});
+    return out;
+  }
+  std::size_t next = 0;
+  for (auto const& region : regions) {
+    std::size_t const count = region.count / ranks;
+    if (count == 0) continue;
+    out.push_back({{region.offset + mine * count, count}, next});
+    next += count;
   }
   return out;
 }

@@ -7,14 +7,17 @@
 #include <vector>
 
 #include "plait/core/static_vector.hpp"
+#include "plait/mesh/layout.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/program.hpp"
+#include "plait/policy/policy.hpp"
 
 namespace plait {
 
-/// One parameter of one leaf, on the tensor axis. On the data axis every parameter is stored
-/// invariant and used as replicate; on the stage axis its stage alone holds it.
+/// One use of a parameter by one leaf: what the chosen form says of it. On the other axes every
+/// parameter stands as the policies' `parameter_rules` say, and on the stage axis its stage alone
+/// holds it; see `layouts_of`.
 struct parameter_entry {
   int leaf = 0;
   int index = 0;  ///< among the parameters of the leaf
@@ -35,6 +38,23 @@ struct parameter_entry {
     return transition_between(stored, used).moves == movement::mask;
   }
 };
+
+/// The layouts of a parameter on all axes: as it is kept between steps, as this use sees it, as the
+/// use's accumulator stands while a step sums up, and as its optimizer owns it. Which stage has it
+/// is a number of the copy: the layouts say that one has.
+struct parameter_layouts {
+  layout kept{}, used{}, summed{}, owned{};
+};
+constexpr parameter_layouts layouts_of(parameter_entry const& use, parameter_rules const& rules,
+                                       int stage = 0) {
+  layout seen;
+  for (axis const which : all_axes)
+    if (rules.summed.at(which) != invariant) seen = seen.with(which, replicate);
+  return {rules.kept.with_form(use.stored).on_stage(stage),
+          seen.with_form(use.used).on_stage(stage),
+          rules.summed.with_form(dual(use.used)).on_stage(stage),
+          rules.owned.with_form(use.stored).on_stage(stage)};
+}
 
 /// What brings the gradient of a tied use to the placement of its owner's, before the two are
 /// added.

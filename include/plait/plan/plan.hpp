@@ -7,16 +7,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/plan/checks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/layout.hpp"
+#include "plait/plan/memory.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
 #include "plait/plan/stream_operations.hpp"
+#include "plait/plan/wire.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -26,79 +30,10 @@ namespace plait {
 
 namespace detail {
 
-template <planning_error Error, class Layer, std::size_t Length, int Ranks>
-consteval void check_forms() {
-  static_assert(Error != planning_error::nothing_divides,
-                "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or "
-                "heads) is a multiple of Ranks; choose a Ranks that divides it, pad the layer, or "
-                "write pinned<\"whole\", Layer> to let every rank do all its work");
-  static_assert(Error != planning_error::pin_not_divisible,
-                "pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
-                "pin another form, or choose a Ranks that divides it");
-  static_assert(Error != planning_error::unknown_pin,
-                "pinned<Label, Layer>: Layer has no form of that name; write one of the labels in "
-                "its forms<...>");
-  static_assert(Error != planning_error::no_chain,
-                "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
-                "a form that ends as it began); unpin a form, or add a `whole` form to your layer");
-}
-
-template <int Stages, int Units>
-consteval void check_stage_count() {
-  static_assert(Stages <= Units,
-                "pipeline<Stages>: the model has only Units layers (copies within a repeat "
-                "included), fewer than Stages; use fewer stages");
-}
-
-template <std::size_t One, std::size_t Other>
-consteval void check_sequences() {
-  static_assert(One == 0 || Other == 0 || One == Other,
-                "this model has layers for sequences of length One and of length Other; give all "
-                "its layers the same sequence length");
-}
-
-template <std::size_t Sequence, int Ranks>
-consteval void check_sequence_shards() {
-  static_assert(Sequence != 1,
-                "tensor_parallel<Ranks, sequence::sharded>: no layer of this model has a sequence, "
-                "so there are no positions to divide; write tensor_parallel<Ranks>");
-  static_assert(Sequence == 1 || Sequence % static_cast<std::size_t>(Ranks) == 0,
-                "tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple "
-                "of Ranks; use sequence::unsharded or another Ranks");
-}
-
-template <class Schedule, int Stages>
-consteval void check_schedule() {
-  if constexpr (Stages > 1 && !is_proved_by_tests<Schedule>)
-    require_proven_up_to<Schedule, Stages, 2 * Stages>();
-}
-
-template <tie_error Problem>
-consteval void check_ties() {
-  static_assert(Problem != tie_error::unknown_owner,
-                "tied<L, Parameter, Owner>: no parameter of an earlier layer is called Owner; "
-                "write its full name, as in \"wte.weight\"");
-  static_assert(Problem != tie_error::other_shape,
-                "tied<L, Parameter, Owner>: the owner has another shape than Parameter; give one "
-                "of the layers other extents, or a linear layer the other weight_order");
-  static_assert(Problem != tie_error::other_placement,
-                "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
-                "placements; pin forms that cut it alike");
-  static_assert(Problem != tie_error::other_item,
-                "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied; write the "
-                "copies out in a sequential");
-}
-
 constexpr std::size_t sequence_length_of(auto const& tree) {
   for (auto const& leaf : tree.leaves)
     if (leaf.sequence != 0) return leaf.sequence;
   return 1;
-}
-
-constexpr std::size_t other_sequence(auto const& tree, std::size_t length) {
-  for (auto const& leaf : tree.leaves)
-    if (leaf.sequence != 0 && leaf.sequence != length) return leaf.sequence;
-  return 0;
 }
 
 template <std::size_t Stages>
@@ -106,15 +41,6 @@ constexpr std::array<unit_range, Stages> stage_array(std::vector<unit_range> con
   std::array<unit_range, Stages> out{};
   for (std::size_t s = 0; s < split.size() && s < Stages; ++s) out[s] = split[s];
   return out;
-}
-
-constexpr bool ties_stay_on_stages(auto const& code, auto const& entries, auto const& stage_units) {
-  for (auto const& entry : entries)
-    for (auto const& units : stage_units)
-      if (entry.owner >= 0 && (copies_in(code, entry.item, units).copies > 0) !=
-                                  (copies_in(code, entries[entry.owner].item, units).copies > 0))
-        return false;
-  return true;
 }
 
 template <int Leaves>
@@ -129,38 +55,6 @@ constexpr auto find_needed_gradients(program<Leaves> const& code) {
       if (now.kind == step_kind::fan_out) out[std::size_t(now.skip)] = out[std::size_t(now.out)];
     }
   return out;
-}
-
-constexpr bool has_nested_repeat(auto const& tree) {
-  for (int i = 0; i < tree.nodes.size(); ++i) {
-    auto const kind = tree.nodes[i].kind;
-    if (kind != node_kind::repeat && kind != node_kind::residual) continue;
-    for (int below = i + 1; below < tree.nodes[i].end; ++below)
-      if (tree.nodes[below].kind == node_kind::repeat) return true;
-  }
-  return false;
-}
-
-/// True if two parameters would have one name, in files and in messages.
-constexpr bool has_equal_names(auto const& tree) {
-  auto const names = leaf_characters(tree);
-  auto const label = [&](int leaf, int index) {
-    return tree.leaves[leaf].parameters[std::size_t(index)].label;
-  };
-  for (int a = 0; a < tree.leaves.size(); ++a)
-    for (int b = a + 1; b < tree.leaves.size(); ++b) {
-      if (names[std::size_t(a)] != names[std::size_t(b)]) continue;
-      for (int i = 0; i < tree.leaves[a].parameter_count; ++i)
-        for (int k = 0; k < tree.leaves[b].parameter_count; ++k)
-          if (label(a, i) == label(b, k)) return true;
-    }
-  return false;
-}
-
-constexpr bool cuts_sequence(auto const& code) {
-  for (auto const& what : code.values)
-    if (is_shard(what.at) && what.at.index == dim::sequence) return true;
-  return false;
 }
 
 /// The schedule and the cuts of a pipeline policy, or those of a single stage.
@@ -182,18 +76,6 @@ inline constexpr bool shards_sequence<serial> = false;
 
 }  // namespace detail
 
-/// Where the buffers of one stage lie in its activation arena, in bytes.
-struct stage_arena {
-  stage_slots slots{};
-  std::size_t record_bytes = 0;  ///< of one microbatch: the records of all copies on the stage
-  std::size_t input_bytes = 0;   ///< of the activation received from the previous stage
-  std::size_t output_bytes = 0;  ///< of the activation sent to the next stage
-  std::size_t edge_bytes = 0;    ///< of the largest activation between two items
-  std::size_t inputs_offset = 0, gradients_offset = 0, edges_offset = 0;
-  std::size_t transient_offset = 0, zeros_offset = 0;
-  std::size_t total_bytes = 0;
-};
-
 /// Everything that is known of a job before it runs: forms, transitions, stages, memory, traffic.
 ///
 /// All members are constants; the functions take run-time numbers and may be used in static_assert.
@@ -206,6 +88,10 @@ struct plan {
   using schedule_type = typename stage_policy::order;
 
   static constexpr mesh grid = mesh_of<Policy>;
+  static constexpr layout samples = samples_of<Policy>;
+  static constexpr parameter_rules rules = parameter_rules_of<Policy>;
+  /// Whether each rank owns blocks of the arenas instead of all.
+  static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   static constexpr int leaf_count = plait::leaf_count<Model>;
@@ -286,8 +172,14 @@ struct plan {
     return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
                                slot_bytes);
   }
-  static constexpr auto parameter_layout_for(int stage) {
-    return lay_out_parameters(code, entries, stage_units[std::size_t(stage)]);
+  /// `complete`: the job's mesh with all its sizes.
+  static constexpr auto parameter_layout_for(int stage, mesh const& complete) {
+    if (!complete.is_complete())
+      throw input_error(
+          "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
+          "launch; give it that of the rank, or of grid_for(workload)");
+    return lay_out_parameters(code, entries, stage_units[std::size_t(stage)],
+                              complete.size(batch_axes));
   }
 
   /// The slots that a stage needs for microbatches in flight.
@@ -295,66 +187,26 @@ struct plan {
     return training_timetable<schedule_type>(stages, microbatches).stages[std::size_t(stage)].slots;
   }
 
+  /// Where a rank of `stage` has the buffers of its activations. The slots may be given, where they
+  /// are known already.
   static constexpr stage_arena arena_for(int stage, workload const& load) {
     return arena_for(stage, load, slots_for(stage, load.microbatches));
   }
-  /// The same, where the slots are known already.
   static constexpr stage_arena arena_for(int stage, workload const& load,
                                          stage_slots const& slots) {
-    stage_arena out;
-    auto const units = stage_units[std::size_t(stage)];
-    auto const layout = activation_layout_for(load.rows);
-    out.slots = slots;
-    bool first = true;
-    for (int i = 0; i < code.items.size(); ++i) {
-      auto const here = copies_in(code, i, units);
-      if (here.copies == 0) continue;
-      auto const at = std::size_t(i);
-      if (first) out.input_bytes = layout.input_bytes[at];
-      first = false;
-      out.output_bytes = layout.output_bytes[at];
-      out.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
-      out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
-    }
-    std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
-    auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
-    out.inputs_offset = take(is_first(stage) ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
-    out.gradients_offset =
-        take(is_last(stage) ? 0 : out.output_bytes * std::size_t(out.slots.gradients));
-    out.edges_offset = take(2 * out.edge_bytes);
-    out.transient_offset = take(layout.transient_bytes);
-    out.zeros_offset = take(aligned(parameter_layout_for(stage).masked_count * element_bytes));
-    out.total_bytes = next;
-    return out;
+    return lay_out_stage<plan>(stage, load, slots);
   }
 
-  /// Bytes that a rank of `stage` needs.
+  /// Bytes that a rank of `stage` needs. The slots may be given, where they are known already.
   static constexpr memory_need memory(int stage, workload const& load) {
     return memory(stage, load, slots_for(stage, load.microbatches));
   }
-  /// The same, where the slots are known already.
   static constexpr memory_need memory(int stage, workload const& load, stage_slots const& slots) {
-    auto const parameters = parameter_layout_for(stage);
-    std::size_t const count = parameters.count();
-    return {count * (parameter_bytes + (has_copies ? element_bytes : 0)),
-            (count + parameters.tied_count) * gradient_bytes,
-            count * parameter_bytes * std::size_t(load.optimizer_states),
-            arena_for(stage, load, slots).total_bytes, batch_bytes(load)};
+    return memory_of_stage<plan>(stage, load, slots);
   }
 
-  /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
-  static constexpr std::size_t batch_bytes(workload const& load) {
-    auto const bytes_of = [&](value_info const& info) {
-      return aligned(load.rows * (info.kind == value_kind::tokens ? sizeof(std::int32_t)
-                                                                  : info.width * element_bytes));
-    };
-    auto const& last = tree.leaves[tree.leaves.size() - 1];
-    return std::size_t(load.microbatches) *
-           (bytes_of(tree.leaves[0].input()) +
-            (last.is_loss && last.input_count > 1 ? bytes_of(last.inputs[1]) : 0));
-  }
-
-  /// Bytes that the rank with the greatest need needs.
+  /// Bytes that the rank with the greatest need needs; with an optimizer's type, its states count
+  /// instead of the workload's number.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
     auto const table = training_timetable<schedule_type>(stages, load.microbatches);
     std::size_t most = 0;
@@ -362,45 +214,21 @@ struct plan {
       most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)].slots).total());
     return most;
   }
+  template <class Optimizer>
+  static constexpr std::size_t bytes_per_rank(workload load) {
+    load.optimizer_states = Optimizer::states;
+    return bytes_per_rank(load);
+  }
 
-  /// The mesh with the data axis of `load` filled in.
+  /// The mesh with the size that `load` says where it is left to the launch.
   static constexpr mesh grid_for(workload const& load) {
-    return grid.size(axis::data) == 0 ? grid.with_data_ranks(load.data_ranks) : grid;
+    return grid.with_ranks_at_launch(load.data_ranks);
   }
 
-  /// Bytes of one element of an exchange.
-  static constexpr std::int64_t bytes_of(exchange_element element) {
-    switch (element) {
-      case exchange_element::compute: return std::int64_t{element_bytes};
-      case exchange_element::slot: return std::int64_t{slot_bytes};
-      case exchange_element::gradient: return std::int64_t{gradient_bytes};
-      case exchange_element::parameter: return std::int64_t{parameter_bytes};
-      case exchange_element::real: break;
-    }
-    return std::int64_t{sizeof(double)};
-  }
-
-  /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step: the
-  /// sum over `exchanges_of`, where messages count for the rank that sends them.
+  /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
   static constexpr wire_need wire(axis_set over, int stage, workload const& load) {
-    wire_need out;
-    auto const ranks = grid_for(load).size(over);
-    for (auto const& made : exchanges_of<plan>(stage, load, job_part::training)) {
-      auto const row = made.row();
-      if (row.over != over || !made.is_sent_by(stage)) continue;
-      auto const value = static_cast<std::int64_t>(made.count) * bytes_of(made.element);
-      auto const bytes = made.times * wire_bytes(row.moves, value, ranks);
-      switch (made.place) {
-        case exchange_place::forward:
-        case exchange_place::activation_edge: out.forward += bytes; break;
-        case exchange_place::backward:
-        case exchange_place::gradient_edge: out.backward += bytes; break;
-        default: out.step += bytes;
-      }
-    }
-    return out;
+    return wire_of_stage<plan>(over, stage, load);
   }
-
   /// The same, of the rank that moves most.
   static constexpr wire_need wire(axis_set over, workload const& load) {
     wire_need most;

@@ -90,7 +90,7 @@ struct item_operations {
     if (now.kind == step_kind::move) {
       auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
       if (communicates(forward ? row.moves : adjoint(row).moves)) {
-        made.on = stream::tensor;
+        made.on = within_layers;
         made.writes.push_back(2);
       }
     }
@@ -169,7 +169,7 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
     int const activation = 1 + m % slots.activations;
     int const input = is_first ? none : inputs + m % slots.inputs;
     int const gradient = is_last || slots.gradients == 0 ? none : gradients + m % slots.gradients;
-    stream_operation made{computes(now.kind) ? stream::compute : stream::stage};
+    stream_operation made{computes(now.kind) ? stream::compute : between_stages};
     auto const writes = [&made](int buffer) {
       if (buffer >= 0) made.writes.push_back(buffer);
     };
@@ -189,63 +189,6 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
     }
     out.push_back(std::move(made));
   }
-  return out;
-}
-
-/// The phases of a step on one rank. Between two steps the host waits for all streams.
-enum class step_phase : int {
-  send,            ///< numbers from the host
-  count,           ///< labels of the global batch, over the data axis
-  scale,           ///< one label's share of the loss
-  passes,          ///< the timetable
-  reduce,          ///< gradients and loss, over the data, tensor and stage axes
-  square,          ///< of the gradients' blocks
-  reduce_squares,  ///< over the world
-  update,          ///< clipping and the optimizer
-  read             ///< numbers to the host
-};
-inline constexpr int step_phases = 9;
-
-/// Which phases of a step communicate, and which do anything at all.
-struct step_shape {
-  bool counts = false;             ///< over more than one data rank
-  bool reduces_gradients = false;  ///< in a group of more than one rank
-  bool reduces_loss = false;       ///< in a group of more than one rank
-  bool clips = false;
-  bool reduces_squares = false;  ///< over more than one rank
-  bool updates = false;
-};
-
-/// What the phases of a step touch, in their order; index is the phase. All groups that reduce have
-/// the data axis or the whole world, so they share one stream.
-[[nodiscard]] [[gnu::cold]] inline std::vector<stream_operation> step_operations(
-    step_shape const& of) {
-  static_assert(stream_of(axis::data) == stream_of(axis::data | axis::tensor) &&
-                stream_of(axis::data) == stream_of(axis::data | axis::stage) &&
-                stream_of(axis::data) ==
-                    stream_of(axis::data | axis::tensor | axis_set(axis::stage)));
-  enum buffer : int { labels, scale, loss, gradients, squares };
-  auto const reduction = [](std::vector<int> of_buffers) {
-    return of_buffers.empty() ? stream_operation{}
-                              : stream_operation{stream::data, of_buffers, of_buffers};
-  };
-  std::vector<int> reduced;
-  if (of.reduces_gradients) reduced.push_back(gradients);
-  if (of.reduces_loss) reduced.push_back(loss);
-  std::vector<stream_operation> out(static_cast<std::size_t>(step_phases));
-  auto const at = [&out](step_phase phase) -> auto& { return out[std::size_t(phase)]; };
-  at(step_phase::send).writes = {labels, loss};
-  if (of.counts) at(step_phase::count) = reduction({labels});
-  at(step_phase::scale) = {stream::compute, {labels}, {scale}};
-  at(step_phase::passes) = {stream::compute, {scale}, {loss, gradients}};
-  at(step_phase::reduce) = reduction(reduced);
-  if (of.clips) {
-    at(step_phase::square) = {stream::compute, {gradients}, {squares}};
-    if (of.reduces_squares) at(step_phase::reduce_squares) = reduction({squares});
-  }
-  if (of.updates) at(step_phase::update).reads = {gradients};
-  if (of.clips) at(step_phase::update).reads.push_back(squares);
-  at(step_phase::read).reads = {labels, loss};
   return out;
 }
 

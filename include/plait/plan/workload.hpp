@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/placement/transition.hpp"
+
 namespace plait {
 
 /// The run-time numbers that bytes depend on.
@@ -36,6 +38,12 @@ struct wire_need {
 
   [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
 };
+
+/// Bytes that a rank moves when a value of `value_bytes`, as a whole in a group of `ranks`, goes
+/// through a row of the table: what every figure of a plan is made of.
+constexpr std::int64_t row_bytes(movement moves, std::int64_t value_bytes, std::int64_t ranks) {
+  return wire_bytes(moves, value_bytes, ranks);
+}
 
 inline namespace literals {
 constexpr std::size_t operator""_KiB(unsigned long long count) { return count << 10; }

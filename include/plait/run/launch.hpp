@@ -2,20 +2,45 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
+#include "plait/core/error.hpp"
+#include "plait/mesh/groups.hpp"
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/parallel.hpp"
 
 namespace plait {
 
+namespace detail {
+
+/// Adds what a job communicates over to `sets`.
+template <class Plan>
+[[gnu::cold]] void add_axis_sets(std::vector<axis_set>& sets, mesh const& grid) {
+  if (!Plan::grid.fits(grid))
+    throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(Plan::grid) +
+                      "', the ranks are launched in the mesh '" + to_string(grid) + "'");
+  auto const more = axis_sets_of<Plan>(grid);
+  sets.insert(sets.end(), more.begin(), more.end());
+}
+
+}  // namespace detail
+
 /// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{}, program)`.
 ///
+/// A program that runs several jobs names them all, `launch<first, second>(...)`; they must have
+/// the same mesh. The ranks get the groups over which the jobs communicate.
 /// Errors: the first failure of a rank ends all ranks with that rank's message and is thrown here.
-template <class Job, class Backend, class Program>
+template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
   using plan = typename Job::plan_type;
-  backend.run(plan::grid.size(axis::data) == 0 ? plan::grid.with_data_ranks(backend.data_ranks)
-                                               : plan::grid,
-              std::ref(program));
+  static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
+                "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
+                "itself, or give both policies the same axes in the same order");
+  auto const grid = plan::grid.with_ranks_at_launch(backend.data_ranks);
+  std::vector<axis_set> sets;
+  detail::add_axis_sets<plan>(sets, grid);
+  (detail::add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
+  backend.run(mesh_groups(grid, sets), std::ref(program));
 }
 
 }  // namespace plait

@@ -322,8 +322,8 @@ class operations {
         "ops.move<To>(x): inside a layer a value can change its placement only in place; "
         "the rows partial -> invariant and partial -> replicate do");
     if constexpr (row.moves != movement::none)
-      rank_.cross(stream::tensor, {wait_site::part::layer, leaf_, 2 * moves_++}, [&] {
-        move_in_place<From, To>(rank_.group(axis::tensor), std::span<T>(x.data, x.count()));
+      rank_.cross(within_layers, {wait_site::part::layer, leaf_, 2 * moves_++}, [&] {
+        move_in_place<From, To>(rank_.tensor_group(), std::span<T>(x.data, x.count()));
       });
     return {x.data, x.rows, x.columns};
   }

@@ -44,13 +44,14 @@ class stage_memory {
     sum* gradients = nullptr;
   };
 
-  [[gnu::cold]] stage_memory(coordinates const& place, workload const& load, arenas const& where)
-      : arena_(plan::arena_for(place.stage, load)),
+  template <class Rank>
+  [[gnu::cold]] stage_memory(Rank const& rank, workload const& load, arenas const& where)
+      : arena_(plan::arena_for(rank.stage(), load)),
         layout_(plan::activation_layout_for(load.rows)),
-        parameters_(plan::parameter_layout_for(place.stage)),
+        parameters_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         rows_(load.rows),
         where_(where),
-        tensor_rank_(place.tensor) {}
+        tensor_rank_(rank.tensor_rank()) {}
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
   [[nodiscard]] parameter_layout<leaves> const& parameters() const { return parameters_; }

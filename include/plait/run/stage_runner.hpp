@@ -46,7 +46,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   using typename base::arenas;
 
   [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
-      : base(rank.place(), load, where), rank_(rank) {
+      : base(rank, load, where), rank_(rank) {
     for (auto& event : events_) event = rank.device().make_event();
     auto names = leaf_names(plan::tree);
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -211,7 +211,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       if (now.kind != step_kind::move) return stream::compute;
       auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
       return communicates(Way == direction::forward ? row.moves : adjoint(row).moves)
-                 ? stream::tensor
+                 ? within_layers
                  : stream::compute;
     }
   }
@@ -373,8 +373,8 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   void move(std::size_t width, std::byte* in, std::byte* out) {
     constexpr auto moves = transition_between(From, To).moves;
     [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
-    auto& tensor = rank_.group(axis::tensor);
-    move_value<From, To>(rank_.device().on(communicates(moves) ? stream::tensor : stream::compute),
+    auto& tensor = rank_.tensor_group();
+    move_value<From, To>(rank_.device().on(communicates(moves) ? within_layers : stream::compute),
                          tensor, whole_shape{rows_, width}, reinterpret_cast<Element const*>(in),
                          reinterpret_cast<Element*>(out),
                          reinterpret_cast<Element*>(where_.activations + arena_.transient_offset +

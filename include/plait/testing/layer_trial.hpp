@@ -14,7 +14,7 @@
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/train/gradients.hpp"
-#include "plait/train/parameters.hpp"
+#include "plait/train/local_parameters.hpp"
 
 namespace plait::testing::detail {
 
@@ -55,7 +55,7 @@ struct rank_record {
   double scaled_loss = 0;  ///< of a loss layer: the loss with twice the scale
   std::vector<double> differences;
   struct bytes {
-    char const* group;
+    std::string group;
     std::int64_t planned, counted;
   };
   std::vector<bytes> moved;
@@ -80,10 +80,10 @@ class layer_bench {
         setup_(setup),
         load_{.rows = setup.rows()},
         arena_(plan::arena_for(0, load_)),
-        owned_(parameters_of_stage<plan>(0)),
+        owned_(parameters_of_stage<plan>(0, rank.grid())),
         loss_scale_(setup.loss_scale),
         activations_(rank.device().allocate(arena_.total_bytes)),
-        parameters_(plan::parameter_layout_for(0).count()),
+        parameters_(plan::parameter_layout_for(0, rank.grid()).count()),
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan::tree.leaves[0].input().width),
         output_(plan::code.has_loss ? 1 : setup.weights.size()),
@@ -95,7 +95,7 @@ class layer_bench {
     context.step = &setup_.step;
     context.batch = setup.samples;
     context.sequence = setup.sequence;
-    context.tensor_rank = rank.place().tensor;
+    context.tensor_rank = rank.tensor_rank();
     context.tensor_ranks = plan::tensor_ranks;
     context.loss_scale = &loss_scale_;
   }
@@ -127,7 +127,7 @@ class layer_bench {
   }
   void set(std::size_t parameter, std::vector<double> const& values) {
     auto const& where = owned_[parameter];
-    take_block<double>(plan::entries[where.entry], rank_.place().tensor, plan::tensor_ranks, values,
+    take_block<double>(plan::entries[where.entry], rank_.tensor_rank(), plan::tensor_ranks, values,
                        std::span(parameters_).subspan(where.offset, where.count));
   }
 
@@ -162,22 +162,21 @@ class layer_bench {
   }
 
   pass run_passes(int count, std::vector<rank_record::bytes>* moved = nullptr) {
-    axis_set const tensor = axis::tensor, both = axis::data | axis::tensor;
     for (auto& gradient : gradients_) gradient = 0;
-    rank_.group(tensor).reset_counted();
-    rank_.group(both).reset_counted();
+    for (auto const over : rank_.groups().sets()) rank_.group(over).reset_counted();
     for (int i = 0; i < count; ++i) {
       forward();
       backward();
     }
     reduce_gradients<Job>(rank_, gradients<Job, partial>{gradients_.data()});
     if (moved != nullptr)
-      *moved = {compare_bytes("tensor", tensor), compare_bytes("data and tensor", both)};
+      for (auto const over : {axis_set(axis::tensor), axis::data | axis::tensor})
+        if (rank_.groups().index_of(over) >= 0) moved->push_back(compare_bytes(over));
     return {output_, gradients_};
   }
 
-  rank_record::bytes compare_bytes(char const* name, axis_set over) {
-    return {name, plan::wire(over, 0, load_).total(),
+  rank_record::bytes compare_bytes(axis_set over) {
+    return {to_string(over), plan::wire(over, 0, load_).total(),
             static_cast<std::int64_t>(rank_.group(over).counted().total_bytes())};
   }
 
@@ -219,7 +218,7 @@ trial run_trial(trial_setup const& setup) {
   using plan = typename Job::plan_type;
   static_assert(plan::stages == 1);
   trial out;
-  out.parameters = parameters_of_stage<plan>(0);
+  out.parameters = parameters_of_stage<plan>(0, plan::grid);
   for (auto const& parameter : out.parameters)
     out.entries.push_back(plan::entries[parameter.entry]);
   out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
@@ -227,7 +226,7 @@ trial run_trial(trial_setup const& setup) {
   backend.options.timeout = std::chrono::seconds{30};
   launch<Job>(backend, [&](auto& rank) {
     using rank_type = std::remove_reference_t<decltype(rank)>;
-    out.ranks[static_cast<std::size_t>(rank.place().tensor)] =
+    out.ranks[static_cast<std::size_t>(rank.tensor_rank())] =
         layer_bench<Job, rank_type>(rank, setup).run();
   });
   return out;

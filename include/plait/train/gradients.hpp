@@ -9,106 +9,118 @@
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/plan/exchanges.hpp"
-#include "plait/plan/stream_operations.hpp"
+#include "plait/plan/step_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/run/step_runner.hpp"
+#include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
-#include "plait/train/parameters.hpp"
 
 namespace plait {
 
-/// The gradients of one stage, placed `OnData` on the axes that they are reduced over: partial
-/// until `reduce_gradients`, invariant from then on.
-template <class Job, placement OnData>
+/// The gradients of one stage, placed `OnBatch` on the axes that have other samples: partial until
+/// they are settled, from then on as the optimizer owns them.
+template <class Job, placement OnBatch>
 struct gradients {
   typename Job::gradient_element* data = nullptr;
 };
 
+/// What gradients of a job are settled to: whole on each rank, or a block of each region.
+template <class Job>
+inline constexpr placement settled = Job::plan_type::cuts_arenas ? shard<dim::elements> : invariant;
+
 namespace detail {
 
-template <placement OnData>
+template <placement OnBatch>
 consteval void check_reduced() {
-  static_assert(OnData == invariant,
+  static_assert(!is_partial(OnBatch),
                 "an optimizer step, a norm or a clip was asked for on gradients that are still "
                 "partial (each data rank has its own summand); write "
                 "plait::reduce_gradients<Job>(rank, gradients) first and use what it returns");
 }
 
-}  // namespace detail
-
-namespace detail {
-
-/// Brings accumulators of tied uses to the placement of the owner's and adds them to it, on stream
-/// compute.
+/// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
 template <class Job, class Rank, class Layout>
-void add_tied_gradients(Rank& rank, exchange_runner<Rank> const& sums, gradients<Job, partial> mine,
-                        Layout const& layout) {
+void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, Layout const& layout) {
   using plan = typename Job::plan_type;
-  auto const compute = rank.device().on(stream::compute);
-  if (plan::tensor_ranks > 1 && sums.has(exchange_place::ties))
-    rank.cross(stream::tensor, {wait_site::part::step, static_cast<int>(step_phase::passes), -2},
-               [&] { sums.run_sums(exchange_place::ties, mine.data); });
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
     if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
+    bool const counts_once =
+        tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask;
+    if (counts_once && rank.tensor_rank() != 0) continue;
     auto* const owner = mine.data + layout.offset[std::size_t(e)];
     auto* const use = mine.data + layout.gradient_offset[std::size_t(e)];
-    if (rank.place().tensor != 0 &&
-        tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask)
-      continue;
-    compute.add(owner, use, owner, entry.local_count());
+    rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
   }
+}
+
+/// Settles the gradients of a step whose passes have been run: the rows of the list for ties and
+/// for gradients. also() computes before the latter.
+template <class Job, class Rank, class Layout, class Also>
+gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& step,
+                                              gradients<Job, partial> mine, Layout const& layout,
+                                              Also also) {
+  using plan = typename Job::plan_type;
+  if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::ties, mine.data);
+  step.compute(step_phase::add, [&] {
+    add_tied_gradients<Job>(rank, mine, layout);
+    also();
+  });
+  if constexpr (plan::cuts_arenas) step.move_blocks(exchange_place::gradients, mine.data);
+  else if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::gradients, mine.data);
+  return {mine.data};
 }
 
 }  // namespace detail
 
-/// Adds up what the ranks have of each gradient: the transition partial -> invariant, once a step.
-/// A trainer does it by itself; this is for programs that compute gradients without one.
+/// Adds up what the ranks have of each gradient: the transition from partial to what optimizers
+/// own, once a step. A trainer does it by itself; this is for programs that compute gradients
+/// without one.
 ///
-/// Moves: what the plan's list has for gradients: one all_reduce over the data axis, and one over
-///        the data and tensor axes for parameters that all tensor ranks use; both in place in the
-///        arena. Accumulators of tied uses are added to the owner's first.
-template <class Job, class Rank, class Layout>
-gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine,
-                                           Layout const& layout) {
-  exchange_runner<Rank> const sums(
-      rank, exchanges_of<typename Job::plan_type>(rank.place().stage, {}, job_part::training));
-  detail::add_tied_gradients<Job>(rank, sums, mine, layout);
-  if (sums.has(exchange_place::gradients))
-    rank.cross(stream::data, {wait_site::part::step, static_cast<int>(step_phase::reduce)},
-               [&] { sums.run_sums(exchange_place::gradients, mine.data); });
-  return {mine.data};
-}
-
-/// The same, and works out the stage's layout first.
+/// Moves: what the plan's list has for ties and gradients: for each region of the arena one
+///        all_reduce over the axes that it is summed over, in place, or a reduce_scatter along the
+///        axis whose ranks own blocks.
 template <class Job, class Rank>
-gradients<Job, invariant> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
-  return reduce_gradients<Job>(rank, mine,
-                               Job::plan_type::parameter_layout_for(rank.place().stage));
+gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
+  using plan = typename Job::plan_type;
+  step_runner<Rank> step(rank, exchanges_on<plan>(rank, {}, job_part::training),
+                         {.has_gradients = true, .updates = true});
+  step.compute(step_phase::passes, [] {});
+  auto const out = detail::settle_gradients<Job>(
+      rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), [] {});
+  step.compute(step_phase::update, [] {});  // what comes next waits for the sums
+  return out;
 }
 
 /// Sets the gradient of padding to 0, so that it stays 0 whatever the layers make of it.
-template <class Job, placement OnData, class Rank>
-void clear_padding(Rank& rank, gradients<Job, OnData> of,
+template <class Job, placement OnBatch, class Rank>
+void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
                    std::vector<local_parameter> const& parameters) {
   using T = typename Job::gradient_element;
   for (auto const& parameter : parameters)
     if (auto const padding =
-            padding_of_block(Job::plan_type::entries[parameter.entry], rank.place().tensor))
+            padding_of_block(Job::plan_type::entries[parameter.entry], rank.tensor_rank()))
       rank.device()
           .on(stream::compute)
           .fill(T{0}, of.data + parameter.offset + parameter.count - padding, padding);
 }
 
 /// The blocks of which a rank adds its squares to the gradient norm of the model, in the order of
-/// the layers: each parameter counts once under every mesh.
-template <class Plan>
+/// the layers: what its optimizer owns, and of what several own on the first of them alone. So each
+/// element counts once under every mesh.
+template <class Plan, class Blocks>
 std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& parameters,
-                                          coordinates const& place) {
+                                          Blocks const& owned, coordinates const& place) {
   std::vector<squares_range> out;
   for (auto const& parameter : parameters) {
-    bool const cut = is_shard(Plan::entries[parameter.entry].stored);
-    if (place.data != 0 || (place.tensor != 0 && !cut)) continue;
-    out.push_back({parameter.offset, parameter.count, static_cast<std::size_t>(parameter.number)});
+    auto const at = layouts_of(Plan::entries[parameter.entry], Plan::rules).owned;
+    bool counts = true;
+    for (axis const which : all_axes)
+      counts = counts && (at.at(which) != invariant || place.along(which) == 0);
+    if (!counts) continue;
+    for (auto const& block : owned)
+      if (auto const common = overlap(block.elements, parameter); common.count > 0)
+        out.push_back({common.offset, common.count, static_cast<std::size_t>(parameter.number)});
   }
   return out;
 }
@@ -121,42 +133,48 @@ std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& pa
 /// lists have been added up by one all_reduce over the world, every rank adds the list up in its
 /// order: the same bits for every number of stages.
 /// Units:  `squares` has one number for each parameter of the model.
-template <class Job, placement OnData, class Rank>
-void square_gradients(Rank& rank, gradients<Job, OnData> of, std::span<squares_range const> ranges,
+template <class Job, placement OnBatch, class Rank>
+void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {
-  detail::check_reduced<OnData>();
+  detail::check_reduced<OnBatch>();
   auto const compute = rank.device().on(stream::compute);
   compute.fill(0.0, squares.data(), squares.size());
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
 }
 
-/// The parameters of a stage in as few ranges as possible; `decays(parameter_description)` says
-/// which of them decay.
+/// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
+/// goes with the parameter before it. Offsets count from the block's first element;
+/// `decays(parameter_description)` says which parameters decay.
 template <class Plan>
 std::vector<update_range> update_ranges(std::vector<local_parameter> const& parameters,
+                                        owned_block const& block,
                                         bool (*decays)(parameter_description const&)) {
   std::vector<update_range> out;
-  for (auto const& parameter : parameters) {
-    bool const decay = decays({parameter.name, Plan::entries[parameter.entry].info.rank});
-    if (!out.empty() && (out.back().decays != 0) == decay &&
-        out.back().offset + out.back().count == parameter.offset)
-      out.back().count += parameter.count;
-    else out.push_back({parameter.offset, parameter.count, decay ? 1 : 0});
+  for (auto const& parameter : parameters)
+    if (auto const common = overlap(block.elements, parameter); common.count > 0)
+      out.push_back({common.offset - block.elements.offset, common.count,
+                     decays({parameter.name, Plan::entries[parameter.entry].info.rank}) ? 1 : 0});
+  std::ranges::sort(out, {}, &update_range::offset);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (kept == 0 || out[kept - 1].decays != out[i].decays) out[kept++] = out[i];
+    std::size_t const end = i + 1 < out.size() ? out[i + 1].offset : block.elements.count;
+    out[kept - 1].count = end - out[kept - 1].offset;
   }
-  std::sort(out.begin(), out.end(),
-            [](auto const& a, auto const& b) { return a.offset < b.offset; });
+  out.resize(kept);
   return out;
 }
 
-/// One optimizer step of the parameters of a stage.
-template <class Job, placement OnData, class Rank, class Optimizer>
-void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnData> of,
+/// One optimizer step of one block of the parameters of a stage.
+template <class Job, placement OnBatch, class Rank, class Optimizer>
+void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, OnBatch> of,
+                       owned_block const& block,
                        optimizer_arena<typename Job::parameter_element,
                                        typename Job::gradient_element, typename Job::element>
                            arena,
                        typename Optimizer::numbers const* now) {
-  detail::check_reduced<OnData>();
-  arena.gradients = of.data;
+  detail::check_reduced<OnBatch>();
+  arena.gradients = of.data + block.elements.offset;
   optimizer.update(rank.device().on(stream::compute), arena, now);
 }
 

@@ -30,11 +30,10 @@ class step_memory {
   using numbers_type = step_numbers<Optimizer>;
 
  public:
-  [[gnu::cold]] step_memory(Device& device, std::vector<update_range> const& updated,
+  /// `updated`: the ranges of each block that the rank's optimizer updates.
+  [[gnu::cold]] step_memory(Device& device, std::vector<std::vector<update_range>> const& updated,
                             std::vector<squares_range> const& squared, int parameters)
-      : squares_count_(static_cast<std::size_t>(parameters)),
-        updated_count_(static_cast<int>(updated.size())),
-        squared_count_(squared.size()) {
+      : squares_count_(static_cast<std::size_t>(parameters)), squared_count_(squared.size()) {
     std::size_t next = sizeof(numbers_type);
     auto const take = [&next](std::size_t bytes) {
       std::size_t const at = (next + 63) / 64 * 64;
@@ -42,11 +41,13 @@ class step_memory {
       return at;
     };
     squares_at_ = take(squares_count_ * sizeof(double));
-    updated_at_ = take(updated.size() * sizeof(update_range));
+    for (auto const& ranges : updated)
+      updated_.push_back({take(ranges.size() * sizeof(update_range)), ranges.size()});
     squared_at_ = take(squared.size() * sizeof(squares_range));
     memory_ = device.allocate(next);
-    device.upload(updated.data(), memory_.data() + updated_at_,
-                  updated.size() * sizeof(update_range));
+    for (std::size_t i = 0; i < updated.size(); ++i)
+      device.upload(updated[i].data(), memory_.data() + updated_[i].at,
+                    updated[i].size() * sizeof(update_range));
     device.upload(squared.data(), memory_.data() + squared_at_,
                   squared.size() * sizeof(squares_range));
   }
@@ -58,19 +59,23 @@ class step_memory {
   [[nodiscard]] std::span<double> squares() const {
     return {reinterpret_cast<double*>(memory_.data() + squares_at_), squares_count_};
   }
-  [[nodiscard]] update_range const* updated() const {
-    return reinterpret_cast<update_range const*>(memory_.data() + updated_at_);
+  /// The ranges of block `block`.
+  [[nodiscard]] std::span<update_range const> updated(std::size_t block) const {
+    return {reinterpret_cast<update_range const*>(memory_.data() + updated_[block].at),
+            updated_[block].count};
   }
-  [[nodiscard]] int updated_count() const { return updated_count_; }
   [[nodiscard]] std::span<squares_range const> squared() const {
     return {reinterpret_cast<squares_range const*>(memory_.data() + squared_at_), squared_count_};
   }
 
  private:
+  struct table {
+    std::size_t at = 0, count = 0;
+  };
   std::size_t squares_count_;
-  int updated_count_;
   std::size_t squared_count_;
-  std::size_t squares_at_ = 0, updated_at_ = 0, squared_at_ = 0;
+  std::size_t squares_at_ = 0, squared_at_ = 0;
+  std::vector<table> updated_;
   typename Device::arena memory_{};
 };
 

@@ -11,19 +11,18 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
-#include "plait/core/finite.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
-#include "plait/plan/stream_operations.hpp"
+#include "plait/plan/step_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/run/synchronizer.hpp"
+#include "plait/run/prediction.hpp"
+#include "plait/run/step_runner.hpp"
+#include "plait/run/timetable_runner.hpp"
 #include "plait/tensor/batch.hpp"
-#include "plait/train/exchange.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/optimizer.hpp"
-#include "plait/train/parameters.hpp"
+#include "plait/train/parameter_store.hpp"
 #include "plait/train/step_memory.hpp"
-#include "plait/train/workspace.hpp"
 
 namespace plait {
 
@@ -55,13 +54,12 @@ template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
-  using parameter_element = typename Job::parameter_element;
   using gradient_element = typename Job::gradient_element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
   using loss_layer =
       std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
-  using workspace_type = workspace<Job, Rank>;
+  using passes_type = timetable_runner<Job, Rank>;
   using numbers = step_numbers<Optimizer>;
   using batch_type = device_batch<memory>;
 
@@ -77,26 +75,10 @@ class trainer_on {
       : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
         options_(options),
-        layout_(plan::parameter_layout_for(rank.place().stage)),
-        owned_(parameters_of_stage<plan>(rank.place().stage)),
-        parameters_(allocate(layout_.count() * sizeof(parameter_element))),
-        copies_(allocate(plan::has_copies ? layout_.count() * sizeof(T) : 0)),
-        gradients_(allocate((layout_.count() + layout_.tied_count) * sizeof(gradient_element))),
-        states_(allocate(layout_.count() * sizeof(parameter_element) * Optimizer::states)),
-        memory_(rank.device(), update_ranges<plan>(owned_, optimizer_.decays),
-                squares_ranges<plan>(owned_, rank.place()), plan::parameter_tensor_count()) {
-    queue().fill(parameter_element{0}, state_data(), layout_.count() * Optimizer::states);
-    std::vector<parameter_element> block;
-    for (auto const& parameter : owned_) {
-      block.resize(parameter.count);
-      initial_values<parameter_element>(plan::entries[parameter.entry], parameter.number,
-                                        options_.seed, rank_.place().tensor, plan::tensor_ranks,
-                                        block);
-      rank_.device().upload(block.data(), parameter_data() + parameter.offset,
-                            parameter.count * sizeof(parameter_element));
-    }
-    copy_parameters();
-  }
+        store_(rank, Optimizer::states, options.seed),
+        memory_(rank.device(), update_tables(),
+                squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
+                plan::parameter_tensor_count()) {}
 
   [[nodiscard]] Rank& rank() { return rank_; }
   /// The number of the next step.
@@ -106,10 +88,10 @@ class trainer_on {
   ///
   /// Moves: what `plan::wire` says.
   step_report step(batch_type const& batch) {
-    auto& space = begin(training_, batch, workspace_type::purpose::training);
+    auto& passes = begin(training_, batch, passes_type::purpose::training);
     auto const enqueue = [&] {
       open(whole_step_);
-      update(enqueue_gradients(space, batch, whole_step_));
+      update(enqueue_gradients(passes, batch, whole_step_));
       close(whole_step_);
     };
     // What decides is the same on all ranks: a recorded collective must not meet one that is not.
@@ -124,32 +106,32 @@ class trainer_on {
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
-    auto& space = begin(training_, batch, workspace_type::purpose::training);
+    auto& passes = begin(training_, batch, passes_type::purpose::training);
     open(only_gradients_);
-    enqueue_gradients(space, batch, only_gradients_);
+    enqueue_gradients(passes, batch, only_gradients_);
     close(only_gradients_);
     return read_report();
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
-    auto& space = begin(evaluation_, batch, workspace_type::purpose::evaluation);
+    auto& passes = begin(evaluation_, batch, passes_type::purpose::evaluation);
     open(only_loss_);
     count_labels(only_loss_);
-    only_loss_.run(phase(step_phase::passes),
-                   [&] { space.run(rank_, batch, &memory_.numbers()->loss); });
-    only_loss_.run(phase(step_phase::reduce),
-                   [&] { sum(exchange_place::loss, &memory_.numbers()->loss); });
+    only_loss_.compute(step_phase::passes,
+                       [&] { passes.run(rank_, batch, &memory_.numbers()->loss); });
+    sum(only_loss_, exchange_place::loss, &memory_.numbers()->loss);
     close(only_loss_);
     return read_report().loss;
   }
 
-  /// The model's output for one microbatch, whole, on every rank of this data rank.
+  /// The model's output for the samples of this data rank, whole, on each of its ranks.
   ///
-  /// Shapes: (rows, width), rows as in the batch; valid until the next call.
+  /// Shapes: microbatch after microbatch, (rows, width) each; valid until the next call.
   std::span<T const> predict(batch_type const& batch) {
-    auto& space = workspace_for(evaluation_, batch, workspace_type::purpose::evaluation);
-    return prediction_.run(rank_, space, batch, context_for(batch, false));
+    auto& passes = passes_for(evaluation_, batch, passes_type::purpose::evaluation);
+    passes.runner().context() = context_for(batch, false);
+    return prediction_.run(rank_, passes, batch);
   }
 
   /// Anything but a batch in the memory of this rank's device does not compile.
@@ -174,40 +156,28 @@ class trainer_on {
   /// calls sink(name, parameter_info, values) there, without padding. Collective.
   template <class Sink>
   void export_parameters(Sink sink) {
-    export_tensors<Job>(rank_, job_part::export_parameters, parameter_data(), sink);
+    store_.export_parameters(sink);
   }
   /// The same for the gradients that the last step left.
   template <class Sink>
   void export_gradients(Sink sink) {
-    export_tensors<Job>(rank_, job_part::export_gradients, gradient_data(), sink);
+    store_.export_gradients(sink);
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block.
   ///
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
-  [[gnu::cold]] void import_parameters(Source source) {
-    std::vector<parameter_element> values, block;
-    for (auto const& parameter : owned_) {
-      auto const& entry = plan::entries[parameter.entry];
-      values.resize(entry.info.unpadded().count());
-      block.resize(parameter.count);
-      source(parameter.name, entry.info.unpadded(), std::span<parameter_element>(values));
-      if (auto const problem = not_finite<parameter_element>(parameter.name, values);
-          !problem.empty())
-        throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
-      take_block<parameter_element>(entry, rank_.place().tensor, plan::tensor_ranks, values, block);
-      rank_.device().upload(block.data(), parameter_data() + parameter.offset,
-                            parameter.count * sizeof(parameter_element));
-    }
-    copy_parameters();
+  void import_parameters(Source source) {
+    store_.import_from(source);
   }
 
   /// Bytes of this rank's arenas; equal to the plan's `memory` for the shape it trains. The numbers
   /// of a step, a few for each parameter tensor, come on top.
   [[nodiscard]] memory_need allocated() const {
-    return {parameters_.size() + copies_.size(), gradients_.size(), states_.size(),
-            training_ ? training_->arena_bytes() : 0, 0};
+    auto need = store_.allocated();
+    need.activations = training_ ? training_->arena_bytes() : 0;
+    return need;
   }
 
  private:
@@ -220,46 +190,28 @@ class trainer_on {
     return rank;
   }
 
-  /// Memory for what does not depend on the batch.
-  [[gnu::cold]] typename device_type::arena allocate(std::size_t bytes) {
-    auto need = plan::memory(rank_.place().stage, {.optimizer_states = Optimizer::states});
-    need.activations = need.batches = 0;
-    return detail::allocate_for_plan(rank_.world_rank(), need,
-                                     [&] { return rank_.device().allocate(bytes); });
+  [[gnu::cold]] std::vector<std::vector<update_range>> update_tables() const {
+    std::vector<std::vector<update_range>> out;
+    for (auto const& block : store_.owned())
+      out.push_back(update_ranges<plan>(store_.local(), block, optimizer_.decays));
+    return out;
   }
 
-  [[nodiscard]] parameter_element* parameter_data() const {
-    return reinterpret_cast<parameter_element*>(parameters_.data());
-  }
-  [[nodiscard]] gradient_element* gradient_data() const {
-    return reinterpret_cast<gradient_element*>(gradients_.data());
-  }
-  [[nodiscard]] parameter_element* state_data() const {
-    return reinterpret_cast<parameter_element*>(states_.data());
-  }
-  /// The parameters in the type that layers see.
-  [[nodiscard]] T const* seen_parameters() const {
-    return reinterpret_cast<T const*>((plan::has_copies ? copies_ : parameters_).data());
-  }
-  void copy_parameters() {
-    if constexpr (plan::has_copies)
-      queue().convert(parameter_data(), reinterpret_cast<T*>(copies_.data()), layout_.count());
-  }
-
-  workspace_type& workspace_for(std::optional<workspace_type>& space, batch_type const& batch,
-                                typename workspace_type::purpose what) {
+  passes_type& passes_for(std::optional<passes_type>& passes, batch_type const& batch,
+                          typename passes_type::purpose what) {
     workload load{.rows = batch.rows(),
                   .microbatches = batch.microbatches,
+                  .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
                   .optimizer_states = Optimizer::states};
-    if (!space || !space->fits(load)) {
+    if (!passes || !passes->fits(load)) {
       check_shape(batch);
       detail::allocate_for_plan(
-          rank_.world_rank(), plan::memory(rank_.place().stage, load), [&]() -> auto& {
-            return space.emplace(rank_, load, what, seen_parameters(), gradient_data());
+          rank_.world_rank(), plan::memory(rank_.stage(), load), [&]() -> auto& {
+            return passes.emplace(rank_, load, what, store_.seen(), store_.gradients());
           });
       recorded_ = {};
     }
-    return *space;
+    return *passes;
   }
 
   [[gnu::cold]] void check_shape(batch_type const& batch) const {
@@ -287,40 +239,34 @@ class trainer_on {
     context.training = training;
     context.batch = batch.samples;
     context.sequence = batch.sequence;
-    context.tensor_rank = rank_.place().tensor;
+    context.tensor_rank = rank_.tensor_rank();
     context.tensor_ranks = plan::tensor_ranks;
     context.loss_scale = &memory_.numbers()->loss_scale;
     return context;
   }
 
+  using steps = step_runner<Rank>;
+
   /// Sums up what the plan's list has for a place; a plan of one rank has nothing.
   template <class Number>
-  void sum([[maybe_unused]] exchange_place place, [[maybe_unused]] Number* data) const {
-    if constexpr (plan::grid.world_size() != 1) sums_.run_sums(place, data);
+  static void sum([[maybe_unused]] steps& with, [[maybe_unused]] exchange_place place,
+                  [[maybe_unused]] Number* data) {
+    if constexpr (plan::grid.world_size() != 1) with.sum(place, data);
   }
 
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
-  using waits = synchronizer<device_type>;
 
-  [[gnu::cold]] waits waits_for(bool gradients, bool updates) {
+  [[gnu::cold]] steps steps_for(job_part part, bool updates) {
     bool const clips = updates && options_.clip > 0;
-    step_shape const shape{.counts = sums_.has(exchange_place::labels),
-                           .reduces_gradients = gradients && sums_.has(exchange_place::gradients),
-                           .reduces_loss = sums_.has(exchange_place::loss),
-                           .clips = clips,
-                           .reduces_squares = clips && sums_.has(exchange_place::squares),
-                           .updates = updates};
-    std::vector<int> names;
-    for (int i = 0; i < step_phases; ++i) names.push_back(i);
-    return waits(rank_.device(), wait_site::part::step, step_operations(shape), names);
+    return steps(rank_, exchanges_on<plan>(rank_, {.gradient_norm = clips}, part),
+                 {.has_gradients = part == job_part::training, .clips = clips, .updates = updates});
   }
-  static constexpr std::size_t phase(step_phase which) { return static_cast<std::size_t>(which); }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
-  workspace_type& begin(std::optional<workspace_type>& space, batch_type const& batch,
-                        typename workspace_type::purpose what) {
-    auto& ready = workspace_for(space, batch, what);
-    ready.runner().context() = context_for(batch, what == workspace_type::purpose::training);
+  passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch,
+                     typename passes_type::purpose what) {
+    auto& ready = passes_for(passes, batch, what);
+    ready.runner().context() = context_for(batch, what == passes_type::purpose::training);
     numbers now;
     now.labels = static_cast<double>(loss_layer::count(std::span<std::int32_t const>(
         batch.labels, batch.rows() * std::size_t(batch.microbatches))));
@@ -332,57 +278,60 @@ class trainer_on {
 
   /// The numbers from the host are there, and those for the host may be read: the ends of what a
   /// device can record, which waits for nothing before it and is waited for as a whole.
-  void open(waits& with) {
-    with.run(phase(step_phase::send), [] {});
+  void open(steps& with) {
+    with.compute(step_phase::send, [] {});
   }
-  void close(waits& with) {
-    with.run(phase(step_phase::read), [] {});
+  void close(steps& with) {
+    with.compute(step_phase::read, [] {});
   }
 
   /// loss_scale = 1 / labels of the global batch.
-  void count_labels(waits& with) {
+  void count_labels(steps& with) {
     auto* const now = memory_.numbers();
-    with.run(phase(step_phase::count), [&] { sum(exchange_place::labels, &now->labels); });
-    with.run(phase(step_phase::scale), [&] { queue().reciprocal(&now->labels, &now->loss_scale); });
+    sum(with, exchange_place::labels, &now->labels);
+    with.compute(step_phase::scale, [&] { queue().reciprocal(&now->labels, &now->loss_scale); });
   }
 
-  gradients<Job, invariant> enqueue_gradients(workspace_type& space, batch_type const& batch,
-                                              waits& with) {
-    gradients<Job, partial> const mine{gradient_data()};
+  gradients<Job, settled<Job>> enqueue_gradients(passes_type& passes, batch_type const& batch,
+                                                 steps& with) {
+    gradients<Job, partial> const mine{store_.gradients()};
     count_labels(with);
-    with.run(phase(step_phase::passes), [&] {
-      queue().fill(gradient_element{0}, mine.data, layout_.count() + layout_.tied_count);
-      space.run(rank_, batch, &memory_.numbers()->loss);
-      detail::add_tied_gradients<Job>(rank_, sums_, mine, layout_);
-      clear_padding(rank_, mine, owned_);
+    auto const& layout = store_.layout();
+    with.compute(step_phase::passes, [&] {
+      queue().fill(gradient_element{0}, mine.data, layout.count() + layout.tied_count);
+      passes.run(rank_, batch, &memory_.numbers()->loss);
     });
-    with.run(phase(step_phase::reduce), [&] {
-      sum(exchange_place::gradients, mine.data);
-      sum(exchange_place::loss, &memory_.numbers()->loss);
-    });
-    return {mine.data};
+    auto const out = detail::settle_gradients<Job>(
+        rank_, with, mine, layout, [&] { clear_padding(rank_, mine, store_.local()); });
+    sum(with, exchange_place::loss, &memory_.numbers()->loss);
+    return out;
   }
 
-  void update(gradients<Job, invariant> of) {
+  void update(gradients<Job, settled<Job>> of) {
     auto* const now = memory_.numbers();
     auto const squares = memory_.squares();
     bool const clips = options_.clip > 0;
-    whole_step_.run(phase(step_phase::square), [&] {
-      if (clips) square_gradients(rank_, of, memory_.squared(), squares);
-    });
-    whole_step_.run(phase(step_phase::reduce_squares),
-                    [&] { sum(exchange_place::squares, squares.data()); });
-    whole_step_.run(phase(step_phase::update), [&] {
+    if (clips) {
+      whole_step_.compute(step_phase::square,
+                          [&] { square_gradients(rank_, of, memory_.squared(), squares); });
+      sum(whole_step_, exchange_place::squares, squares.data());
+    }
+    whole_step_.compute(step_phase::update, [&] {
       if (clips)
         queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
                      &now->gradient_scale);
-      update_parameters(
-          rank_, optimizer_, of,
-          {parameter_data(), nullptr, state_data(),
-           plan::has_copies ? reinterpret_cast<T*>(copies_.data()) : nullptr, layout_.count(),
-           memory_.updated(), memory_.updated_count(), &now->gradient_scale},
-          &now->optimizer);
+      std::size_t index = 0;
+      for (auto const& block : store_.owned()) {
+        auto const ranges = memory_.updated(index++);
+        update_parameters(rank_, optimizer_, of, block,
+                          {store_.parameters_of(block), nullptr, store_.state_of(block),
+                           store_.copies_of(block), block.elements.count, store_.owned_count(),
+                           ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
+                          &now->optimizer);
+      }
     });
+    if constexpr (plan::cuts_arenas)
+      whole_step_.move_blocks(exchange_place::refresh, store_.seen());
   }
 
   step_report read_report() {
@@ -407,18 +356,12 @@ class trainer_on {
   Rank& rank_;
   Optimizer optimizer_;
   trainer_options options_;
-  parameter_layout<plan::leaf_count> layout_;
-  std::vector<local_parameter> owned_;
-  typename device_type::arena parameters_, copies_, gradients_, states_;
+  parameter_store<Job, Rank> store_;
   step_memory<device_type, Optimizer> memory_;
-  /// What a step sums up around its passes; it does not depend on the batch.
-  exchange_runner<Rank> sums_{
-      rank_, exchanges_of<plan>(rank_.place().stage, {.gradient_norm = options_.clip > 0},
-                                job_part::training)};
-  waits whole_step_{waits_for(true, true)};
-  waits only_gradients_{waits_for(true, false)};
-  waits only_loss_{waits_for(false, false)};
-  std::optional<workspace_type> training_, evaluation_;
+  steps whole_step_{steps_for(job_part::training, true)};
+  steps only_gradients_{steps_for(job_part::training, false)};
+  steps only_loss_{steps_for(job_part::evaluation, false)};
+  std::optional<passes_type> training_, evaluation_;
   prediction<Job, Rank> prediction_;
   typename device_type::graph recorded_{};
   std::uint64_t recorded_source_ = 0;

@@ -502,7 +502,7 @@ TEST_F(QueueOperations, Optimizers) {
   auto states = values(2 * count, 3);
   for (double& each : states) each = std::abs(each);
   auto const arena = [](double* p, double* g, double* s, plait::update_range const* r, double* by) {
-    return plait::optimizer_arena<double>{p, g, s, nullptr, count, r, 2, by};
+    return plait::optimizer_arena<double>{p, g, s, nullptr, count, count, r, 2, by};
   };
   // The ranges are copied along but not compared: they do not change.
   on_device<plait::update_range> const on_gpu(device, ranges);

@@ -89,7 +89,8 @@ struct pretended_processes {
   using rank_type = plait::cuda_rank;
 
   template <class Program>
-  void run(plait::mesh const& grid, Program&& program) const {
+  void run(plait::mesh_groups const& groups, Program&& program) const {
+    auto const& grid = groups.grid();
     static int jobs = 0;
     auto const meeting =
         std::filesystem::temp_directory_path() /
@@ -100,7 +101,7 @@ struct pretended_processes {
         plait::cuda_process{.ranks = plait::process_ranks{rank, grid.world_size(), rank},
                             .rendezvous = meeting,
                             .options = options}
-            .run(grid, program);
+            .run(groups, program);
       }));
     for (auto& each : ranks) each.wait();
     for (auto& each : ranks) each.get();

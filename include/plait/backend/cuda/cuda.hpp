@@ -23,7 +23,7 @@
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
-#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait {
@@ -44,21 +44,21 @@ struct cuda {
 
   using rank_type = cuda_rank;
 
-  /// Calls program(rank) on every rank of `grid` and returns when all have ended.
+  /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
   /// Errors: input_error if the options do not go together; cuda_error if the machine lacks
   ///         something, before any rank runs; the first failure of a rank ends all ranks and is
   ///         thrown here.
-  void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
-    int const ranks = grid.world_size();
+  void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+    int const ranks = where.grid().world_size();
     if (options.graphs && (share_one_gpu || ranks > 1))
       throw input_error(
           std::string("cuda: ranks that share one ") + (share_one_gpu ? "GPU" : "process") +
           " cannot record graphs; give each a process, by plait::cuda_process{}, or leave "
           ".options.graphs off");
     detail::check_machine(ranks, first_device, share_one_gpu);
-    if (share_one_gpu) run_on_one(grid, program);
-    else run_on_all(grid, program);
+    if (share_one_gpu) run_on_one(where, program);
+    else run_on_all(where, program);
   }
 
  private:
@@ -79,15 +79,15 @@ struct cuda {
     signal.rethrow();
   }
 
-  void run_on_all(mesh const& grid, std::function<void(rank_type&)> const& program) const {
+  void run_on_all(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     detail::check_nccl_library();
     ncclUniqueId id{};
-    if (grid.world_size() > 1)
-      detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
+    int const ranks = where.grid().world_size();
+    if (ranks > 1) detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
     // The ranks meet on the host before one communicates and when all have done so: to take or to
     // give back memory may be to wait for all GPUs. They wait for each other as long as it takes.
-    thread_world world(grid.world_size(), {.timeout = std::chrono::nanoseconds::max()});
-    std::vector<int> everybody(std::size_t(grid.world_size()));
+    thread_world world(ranks, {.timeout = std::chrono::nanoseconds::max()});
+    std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     int const meeting = world.add_group(everybody);
     auto const signal = std::make_shared<detail::job_signal>();
@@ -98,18 +98,19 @@ struct cuda {
           cuda_place const at{rank, first_device + rank};
           device_scope const scope(at);  // once, so that no call has to change it
           cuda_device device(at, options, signal);
-          auto groups = detail::nccl_groups(grid, rank, device, id);
+          auto groups = detail::nccl_groups(where, rank, device, id);
           host.barrier();
-          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal,
+          run_rank(where, rank, std::move(device), std::move(groups), program, *signal,
                    [&] { host.barrier(); });
         },
         [&](std::string text) { world.abort(std::move(text)); }, [](int) {});
   }
 
-  void run_on_one(mesh const& grid, std::function<void(rank_type&)> const& program) const {
-    thread_world threads(grid.world_size());
-    loopback_world world(grid.world_size(), {.timeout = options.timeout});
-    auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {
+  void run_on_one(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+    int const ranks = where.grid().world_size();
+    thread_world threads(ranks);
+    loopback_world world(ranks, {.timeout = options.timeout});
+    auto const ids = declare_groups(where, [&](std::vector<int> members, axis_set) {
       return world.add_group(std::move(members));
     });
     auto const signal = std::make_shared<detail::job_signal>();
@@ -119,11 +120,11 @@ struct cuda {
           cuda_place const at{rank, first_device};
           device_scope const scope(at);
           cuda_device device(at, options, signal);
-          auto groups = detail::make_groups([&](axis_set over) -> cuda_communicator {
-            return loopback_communicator(world, ids[std::size_t(rank)][over.bits], rank, device,
-                                         stream_of(over));
-          });
-          run_rank(grid, rank, std::move(device), std::move(groups), program, *signal, [] {});
+          std::vector<cuda_communicator> groups;
+          for (std::size_t i = 0; i < where.sets().size(); ++i)
+            groups.emplace_back(loopback_communicator(world, ids[std::size_t(rank)][i], rank,
+                                                      device, stream_of(where.sets()[i])));
+          run_rank(where, rank, std::move(device), std::move(groups), program, *signal, [] {});
         },
         [&](std::string text) { world.abort(std::move(text)); },
         [&](int rank) { world.finish(rank); });
@@ -131,10 +132,10 @@ struct cuda {
 
   // The signal is raised before the rank's communicators go: then they abort.
   template <class Groups, class Meet>
-  static void run_rank(mesh const& grid, int rank, cuda_device device, Groups groups,
+  static void run_rank(mesh_groups const& where, int rank, cuda_device device, Groups groups,
                        std::function<void(rank_type&)> const& program, detail::job_signal& signal,
                        Meet meet) {
-    cuda_rank handle(grid, rank, std::move(device), std::move(groups));
+    cuda_rank handle(where, rank, std::move(device), std::move(groups));
     try {
       program(handle);
       handle.device().synchronize();  // what is still to be done may fail, too

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -17,7 +16,7 @@
 #include "plait/backend/cuda/nccl_link.hpp"
 #include "plait/backend/cuda/requirements.hpp"
 #include "plait/backend/rank.hpp"
-#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait {
@@ -27,46 +26,30 @@ using cuda_rank = rank_handle<cuda_device, cuda_communicator>;
 
 namespace detail {
 
-inline axis_set axes_of(unsigned bits) {
-  axis_set over;
-  over.bits = bits;
-  return over;
-}
-
-// What make(axes) gives for the sets of axes, called in the one order in which all ranks do it.
-template <class Make>
-std::array<cuda_communicator, cuda_rank::group_count> make_groups(Make make) {
-  std::map<unsigned, cuda_communicator> made;
-  for (unsigned const bits : group_order) made.emplace(bits, make(axes_of(bits)));
-  return [&]<std::size_t... Bits>(std::index_sequence<Bits...>) {
-    return std::array{std::move(made.at(static_cast<unsigned>(Bits)))...};
-  }(std::make_index_sequence<cuda_rank::group_count>{});
-}
-
-// All groups of a rank over NCCL. Collective over the world; a set of axes that groups the same
-// ranks as an earlier one shares its communicator.
-inline std::array<cuda_communicator, cuda_rank::group_count> nccl_groups(mesh const& grid, int rank,
-                                                                         cuda_device& device,
-                                                                         ncclUniqueId id) {
-  axis_set const all = axes_of(cuda_rank::group_count - 1);
+// All groups of a rank over NCCL, in the order of the sets. Collective over the world; a set of
+// axes that groups the same ranks as an earlier one shares its communicator.
+inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int rank,
+                                                  cuda_device& device, ncclUniqueId id) {
+  auto const& grid = groups.grid();
   std::map<std::vector<int>, std::shared_ptr<nccl_link>> links;
-  auto const everybody = grid.group_of(rank, all);
+  auto const everybody = grid.group_of(rank, world_axes);
   if (everybody.size() > 1)
     links[everybody] = std::make_shared<nccl_link>(device.state(), everybody, rank, id);
-  return make_groups([&](axis_set over) -> cuda_communicator {
+  std::vector<cuda_communicator> out;
+  for (axis_set const over : groups.sets()) {
     auto members = grid.group_of(rank, over);
     std::shared_ptr<nccl_link> link;
     if (members.size() > 1) {
       auto& known = links[members];
-      if (!known) {
-        int place = 0;
-        while (members[static_cast<std::size_t>(place)] != rank) ++place;
-        known = std::make_shared<nccl_link>(*links[everybody], members, place);
-      }
+      if (!known)
+        known = std::make_shared<nccl_link>(*links[everybody], members,
+                                            grid.place_in_group(grid.coordinates_of(rank), over));
       link = known;
     }
-    return nccl_communicator(device, stream_of(over), std::move(link), std::move(members), rank);
-  });
+    out.emplace_back(
+        nccl_communicator(device, stream_of(over), std::move(link), std::move(members), rank));
+  }
+  return out;
 }
 
 // Whether the machine can run ranks on GPUs [first, first + ranks), or one GPU for all.

@@ -19,7 +19,7 @@
 #include "plait/backend/cuda/process_ranks.hpp"
 #include "plait/backend/cuda/rendezvous_file.hpp"
 #include "plait/core/error.hpp"
-#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/groups.hpp"
 
 namespace plait {
 
@@ -45,11 +45,11 @@ struct cuda_process {
   ///         processes is not that of the plan's ranks; cuda_error if the machine lacks something;
   ///         what the program throws. The other processes see it as nccl_error or
   ///         communication_timeout.
-  void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
+  void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     auto const here = ranks ? *ranks : read_process_ranks([](char const* name) {
       return static_cast<char const*>(std::getenv(name));
     });
-    check_world_size(here, grid.world_size());
+    check_world_size(here, where.grid().world_size());
     // A launcher may show each process its own GPU only.
     int devices = 0;
     int const ordinal =
@@ -62,13 +62,13 @@ struct cuda_process {
     detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);
     cuda_device device(at, options);
     std::optional<written_file> meeting;
-    auto groups = detail::nccl_groups(grid, here.rank, device, agree_on_id(here, meeting));
+    auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, meeting));
+    cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
     // The file is gone before anybody may write the next one.
-    groups.back().barrier();
+    handle.world().barrier();
     meeting.reset();
-    groups.back().barrier();
-    groups.back().reset_counted();
-    cuda_rank handle(grid, here.rank, std::move(device), std::move(groups));
+    handle.world().barrier();
+    handle.world().reset_counted();
     program(handle);
     handle.device().synchronize();
   }

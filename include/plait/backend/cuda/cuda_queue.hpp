@@ -332,9 +332,9 @@ class cuda_queue {
   template <class T, class Gradient, class Copy>
   void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
              adamw_numbers const* now) const {
-    cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states, of.states + of.count,
-                        of.count, of.ranges, of.range_count, fixed, now, of.gradient_scale,
-                        of.copies);
+    cuda_kernels::adamw(launcher(), of.parameters, of.gradients, of.states,
+                        of.states + of.state_stride, of.count, of.ranges, of.range_count, fixed,
+                        now, of.gradient_scale, of.copies);
   }
   template <class T, class Gradient, class Copy>
   void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,

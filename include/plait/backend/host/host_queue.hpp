@@ -202,7 +202,7 @@ struct host_queue {
     for (int i = 0; i < of.range_count; ++i) {
       auto const& [offset, count, decays] = of.ranges[i];
       host_maths::adamw_update(of.parameters + offset, of.gradients + offset, of.states + offset,
-                               of.states + of.count + offset, count,
+                               of.states + of.state_stride + offset, count,
                                {now->learning_rate, fixed.beta1, fixed.beta2, fixed.epsilon,
                                 decays != 0 ? fixed.weight_decay : 0.0, now->bias_correction1,
                                 now->bias_correction2, *of.gradient_scale});

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <utility>
@@ -11,7 +10,7 @@
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/rank.hpp"
-#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/groups.hpp"
 
 namespace plait {
 
@@ -25,32 +24,25 @@ struct threads {
 
   using rank_type = rank_handle<host_device, thread_communicator>;
 
-  /// Calls program(rank) on every rank of `grid` and returns when all have ended.
+  /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
   /// Errors: the first failure of a rank ends all ranks and is thrown here.
-  [[gnu::cold]] void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
+  [[gnu::cold]] void run(mesh_groups const& groups,
+                         std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
+    auto const& grid = groups.grid();
     thread_world world(grid.world_size(), options);
-    auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set) {
+    auto const ids = declare_groups(groups, [&](std::vector<int> members, axis_set) {
       return world.add_group(std::move(members));
     });
     run_ranks(world, [&](int rank) {
-      auto const group = [&]<std::size_t... Bits>(std::index_sequence<Bits...>) {
-        return std::array{make_group(world, grid, ids[std::size_t(rank)][Bits], rank,
-                                     static_cast<unsigned>(Bits))...};
-      };
-      rank_type handle(grid, rank, host_device{},
-                       group(std::make_index_sequence<rank_type::group_count>{}));
+      std::vector<thread_communicator> members;
+      for (std::size_t i = 0; i < groups.sets().size(); ++i)
+        members.emplace_back(world, ids[std::size_t(rank)][i],
+                             grid.group_of(rank, groups.sets()[i]), rank);
+      rank_type handle(groups, rank, host_device{}, std::move(members));
       program(handle);
     });
-  }
-
- private:
-  static thread_communicator make_group(thread_world& world, mesh const& grid, int id, int rank,
-                                        unsigned bits) {
-    axis_set over;
-    over.bits = bits;
-    return thread_communicator(world, id, grid.group_of(rank, over), rank);
   }
 };
 

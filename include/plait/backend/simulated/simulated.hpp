@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,7 +16,7 @@
 #include "plait/backend/simulated/simulated_communicator.hpp"
 #include "plait/backend/simulated/simulated_device.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
-#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
@@ -53,14 +52,16 @@ struct simulated {
 
   using rank_type = rank_handle<simulated_device, simulated_communicator>;
 
-  /// Calls program(rank) on every rank of `grid` and returns when all have ended and all is
+  /// Calls program(rank) on every rank of the mesh and returns when all have ended and all is
   /// executed.
   ///
   /// Errors: the first failure of a rank ends all ranks and is thrown here.
-  [[gnu::cold]] void run(mesh const& grid, std::function<void(rank_type&)> const& program) const {
+  [[gnu::cold]] void run(mesh_groups const& groups,
+                         std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
+    auto const& grid = groups.grid();
     detail::simulated_world world(grid.world_size(), order, seed, without);
-    auto const ids = declare_groups(grid, [&](std::vector<int> members, axis_set over) {
+    auto const ids = declare_groups(groups, [&](std::vector<int> members, axis_set over) {
       return world.add_group(std::move(members), stream_of(over));
     });
     // The launcher only starts and joins the threads.
@@ -68,11 +69,9 @@ struct simulated {
     try {
       run_ranks(launcher, [&](int rank) {
         world.run(rank, [&] {
-          auto const groups = [&]<std::size_t... Bits>(std::index_sequence<Bits...>) {
-            return std::array{simulated_communicator(world, ids[std::size_t(rank)][Bits], rank)...};
-          };
-          rank_type handle(grid, rank, simulated_device(world, rank),
-                           groups(std::make_index_sequence<rank_type::group_count>{}));
+          std::vector<simulated_communicator> members;
+          for (int const id : ids[std::size_t(rank)]) members.emplace_back(world, id, rank);
+          rank_type handle(groups, rank, simulated_device(world, rank), std::move(members));
           program(handle);
         });
       });

@@ -435,7 +435,7 @@ class simulated_queue {
       now.reads(of.gradients + offset, count);
       now.updates(of.parameters + offset, count);
       for (std::size_t s = 0; s < states; ++s)
-        now.updates(of.states + s * of.count + offset, count);
+        now.updates(of.states + s * of.state_stride + offset, count);
       if (of.copies != nullptr) now.writes(of.copies + offset, count);
     }
   }

@@ -25,6 +25,13 @@ struct local_parameter {
   std::size_t count = 0;
 };
 
+/// The elements of a parameter's block that lie in `range` of the arena.
+constexpr element_range overlap(element_range const& range, local_parameter const& parameter) {
+  std::size_t const begin = std::max(range.offset, parameter.offset);
+  std::size_t const end = std::min(range.end(), parameter.offset + parameter.count);
+  return {begin, begin < end ? end - begin : 0};
+}
+
 /// The full name of a parameter: the star of a repeat becomes the copy's number.
 [[gnu::cold]] inline std::string name_of_copy(std::string pattern, int copy) {
   if (auto const star = pattern.find('*'); star != std::string::npos)
@@ -32,11 +39,12 @@ struct local_parameter {
   return pattern;
 }
 
-/// The parameters that a stage owns, in the order of the layers.
+/// The parameters that a stage has, in the order of the layers; `grid` is the mesh with all its
+/// sizes.
 template <class Plan>
-[[gnu::cold]] std::vector<local_parameter> parameters_of_stage(int stage) {
+[[gnu::cold]] std::vector<local_parameter> parameters_of_stage(int stage, mesh const& grid) {
   auto const names = parameter_names(Plan::tree, Plan::entries);
-  auto const layout = Plan::parameter_layout_for(stage);
+  auto const layout = Plan::parameter_layout_for(stage, grid);
   std::vector<local_parameter> out;
   for (int item = 0; item < Plan::code.items.size(); ++item) {
     auto const range = layout.copies[std::size_t(item)];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -15,32 +16,36 @@
 
 namespace plait {
 
-/// What one shape of batch needs: an arena for activations, a runner and the stage's timetable.
+/// Runs the timetable of a rank's stage on batches of one shape: it has the arena for activations
+/// and a runner of the stage.
 ///
 /// Cost:   one allocation when it is made, none when it is used.
 /// Errors: schedule_error if the timetable for this number of microbatches is not proven.
 template <class Job, class Rank>
-class workspace {
+class timetable_runner {
   using plan = typename Job::plan_type;
   using runner_type = stage_runner<Job, Rank>;
 
  public:
-  /// Which timetable the workspace runs.
+  /// Which timetable it runs: forward and backward, or forward alone.
   enum class purpose : bool { training, evaluation };
 
-  [[gnu::cold]] workspace(Rank& rank, workload const& load, purpose what,
-                          typename Job::element const* parameters,
-                          typename Job::gradient_element* gradients)
+  /// What the last stage does with the output of a microbatch; the rank's streams are busy with it.
+  using output_action = std::function<void(int microbatch, std::byte const* output)>;
+
+  [[gnu::cold]] timetable_runner(Rank& rank, workload const& load, purpose what,
+                                 typename Job::element const* parameters,
+                                 typename Job::gradient_element* gradients)
       : load_(load),
         has_backward_(what == purpose::training),
-        program_(program_for(rank.place().stage, load, what)),
-        arena_(rank.device().allocate(plan::arena_for(rank.place().stage, load).total_bytes)),
+        program_(program_for(rank.stage(), load, what)),
+        arena_(rank.device().allocate(plan::arena_for(rank.stage(), load).total_bytes)),
         runner_(rank, load, {arena_.data(), parameters, gradients}),
         waits_(rank.device(), wait_site::part::timetable,
-               timetable_operations(program_, plan::is_first(rank.place().stage),
-                                    plan::is_last(rank.place().stage)),
+               timetable_operations(program_, plan::is_first(rank.stage()),
+                                    plan::is_last(rank.stage())),
                numbers_of(program_)),
-        messages_(rank, messages_of(rank.place().stage, load)) {
+        messages_(rank, messages_of(rank, load)) {
     using T = typename Job::element;
     auto const zeros = runner_.arena().zeros_offset;
     rank.device()
@@ -62,9 +67,23 @@ class workspace {
   /// Moves: activations and gradients between stages, see `plan::wire`.
   template <class Batch>
   void run(Rank& rank, Batch const& batch, double* loss) {
+    walk(rank, batch, loss, all_items, {});
+  }
+
+  /// The same up to the model's output, without its loss, whatever the timetable's backward.
+  template <class Batch>
+  [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, output_action const& then) {
+    walk(rank, batch, nullptr, all_items - 1, then);
+  }
+
+ private:
+  static constexpr int all_items = plan::code.items.size();
+
+  template <class Batch>
+  void walk(Rank& rank, Batch const& batch, double* loss, int end_item, output_action const& then) {
     auto const& arena = runner_.arena();
     auto const& slots = program_.slots;
-    int const stage = rank.place().stage;
+    int const stage = rank.stage();
     auto const input_of = [&](int microbatch) {
       if (plan::is_first(stage)) return batch.input_of(microbatch);
       return arena_.data() + arena.inputs_offset +
@@ -95,7 +114,8 @@ class workspace {
       [[maybe_unused]] auto const mark = rank.device().mark(text(now.kind).data());
       waits_.run(index++, [&] {
         if (now.kind == work::forward) {
-          output = runner_.forward(input_of(m), m % slots.activations);
+          output = runner_.forward(input_of(m), m % slots.activations, end_item);
+          if (plan::is_last(stage) && then) then(m, output);
         } else if (now.kind == work::backward) {
           gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
           forget_slots();
@@ -116,12 +136,6 @@ class workspace {
     }
   }
 
-  /// Where the activation of microbatch 0 is received.
-  [[nodiscard]] std::byte* received_input() const {
-    return arena_.data() + runner_.arena().inputs_offset;
-  }
-
- private:
   [[gnu::cold]] static stage_program program_for(int stage, workload const& load, purpose what) {
     auto table = what == purpose::training ? training_timetable<typename plan::schedule_type>(
                                                  plan::stages, load.microbatches)
@@ -130,9 +144,9 @@ class workspace {
     return std::move(table.stages[static_cast<std::size_t>(stage)]);
   }
 
-  [[gnu::cold]] static std::vector<exchange> messages_of(int stage, workload const& load) {
+  [[gnu::cold]] static std::vector<exchange> messages_of(Rank const& rank, workload const& load) {
     if constexpr (plan::stages == 1) return {};
-    else return exchanges_of<plan>(stage, load, job_part::training);
+    else return exchanges_on<plan>(rank, load, job_part::training);
   }
 
   /// The operations' names in wait sites: kinds of work.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace plait {
+
+/// The roles that an axis of a mesh may have. A role is what the typing rules say of the axis, so
+/// the set is closed; policies are what programs add. `replica`, `context` and `expert` have no
+/// policy of plait's yet.
+enum class axis : int { data, tensor, stage, replica, context, expert };
+
+inline constexpr std::size_t axis_count = 6;
+
+inline constexpr auto all_axes = [] {
+  std::array<axis, axis_count> all{};
+  for (std::size_t i = 0; i < axis_count; ++i) all[i] = static_cast<axis>(i);
+  return all;
+}();
+
+constexpr char const* to_string(axis which) {
+  constexpr std::array<char const*, axis_count> words{"data",    "tensor",  "stage",
+                                                      "replica", "context", "expert"};
+  return words[static_cast<std::size_t>(which)];
+}
+
+/// A set of axes; a value over which ranks may be grouped.
+struct axis_set {
+  unsigned bits = 0;
+
+  constexpr axis_set() = default;
+  constexpr axis_set(axis which) : bits(1u << static_cast<int>(which)) {}  // NOLINT: implicit
+  [[nodiscard]] constexpr bool contains(axis which) const {
+    return (bits & axis_set(which).bits) != 0;
+  }
+  [[nodiscard]] constexpr bool empty() const { return bits == 0; }
+  friend constexpr axis_set operator|(axis_set a, axis_set b) {
+    axis_set both;
+    both.bits = a.bits | b.bits;
+    return both;
+  }
+  friend constexpr bool operator==(axis_set, axis_set) = default;
+  friend constexpr auto operator<=>(axis_set, axis_set) = default;
+};
+
+constexpr axis_set operator|(axis a, axis b) { return axis_set(a) | axis_set(b); }
+
+/// The number of sets of axes; the bits of each are below it.
+inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
+
+/// The axes whose ranks have other samples: what is summed over samples is summed over them.
+inline constexpr axis_set batch_axes = axis::replica | axis::data;
+
+/// All axes: the group over them is the world.
+inline constexpr axis_set world_axes = [] {
+  axis_set all;
+  for (axis const which : all_axes) all = all | which;
+  return all;
+}();
+
+/// For example "data x tensor".
+constexpr std::string to_string(axis_set over) {
+  std::string text;
+  for (axis const which : all_axes)
+    if (over.contains(which)) {
+      if (!text.empty()) text += " x ";
+      text += to_string(which);
+    }
+  return text;
+}
+
+}  // namespace plait

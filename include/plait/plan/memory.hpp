@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "plait/layer/value.hpp"
+#include "plait/plan/layout.hpp"
+#include "plait/plan/stage_split.hpp"
+#include "plait/plan/workload.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait {
+
+/// Where the buffers of one stage lie in its activation arena, in bytes.
+struct stage_arena {
+  stage_slots slots{};
+  std::size_t record_bytes = 0;  ///< of one microbatch: the records of all copies on the stage
+  std::size_t input_bytes = 0;   ///< of the activation received from the previous stage
+  std::size_t output_bytes = 0;  ///< of the activation sent to the next stage
+  std::size_t edge_bytes = 0;    ///< of the largest activation between two items
+  std::size_t inputs_offset = 0, gradients_offset = 0, edges_offset = 0;
+  std::size_t transient_offset = 0, zeros_offset = 0;
+  std::size_t total_bytes = 0;
+};
+
+/// Lays out the activation arena of one stage of a plan.
+template <class Plan>
+constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots const& slots) {
+  auto const& code = Plan::code;
+  stage_arena out;
+  auto const units = Plan::stage_units[std::size_t(stage)];
+  auto const layout = Plan::activation_layout_for(load.rows);
+  out.slots = slots;
+  bool first = true;
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const here = copies_in(code, i, units);
+    if (here.copies == 0) continue;
+    auto const at = std::size_t(i);
+    if (first) out.input_bytes = layout.input_bytes[at];
+    first = false;
+    out.output_bytes = layout.output_bytes[at];
+    out.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
+    out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
+  }
+  std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
+  auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
+  out.inputs_offset =
+      take(Plan::is_first(stage) ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
+  out.gradients_offset =
+      take(Plan::is_last(stage) ? 0 : out.output_bytes * std::size_t(out.slots.gradients));
+  out.edges_offset = take(2 * out.edge_bytes);
+  out.transient_offset = take(layout.transient_bytes);
+  out.zeros_offset =
+      take(aligned(longest_masked(code, Plan::entries, units) * Plan::element_bytes));
+  out.total_bytes = next;
+  return out;
+}
+
+/// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
+template <class Plan>
+constexpr std::size_t batch_bytes(workload const& load) {
+  auto const bytes_of = [&](value_info const& info) {
+    return aligned(load.rows * (info.kind == value_kind::tokens
+                                    ? sizeof(std::int32_t)
+                                    : info.width * Plan::element_bytes));
+  };
+  auto const& leaves = Plan::tree.leaves;
+  auto const& last = leaves[leaves.size() - 1];
+  return std::size_t(load.microbatches) *
+         (bytes_of(leaves[0].input()) +
+          (last.is_loss && last.input_count > 1 ? bytes_of(last.inputs[1]) : 0));
+}
+
+/// Bytes that a rank of one stage of a plan needs.
+///
+/// Parameters are held as they are kept, gradients as they are summed, the optimizer's state as it
+/// is owned. Where layers see copies in another type, those are what is kept, and the parameters
+/// themselves are held as they are owned.
+template <class Plan>
+constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slots const& slots) {
+  auto const grid = Plan::grid_for(load);
+  auto const parameters = Plan::parameter_layout_for(stage, grid);
+  std::size_t const kept = parameters.count();
+  std::size_t const owned = kept / std::size_t(grid.size(Plan::rules.cut_axes()));
+  return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
+                           : kept * Plan::parameter_bytes,
+          (kept + parameters.tied_count) * Plan::gradient_bytes,
+          owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
+          lay_out_stage<Plan>(stage, load, slots).total_bytes, batch_bytes<Plan>(load)};
+}
+
+}  // namespace plait

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait {
+
+/// What one rank computes in a step, in this order; between them are the rows of the list. Between
+/// two steps the host waits for all streams.
+enum class step_phase : int {
+  send,    ///< numbers from the host
+  scale,   ///< one label's share of the loss
+  passes,  ///< the timetable
+  add,     ///< gradients of tied uses to their owner's
+  square,  ///< the blocks of the gradients that count here
+  update,  ///< clipping and the optimizer
+  read     ///< numbers to the host
+};
+inline constexpr int step_phases = 7;
+
+/// What a part of a job does besides its passes.
+struct step_shape {
+  bool has_gradients = false;
+  bool clips = false;
+  bool updates = false;
+};
+
+/// One operation of a step: a phase, or a row of the list.
+struct step_operation {
+  /// In wait sites: the number of the row, or -1 - the number of the phase.
+  int number = 0;
+  stream_operation touches{};
+};
+
+constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which); }
+
+/// The operations of a step around its passes, in their order, and what they touch.
+///
+/// `list`: as `exchanges_of` gives it. Rows within the passes are the business of the passes; of
+/// the others those count that `is_active(row)`, in a group of more than one rank.
+template <class IsActive>
+[[nodiscard]] [[gnu::cold]] std::vector<step_operation> step_operations(
+    std::vector<exchange> const& list, step_shape const& of, IsActive is_active) {
+  enum buffer : int { labels, scale, loss, gradients, squares, parameters };
+  std::vector<step_operation> out;
+  auto const compute = [&](step_phase which, std::vector<int> reads, std::vector<int> writes) {
+    out.push_back({number_of(which), {stream::compute, std::move(reads), std::move(writes)}});
+  };
+  auto const rows = [&](exchange_place place, buffer touched) {
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (list[i].place == place && is_active(list[i]))
+        out.push_back({static_cast<int>(i), {stream_of(list[i].row().over), {touched}, {touched}}});
+  };
+  compute(step_phase::send, {}, {labels, loss});
+  rows(exchange_place::labels, labels);
+  compute(step_phase::scale, {labels}, {scale});
+  compute(step_phase::passes, {scale, parameters}, {loss, gradients});
+  if (of.has_gradients) {
+    rows(exchange_place::ties, gradients);
+    compute(step_phase::add, {gradients}, {gradients});
+    rows(exchange_place::gradients, gradients);
+  }
+  rows(exchange_place::loss, loss);
+  if (of.clips) {
+    compute(step_phase::square, {gradients}, {squares});
+    rows(exchange_place::squares, squares);
+  }
+  if (of.updates) {
+    compute(step_phase::update, {gradients, squares}, {parameters});
+    rows(exchange_place::refresh, parameters);
+  }
+  compute(step_phase::read, {labels, loss}, {});
+  return out;
+}
+
+}  // namespace plait

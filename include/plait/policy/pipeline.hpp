@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/policy/policy.hpp"
+#include "plait/schedule/one_forward_one_backward.hpp"
+#include "plait/schedule/schedule.hpp"
+
+namespace plait {
+
+/// Stages are cut so that the most expensive one costs as little as possible.
+struct balanced {};
+
+/// A new stage begins at each of these units (a unit is a layer, or one copy within a repeat).
+template <int... Units>
+struct cut_at {};
+
+namespace detail {
+template <class>
+inline constexpr bool is_cuts = false;
+template <>
+inline constexpr bool is_cuts<balanced> = true;
+template <int... Units>
+inline constexpr bool is_cuts<cut_at<Units...>> = true;
+}  // namespace detail
+
+/// Gives each of `Ranks` stages a range of the layers, and sends microbatches through them in the
+/// order of `Schedule`.
+///
+/// Moves: each activation at a cut forward, its gradient backward, for every microbatch.
+template <int Ranks, class Schedule = one_forward_one_backward, class Cuts = balanced>
+struct pipeline {
+  static_assert(Ranks >= 1, "pipeline<Ranks>: Ranks must be at least 1");
+  static_assert(schedule<Schedule>,
+                "pipeline<Ranks, Schedule>: Schedule is not a schedule; write plait::gpipe or "
+                "plait::one_forward_one_backward");
+  static_assert(detail::is_cuts<Cuts>,
+                "pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>");
+  using concept_tag = policy_tag;
+  static constexpr axis along = axis::stage;
+  static constexpr int ranks = Ranks;
+  using order = Schedule;
+  using cuts = Cuts;
+};
+
+}  // namespace plait

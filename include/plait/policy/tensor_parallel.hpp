@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/policy/policy.hpp"
+
+namespace plait {
+
+/// Whether a tensor axis may also cut the sequence, between the layers that it splits.
+enum class sequence : bool { unsharded, sharded };
+
+/// Splits layers over `Ranks` ranks, in the chain of forms that costs least (see form_planner.hpp).
+///
+/// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
+///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
+template <int Ranks, sequence Sequence = sequence::unsharded>
+struct tensor_parallel {
+  static_assert(Ranks >= 1, "tensor_parallel<Ranks>: Ranks must be at least 1");
+  using concept_tag = policy_tag;
+  static constexpr axis along = axis::tensor;
+  static constexpr int ranks = Ranks;
+  static constexpr bool shard_sequence = Sequence == sequence::sharded;
+};
+
+}  // namespace plait

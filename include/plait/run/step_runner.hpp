@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "plait/plan/step_operations.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/run/synchronizer.hpp"
+
+namespace plait {
+
+/// Runs a step around its passes on one rank: what it computes, and the rows of the list between,
+/// each with the waits that it needs. The calls come in the order of `step_operations`.
+///
+/// Cost:    prepared once; a call allocates nothing.
+/// Errors:  those of the communicator.
+/// Threads: used by the one thread that runs the rank.
+template <class Rank>
+class step_runner {
+ public:
+  [[gnu::cold]] step_runner(Rank& rank, std::vector<exchange> const& list, step_shape const& shape)
+      : exchanges_(rank, list),
+        operations_(step_operations(
+            list, shape, [this](exchange const& row) { return exchanges_.is_active(row); })),
+        waits_(rank.device(), wait_site::part::step, touched(operations_), numbers(operations_)) {
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      int const number = operations_[i].number;
+      if (number < 0) phase_[std::size_t(-1 - number)] = i;
+      else if (auto& first = first_row_[std::size_t(list[std::size_t(number)].place)]; first == 0)
+        first = i;
+    }
+  }
+
+  /// work(), which computes.
+  template <class Work>
+  void compute(step_phase which, Work&& work) {
+    waits_.run(phase_[std::size_t(which)], std::forward<Work>(work));
+  }
+  /// The sums of a place, in place; `data` is where their offsets count from.
+  template <class T>
+  void sum(exchange_place place, T* data) {
+    each(place, [&](exchange const& row) { exchanges_.run_sum(row, data); });
+  }
+  /// The rows of a place that move the blocks of an arena.
+  template <class T>
+  void move_blocks(exchange_place place, T* data) {
+    each(place, [&](exchange const& row) { exchanges_.run_blocks(row, data); });
+  }
+
+ private:
+  template <class Run>
+  void each(exchange_place place, Run run) {
+    std::size_t index = first_row_[std::size_t(place)];
+    for (exchange const& row : exchanges_.at(place)) waits_.run(index++, [&] { run(row); });
+  }
+  [[gnu::cold]] static std::vector<stream_operation> touched(
+      std::vector<step_operation> const& all) {
+    std::vector<stream_operation> out;
+    for (auto const& one : all) out.push_back(one.touches);
+    return out;
+  }
+  [[gnu::cold]] static std::vector<int> numbers(std::vector<step_operation> const& all) {
+    std::vector<int> out;
+    for (auto const& one : all) out.push_back(one.number);
+    return out;
+  }
+
+  exchange_runner<Rank> exchanges_;
+  std::vector<step_operation> operations_;
+  synchronizer<typename Rank::device_type> waits_;
+  std::array<std::size_t, std::size_t(step_phases)> phase_{};
+  std::array<std::size_t, std::size_t(exchange_places)> first_row_{};
+};
+
+}  // namespace plait

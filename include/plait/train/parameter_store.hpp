@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/core/finite.hpp"
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/layout.hpp"
+#include "plait/plan/memory_text.hpp"
+#include "plait/train/export.hpp"
+#include "plait/train/local_parameters.hpp"
+
+namespace plait {
+
+/// The parameters of one rank's stage, their gradients and the optimizer's state, in flat arenas:
+/// each as the plan says that it is kept, summed and owned.
+///
+/// Errors:  out_of_memory says what the plan needs the memory for.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class parameter_store {
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using parameter_element = typename Job::parameter_element;
+  using gradient_element = typename Job::gradient_element;
+  using arena = typename Rank::device_type::arena;
+
+ public:
+  /// Starts from the weights of `seed`: the same under every plan.
+  [[gnu::cold]] parameter_store(Rank& rank, int states, std::uint64_t seed)
+      : rank_(rank),
+        states_(states),
+        layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
+        local_(parameters_of_stage<plan>(rank.stage(), rank.grid())),
+        owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
+        owned_count_(owned_.back().state_offset + owned_.back().elements.count),
+        parameters_(allocate(stored_count() * sizeof(parameter_element))),
+        copies_(allocate(plan::has_copies ? layout_.count() * sizeof(T) : 0)),
+        gradients_(allocate((layout_.count() + layout_.tied_count) * sizeof(gradient_element))),
+        state_(allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states))) {
+    auto const queue = rank.device().on(stream::compute);
+    queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states));
+    queue.fill(parameter_element{0}, parameters(), stored_count());  // the padding
+    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.count());
+    std::vector<parameter_element> block;
+    for (auto const& parameter : local_) {
+      block.resize(parameter.count);
+      initial_values<parameter_element>(entry_of(parameter), parameter.number, seed,
+                                        rank_.tensor_rank(), plan::tensor_ranks, block);
+      set(parameter, block);
+    }
+  }
+
+  [[nodiscard]] auto const& layout() const { return layout_; }
+  [[nodiscard]] std::vector<local_parameter> const& local() const { return local_; }
+  /// What this rank's optimizer updates.
+  [[nodiscard]] auto const& owned() const { return owned_; }
+  /// Elements of one state of the optimizer.
+  [[nodiscard]] std::size_t owned_count() const { return owned_count_; }
+
+  /// The parameters in the type that layers see.
+  [[nodiscard]] T* seen() const {
+    return reinterpret_cast<T*>((plan::has_copies ? copies_ : parameters_).data());
+  }
+  [[nodiscard]] gradient_element* gradients() const {
+    return reinterpret_cast<gradient_element*>(gradients_.data());
+  }
+  /// What the optimizer of this rank updates of `block`, its state, and the copies of it, if any.
+  [[nodiscard]] parameter_element* parameters_of(owned_block const& block) const {
+    return parameters() + place_of(block);
+  }
+  [[nodiscard]] parameter_element* state_of(owned_block const& block) const {
+    return state() + block.state_offset;
+  }
+  [[nodiscard]] T* copies_of(owned_block const& block) const {
+    return plan::has_copies ? copies() + block.elements.offset : nullptr;
+  }
+
+  /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
+  /// and keeps this rank's block.
+  ///
+  /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
+  template <class Source>
+  [[gnu::cold]] void import_from(Source source) {
+    std::vector<parameter_element> values, block;
+    for (auto const& parameter : local_) {
+      auto const& info = entry_of(parameter).info;
+      values.resize(info.unpadded().count());
+      block.resize(parameter.count);
+      source(parameter.name, info.unpadded(), std::span<parameter_element>(values));
+      if (auto const problem = not_finite<parameter_element>(parameter.name, values);
+          !problem.empty())
+        throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
+      take_block<parameter_element>(entry_of(parameter), rank_.tensor_rank(), plan::tensor_ranks,
+                                    values, block);
+      set(parameter, block);
+    }
+  }
+
+  /// \see export_tensors
+  template <class Sink>
+  [[gnu::cold]] void export_parameters(Sink sink) {
+    if constexpr (plan::cuts_arenas && plan::has_copies) {
+      auto const room = rank_.device().allocate(layout_.count() * sizeof(parameter_element));
+      auto* const all = reinterpret_cast<parameter_element*>(room.data());
+      auto const queue = rank_.device().on(stream::compute);
+      for (auto const& block : owned_)
+        queue.copy_bytes(parameters_of(block), all + block.elements.offset,
+                         block.elements.count * sizeof(parameter_element));
+      export_tensors<Job>(rank_, job_part::export_parameters, all, sink);
+    } else {
+      export_tensors<Job>(rank_, job_part::export_parameters, parameters(), sink);
+    }
+  }
+  template <class Sink>
+  [[gnu::cold]] void export_gradients(Sink sink) {
+    export_tensors<Job>(rank_, job_part::export_gradients, gradients(), sink);
+  }
+
+  /// Bytes of the arenas.
+  [[nodiscard]] memory_need allocated() const {
+    return {parameters_.size() + copies_.size(), gradients_.size(), state_.size(), 0, 0};
+  }
+
+ private:
+  static auto const& entry_of(local_parameter const& parameter) {
+    return plan::entries[parameter.entry];
+  }
+
+  /// Where layers see copies, the parameters themselves are held as they are owned.
+  static constexpr bool stores_owned = plan::has_copies;
+  [[nodiscard]] std::size_t stored_count() const {
+    return stores_owned ? owned_count_ : layout_.count();
+  }
+  static std::size_t place_of(owned_block const& block) {
+    return stores_owned ? block.state_offset : block.elements.offset;
+  }
+
+  /// Memory for what does not depend on the batch.
+  [[gnu::cold]] arena allocate(std::size_t bytes) {
+    auto need = plan::memory(rank_.stage(), {.data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
+                                             .optimizer_states = states_});
+    need.activations = need.batches = 0;
+    return detail::allocate_for_plan(rank_.world_rank(), need,
+                                     [&] { return rank_.device().allocate(bytes); });
+  }
+
+  /// Puts a parameter's block where it is kept and where it is owned.
+  [[gnu::cold]] void set(local_parameter const& parameter,
+                         std::vector<parameter_element> const& values) {
+    auto& device = rank_.device();
+    if constexpr (!stores_owned) {
+      device.upload(values.data(), parameters() + parameter.offset,
+                    values.size() * sizeof(parameter_element));
+    } else {
+      for (auto const& block : owned_)
+        if (auto const common = overlap(block.elements, parameter); common.count > 0)
+          device.upload(values.data() + (common.offset - parameter.offset),
+                        parameters_of(block) + (common.offset - block.elements.offset),
+                        common.count * sizeof(parameter_element));
+      std::vector<T> rounded(values.size());
+      std::ranges::transform(values, rounded.begin(), [](auto x) { return static_cast<T>(x); });
+      device.upload(rounded.data(), copies() + parameter.offset, rounded.size() * sizeof(T));
+    }
+  }
+
+  [[nodiscard]] parameter_element* parameters() const {
+    return reinterpret_cast<parameter_element*>(parameters_.data());
+  }
+  [[nodiscard]] T* copies() const { return reinterpret_cast<T*>(copies_.data()); }
+  [[nodiscard]] parameter_element* state() const {
+    return reinterpret_cast<parameter_element*>(state_.data());
+  }
+
+  Rank& rank_;
+  int states_;
+  parameter_layout<plan::leaf_count> layout_;
+  std::vector<local_parameter> local_;
+  static_vector<owned_block, 2> owned_;
+  std::size_t owned_count_;
+  arena parameters_, copies_, gradients_, state_;
+};
+
+}  // namespace plait
