@@ -167,7 +167,8 @@ TEST(Plan, TheNormOfTheGradientsIsOneSmallSumOverTheWorld) {
 // axes at once.
 TEST(Plan, OneReductionOverTwoAxes) {
   using sharded = planned<hybrid<data_parallel<2>, tensor_parallel<2, sequence::sharded>>>;
-  constexpr std::int64_t norms = (2 * blocks + 1) * 2 * width * 4;
+  // Of two vectors for each norm, in units for two batch ranks: four in a block, two in the last.
+  constexpr std::int64_t norms = (blocks * 4 * 64 + 2 * 64) * 4;
   EXPECT_EQ(sharded::wire(axis::data | axis::tensor, load).step, 2 * norms * 3 / 4);
   using split = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
   EXPECT_EQ(split::wire(axis::data | axis::tensor, load).step, 0);

@@ -32,18 +32,21 @@ using batch_type = plait::device_batch<plait::host_memory>;
 using matrix = plait::view<float>;
 using read_matrix = plait::view<float const>;
 
+/// Parameters begin at cache lines, by hand as under a plan.
+constexpr std::size_t aligned(std::size_t count) { return (count + 63) / 64 * 64; }
+
 /// What a layer's body asks for by key, as a program without plans would hand it over.
 struct linear_parameters {
   float* data;
-  static constexpr std::size_t count = width * width + width;
+  static constexpr std::size_t count = aligned(width * width) + aligned(width);
   matrix operator[](linear::weight) const { return {data, width, width}; }
-  matrix operator[](linear::bias) const { return {data + width * width, 1, width}; }
+  matrix operator[](linear::bias) const { return {data + aligned(width * width), 1, width}; }
 };
 struct norm_parameters {
   float* data;
-  static constexpr std::size_t count = 2 * width;
+  static constexpr std::size_t count = 2 * aligned(width);
   matrix operator[](norm::weight) const { return {data, 1, width}; }
-  matrix operator[](norm::bias) const { return {data + width, 1, width}; }
+  matrix operator[](norm::bias) const { return {data + aligned(width), 1, width}; }
 };
 struct saved_input {
   read_matrix x;
@@ -201,6 +204,7 @@ int main(int count, char** words) {
     std::vector<float> start;
     trainer.export_parameters([&](auto const&, auto const&, std::span<float const> values) {
       start.insert(start.end(), values.begin(), values.end());
+      start.resize(aligned(start.size()));
     });
     if (how == "planned") return measure([&] { return trainer.step(batch).loss; });
     training_by_hand by_hand(rank, optimizer, start);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "plait/mesh/axis.hpp"
@@ -23,22 +21,22 @@ class mesh_groups {
   /// Groups over these sets, each rank alone, and the world. Sets whose groups have one rank are
   /// that.
   [[gnu::cold]] mesh_groups(mesh const& grid, std::vector<axis_set> const& wanted) : grid_(grid) {
-    sets_ = {axis_set{}};
-    for (axis_set const over : wanted)
-      if (grid.size(over) > 1) sets_.push_back(over);
-    std::ranges::sort(sets_);
-    sets_.erase(std::unique(sets_.begin(), sets_.end()), sets_.end());
-    auto const is_world = [&](axis_set over) { return grid.size(over) == grid.world_size(); };
-    auto const world = std::ranges::find_if(sets_, is_world);
-    world_ = static_cast<int>(world - sets_.begin());
-    if (world == sets_.end()) sets_.push_back(world_axes);
+    bool wants[axis_set_count]{true};
+    bool has_world = grid.world_size() == 1;
+    for (axis_set const over : wanted) {
+      wants[over.bits] = wants[over.bits] || grid.size(over) > 1;
+      has_world = has_world || grid.size(over) == grid.world_size();
+    }
+    wants[world_axes.bits] = wants[world_axes.bits] || !has_world;
     for (std::size_t bits = 0; bits < axis_set_count; ++bits) {
       axis_set over;
       over.bits = static_cast<unsigned>(bits);
-      auto const found = std::ranges::find(sets_, over);
-      index_[bits] = grid.size(over) <= 1   ? std::int8_t{0}
-                     : found == sets_.end() ? std::int8_t{-1}
-                                            : static_cast<std::int8_t>(found - sets_.begin());
+      index_[bits] = static_cast<std::int8_t>(grid.size(over) <= 1 ? 0
+                                              : wants[bits]        ? count()
+                                                                   : -1);
+      if (!wants[bits]) continue;
+      if (world_ < 0 && grid.size(over) == grid.world_size()) world_ = count();
+      sets_.push_back(over);
     }
   }
 
@@ -52,6 +50,8 @@ class mesh_groups {
   [[nodiscard]] int world() const { return world_; }
 
  private:
+  [[nodiscard]] int count() const { return static_cast<int>(sets_.size()); }
+
   [[gnu::cold]] static std::vector<axis_set> along_each_axis(mesh const& grid) {
     std::vector<axis_set> out;
     for (int i = 0; i < grid.dimension_count; ++i)
@@ -62,7 +62,7 @@ class mesh_groups {
   mesh grid_;
   std::vector<axis_set> sets_;
   std::array<std::int8_t, axis_set_count> index_{};
-  int world_ = 0;
+  int world_ = -1;
 };
 
 }  // namespace plait

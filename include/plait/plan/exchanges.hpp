@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +26,9 @@ enum class job_part : int {
   export_parameters,  ///< to the root rank
   export_gradients
 };
+
+/// The number of enumerators of `job_part`.
+inline constexpr int job_parts = 5;
 
 /// Where in its part of a job an exchange takes place.
 enum class exchange_place : int {
@@ -348,11 +350,12 @@ template <class Plan>
                       .data_ranks = Plan::grid.ranks_at_launch(grid),
                       .gradient_norm = true};
   std::vector<axis_set> out;
-  for (auto const part : {job_part::training, job_part::evaluation, job_part::prediction,
-                          job_part::export_parameters, job_part::export_gradients})
+  bool known[axis_set_count]{};
+  for (int part = 0; part < job_parts; ++part)
     for (int stage = 0; stage < Plan::stages; ++stage)
-      for (auto const& made : exchanges_of<Plan>(stage, load, part))
-        if (std::ranges::find(out, made.row().over) == out.end()) out.push_back(made.row().over);
+      for (auto const& made : exchanges_of<Plan>(stage, load, static_cast<job_part>(part)))
+        if (auto const over = made.row().over; !std::exchange(known[over.bits], true))
+          out.push_back(over);
   return out;
 }
 

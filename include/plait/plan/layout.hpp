@@ -246,7 +246,6 @@ constexpr static_vector<owned_block, 2> owned_blocks(std::array<element_range, 2
   std::size_t next = 0;
   for (auto const& region : regions) {
     std::size_t const count = region.count / ranks;
-    if (count == 0) continue;
     out.push_back({{region.offset + mine * count, count}, next});
     next += count;
   }

@@ -20,7 +20,7 @@ struct wait_site {
     backward,  ///< the same, walked from the end
     layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
     timetable,  ///< numbers: kinds of `work`
-    step        ///< numbers: phases of a training step
+    step  ///< numbers: rows of the list, and below 0 the phases of a step; see step_operations
   };
   part where = part::forward;
   int waiting = 0;
@@ -85,11 +85,15 @@ struct planned_wait {
   return out;
 }
 
-/// For example "forward: 7 waits for 6".
+/// For example "forward: 7 waits for 6", or "step: row 14 waits for phase 2".
 [[nodiscard]] inline std::string to_string(wait_site const& site) {
   constexpr std::array words{"forward", "backward", "layer", "timetable", "step"};
-  return std::string(words[static_cast<std::size_t>(site.where)]) + ": " +
-         std::to_string(site.waiting) + " waits for " + std::to_string(site.awaited);
+  auto const name = [&](int number) {
+    if (site.where != wait_site::part::step) return std::to_string(number);
+    return number < 0 ? "phase " + std::to_string(-1 - number) : "row " + std::to_string(number);
+  };
+  return std::string(words[static_cast<std::size_t>(site.where)]) + ": " + name(site.waiting) +
+         " waits for " + name(site.awaited);
 }
 
 }  // namespace plait

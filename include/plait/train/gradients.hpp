@@ -154,7 +154,8 @@ std::vector<update_range> update_ranges(std::vector<local_parameter> const& para
     if (auto const common = overlap(block.elements, parameter); common.count > 0)
       out.push_back({common.offset - block.elements.offset, common.count,
                      decays({parameter.name, Plan::entries[parameter.entry].info.rank}) ? 1 : 0});
-  std::ranges::sort(out, {}, &update_range::offset);
+  std::sort(out.begin(), out.end(),
+            [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (kept == 0 || out[kept - 1].decays != out[i].decays) out[kept++] = out[i];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -164,7 +163,7 @@ class parameter_store {
                         parameters_of(block) + (common.offset - block.elements.offset),
                         common.count * sizeof(parameter_element));
       std::vector<T> rounded(values.size());
-      std::ranges::transform(values, rounded.begin(), [](auto x) { return static_cast<T>(x); });
+      for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
       device.upload(rounded.data(), copies() + parameter.offset, rounded.size() * sizeof(T));
     }
   }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/run/launch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+using grid = hybrid<data_parallel<2>, tensor_parallel<2>>;
+template <name Form>
+using model =
+    objective<sequential<pinned<Form, nn::linear<8, 8>>, pinned<"whole", nn::linear<8, 4>>>,
+              nn::cross_entropy<4>>;
+struct whole_job : parallel<model<"whole">, grid, double> {};
+struct split_job : parallel<model<"column">, grid, double> {};
+
+in_memory<double> samples() { return in_memory<double>::random_classes(8, 8, 4); }
+
+template <class Job, class Rank>
+double loss_on(Rank& rank, in_memory<double> const& data) {
+  auto trainer = plait::trainer<Job>(rank, sgd{});
+  auto batches = plait::batches(data, global_batch<8>{}, rank);
+  return trainer.step(batches.at(0)).loss;
+}
+
+TEST(Launch, RunsSeveralJobsOfOneMesh) {
+  auto const data = samples();
+  double alone = 0, together = 0;
+  launch<split_job>(threads{}, [&](auto& rank) {
+    double const loss = loss_on<split_job>(rank, data);
+    if (rank.is_root()) alone = loss;
+  });
+  launch<whole_job, split_job>(threads{}, [&](auto& rank) {
+    double const first = loss_on<whole_job>(rank, data), loss = loss_on<split_job>(rank, data);
+    EXPECT_NEAR(first, loss, 1e-12);
+    if (rank.is_root()) together = loss;
+  });
+  EXPECT_EQ(alone, together);
+}
+
+TEST(Launch, AGroupThatNoJobAskedForIsAnErrorThatNamesIt) {
+  auto const data = samples();
+  launch<whole_job>(threads{}, [](auto& rank) {
+    EXPECT_EQ(rank.groups().index_of(axis::tensor), -1) << "nothing is sent over it";
+    EXPECT_EQ(rank.group(axis::stage).size(), 1) << "this rank alone";
+  });
+  try {
+    launch<whole_job>(threads{}, [&](auto& rank) { loss_on<split_job>(rank, data); });
+    FAIL() << "no exception";
+  } catch (input_error const& problem) {
+    std::string const text = problem.what();
+    EXPECT_NE(text.find("there is no group over 'tensor'"), std::string::npos) << text;
+    EXPECT_NE(text.find("launch<first, second>"), std::string::npos) << text;
+  }
+}
+
+struct at_launch_job
+    : parallel<model<"whole">, hybrid<data_parallel<>, tensor_parallel<2>>, double> {};
+
+TEST(Launch, JobsAreInTheMeshThatIsLaunched) {
+  int ranks = 0;
+  launch<at_launch_job, whole_job>(threads{.data_ranks = 2}, [&](auto& rank) {
+    if (rank.is_root()) ranks = rank.world_size();
+  });
+  EXPECT_EQ(ranks, 4);
+  try {
+    launch<at_launch_job, whole_job>(threads{.data_ranks = 3}, [](auto&) {});
+    FAIL() << "no exception";
+  } catch (input_error const& problem) {
+    std::string const text = problem.what();
+    EXPECT_NE(text.find("data 2 x tensor 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("data 3 x tensor 2"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
