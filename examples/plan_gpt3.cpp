@@ -35,9 +35,12 @@ using model = plait::objective<
                named<"wpe", nn::positions<length, width>>, named<"h", plait::repeat<96, block>>,
                named<"ln_f", nn::layer_norm<width>>, named<"lm_head", head>>,
     nn::cross_entropy<vocabulary, -100, padded>>;
-using policy = plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024>,
+template <class Sharding>
+using policy = plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024, Sharding>,
                              plait::tensor_parallel<8, plait::sequence::sharded>>;
-using job = plait::parallel<model, policy, plait::precision<plait::bfloat16, float>>;
+template <class Sharding>
+using job_with = plait::parallel<model, policy<Sharding>, plait::precision<plait::bfloat16, float>>;
+using job = job_with<plait::unsharded>;
 
 // One sequence at a time, 32 of them in a step on each data rank.
 constexpr plait::workload load{.rows = length, .microbatches = 32, .gradient_norm = true};
@@ -50,8 +53,19 @@ constexpr auto GiB = std::int64_t{1} << 30;
 static_assert(job::plan().wire(plait::axis::tensor, load).total() < 66 * GiB);
 static_assert(job::plan().wire(plait::axis::stage, load).total() < 1 * GiB);
 static_assert(job::plan().wire(plait::axis::data, load).total() < 11 * GiB);
+
+// The same, but each data rank holds the optimizer's state and the weights in float of a block.
+using zero_job = job_with<plait::zero<1>>;
+static_assert(zero_job::plan().bytes_per_rank<plait::adamw>(load) < 27_GiB);
+static_assert(zero_job::plan().memory(0, load).optimizer < 11_MiB);
+static_assert(zero_job::plan().wire(plait::axis::data, load).total() < 9 * GiB);
 // example-end
 
 }  // namespace
 
-int main() { std::fputs(plait::explain(job::plan(), load).c_str(), stdout); }
+int main() {
+  std::fputs(plait::explain(job::plan(), load).c_str(), stdout);
+  auto const GB = [](std::size_t bytes) { return static_cast<double>(bytes) * 1e-9; };
+  std::printf("\nwith zero<1>: %.1f GB per rank instead of %.1f\n",
+              GB(zero_job::plan().bytes_per_rank(load)), GB(job::plan().bytes_per_rank(load)));
+}

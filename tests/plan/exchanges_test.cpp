@@ -163,7 +163,8 @@ using policies =
                    hybrid<data_parallel<2>, small_gpt::tp2>, hybrid<pipeline<2>, data_parallel<2>>,
                    hybrid<pipeline<2>, small_gpt::tp2>, small_gpt::three_axes, data_parallel<4>,
                    tensor_parallel<4>, pipeline<4>, small_gpt::tp2_sharded,
-                   small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>>;
+                   small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
 TYPED_TEST_SUITE(Exchanges, policies);
 
 TYPED_TEST(Exchanges, AreWhatThreadsCall) {
@@ -197,6 +198,31 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
   expect_calls_of_the_list<job>(plait::threads{});
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     expect_calls_of_the_list<job>(plait::simulated{.seed = seed});
+}
+
+// Sums are scattered along the axis whose ranks own blocks before they are added up along others;
+// an export gathers blocks first.
+TEST(ExchangesOfBlocks, AreInTheNormalForm) {
+  using zero = hybrid<data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>;
+  using plan = small_gpt::job<zero, plait::precision<plait::bfloat16, float>>::plan_type;
+  auto const moves_at = [](job_part part, plait::exchange_place place) {
+    std::vector<std::string> out;
+    for (auto const& row : plait::exchanges_of<plan>(0, {}, part))
+      if (row.place == place)
+        out.push_back(std::string(to_string(row.row().moves)) + " over " +
+                      to_string(row.row().over) + " of " + std::to_string(row.count));
+    return out;
+  };
+  auto const regions = plan::parameter_layout_for(0, plan::grid).regions;
+  auto const n = std::to_string(regions[0].count), m = std::to_string(regions[1].count);
+  using lines = std::vector<std::string>;
+  EXPECT_EQ(moves_at(job_part::training, plait::exchange_place::gradients),
+            (lines{"reduce_scatter over data of " + n, "reduce_scatter over data of " + m,
+                   "all_reduce over tensor of " + std::to_string(regions[1].count / 2)}));
+  lines const gathers{"all_gather over data of " + n, "all_gather over data of " + m};
+  EXPECT_EQ(moves_at(job_part::training, plait::exchange_place::refresh), gathers);
+  EXPECT_EQ(moves_at(job_part::export_parameters, plait::exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at(job_part::export_gradients, plait::exchange_place::blocks), gathers);
 }
 
 TEST(ExchangesInPrecision, HaveTheTypesOfTheJob) {

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: data_parallel<Ranks, Sharding>: Sharding does not say how parameters stand
+#include "plait/policy/data_parallel.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+struct sharding {};
+#else
+using sharding = plait::unsharded;
+#endif
+
+int main() { return plait::data_parallel<2, sharding>::ranks == 0; }
