@@ -233,6 +233,7 @@ struct form_planner {
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) {
       bool const first = child == at + 1;
       std::array<way, most_placements> next{};
+      bool goes_on = false;
       for (int left = 0; left < placements.size(); ++left) {
         auto const before = reached[static_cast<std::size_t>(left)];
         if (!before.possible) continue;
@@ -240,8 +241,13 @@ struct form_planner {
           if (first && entered != left) continue;
           auto const entry = first ? form_cost{} : cross(left, entered, value);
           if (!entry.possible) continue;
+          auto const inside = before + entry;
+          auto const& row = tables[child][static_cast<std::size_t>(entered)];
           for (int out = 0; out < placements.size(); ++out) {
-            auto const cost = before + entry + cell(child, entered, out);
+            auto const& through = row[static_cast<std::size_t>(out)];
+            if (!through.possible) continue;
+            goes_on = true;
+            auto const cost = inside + through;
             auto& best = next[static_cast<std::size_t>(out)];
             if (cost < best.cost) best = {cost, entered, left};
           }
@@ -249,8 +255,8 @@ struct form_planner {
       }
       for (int i = 0; i < most_placements; ++i)
         reached[static_cast<std::size_t>(i)] = next[static_cast<std::size_t>(i)].cost;
-      ways.push_back(next);
-      children.push_back(child);
+      if (!goes_on) return reached;
+      if (pick) ways.push_back(next), children.push_back(child);
       value = output_of(child);
     }
     if (pick)

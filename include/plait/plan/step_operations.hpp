@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -43,10 +44,9 @@ constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which);
 /// The operations of a step around its passes, in their order, and what they touch.
 ///
 /// `list`: as `exchanges_of` gives it. Rows within the passes are the business of the passes; of
-/// the others those count that `is_active(row)`, in a group of more than one rank.
-template <class IsActive>
-[[nodiscard]] [[gnu::cold]] std::vector<step_operation> step_operations(
-    std::vector<exchange> const& list, step_shape const& of, IsActive is_active) {
+/// the others those count that are in a group of more than one rank of `grid`.
+[[nodiscard]] [[gnu::cold]] inline std::vector<step_operation> step_operations(
+    std::vector<exchange> const& list, mesh const& grid, step_shape const& of) {
   enum buffer : int { labels, scale, loss, gradients, squares, parameters };
   std::vector<step_operation> out;
   auto const compute = [&](step_phase which, std::vector<int> reads, std::vector<int> writes) {
@@ -54,7 +54,7 @@ template <class IsActive>
   };
   auto const rows = [&](exchange_place place, buffer touched) {
     for (std::size_t i = 0; i < list.size(); ++i)
-      if (list[i].place == place && is_active(list[i]))
+      if (list[i].place == place && grid.size(list[i].row().over) > 1)
         out.push_back({static_cast<int>(i), {stream_of(list[i].row().over), {touched}, {touched}}});
   };
   compute(step_phase::send, {}, {labels, loss});

@@ -36,15 +36,12 @@ class exchange_runner {
     for (int place = 0; place < exchange_places; ++place) {
       first_[std::size_t(place)] = rows_.size();
       for (auto const& what : list)
-        if (static_cast<int>(what.place) == place && is_active(what)) rows_.push_back(what);
+        if (static_cast<int>(what.place) == place && rank.grid().size(what.row().over) > 1)
+          rows_.push_back(what);
     }
     first_.back() = rows_.size();
   }
 
-  /// True for a row in a group of more than one rank.
-  [[nodiscard]] bool is_active(exchange const& what) const {
-    return rank_.grid().size(what.row().over) > 1;
-  }
   /// The rows of a place that are to be carried out.
   [[nodiscard]] std::span<exchange const> at(exchange_place place) const {
     auto const begin = first_[std::size_t(place)];

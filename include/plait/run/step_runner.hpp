@@ -23,8 +23,7 @@ class step_runner {
  public:
   [[gnu::cold]] step_runner(Rank& rank, std::vector<exchange> const& list, step_shape const& shape)
       : exchanges_(rank, list),
-        operations_(step_operations(
-            list, shape, [this](exchange const& row) { return exchanges_.is_active(row); })),
+        operations_(step_operations(list, rank.grid(), shape)),
         waits_(rank.device(), wait_site::part::step, touched(operations_), numbers(operations_)) {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       int const number = operations_[i].number;
