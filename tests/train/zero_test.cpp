@@ -150,7 +150,7 @@ TEST_P(ZeroAtLaunch, WorksOnThreeAxes) {
 
 // Layers see bfloat16 copies; the parameters in float are held as they are owned.
 TEST_P(ZeroAtLaunch, KeepsItsBitsInMixedPrecision) {
-  using mixed = precision<bfloat16, float>;
+  using mixed = precision<plait::bfloat16, float>;
   auto const got = train<tied_job<zero_at_launch, mixed>>(on(GetParam()));
   auto const without = train<tied_job<data_parallel<>, mixed>>(on(GetParam()));
   EXPECT_EQ(got.reports.back().loss, without.reports.back().loss);
@@ -200,7 +200,7 @@ TEST(ZeroMemory, IsWhatThePlanSays) {
   for (int const ranks : {1, 2, 3, 4}) {
     expect_planned_memory<tied_job<zero_at_launch>>(ranks);
     expect_planned_memory<job<zero_three_axes>>(ranks);
-    expect_planned_memory<tied_job<zero_at_launch, precision<bfloat16, float>>>(ranks);
+    expect_planned_memory<tied_job<zero_at_launch, precision<plait::bfloat16, float>>>(ranks);
   }
   expect_planned_memory<tied_job<zero_tensor>>(1);
 }
