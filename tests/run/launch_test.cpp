@@ -16,7 +16,7 @@ using grid = hybrid<data_parallel<2>, tensor_parallel<2>>;
 template <name Form>
 using model =
     objective<sequential<pinned<Form, nn::linear<8, 8>>, pinned<"whole", nn::linear<8, 4>>>,
-              nn::cross_entropy<4>>;
+              pinned<"whole", nn::cross_entropy<4>>>;
 struct whole_job : parallel<model<"whole">, grid, double> {};
 struct split_job : parallel<model<"column">, grid, double> {};
 
