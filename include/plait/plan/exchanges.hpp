@@ -141,11 +141,11 @@ struct exchange_lister {
   /// blocks are gathered last.
   constexpr void add_regions(exchange_place place, layout from, layout const& to,
                              exchange_element element, int region) {
-    auto const [offset, whole] = parameters.regions[std::size_t(region)];
-    if (whole == 0) return;
-    auto count = whole / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
+    auto const all = parameters.regions[std::size_t(region)];
+    if (all.count == 0) return;
+    auto count = all.count / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](layout const& next) {
-      add({place, from, next, element, count, -1, -1, 1, offset});
+      add({place, from, next, element, count, -1, -1, 1, all.offset});
       from = next;
     };
     auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
@@ -218,8 +218,9 @@ struct exchange_lister {
     if (training) {
       add_ties();
       for (int region : {0, 1}) {
-        auto const [kept, used, summed, owned] = layouts_of_region(region);
-        add_regions(exchange_place::gradients, summed, owned, exchange_element::gradient, region);
+        auto const at = layouts_of_region(region);
+        add_regions(exchange_place::gradients, at.summed, at.owned, exchange_element::gradient,
+                    region);
       }
     }
     // The last stage alone has a loss; with zeros elsewhere it is a sum over the stages, too.
@@ -231,8 +232,8 @@ struct exchange_lister {
       add_sum(exchange_place::squares, of_stages.with_form(partial),
               std::size_t(plan.parameter_tensors));
     for (int region : {0, 1}) {
-      auto const [kept, used, summed, owned] = layouts_of_region(region);
-      add_regions(exchange_place::refresh, owned, kept,
+      auto const at = layouts_of_region(region);
+      add_regions(exchange_place::refresh, at.owned, at.kept,
                   plan.has_copies ? exchange_element::compute : exchange_element::parameter,
                   region);
     }
@@ -274,7 +275,7 @@ struct exchange_lister {
   constexpr void add_export(bool gradients) {
     auto const element = gradients ? exchange_element::gradient : exchange_element::parameter;
     for (int region : {0, 1}) {
-      auto const [kept, used, summed, owned] = layouts_of_region(region);
+      auto const owned = layouts_of_region(region).owned;
       layout whole = owned;
       for (axis const which : all_axes)
         if (owned.at(which) == shard<dim::elements>) whole = whole.with(which, invariant);
