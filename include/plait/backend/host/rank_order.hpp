@@ -11,15 +11,15 @@
 
 namespace plait::detail {
 
-// A range of elements.
-struct element_range {
+// The elements that one rank works on.
+struct rank_share {
   std::size_t first = 0, last = 0;
 };
 
 // The share of rank `rank` in the work on `count` elements: whole cache lines, so that no two ranks
 // write the same one when the buffer begins on one.
 template <class T>
-constexpr element_range share_of(std::size_t count, int rank, int ranks) {
+constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
   constexpr std::size_t line = 64 / sizeof(T);
   auto const lines = (count + line - 1) / line;
   auto const begin = [&](int r) {
@@ -39,7 +39,7 @@ inline void copy_bytes(void* target, void const* source, std::size_t bytes) {
 // to each target on its own: two interleaved streams of writes with equal offsets modulo 4096 are
 // several times slower on some processors.
 template <class T, class Combine, class Source, class Store>
-void combine_tiles(element_range range, int ranks, Combine combine, Source source, Store store) {
+void combine_tiles(rank_share range, int ranks, Combine combine, Source source, Store store) {
   constexpr std::size_t tile = 4096 / sizeof(T);
   alignas(64) accumulate_t<T> values[tile];
   if (ranks == 1) return store(range.first, source(0) + range.first, range.last - range.first);
@@ -64,7 +64,7 @@ void combine_tiles(element_range range, int ranks, Combine combine, Source sourc
 
 // The same with the operation given at run time. A NaN on any rank makes the maximum NaN.
 template <class T, class Source, class Store>
-void combine_in_rank_order(element_range range, int ranks, reduction operation, Source source,
+void combine_in_rank_order(rank_share range, int ranks, reduction operation, Source source,
                            Store store) {
   using number = accumulate_t<T>;
   auto const add = [](number a, number b) { return static_cast<number>(a + b); };
