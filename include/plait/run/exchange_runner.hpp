@@ -30,41 +30,46 @@ template <class Plan, class Rank>
 template <class Rank>
 class exchange_runner {
  public:
+  /// A row of the list as this rank carries it out.
+  struct active_row {
+    exchange what{};
+    movement moves = movement::none;
+    typename Rank::communicator_type* group = nullptr;
+    std::size_t begin = 0;  ///< of what the group has, in the arena
+    bool is_sent_here = true;
+  };
+
   /// `list`: as `exchanges_on` gives it.
-  [[gnu::cold]] exchange_runner(Rank& rank, std::vector<exchange> const& list) : rank_(rank) {
+  [[gnu::cold]] exchange_runner(Rank& rank, std::vector<exchange> const& list) {
     if (list.empty()) return;
     for (int place = 0; place < exchange_places; ++place) {
       first_[std::size_t(place)] = rows_.size();
       for (auto const& what : list)
-        if (static_cast<int>(what.place) == place && rank.grid().size(what.row().over) > 1)
-          rows_.push_back(what);
+        if (static_cast<int>(what.place) == place) add(rank, what);
     }
     first_.back() = rows_.size();
   }
 
-  /// The rows of a place that are to be carried out.
-  [[nodiscard]] std::span<exchange const> at(exchange_place place) const {
+  /// The rows of a place that are to be carried out: those in groups of more than one rank.
+  [[nodiscard]] std::span<active_row const> at(exchange_place place) const {
     auto const begin = first_[std::size_t(place)];
     return {rows_.data() + begin, first_[std::size_t(place) + 1] - begin};
   }
-  /// True if there is anything to carry out at `place`.
-  [[nodiscard]] bool has(exchange_place place) const { return !at(place).empty(); }
 
   /// Carries out a sum, in place; `data` is where its offset counts from.
   template <class T>
-  void run_sum(exchange const& now, T* data) const {
-    group_of(now).all_reduce(block_of(now, data));
+  void run_sum(active_row const& now, T* data) const {
+    now.group->all_reduce(values_of(now, data));
   }
   /// Carries out a row that moves the blocks of an arena, in place: it sums up all, or leaves the
   /// sum of its block to each rank, or gathers the blocks.
   template <class T>
-  void run_blocks(exchange const& now, T* data) const {
-    auto& group = group_of(now);
-    std::span<T> const all = block_of(now, data);
-    auto const ranks = static_cast<std::size_t>(group.size());
-    auto const mine = all.subspan(static_cast<std::size_t>(group.rank()) * (all.size() / ranks),
-                                  all.size() / ranks);
-    switch (now.row().moves) {
+  void run_blocks(active_row const& now, T* data) const {
+    auto& group = *now.group;
+    std::span<T> const all = values_of(now, data);
+    std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
+    auto const mine = all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
+    switch (now.moves) {
       case movement::reduce_scatter: group.reduce_scatter(all, mine); break;
       case movement::all_gather: group.all_gather(mine, all); break;
       default: group.all_reduce(all);
@@ -74,43 +79,44 @@ class exchange_runner {
   /// Carries out this rank's end of the messages of `place` that go that way.
   template <class T>
   void run_sends(exchange_place place, T* data, int tag) const {
-    for (exchange const& now : at(place))
-      if (is_message(now) && now.is_sent_by(rank_.stage()))
-        group_of(now).send(std::span<T>(data, now.count), now.to.stage(), tag);
+    for (auto const& now : at(place))
+      if (now.moves == movement::send && now.is_sent_here)
+        now.group->send(std::span<T>(data, now.what.count), now.what.to.stage(), tag);
   }
   template <class T>
   void run_receives(exchange_place place, T* data, int tag) const {
-    for (exchange const& now : at(place))
-      if (is_message(now) && !now.is_sent_by(rank_.stage()))
-        group_of(now).receive(std::span<T>(data, now.count), now.from.stage(), tag);
+    for (auto const& now : at(place))
+      if (now.moves == movement::send && !now.is_sent_here)
+        now.group->receive(std::span<T>(data, now.what.count), now.what.from.stage(), tag);
   }
 
   /// Carries out the broadcasts of `place`, from the stage that has the value.
   template <class T>
   void run_broadcasts(exchange_place place, T* data) const {
-    for (exchange const& now : at(place))
-      if (now.row().moves == movement::broadcast)
-        group_of(now).broadcast(std::span<T>(data, now.count), now.from.stage());
+    for (auto const& now : at(place))
+      if (now.moves == movement::broadcast)
+        now.group->broadcast(std::span<T>(data, now.what.count), now.what.from.stage());
   }
 
  private:
-  static bool is_message(exchange const& what) { return what.row().moves == movement::send; }
-  [[nodiscard]] auto& group_of(exchange const& what) const { return rank_.group(what.row().over); }
-
-  /// The value of a row as this rank's group has it: all of it, or the block that axes which the
-  /// row does not move have left to the group.
-  template <class T>
-  [[nodiscard]] std::span<T> block_of(exchange const& now, T* data) const {
+  [[gnu::cold]] void add(Rank& rank, exchange const& what) {
+    auto const row = what.row();
+    if (rank.grid().size(row.over) == 1) return;
+    // Axes that the row does not move may have left one block of the arena to the group.
     axis_set cut;
     for (axis const which : all_axes)
-      if (now.from.at(which) == shard<dim::elements> && !now.row().over.contains(which))
+      if (what.from.at(which) == shard<dim::elements> && !row.over.contains(which))
         cut = cut | which;
-    auto const block = rank_.grid().place_in_group(rank_.place(), cut);
-    return {data + now.offset + static_cast<std::size_t>(block) * now.count, now.count};
+    auto const block = static_cast<std::size_t>(rank.grid().place_in_group(rank.place(), cut));
+    rows_.push_back({what, row.moves, &rank.group(row.over), what.offset + block * what.count,
+                     what.is_sent_by(rank.stage())});
+  }
+  template <class T>
+  static std::span<T> values_of(active_row const& now, T* data) {
+    return {data + now.begin, now.what.count};
   }
 
-  Rank& rank_;
-  std::vector<exchange> rows_;
+  std::vector<active_row> rows_;
   std::array<std::size_t, std::size_t(exchange_places) + 1> first_{};
 };
 

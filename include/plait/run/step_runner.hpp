@@ -41,19 +41,19 @@ class step_runner {
   /// The sums of a place, in place; `data` is where their offsets count from.
   template <class T>
   void sum(exchange_place place, T* data) {
-    each(place, [&](exchange const& row) { exchanges_.run_sum(row, data); });
+    each(place, [&](auto const& row) { exchanges_.run_sum(row, data); });
   }
   /// The rows of a place that move the blocks of an arena.
   template <class T>
   void move_blocks(exchange_place place, T* data) {
-    each(place, [&](exchange const& row) { exchanges_.run_blocks(row, data); });
+    each(place, [&](auto const& row) { exchanges_.run_blocks(row, data); });
   }
 
  private:
   template <class Run>
   void each(exchange_place place, Run run) {
     std::size_t index = first_row_[std::size_t(place)];
-    for (exchange const& row : exchanges_.at(place)) waits_.run(index++, [&] { run(row); });
+    for (auto const& row : exchanges_.at(place)) waits_.run(index++, [&] { run(row); });
   }
   [[gnu::cold]] static std::vector<stream_operation> touched(
       std::vector<step_operation> const& all) {
