@@ -39,19 +39,15 @@ struct parameter_entry {
   }
 };
 
-/// The layouts of a parameter on all axes: as it is kept between steps, as this use sees it, as the
-/// use's accumulator stands while a step sums up, and as its optimizer owns it. Which stage has it
-/// is a number of the copy: the layouts say that one has.
+/// The layouts of a parameter on all axes: as it is kept between steps, as the accumulator of this
+/// use stands while a step sums up, and as its optimizer owns it. Which stage has it is a number of
+/// the copy: the layouts say that one has.
 struct parameter_layouts {
-  layout kept{}, used{}, summed{}, owned{};
+  layout kept{}, summed{}, owned{};
 };
 constexpr parameter_layouts layouts_of(parameter_entry const& use, parameter_rules const& rules,
                                        int stage = 0) {
-  layout seen;
-  for (axis const which : all_axes)
-    if (rules.summed.at(which) != invariant) seen = seen.with(which, replicate);
   return {rules.kept.with_form(use.stored).on_stage(stage),
-          seen.with_form(use.used).on_stage(stage),
           rules.summed.with_form(dual(use.used)).on_stage(stage),
           rules.owned.with_form(use.stored).on_stage(stage)};
 }

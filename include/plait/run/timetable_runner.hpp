@@ -57,7 +57,6 @@ class timetable_runner {
   [[nodiscard]] bool fits(workload const& load) const {
     return load.rows == load_.rows && load.microbatches == load_.microbatches;
   }
-  [[nodiscard]] workload const& load() const { return load_; }
   [[nodiscard]] runner_type& runner() { return runner_; }
   [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
 
@@ -70,7 +69,7 @@ class timetable_runner {
     walk(rank, batch, loss, all_items, {});
   }
 
-  /// The same up to the model's output, without its loss, whatever the timetable's backward.
+  /// The same up to the model's output, without its loss; then() sees that of each microbatch.
   template <class Batch>
   [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, output_action const& then) {
     walk(rank, batch, nullptr, all_items - 1, then);
