@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -119,10 +120,10 @@ outcome run(request const& wanted, Backend const& backend) {
         wanted.on_step(step, report.loss,
                        double(step + 1) * double(wanted.batch * Size::sequence) / seconds);
     }
-    std::vector<std::int64_t> moved;
+    std::array<std::int64_t, plait::axis_set_count> moved{};
     auto const& sets = rank.groups().sets();
-    for (auto const over : sets)
-      moved.push_back(static_cast<std::int64_t>(rank.group(over).counted().total_bytes()));
+    for (int i = 0; i < sets.size(); ++i)
+      moved[std::size_t(i)] = std::int64_t(rank.group(sets[i]).counted().total_bytes());
     plait::sum_over_world(rank, std::span<std::int64_t>(moved));
     if (wanted.save != nullptr)
       trainer.export_parameters(
@@ -133,8 +134,9 @@ outcome run(request const& wanted, Backend const& backend) {
     if (wanted.generate > 0) sample = generate<Size>(trainer, data, wanted.generate, wanted.seed);
     if (!rank.is_root()) return;
     out.sample = std::move(sample);
-    for (std::size_t i = 0; i < sets.size(); ++i)
-      if (moved[i] > 0) out.moved.push_back({plait::to_string(sets[i]), moved[i]});
+    for (int i = 0; i < sets.size(); ++i)
+      if (auto const bytes = moved[std::size_t(i)]; bytes > 0)
+        out.moved.push_back({plait::to_string(sets[i]), bytes});
   });
   return out;
 }

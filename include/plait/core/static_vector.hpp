@@ -14,6 +14,8 @@ struct static_view {
 
   [[nodiscard]] constexpr int size() const { return count; }
   constexpr T const& operator[](int index) const { return first[index]; }
+  [[nodiscard]] constexpr T const* begin() const { return first; }
+  [[nodiscard]] constexpr T const* end() const { return first + count; }
 };
 
 /// A vector with room for `Capacity` elements inside itself, so that a plan can be a constant.

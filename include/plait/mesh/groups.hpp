@@ -4,12 +4,29 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <initializer_list>
 
+#include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 
 namespace plait {
+
+/// Sets of axes, each once: those over which jobs communicate.
+class axis_sets {
+ public:
+  constexpr axis_sets() = default;
+  constexpr axis_sets(std::initializer_list<axis_set> all) {
+    for (axis_set const one : all) add(one);
+  }
+  constexpr void add(axis_set one) { bits_ |= std::uint64_t{1} << one.bits; }
+  constexpr void add(axis_sets all) { bits_ |= all.bits_; }
+  [[nodiscard]] constexpr bool contains(axis_set one) const { return (bits_ >> one.bits & 1) != 0; }
+
+ private:
+  static_assert(axis_set_count <= 64);
+  std::uint64_t bits_ = 0;
+};
 
 /// A mesh and the sets of axes over which its ranks form groups: what a launch sets up, the same on
 /// every rank and in the same order.
@@ -20,29 +37,26 @@ class mesh_groups {
 
   /// Groups over these sets, each rank alone, and the world. Sets whose groups have one rank are
   /// that.
-  [[gnu::cold]] mesh_groups(mesh const& grid, std::vector<axis_set> const& wanted) : grid_(grid) {
-    bool wants[axis_set_count]{true};
-    bool has_world = grid.world_size() == 1;
-    for (axis_set const over : wanted) {
-      wants[over.bits] = wants[over.bits] || grid.size(over) > 1;
-      has_world = has_world || grid.size(over) == grid.world_size();
-    }
-    wants[world_axes.bits] = wants[world_axes.bits] || !has_world;
-    for (std::size_t bits = 0; bits < axis_set_count; ++bits) {
+  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted) : grid_(grid) {
+    sets_.push_back({});
+    for (unsigned bits = 1; bits < axis_set_count; ++bits) {
       axis_set over;
-      over.bits = static_cast<unsigned>(bits);
-      index_[bits] = static_cast<std::int8_t>(grid.size(over) <= 1 ? 0
-                                              : wants[bits]        ? count()
-                                                                   : -1);
-      if (!wants[bits]) continue;
-      if (world_ < 0 && grid.size(over) == grid.world_size()) world_ = count();
+      over.bits = bits;
+      int const size = grid.size(over);
+      bool const is_world = world_ < 0 && size == grid.world_size();
+      bool const has_group =
+          size > 1 && (wanted.contains(over) || (is_world && over == world_axes));
+      index_[bits] = static_cast<std::int8_t>(size == 1 ? 0 : has_group ? sets_.size() : -1);
+      if (!has_group) continue;
+      if (is_world) world_ = sets_.size();
       sets_.push_back(over);
     }
+    if (world_ < 0) world_ = 0;
   }
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
   /// The sets that have groups of their own; the first is empty, each rank alone.
-  [[nodiscard]] std::vector<axis_set> const& sets() const { return sets_; }
+  [[nodiscard]] static_vector<axis_set, axis_set_count> const& sets() const { return sets_; }
   /// The number of a set among them: 0 for one whose groups have one rank, -1 for one that nobody
   /// asked for.
   [[nodiscard]] int index_of(axis_set over) const { return index_[over.bits]; }
@@ -50,17 +64,15 @@ class mesh_groups {
   [[nodiscard]] int world() const { return world_; }
 
  private:
-  [[nodiscard]] int count() const { return static_cast<int>(sets_.size()); }
-
-  [[gnu::cold]] static std::vector<axis_set> along_each_axis(mesh const& grid) {
-    std::vector<axis_set> out;
+  [[gnu::cold]] static axis_sets along_each_axis(mesh const& grid) {
+    axis_sets out;
     for (int i = 0; i < grid.dimension_count; ++i)
-      out.emplace_back(grid.dimensions[static_cast<std::size_t>(i)].which);
+      out.add(grid.dimensions[static_cast<std::size_t>(i)].which);
     return out;
   }
 
   mesh grid_;
-  std::vector<axis_set> sets_;
+  static_vector<axis_set, axis_set_count> sets_;
   std::array<std::int8_t, axis_set_count> index_{};
   int world_ = -1;
 };

@@ -346,17 +346,15 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.
 template <class Plan>
-[[gnu::cold]] std::vector<axis_set> axis_sets_of(mesh const& grid) {
+[[gnu::cold]] axis_sets axis_sets_of(mesh const& grid) {
   workload const load{.rows = Plan::sequence_length,
                       .data_ranks = Plan::grid.ranks_at_launch(grid),
                       .gradient_norm = true};
-  std::vector<axis_set> out;
-  bool known[axis_set_count]{};
+  axis_sets out;
   for (int part = 0; part < job_parts; ++part)
     for (int stage = 0; stage < Plan::stages; ++stage)
       for (auto const& made : exchanges_of<Plan>(stage, load, static_cast<job_part>(part)))
-        if (auto const over = made.row().over; !std::exchange(known[over.bits], true))
-          out.push_back(over);
+        out.add(made.row().over);
   return out;
 }
 

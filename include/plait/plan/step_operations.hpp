@@ -32,11 +32,11 @@ struct step_shape {
   bool updates = false;
 };
 
-/// One operation of a step: a phase, or a row of the list.
-struct step_operation {
-  /// In wait sites: the number of the row, or -1 - the number of the phase.
-  int number = 0;
-  stream_operation touches{};
+/// The operations of a step, in their order: phases, and rows of the list.
+struct step_operations {
+  /// The number of each in wait sites: of the row, or -1 - that of the phase.
+  std::vector<int> numbers{};
+  std::vector<stream_operation> touched{};
 };
 
 constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which); }
@@ -45,17 +45,21 @@ constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which);
 ///
 /// `list`: as `exchanges_of` gives it. Rows within the passes are the business of the passes; of
 /// the others those count that are in a group of more than one rank of `grid`.
-[[nodiscard]] [[gnu::cold]] inline std::vector<step_operation> step_operations(
+[[nodiscard]] [[gnu::cold]] inline step_operations step_operations_of(
     std::vector<exchange> const& list, mesh const& grid, step_shape const& of) {
   enum buffer : int { labels, scale, loss, gradients, squares, parameters };
-  std::vector<step_operation> out;
+  step_operations out;
+  auto const add = [&out](int number, stream_operation touched) {
+    out.numbers.push_back(number);
+    out.touched.push_back(std::move(touched));
+  };
   auto const compute = [&](step_phase which, std::vector<int> reads, std::vector<int> writes) {
-    out.push_back({number_of(which), {stream::compute, std::move(reads), std::move(writes)}});
+    add(number_of(which), {stream::compute, std::move(reads), std::move(writes)});
   };
   auto const rows = [&](exchange_place place, buffer touched) {
     for (std::size_t i = 0; i < list.size(); ++i)
       if (list[i].place == place && grid.size(list[i].row().over) > 1)
-        out.push_back({static_cast<int>(i), {stream_of(list[i].row().over), {touched}, {touched}}});
+        add(static_cast<int>(i), {stream_of(list[i].row().over), {touched}, {touched}});
   };
   compute(step_phase::send, {}, {labels, loss});
   rows(exchange_place::labels, labels);

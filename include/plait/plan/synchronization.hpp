@@ -20,7 +20,7 @@ struct wait_site {
     backward,  ///< the same, walked from the end
     layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
     timetable,  ///< numbers: kinds of `work`
-    step  ///< numbers: rows of the list, and below 0 the phases of a step; see step_operations
+    step  ///< numbers: rows of the list, and below 0 the phases of a step; see step_operations_of
   };
   part where = part::forward;
   int waiting = 0;

@@ -43,16 +43,16 @@ class exchange_runner {
   [[gnu::cold]] exchange_runner(Rank& rank, std::vector<exchange> const& list) {
     if (list.empty()) return;
     for (int place = 0; place < exchange_places; ++place) {
-      first_[std::size_t(place)] = rows_.size();
+      first_[std::size_t(place)] = static_cast<int>(rows_.size());
       for (auto const& what : list)
         if (static_cast<int>(what.place) == place) add(rank, what);
     }
-    first_.back() = rows_.size();
+    first_.back() = static_cast<int>(rows_.size());
   }
 
   /// The rows of a place that are to be carried out: those in groups of more than one rank.
-  [[nodiscard]] std::span<active_row const> at(exchange_place place) const {
-    auto const begin = first_[std::size_t(place)];
+  [[nodiscard]] static_view<active_row> at(exchange_place place) const {
+    int const begin = first_[std::size_t(place)];
     return {rows_.data() + begin, first_[std::size_t(place) + 1] - begin};
   }
 
@@ -117,7 +117,7 @@ class exchange_runner {
   }
 
   std::vector<active_row> rows_;
-  std::array<std::size_t, std::size_t(exchange_places) + 1> first_{};
+  std::array<int, std::size_t(exchange_places) + 1> first_{};
 };
 
 /// Adds up numbers in host memory over all ranks of the job; for reports, not inside a step.

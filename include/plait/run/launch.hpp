@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
@@ -15,12 +14,11 @@ namespace detail {
 
 /// Adds what a job communicates over to `sets`.
 template <class Plan>
-[[gnu::cold]] void add_axis_sets(std::vector<axis_set>& sets, mesh const& grid) {
+[[gnu::cold]] void add_axis_sets(axis_sets& sets, mesh const& grid) {
   if (!Plan::grid.fits(grid))
     throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(Plan::grid) +
                       "', the ranks are launched in the mesh '" + to_string(grid) + "'");
-  auto const more = axis_sets_of<Plan>(grid);
-  sets.insert(sets.end(), more.begin(), more.end());
+  sets.add(axis_sets_of<Plan>(grid));
 }
 
 }  // namespace detail
@@ -37,7 +35,7 @@ void launch(Backend const& backend, Program&& program) {
                 "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
                 "itself, or give both policies the same axes in the same order");
   auto const grid = plan::grid.with_ranks_at_launch(backend.data_ranks);
-  std::vector<axis_set> sets;
+  axis_sets sets;
   detail::add_axis_sets<plan>(sets, grid);
   (detail::add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
   backend.run(mesh_groups(grid, sets), std::ref(program));

@@ -13,7 +13,7 @@
 namespace plait {
 
 /// Runs a step around its passes on one rank: what it computes, and the rows of the list between,
-/// each with the waits that it needs. The calls come in the order of `step_operations`.
+/// each with the waits that it needs. The calls come in the order of `step_operations_of`.
 ///
 /// Cost:    prepared once; a call allocates nothing.
 /// Errors:  those of the communicator.
@@ -22,16 +22,7 @@ template <class Rank>
 class step_runner {
  public:
   [[gnu::cold]] step_runner(Rank& rank, std::vector<exchange> const& list, step_shape const& shape)
-      : exchanges_(rank, list),
-        operations_(step_operations(list, rank.grid(), shape)),
-        waits_(rank.device(), wait_site::part::step, touched(operations_), numbers(operations_)) {
-    for (std::size_t i = 0; i < operations_.size(); ++i) {
-      int const number = operations_[i].number;
-      if (number < 0) phase_[std::size_t(-1 - number)] = i;
-      else if (auto& first = first_row_[std::size_t(list[std::size_t(number)].place)]; first == 0)
-        first = i;
-    }
-  }
+      : step_runner(rank, list, step_operations_of(list, rank.grid(), shape)) {}
 
   /// work(), which computes.
   template <class Work>
@@ -50,25 +41,25 @@ class step_runner {
   }
 
  private:
+  [[gnu::cold]] step_runner(Rank& rank, std::vector<exchange> const& list,
+                            step_operations const& all)
+      : exchanges_(rank, list),
+        waits_(rank.device(), wait_site::part::step, all.touched, all.numbers) {
+    for (std::size_t i = 0; i < all.numbers.size(); ++i) {
+      int const number = all.numbers[i];
+      if (number < 0) phase_[std::size_t(-1 - number)] = i;
+      else if (auto& first = first_row_[std::size_t(list[std::size_t(number)].place)]; first == 0)
+        first = i;
+    }
+  }
+
   template <class Run>
   void each(exchange_place place, Run run) {
     std::size_t index = first_row_[std::size_t(place)];
     for (auto const& row : exchanges_.at(place)) waits_.run(index++, [&] { run(row); });
   }
-  [[gnu::cold]] static std::vector<stream_operation> touched(
-      std::vector<step_operation> const& all) {
-    std::vector<stream_operation> out;
-    for (auto const& one : all) out.push_back(one.touches);
-    return out;
-  }
-  [[gnu::cold]] static std::vector<int> numbers(std::vector<step_operation> const& all) {
-    std::vector<int> out;
-    for (auto const& one : all) out.push_back(one.number);
-    return out;
-  }
 
   exchange_runner<Rank> exchanges_;
-  std::vector<step_operation> operations_;
   synchronizer<typename Rank::device_type> waits_;
   std::array<std::size_t, std::size_t(step_phases)> phase_{};
   std::array<std::size_t, std::size_t(exchange_places)> first_row_{};

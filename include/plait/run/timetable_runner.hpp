@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -29,9 +28,6 @@ class timetable_runner {
  public:
   /// Which timetable it runs: forward and backward, or forward alone.
   enum class purpose : bool { training, evaluation };
-
-  /// What the last stage does with the output of a microbatch; the rank's streams are busy with it.
-  using output_action = std::function<void(int microbatch, std::byte const* output)>;
 
   [[gnu::cold]] timetable_runner(Rank& rank, workload const& load, purpose what,
                                  typename Job::element const* parameters,
@@ -66,20 +62,27 @@ class timetable_runner {
   /// Moves: activations and gradients between stages, see `plan::wire`.
   template <class Batch>
   void run(Rank& rank, Batch const& batch, double* loss) {
-    walk(rank, batch, loss, all_items, {});
+    walk(rank, batch, loss, {});
   }
 
-  /// The same up to the model's output, without its loss; then() sees that of each microbatch.
+  /// The same up to the model's output, without its loss: the last stage puts that of microbatch
+  /// after microbatch into `outputs`, `bytes` each.
   template <class Batch>
-  [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, output_action const& then) {
-    walk(rank, batch, nullptr, all_items - 1, then);
+  [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, std::byte* outputs,
+                                   std::size_t bytes) {
+    walk(rank, batch, nullptr, {outputs, bytes});
   }
 
  private:
-  static constexpr int all_items = plan::code.items.size();
+  /// Where outputs go; nowhere if the loss is wanted.
+  struct output_room {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+  };
 
   template <class Batch>
-  void walk(Rank& rank, Batch const& batch, double* loss, int end_item, output_action const& then) {
+  void walk(Rank& rank, Batch const& batch, double* loss, output_room outputs) {
+    int const end_item = plan::code.items.size() - (outputs.data == nullptr ? 0 : 1);
     auto const& arena = runner_.arena();
     auto const& slots = program_.slots;
     int const stage = rank.stage();
@@ -114,7 +117,8 @@ class timetable_runner {
       waits_.run(index++, [&] {
         if (now.kind == work::forward) {
           output = runner_.forward(input_of(m), m % slots.activations, end_item);
-          if (plan::is_last(stage) && then) then(m, output);
+          if (outputs.data != nullptr && plan::is_last(stage))
+            queue.copy_bytes(output, outputs.data + outputs.bytes * std::size_t(m), outputs.bytes);
         } else if (now.kind == work::backward) {
           gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
           forget_slots();

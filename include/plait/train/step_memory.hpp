@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/core/static_vector.hpp"
 
 namespace plait {
 
@@ -31,7 +32,8 @@ class step_memory {
 
  public:
   /// `updated`: the ranges of each block that the rank's optimizer updates.
-  [[gnu::cold]] step_memory(Device& device, std::vector<std::vector<update_range>> const& updated,
+  [[gnu::cold]] step_memory(Device& device,
+                            static_vector<std::vector<update_range>, 2> const& updated,
                             std::vector<squares_range> const& squared, int parameters)
       : squares_count_(static_cast<std::size_t>(parameters)), squared_count_(squared.size()) {
     std::size_t next = sizeof(numbers_type);
@@ -45,7 +47,7 @@ class step_memory {
       updated_.push_back({take(ranges.size() * sizeof(update_range)), ranges.size()});
     squared_at_ = take(squared.size() * sizeof(squares_range));
     memory_ = device.allocate(next);
-    for (std::size_t i = 0; i < updated.size(); ++i)
+    for (int i = 0; i < updated.size(); ++i)
       device.upload(updated[i].data(), memory_.data() + updated_[i].at,
                     updated[i].size() * sizeof(update_range));
     device.upload(squared.data(), memory_.data() + squared_at_,
@@ -60,7 +62,7 @@ class step_memory {
     return {reinterpret_cast<double*>(memory_.data() + squares_at_), squares_count_};
   }
   /// The ranges of block `block`.
-  [[nodiscard]] std::span<update_range const> updated(std::size_t block) const {
+  [[nodiscard]] std::span<update_range const> updated(int block) const {
     return {reinterpret_cast<update_range const*>(memory_.data() + updated_[block].at),
             updated_[block].count};
   }
@@ -75,7 +77,7 @@ class step_memory {
   std::size_t squares_count_;
   std::size_t squared_count_;
   std::size_t squares_at_ = 0, squared_at_ = 0;
-  std::vector<table> updated_;
+  static_vector<table, 2> updated_;
   typename Device::arena memory_{};
 };
 

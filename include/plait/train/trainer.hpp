@@ -190,8 +190,8 @@ class trainer_on {
     return rank;
   }
 
-  [[gnu::cold]] std::vector<std::vector<update_range>> update_tables() const {
-    std::vector<std::vector<update_range>> out;
+  [[gnu::cold]] static_vector<std::vector<update_range>, 2> update_tables() const {
+    static_vector<std::vector<update_range>, 2> out;
     for (auto const& block : store_.owned())
       out.push_back(update_ranges<plan>(store_.local(), block, optimizer_.decays));
     return out;
@@ -320,7 +320,7 @@ class trainer_on {
       if (clips)
         queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
                      &now->gradient_scale);
-      std::size_t index = 0;
+      int index = 0;
       for (auto const& block : store_.owned()) {
         auto const ranges = memory_.updated(index++);
         update_parameters(rank_, optimizer_, of, block,

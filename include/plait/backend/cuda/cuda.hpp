@@ -121,7 +121,7 @@ struct cuda {
           device_scope const scope(at);
           cuda_device device(at, options, signal);
           std::vector<cuda_communicator> groups;
-          for (std::size_t i = 0; i < where.sets().size(); ++i)
+          for (int i = 0; i < where.sets().size(); ++i)
             groups.emplace_back(loopback_communicator(world, ids[std::size_t(rank)][i], rank,
                                                       device, stream_of(where.sets()[i])));
           run_rank(where, rank, std::move(device), std::move(groups), program, *signal, [] {});

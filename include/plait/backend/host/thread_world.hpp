@@ -120,7 +120,8 @@ namespace detail {
 /// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
 ///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
 ///          another standard exception is nested in a plait::error. The text names the rank.
-[[gnu::cold]] inline void run_ranks(thread_world& world, std::function<void(int)> const& program) {
+template <class Program>
+[[gnu::cold]] void run_ranks(thread_world& world, Program const& program) {
   std::mutex mutex;
   std::exception_ptr failure;
   int failed_rank = -1;

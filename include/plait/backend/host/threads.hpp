@@ -37,7 +37,7 @@ struct threads {
     });
     run_ranks(world, [&](int rank) {
       std::vector<thread_communicator> members;
-      for (std::size_t i = 0; i < groups.sets().size(); ++i)
+      for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][i],
                              grid.group_of(rank, groups.sets()[i]), rank);
       rank_type handle(groups, rank, host_device{}, std::move(members));
