@@ -18,15 +18,12 @@ struct dense {  // y = x w
                              plait::row_split<plait::split<weight, 0>>>;
   using saved = plait::saved<plait::input_slot>;  // what backward needs
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, p[weight{}], y);
+  static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, plait::transposed(p[weight{}]), dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
   }
 };
 // example-end
@@ -49,11 +46,9 @@ struct softsign {  // y = x / (1 + |x|), element by element
       return dy / (d * d);
     }
   };
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(value{}, x, y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(derivative{}, saved[plait::input_slot{}], dy, dx);
+  static void forward(auto& ops, auto l) { ops.map(value{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.map(derivative{}, l.saved[plait::input_slot{}], l.dy, l.dx);
   }
 };
 // example-end

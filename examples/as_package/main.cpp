@@ -14,15 +14,12 @@ struct dense {  // y = x w
   using output = plait::features<Out>;
   using saved = plait::saved<plait::input_slot>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, p[weight{}], y);
+  static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, plait::transposed(p[weight{}]), dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
   }
 };
 // example-end

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved[slot{}]: the layer has no such slot; add it to its saved<...> or scratch<...>
+// expect: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
@@ -21,10 +21,8 @@ struct scale {
   using saved = plait::saved<mask>;
 #endif
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.copy(x, y); }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(twice{}, saved[mask{}], dy, dx);
-  }
+  static void forward(auto& ops, auto l) { ops.copy(l.x, l.y); }
+  static void backward_input(auto& ops, auto l) { ops.map(twice{}, l.saved[mask{}], l.dy, l.dx); }
 };
 
 using model = plait::sequential<plait::nn::linear<8, 4>, scale>;

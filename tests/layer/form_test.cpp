@@ -9,10 +9,13 @@ using namespace plait;
 
 using weight = parameter<"weight", extents<6, 8>>;
 using bias = parameter<"bias", extents<8>>;
-using list = parameter_list<weight, bias>;
+using inside = slot<"inside", 8>;
+using room = slot<"room", 8, follows::features>;
+using keys =
+    detail::clause_keys<parameter_list<weight, bias>, saved<input_slot, inside>, scratch<room>>;
 
 template <class Form>
-constexpr form_info read = detail::read_form<list, Form>::value();
+constexpr form_info read = detail::read_form<keys, Form>::value();
 
 TEST(Form, ColumnSplit) {
   constexpr auto info = read<column<split<weight, 1, 3>, split<bias, 0, 3>>>;
@@ -31,6 +34,18 @@ TEST(Form, RowSplitWithABiasThatEntersOnce) {
   EXPECT_EQ(info.uses[0], shard<0>);
   EXPECT_EQ(info.uses[1], partial);
   EXPECT_TRUE(info.shares_work());
+}
+
+TEST(Form, SlotsStandAsTheFormSaysOrAsTheyFollow) {
+  constexpr auto row = read<row_split<split<weight, 0>, use<inside, partial>>>;
+  constexpr auto both = detail::read_slots(saved<input_slot, inside>{}).own[0];
+  constexpr auto follower = detail::read_slots(scratch<room>{}, slots_info::most_slots).own[0];
+  EXPECT_EQ(placement_of(both, row), partial);
+  EXPECT_EQ(placement_of(follower, row), shard<dim::features>);
+  EXPECT_EQ(placement_of(both, read<by_features>), invariant);
+  EXPECT_EQ(placement_of(both, read<by_sequence<>>), shard<dim::sequence>);
+  EXPECT_EQ(placement_of(follower, read<by_sequence<>>), shard<dim::sequence>);
+  EXPECT_EQ(placement_of(follower, read<whole>), invariant);
 }
 
 // Where ranks repeat one computation a parameter's gradient is complete on each of them; where they

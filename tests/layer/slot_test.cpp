@@ -23,6 +23,18 @@ TEST(Slot, InputAndOutputTakeNoRoomOfTheirOwn) {
   EXPECT_TRUE(info.own[1].follows_features);
 }
 
+TEST(Slot, OptionsStandInAnyOrder) {
+  using one = slot<"one", 4, follows::features, 5, slot_element::accumulate>;
+  using other = slot<"other", 4, slot_element::accumulate, 5, follows::features>;
+  constexpr auto info = detail::read_slots(saved<one, other>{});
+  for (auto const& own : {info.own[0], info.own[1]}) {
+    EXPECT_EQ(own.fixed, 5u);
+    EXPECT_TRUE(own.follows_features);
+    EXPECT_EQ(own.element, slot_element::accumulate);
+  }
+  EXPECT_EQ(detail::read_slots(saved<mean>{}).own[0].element, slot_element::compute);
+}
+
 TEST(Slot, AFixedSizeIsNotPerRow) {
   constexpr auto info = detail::read_slots(scratch<table>{});
   EXPECT_EQ(info.own[0].per_row, 0u);

@@ -7,11 +7,13 @@
 
 #include "plait/core/name.hpp"
 #include "plait/layer/parameter.hpp"
+#include "plait/layer/slot.hpp"
 #include "plait/placement/transition.hpp"
 
 namespace plait {
 
-/// In a form: the placement that the body sees `Parameter` in.
+/// In a form: the placement that the body sees `Parameter` in. Of a slot it is the placement that
+/// the slot has in this form, whatever it follows elsewhere.
 ///
 /// A parameter is stored as the shard that is used, and otherwise as invariant. The transition from
 /// the stored to the used placement (and its adjoint, for the gradient) is a row of the table:
@@ -19,8 +21,10 @@ namespace plait {
 template <class Parameter, placement At>
 struct use {};
 
-/// In a form: a transition of `Width` values per row inside the layer's body, see `ops.move`.
-template <placement From, placement To, std::size_t Width>
+/// In a form: a transition of `Width` values per row inside the layer's body, see `ops.move`; of
+/// the type that sums are kept in, unless said otherwise.
+template <placement From, placement To, std::size_t Width,
+          slot_element Element = slot_element::accumulate>
 struct inner {};
 
 /// A typing judgment: which placements the input, the parameters and the output of a layer may have
@@ -60,10 +64,16 @@ struct forms {};
 struct form_info {
   static constexpr int most_parameters = 4;
   static constexpr int most_inner = 4;
+  static constexpr int most_slot_uses = 4;
 
   struct inner_move {
     placement from{}, to{};
     std::size_t width = 0;
+    slot_element element = slot_element::accumulate;
+  };
+  struct slot_use {
+    int slot = 0;
+    placement at{};
   };
 
   name label{};
@@ -71,6 +81,9 @@ struct form_info {
   std::array<placement, most_parameters> uses{};
   std::array<inner_move, most_inner> inner{};
   int inner_count = 0;
+  // Each by itself: g++ 12 changes a constant array that repeats one value.
+  std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{}};
+  int slot_count = 0;
 
   /// True if the ranks share the work of the layer instead of repeating it.
   [[nodiscard]] constexpr bool shares_work() const { return is_shard(input) || is_shard(output); }
@@ -81,66 +94,87 @@ constexpr placement stored(placement used) { return is_shard(used) ? used : inva
 
 namespace detail {
 
-template <class List, class Clause>
+/// What clauses of a form may name: the parameters and slots of a layer.
+template <class Parameters, class Saved, class Scratch>
+struct clause_keys {};
+
+template <class Keys, class Clause>
 struct read_clause {
   static_assert(!std::is_same_v<Clause, Clause>,
                 "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
                 "placement> (or split, once) nor inner<From, To, Width>");
 };
 
-template <class List, class Parameter, placement At>
-struct read_clause<List, use<Parameter, At>> {
+template <class Parameters, class Saved, class Scratch, class Key, placement At>
+struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
   static constexpr void apply(form_info& info) {
-    constexpr int index = parameter_index<List, Parameter>;
-    static_assert(index >= 0,
+    constexpr int index = parameter_index<Parameters, Key>;
+    constexpr int slot = slot_number<Saved, Scratch, Key>;
+    static_assert(index >= 0 || slot >= 0,
                   "form<...>: a clause names a parameter that is not in the layer's "
-                  "parameter_list; list it there");
-    info.uses[static_cast<std::size_t>(index)] = At;
+                  "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
+                  "it there");
+    if constexpr (index >= 0) info.uses[static_cast<std::size_t>(index)] = At;
+    else info.slots[static_cast<std::size_t>(info.slot_count++)] = {slot, At};
   }
 };
 
-template <class List, placement From, placement To, std::size_t Width>
-struct read_clause<List, inner<From, To, Width>> {
+template <class Keys, placement From, placement To, std::size_t Width, slot_element Element>
+struct read_clause<Keys, inner<From, To, Width, Element>> {
   static constexpr void apply(form_info& info) {
     static_assert(
         transition_between(From, To).allowed(),
         "inner<From, To, Width>: there is no transition between these placements; the "
         "rows partial -> invariant and partial_max -> invariant are what ops.move can do");
-    info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width};
+    info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width, Element};
   }
 };
 
 template <class Clause>
 inline constexpr bool is_inner = false;
-template <placement From, placement To, std::size_t Width>
-inline constexpr bool is_inner<inner<From, To, Width>> = true;
+template <placement From, placement To, std::size_t Width, slot_element Element>
+inline constexpr bool is_inner<inner<From, To, Width, Element>> = true;
 
-template <class List, class Form>
+template <class Keys, class Form>
 struct read_form {
   static_assert(!std::is_same_v<Form, Form>,
                 "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
 };
 
-template <class List, name Label, placement Input, placement Output, class... Clauses>
-struct read_form<List, form<Label, Input, Output, Clauses...>> {
+template <class Keys, name Label, placement Input, placement Output, class... Clauses>
+struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
   static constexpr form_info value() {
     static_assert((is_inner<Clauses> + ... + 0) <= form_info::most_inner,
                   "form<...>: a form may have four inner<...> moves at most; put what moves at the "
                   "same time side by side in one slot");
     form_info info{Label, Input, Output};
     info.uses.fill(Input == invariant ? invariant : replicate);
-    (read_clause<List, Clauses>::apply(info), ...);
+    (read_clause<Keys, Clauses>::apply(info), ...);
     return info;
   }
 };
 
-template <class List, class Forms>
+template <class Keys, class Forms>
 inline constexpr int form_table = 0;
 
-template <class List, class... Forms>
-inline constexpr std::array<form_info, sizeof...(Forms)> form_table<List, forms<Forms...>>{
-    read_form<List, Forms>::value()...};
+template <class Keys, class... Forms>
+inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
+    read_form<Keys, Forms>::value()...};
 
 }  // namespace detail
+
+/// Where a layer in form `form` has a slot: as a clause of the form says, else as the slot's
+/// `follows` says where the form cuts features, else cut by positions where the form cuts these.
+constexpr placement placement_of(slot_info const& slot, form_info const& form) {
+  for (int i = 0; i < form.slot_count; ++i)
+    if (auto const& use = form.slots[static_cast<std::size_t>(i)]; use.slot == slot.number)
+      return use.at;
+  auto const cuts = [&](int dimension) {
+    return (is_shard(form.input) && form.input.index == dimension) ||
+           (is_shard(form.output) && form.output.index == dimension);
+  };
+  if (cuts(dim::features)) return slot.follows_features ? shard<dim::features> : invariant;
+  return cuts(dim::sequence) ? shard<dim::sequence> : form.input;
+}
 
 }  // namespace plait

@@ -36,13 +36,14 @@ struct aliasing {
 ///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
 ///   static constexpr aliasing may_alias                     (optional: none)
 ///   static constexpr bool takes_epilogue                    (optional: false)
-///   static void forward(ops, p, x, y, saved)
-///   static void backward_input(ops, p, saved, dy, dx)       unless the input is tokens
-///   static void backward_parameters(ops, p, saved, dy, dp)  if there are parameters: dp += ...
-/// With takes_epilogue, forward and backward_input write y and dx by one product at their end and
-/// do nothing else with them: a mapped_view may stand in their place. An element-wise layer says
-/// what it is by `function`, `derivative` and `kept`, see nn::elementwise. Meaning: the output of a
-/// sample depends on no other sample; the bodies only call `ops`, never
+///   static void forward(ops, l)              l.y from l.x
+///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
+///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
+/// What `l` has is in run/body.hpp. With takes_epilogue, forward and backward_input write l.y and
+/// l.dx by one product at their end and do nothing else with them: a mapped_view may stand in their
+/// place. An element-wise layer says what it is by `function`, `derivative` and `kept`, see
+/// nn::elementwise.
+/// Meaning: the output of a sample depends on no other sample; the bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
 /// docs/writing_a_layer.md has the protocol on one page.
 template <class L>
@@ -163,12 +164,14 @@ constexpr leaf_info read_leaf() {
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
   using list = typename parameters_of<L>::type;
   read_parameters(info, list{});
-  constexpr auto& table = form_table<list, typename forms_of<L>::type>;
+  using saved = typename saved_of<L>::type;
+  using scratch = typename scratch_of<L>::type;
+  constexpr auto& table = form_table<clause_keys<list, saved, scratch>, typename forms_of<L>::type>;
   static_assert(table.size() <= leaf_info::most_forms,
                 "forms<...>: a layer may have eight forms at most; leave out those that cost more");
   for (auto const& form : table) info.forms[static_cast<std::size_t>(info.form_count++)] = form;
-  info.saved = read_slots(typename saved_of<L>::type{});
-  info.scratch = read_slots(typename scratch_of<L>::type{});
+  info.saved = read_slots(saved{});
+  info.scratch = read_slots(scratch{}, slots_info::most_slots);
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;

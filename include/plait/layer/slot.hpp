@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <type_traits>
 
@@ -14,12 +15,20 @@ struct input_slot {};
 /// Saved: the layer's output is kept until its backward has run.
 struct output_slot {};
 
-/// Whether a slot has fewer values per row on a rank that holds a shard of the features.
+/// Whether a slot has fewer values per row on a rank that holds a shard of the features. A form may
+/// say otherwise by use<Slot, placement>.
 enum class follows : int { rows, features };
 
-/// A tensor of the layer's own: `PerRow` values for each row and `Fixed` values for all rows.
-/// Its type is also its key: `saved[statistics{}]`.
-template <name Label, std::size_t PerRow, follows Shape = follows::rows, std::size_t Fixed = 0>
+/// The type of a slot's elements: that of activations, or the wider one that sums are kept in
+/// (float where activations are bfloat16, else the same).
+enum class slot_element : int { compute, accumulate };
+
+/// A tensor of the layer's own: `PerRow` values for each row. Its type is also its key:
+/// `l.saved[statistics{}]`, `l.scratch[scores{}]`.
+///
+/// `Options`, in any order: a `follows`, a `slot_element` (compute if left out), and a number, of
+/// values for all rows together.
+template <name Label, std::size_t PerRow, auto... Options>
 struct slot {
   static constexpr name label = Label;
 };
@@ -38,17 +47,28 @@ struct slot_info {
   std::size_t per_row = 0;
   bool follows_features = false;
   std::size_t fixed = 0;
+  slot_element element = slot_element::compute;
+  int number = 0;  ///< among all slots of the layer, see slot_number
 };
 
 struct slots_info {
   static constexpr int most_slots = 4;
   bool keeps_input = false;
   bool keeps_output = false;
+  int first_number = 0;
   std::array<slot_info, most_slots> own{};
   int own_count = 0;
 };
 
 namespace detail {
+
+constexpr void read_option(slot_info& info, follows shape) {
+  info.follows_features = shape == follows::features;
+}
+constexpr void read_option(slot_info& info, slot_element element) { info.element = element; }
+constexpr void read_option(slot_info& info, std::integral auto fixed) {
+  info.fixed = static_cast<std::size_t>(fixed);
+}
 
 template <class Slot>
 struct read_slot {
@@ -66,22 +86,34 @@ template <>
 struct read_slot<output_slot> {
   static constexpr void apply(slots_info& info) { info.keeps_output = true; }
 };
-template <name Label, std::size_t PerRow, follows Shape, std::size_t Fixed>
-struct read_slot<slot<Label, PerRow, Shape, Fixed>> {
+template <name Label, std::size_t PerRow, auto... Options>
+struct read_slot<slot<Label, PerRow, Options...>> {
+  static_assert(((std::is_same_v<decltype(Options), follows const> ||
+                  std::is_same_v<decltype(Options), slot_element const> ||
+                  std::is_same_v<decltype(Options), follows> ||
+                  std::is_same_v<decltype(Options), slot_element> ||
+                  std::integral<decltype(Options)>) &&
+                 ...),
+                "slot<Label, PerRow, Options...>: an option is neither follows::features, nor "
+                "slot_element::accumulate, nor a number of values for all rows together");
   static constexpr void apply(slots_info& info) {
-    info.own[static_cast<std::size_t>(info.own_count++)] = {Label, PerRow,
-                                                            Shape == follows::features, Fixed};
+    auto& own = info.own[static_cast<std::size_t>(info.own_count)];
+    own.label = Label;
+    own.per_row = PerRow;
+    own.number = info.first_number + info.own_count++;
+    (read_option(own, Options), ...);
   }
 };
 
 template <template <class...> class List, class... Slots>
-constexpr slots_info read_slots(List<Slots...>) {
+constexpr slots_info read_slots(List<Slots...>, int first_number = 0) {
   constexpr int own =
       ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot> ? 0 : 1) + ... + 0);
   static_assert(own <= slots_info::most_slots,
                 "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
                 "one wider slot of several");
   slots_info info;
+  info.first_number = first_number;
   (read_slot<Slots>::apply(info), ...);
   return info;
 }
@@ -103,6 +135,14 @@ inline constexpr int own_slot_index<List<Slots...>, Slot> = [] {
    ...);
   return found;
 }();
+
+/// The number of `Slot` among all slots of a layer: the saved ones, then scratch; -1 if it is in
+/// neither list.
+template <class Saved, class Scratch, class Slot>
+inline constexpr int slot_number =
+    own_slot_index<Saved, Slot> >= 0     ? own_slot_index<Saved, Slot>
+    : own_slot_index<Scratch, Slot> >= 0 ? slots_info::most_slots + own_slot_index<Scratch, Slot>
+                                         : -1;
 
 }  // namespace detail
 

@@ -13,8 +13,7 @@ namespace plait::nn {
 ///
 /// Shapes: x, y (rows, Width).
 /// Cost:   behind a layer with `takes_epilogue` (a linear layer) it is done as that layer stores
-/// its
-///         result, where the device can.
+///         its result, where the device can.
 template <std::size_t Width, class Function, class Derivative, class Kept>
 struct elementwise {
   using concept_tag = layer_tag;
@@ -26,11 +25,9 @@ struct elementwise {
   using derivative = Derivative;
   using kept = Kept;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(Function{}, x, y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(Derivative{}, saved[Kept{}], dy, dx);
+  static void forward(auto& ops, auto const& l) { ops.map(Function{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto const& l) {
+    ops.map(Derivative{}, l.saved[Kept{}], l.dy, l.dx);
   }
 };
 

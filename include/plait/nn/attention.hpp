@@ -22,9 +22,9 @@ struct attention_heads {
   using input = features<3 * Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, form<"heads", shard<dim::features, 3>, shard<dim::features>>>;
-  using log_sum = slot<"log_sum", Heads, follows::features>;
+  using log_sum = slot<"log_sum", Heads, follows::features, slot_element::accumulate>;
   // At most a block of queries against all keys, twice.
-  using scores = slot<"scores", 0, follows::rows, 2 * Sequence * Sequence>;
+  using scores = slot<"scores", 0, 2 * Sequence * Sequence, slot_element::accumulate>;
   using saved = plait::saved<input_slot, output_slot, log_sum>;
   using scratch = plait::scratch<scores>;
   static constexpr std::size_t sequence = Sequence;
@@ -32,12 +32,12 @@ struct attention_heads {
   static constexpr double flops_per_row = 4.0 * Width * Sequence;
   static constexpr std::size_t head_width = Width / Heads;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const& saved) {
-    ops.attention(x, y, saved[log_sum{}], saved[scores{}], head_width);
+  static void forward(auto& ops, auto const& l) {
+    ops.attention(l.x, l.y, l.saved[log_sum{}], l.scratch[scores{}], head_width);
   }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.attention_backward(saved[input_slot{}], saved[output_slot{}], saved[log_sum{}], dy, dx,
-                           saved[scores{}], head_width);
+  static void backward_input(auto& ops, auto const& l) {
+    ops.attention_backward(l.saved[input_slot{}], l.saved[output_slot{}], l.saved[log_sum{}], l.dy,
+                           l.dx, l.scratch[scores{}], head_width);
   }
 };
 

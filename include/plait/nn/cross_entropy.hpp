@@ -28,8 +28,8 @@ struct cross_entropy {
   using forms =
       plait::forms<whole, form<"classes", shard<dim::features>, invariant,
                                inner<partial_max, invariant, 1>, inner<partial, invariant, 2>>>;
-  using max = slot<"max", 1>;
-  using terms = slot<"terms", 2>;
+  using max = slot<"max", 1, slot_element::accumulate>;
+  using terms = slot<"terms", 2, slot_element::accumulate>;
   using saved = plait::saved<input_slot, max, terms>;
   static constexpr double flops_per_row = 4.0 * Classes;
 
@@ -48,20 +48,20 @@ struct cross_entropy {
     return valid;
   }
 
-  static void forward(auto& ops, auto const&, auto x, auto loss, auto const& saved) {
-    auto const& [logits, labels] = x;
-    auto const local_max = ops.template over_columns<partial_max>(logits, saved[max{}]);
+  static void forward(auto& ops, auto const& l) {
+    auto const& [logits, labels] = l.x;
+    auto const local_max = ops.template over_columns<partial_max>(logits, l.saved[max{}]);
     ops.row_max(logits, local_max, Classes);  // (rows, 1)
     auto const largest = ops.template move<invariant>(local_max);
-    auto const local_terms = ops.template over_columns<partial>(logits, saved[terms{}]);
+    auto const local_terms = ops.template over_columns<partial>(logits, l.saved[terms{}]);
     ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes);  // (rows, 2)
     auto const sums = ops.template move<invariant>(local_terms);
-    ops.cross_entropy(sums, labels, Ignored, loss);
+    ops.cross_entropy(sums, labels, Ignored, l.y);
   }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto seed, auto dx) {
-    auto const& [logits, labels] = saved[input_slot{}];
-    ops.cross_entropy_backward(logits, labels, saved[max{}], saved[terms{}], Ignored, seed, dx,
-                               Classes);
+  static void backward_input(auto& ops, auto const& l) {
+    auto const& [logits, labels] = l.saved[input_slot{}];
+    ops.cross_entropy_backward(logits, labels, l.saved[max{}], l.saved[terms{}], Ignored, l.dy,
+                               l.dx, Classes);
   }
 };
 

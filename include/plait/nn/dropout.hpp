@@ -24,11 +24,9 @@ struct dropout {
   static constexpr double flops_per_row = 0;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.dropout(x, y, PerMille / 1000.0, Width);
-  }
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.dropout(dy, dx, PerMille / 1000.0, Width);
+  static void forward(auto& ops, auto const& l) { ops.dropout(l.x, l.y, PerMille / 1000.0, Width); }
+  static void backward_input(auto& ops, auto const& l) {
+    ops.dropout(l.dy, l.dx, PerMille / 1000.0, Width);
   }
 };
 

@@ -29,12 +29,9 @@ struct embedding {
   using saved = plait::saved<input_slot>;
   static constexpr double flops_per_row = 1.0 * Width;
 
-  static void forward(auto& ops, auto const& p, auto ids, auto y, auto const&) {
-    ops.gather_rows(ids, p[weight{}], y);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.scatter_add_rows(saved[input_slot{}], dy, dp[weight{}]);
+  static void forward(auto& ops, auto const& l) { ops.gather_rows(l.x, l.p[weight{}], l.y); }
+  static void backward_parameters(auto& ops, auto const& l) {
+    ops.scatter_add_rows(l.saved[input_slot{}], l.dy, l.dp[weight{}]);
   }
 };
 
@@ -56,14 +53,10 @@ struct positions {
   static constexpr double flops_per_row = 1.0 * Width;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.add_positions(x, p[weight{}], y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.copy(dy, dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const&, auto dy, auto const& dp) {
-    ops.accumulate_positions(dy, dp[weight{}]);
+  static void forward(auto& ops, auto const& l) { ops.add_positions(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto const& l) { ops.copy(l.dy, l.dx); }
+  static void backward_parameters(auto& ops, auto const& l) {
+    ops.accumulate_positions(l.dy, l.dp[weight{}]);
   }
 };
 

@@ -20,22 +20,22 @@ struct layer_norm {
   using input = features<Width>;
   using output = features<Width>;
   using forms = plait::forms<whole, by_sequence<>>;
-  using statistics = slot<"statistics", 2>;
+  using statistics = slot<"statistics", 2, slot_element::accumulate>;
   using saved = plait::saved<input_slot, statistics>;
   static constexpr double flops_per_row = 8.0 * Width;
   static constexpr aliasing may_alias{.backward = true};
   static constexpr double epsilon = 1e-5;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
-    ops.layer_norm(x, p[weight{}], p[bias{}], y, saved[statistics{}], epsilon);
+  static void forward(auto& ops, auto const& l) {
+    ops.layer_norm(l.x, l.p[weight{}], l.p[bias{}], l.y, l.saved[statistics{}], epsilon);
   }
-  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
-    ops.layer_norm_backward_input(dy, saved[input_slot{}], saved[statistics{}], p[weight{}], dx);
+  static void backward_input(auto& ops, auto const& l) {
+    ops.layer_norm_backward_input(l.dy, l.saved[input_slot{}], l.saved[statistics{}], l.p[weight{}],
+                                  l.dx);
   }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.layer_norm_backward_parameters(dy, saved[input_slot{}], saved[statistics{}], dp[weight{}],
-                                       dp[bias{}]);
+  static void backward_parameters(auto& ops, auto const& l) {
+    ops.layer_norm_backward_parameters(l.dy, l.saved[input_slot{}], l.saved[statistics{}],
+                                       l.dp[weight{}], l.dp[bias{}]);
   }
 };
 

@@ -76,21 +76,20 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   using saved = plait::saved<input_slot>;
   static constexpr bool takes_epilogue = true;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    auto const w = input_output(p[weight{}]);
-    if constexpr (Options.bias) ops.matmul_add_row(x, w, p[bias{}], y);  // (rows, out)
-    else ops.matmul(x, w, y);
+  static void forward(auto& ops, auto const& l) {
+    auto const w = input_output(l.p[weight{}]);
+    if constexpr (Options.bias) ops.matmul_add_row(l.x, w, l.p[bias{}], l.y);  // (rows, out)
+    else ops.matmul(l.x, w, l.y);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, output_input(p[weight{}]), dx);  // (rows, in)
+  static void backward_input(auto& ops, auto const& l) {
+    ops.matmul(l.dy, output_input(l.p[weight{}]), l.dx);  // (rows, in)
   }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    auto const x = saved[input_slot{}];
+  static void backward_parameters(auto& ops, auto const& l) {
+    auto const x = l.saved[input_slot{}];
     if constexpr (base::in_out)
-      ops.accumulate_matmul(transposed(x), dy, dp[weight{}]);     // (in, out)
-    else ops.accumulate_matmul(transposed(dy), x, dp[weight{}]);  // (out, in)
-    if constexpr (Options.bias) ops.accumulate_column_sums(dy, dp[bias{}]);
+      ops.accumulate_matmul(transposed(x), l.dy, l.dp[weight{}]);     // (in, out)
+    else ops.accumulate_matmul(transposed(l.dy), x, l.dp[weight{}]);  // (out, in)
+    if constexpr (Options.bias) ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
   }
 
  private:

@@ -20,15 +20,15 @@ struct product {
   using saved = plait::saved<input_slot>;
   static constexpr double flops_per_row = 1.0 * Width;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    auto const& [a, b] = x;
-    ops.map(functions::multiply{}, a, b, y);
+  static void forward(auto& ops, auto const& l) {
+    auto const& [a, b] = l.x;
+    ops.map(functions::multiply{}, a, b, l.y);
   }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    auto const& [a, b] = saved[input_slot{}];
-    auto const& [da, db] = dx;
-    ops.map(functions::multiply{}, b, dy, da);
-    ops.map(functions::multiply{}, a, dy, db);
+  static void backward_input(auto& ops, auto const& l) {
+    auto const& [a, b] = l.saved[input_slot{}];
+    auto const& [da, db] = l.dx;
+    ops.map(functions::multiply{}, b, l.dy, da);
+    ops.map(functions::multiply{}, a, l.dy, db);
   }
 };
 

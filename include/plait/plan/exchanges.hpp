@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/static_vector.hpp"
+#include "plait/mesh/groups.hpp"
 #include "plait/mesh/layout.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -184,7 +185,9 @@ struct exchange_lister {
         auto const& form = plan.forms[now.leaf];
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
-          add({place, of_samples(move.from), of_samples(move.to), exchange_element::slot,
+          add({place, of_samples(move.from), of_samples(move.to),
+               move.element == slot_element::compute ? exchange_element::compute
+                                                     : exchange_element::slot,
                load.rows * move.width, item, -1, times});
         }
       }

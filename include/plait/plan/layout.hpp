@@ -63,18 +63,15 @@ constexpr block_shape local_block(value const& what, std::size_t rows, int ranks
 constexpr std::size_t slot_count(slot_info const& slot, form_info const& form, std::size_t rows,
                                  int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
-  auto const cut = [&](int dimension) {
-    return (is_shard(form.input) && form.input.index == dimension) ||
-           (is_shard(form.output) && form.output.index == dimension);
-  };
-  std::size_t const local_rows = cut(dim::sequence) ? rows / p : rows;
-  std::size_t const columns =
-      slot.follows_features && cut(dim::features) ? slot.per_row / p : slot.per_row;
-  return local_rows * columns + slot.fixed;
+  auto const at = placement_of(slot, form);
+  bool const cut = is_shard(at);
+  bool const by_rows = cut && at.index == dim::sequence;
+  return (by_rows ? rows / p : rows) * (cut && !by_rows ? slot.per_row / p : slot.per_row) +
+         slot.fixed;
 }
 
 /// Lays out the activations of microbatches of `rows` rows with elements of `element_bytes`, and of
-/// `slot_bytes` in what layers keep for themselves.
+/// `slot_bytes` in slots that keep sums.
 template <int Leaves>
 constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
@@ -110,8 +107,10 @@ constexpr activation_layout<Leaves> lay_out_activations(
       auto const place = [&](slots_info const& info, auto& offsets, auto&& add) {
         for (int k = 0; k < info.own_count; ++k) {
           auto const index = static_cast<std::size_t>(k);
+          auto const& own = info.own[index];
           offsets[index] =
-              add(aligned(slot_bytes * slot_count(info.own[index], code.forms[leaf], rows, ranks)));
+              add(aligned((own.element == slot_element::compute ? element_bytes : slot_bytes) *
+                          slot_count(own, code.forms[leaf], rows, ranks)));
         }
       };
       place(leaves[leaf].saved, out.saved_offset[static_cast<std::size_t>(leaf)],

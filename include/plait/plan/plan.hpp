@@ -96,7 +96,7 @@ struct plan {
   static constexpr int stages = grid.size(axis::stage);
   static constexpr int leaf_count = plait::leaf_count<Model>;
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
-  /// what layers keep for themselves.
+  /// sums that layers keep.
   static constexpr std::size_t element_bytes = sizeof(typename precision_of<Element>::compute);
   static constexpr std::size_t parameter_bytes = sizeof(typename precision_of<Element>::parameters);
   static constexpr std::size_t gradient_bytes = sizeof(typename precision_of<Element>::reduce);

@@ -30,7 +30,8 @@ class stage_memory {
  protected:
   using plan = typename Job::plan_type;
   using T = typename Job::element;
-  using accumulated = accumulate_t<T>;
+  template <slot_element Element>
+  using slot_type = std::conditional_t<Element == slot_element::compute, T, accumulate_t<T>>;
   using sum = typename Job::gradient_element;
   using memory = Memory;
   static constexpr int leaves = plan::leaf_count;
@@ -146,7 +147,8 @@ class stage_memory {
       return y;
     }
   }
-  /// What a leaf writes in the backward: dx, and what its epilogue makes of it.
+  /// What a leaf writes in the backward: dx, or two of them, or dx and what its epilogue makes of
+  /// it.
   template <int Step>
   auto input_gradient_view(std::byte* input, std::byte* output, std::byte* of_output,
                            std::byte* of_input) const {
@@ -154,7 +156,9 @@ class stage_memory {
       return gradient_view<Value, false>(gradient_data<Value>(of_output, of_input));
     };
     auto const dx = written.template operator()<code.steps[Step].in>();
-    if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
+    if constexpr (code.steps[Step].second >= 0) {
+      return std::pair { dx, written.template operator()<code.steps[Step].second>() };
+    } else if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
       using layer = layer_of_step<Step - 1>;
       auto const kept = slot_access<Step - 1, true>{*this, input, output}[typename layer::kept{}];
       return mapped_view<decltype(dx), typename layer::derivative, decltype(kept)> {
@@ -218,13 +222,21 @@ class stage_memory {
     }
   };
 
-  template <int Step, bool IsConst>
+  /// Which lists of a layer's slots an access has.
+  enum class slot_lists : int { saved, scratch, both };
+
+  template <int Step, bool IsConst, slot_lists Lists = slot_lists::saved>
   struct slot_access {
     static constexpr int leaf = code.steps[Step].leaf;
     using layer_type = layer_of_step<Step>;
     stage_memory const& stage;
     std::byte* input;
     std::byte* output;
+
+    /// For bodies that take scratch through `saved`.
+    auto and_scratch() const {
+      return slot_access<Step, IsConst, slot_lists::both>{stage, input, output};
+    }
 
     auto operator[](input_slot) const {
       static_assert(plan::tree.leaves[leaf].saved.keeps_input,
@@ -239,43 +251,43 @@ class stage_memory {
       constexpr int out = code.steps[Step].out;
       return stage.template value_view<out, true>(stage.template value_data<out>(input, output));
     }
-    template <name Label, std::size_t PerRow, follows Shape, std::size_t Fixed>
-    auto operator[](slot<Label, PerRow, Shape, Fixed> key) const {
-      constexpr int kept =
-          detail::own_slot_index<typename detail::saved_of<layer_type>::type, decltype(key)>;
-      constexpr int used =
-          detail::own_slot_index<typename detail::scratch_of<layer_type>::type, decltype(key)>;
-      static_assert(kept >= 0 || used >= 0,
+    template <name Label, std::size_t PerRow, auto... Options>
+    auto operator[](slot<Label, PerRow, Options...> key) const {
+      constexpr int number =
+          detail::slot_number<typename detail::saved_of<layer_type>::type,
+                              typename detail::scratch_of<layer_type>::type, decltype(key)>;
+      constexpr bool is_scratch = number >= slots_info::most_slots;
+      static_assert(Lists != slot_lists::saved || (number >= 0 && !is_scratch),
+                    "saved[slot{}]: the layer saves no such slot; add it to its saved<...>, or "
+                    "read it as l.scratch[slot{}] if it is in scratch<...>");
+      static_assert(Lists != slot_lists::scratch || is_scratch,
+                    "scratch[slot{}]: the layer has no such scratch; add the slot to its "
+                    "scratch<...>, or read it as l.saved[slot{}] if it is in saved<...>");
+      static_assert(Lists != slot_lists::both || number >= 0,
                     "saved[slot{}]: the layer has no such slot; add it to its saved<...> or "
                     "scratch<...>");
-      constexpr auto& form = code.forms[leaf];
-      constexpr slot_info info{Label, PerRow, Shape == follows::features, Fixed};
-      std::size_t const count = slot_count(info, form, stage.rows_, plan::tensor_ranks);
-      std::size_t const rows = Fixed != 0 ? 1 : count / local_width(info, form);
+      constexpr auto& slots =
+          is_scratch ? plan::tree.leaves[leaf].scratch : plan::tree.leaves[leaf].saved;
+      constexpr auto at = static_cast<std::size_t>(number - slots.first_number);
+      constexpr slot_info info = slots.own[at];
+      constexpr placement placed = placement_of(info, code.forms[leaf]);
+      constexpr auto ranks = static_cast<std::size_t>(plan::tensor_ranks);
+      constexpr bool cuts = is_shard(placed) && placed.index == dim::features;
+      static_assert(!cuts || PerRow % ranks == 0,
+                    "slot<Label, PerRow, follows::features>: the layer's form cuts the features "
+                    "over the tensor ranks, and PerRow is not a multiple of their number; choose a "
+                    "width that they divide, or leave out follows::features");
+      std::size_t const count = slot_count(info, code.forms[leaf], stage.rows_, plan::tensor_ranks);
+      std::size_t const rows = info.fixed != 0 ? 1 : count / (cuts ? PerRow / ranks : PerRow);
       std::byte* data = nullptr;
-      if constexpr (kept >= 0)
-        data = output + stage.layout_.saved_offset[std::size_t(leaf)][std::size_t(kept)];
-      else
+      if constexpr (is_scratch)
         data = stage.where_.activations + stage.arena_.transient_offset +
-               stage.layout_.scratch_offset[std::size_t(leaf)][std::size_t(used)];
-      using element = std::conditional_t<IsConst && (kept >= 0), accumulated const, accumulated>;
-      return view<element, slot_placement(info, form), memory>{reinterpret_cast<element*>(data),
-                                                               rows, count / rows};
-    }
-
-    static constexpr bool cuts_features(form_info const& form) {
-      auto const cut = [](placement at) { return is_shard(at) && at.index == dim::features; };
-      return cut(form.input) || cut(form.output);
-    }
-    static constexpr std::size_t local_width(slot_info const& info, form_info const& form) {
-      return info.follows_features && cuts_features(form)
-                 ? info.per_row / static_cast<std::size_t>(plan::tensor_ranks)
-                 : info.per_row;
-    }
-    static constexpr placement slot_placement(slot_info const& info, form_info const& form) {
-      if (cuts_features(form))
-        return info.follows_features ? placement{placement_kind::shard, 1} : invariant;
-      return view_placement_of_value(form.input);
+               stage.layout_.scratch_offset[std::size_t(leaf)][at];
+      else data = output + stage.layout_.saved_offset[std::size_t(leaf)][at];
+      using stored = slot_type<info.element>;
+      using element = std::conditional_t<IsConst && !is_scratch, stored const, stored>;
+      return view<element, view_placement_of_value(placed), memory>{
+          reinterpret_cast<element*>(data), rows, count / rows};
     }
   };
 

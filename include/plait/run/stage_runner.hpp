@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plait/plan/parallel.hpp"
+#include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
@@ -38,7 +39,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   template <int Leaf, bool IsGradient>
   using parameter_access = typename base::template parameter_access<Leaf, IsGradient>;
   template <int Step, bool IsConst>
-  using slot_access = typename base::template slot_access<Step, IsConst>;
+  using saved_access = typename base::template slot_access<Step, IsConst, base::slot_lists::saved>;
+  template <int Step>
+  using scratch_access =
+      typename base::template slot_access<Step, false, base::slot_lists::scratch>;
   using base::arena_, base::layout_, base::parameters_, base::rows_, base::where_, base::targets_;
 
  public:
@@ -191,6 +195,11 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     unit_ = first_unit_[std::size_t(Item)] + context_.copy;
   }
 
+  template <int Step>
+  auto output_or_loss(std::byte* input, std::byte* output) const {
+    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss) return loss_sum{loss_};
+    else return this->template output_view<Step>(input, output);
+  }
   template <int Value, bool IsLoss>
   auto gradient_or_seed(std::byte* data) const {
     if constexpr (IsLoss) return loss_seed{context_.loss_scale};
@@ -261,11 +270,13 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   void forget_scratch() {
     constexpr auto& scratch = plan::tree.leaves[Leaf].scratch;
     for (int k = 0; k < scratch.own_count; ++k) {
-      auto const slot = static_cast<std::size_t>(k);
-      queue().discard(where_.activations + arena_.transient_offset +
-                          layout_.scratch_offset[std::size_t(Leaf)][slot],
-                      sizeof(accumulate_t<T>) * slot_count(scratch.own[slot], code.forms[Leaf],
-                                                           rows_, plan::tensor_ranks));
+      auto const at = static_cast<std::size_t>(k);
+      auto const& slot = scratch.own[at];
+      queue().discard(
+          where_.activations + arena_.transient_offset +
+              layout_.scratch_offset[std::size_t(Leaf)][at],
+          (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
+              slot_count(slot, code.forms[Leaf], rows_, plan::tensor_ranks));
     }
   }
   /// Nothing in the transient buffers outlives an item.
@@ -282,16 +293,15 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     std::byte* const in = this->template value_data<now.in>(input, output);
     std::byte* const out = this->template value_data<now.out>(input, output);
     if constexpr (now.kind == step_kind::leaf) {
-      using layer_type = layer_of_step<Step>;
       [[maybe_unused]] auto const mark =
           rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<now.leaf>();
-      parameter_access<now.leaf, false> const p{*this, copy};
-      slot_access<Step, false> const saved{*this, input, output};
-      auto const x = this->template input_view<Step>(input, output);
-      if constexpr (plan::tree.leaves[now.leaf].is_loss)
-        layer_type::forward(ops, p, x, loss_sum{loss_}, saved);
-      else layer_type::forward(ops, p, x, this->template output_view<Step>(input, output), saved);
+      call_forward<layer_of_step<Step>>(
+          ops, forward_body{parameter_access<now.leaf, false>{*this, copy},
+                            this->template input_view<Step>(input, output),
+                            output_or_loss<Step>(input, output),
+                            saved_access<Step, false>{*this, input, output},
+                            scratch_access<Step>{*this, input, output}, context_});
       forget_scratch<now.leaf>();
     } else if constexpr (now.kind == step_kind::move) {
       using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
@@ -317,12 +327,14 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         [[maybe_unused]] auto const mark =
             rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
         auto ops = operations_of<now.leaf>();
-        layer_of_step<Step>::backward_parameters(
-            ops, parameter_access<now.leaf, false>{*this, copy},
-            slot_access<Step, true>{*this, input, output},
-            gradient_or_seed<now.out, leaf.is_loss>(
-                this->template gradient_data<now.out>(of_output, of_input)),
-            parameter_access<now.leaf, true>{*this, copy});
+        call_backward_parameters<layer_of_step<Step>>(
+            ops, backward_parameters_body{
+                     parameter_access<now.leaf, false>{*this, copy},
+                     gradient_or_seed<now.out, leaf.is_loss>(
+                         this->template gradient_data<now.out>(of_output, of_input)),
+                     parameter_access<now.leaf, true>{*this, copy},
+                     saved_access<Step, true>{*this, input, output},
+                     scratch_access<Step>{*this, input, output}, context_});
         forget_scratch<now.leaf>();
       }
     }
@@ -336,24 +348,19 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     std::byte* const dout = this->template gradient_data<now.out>(of_output, of_input);
     std::byte* const din = this->template gradient_data<now.in>(of_output, of_input);
     if constexpr (now.kind == step_kind::leaf) {
-      using layer_type = layer_of_step<Step>;
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<now.leaf>();
-      parameter_access<now.leaf, false> const p{*this, copy};
-      slot_access<Step, true> const saved{*this, input, output};
-      auto const dy = gradient_or_seed<now.out, leaf.is_loss>(dout);
-      if constexpr (now.second >= 0)
-        layer_type::backward_input(
-            ops, p, saved, dy,
-            std::pair{this->template gradient_view<now.in, false>(din),
-                      this->template gradient_view<now.second, false>(
-                          this->template gradient_data<now.second>(of_output, of_input))});
-      else if constexpr (wanted)
-        layer_type::backward_input(
-            ops, p, saved, dy,
-            this->template input_gradient_view<Step>(input, output, of_output, of_input));
+      if constexpr (wanted || now.second >= 0) {
+        call_backward_input<layer_of_step<Step>>(
+            ops, backward_input_body{
+                     parameter_access<now.leaf, false>{*this, copy},
+                     gradient_or_seed<now.out, leaf.is_loss>(dout),
+                     this->template input_gradient_view<Step>(input, output, of_output, of_input),
+                     saved_access<Step, true>{*this, input, output},
+                     scratch_access<Step>{*this, input, output}, context_});
+      }
       forget_scratch<now.leaf>();
     } else if constexpr (!wanted) {
       return;

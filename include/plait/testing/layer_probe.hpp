@@ -25,11 +25,9 @@ struct probe {
   static constexpr std::size_t sequence = Sequence;
   static constexpr double flops_per_row = 0;
 
-  static void forward(auto& ops, auto const& p, auto, auto y, auto const&) {
-    ops.copy(p[values{}], y);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const&, auto dy, auto const& dp) {
-    ops.add(dy, dp[values{}], dp[values{}]);
+  static void forward(auto& ops, auto const& l) { ops.copy(l.p[values{}], l.y); }
+  static void backward_parameters(auto& ops, auto const& l) {
+    ops.add(l.dy, l.dp[values{}], l.dp[values{}]);
   }
 };
 
@@ -42,10 +40,8 @@ struct relay {
   static constexpr std::size_t sequence = Sequence;
   static constexpr double flops_per_row = 0;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.copy(x, y); }
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.copy(dy, dx);
-  }
+  static void forward(auto& ops, auto const& l) { ops.copy(l.x, l.y); }
+  static void backward_input(auto& ops, auto const& l) { ops.copy(l.dy, l.dx); }
 };
 
 /// L as one piece of a program, as within a repeat: the plan shares buffers inside a piece wherever

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies with one argument and with several, and layers that need more than a product: rotary
+// positions, heads that share keys and values, a causal convolution.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "plait/plait.hpp"
+#include "plait/testing/check_layer.hpp"
+
+namespace {
+
+using plait::shard;
+namespace dim = plait::dim;
+
+// ---- the same layer in both ways of writing it
+
+template <std::size_t In, std::size_t Out>
+struct dense_base {
+  using concept_tag = plait::layer_tag;
+  using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.3)>;
+  using parameters = plait::parameter_list<weight>;
+  using input = plait::features<In>;
+  using output = plait::features<Out>;
+  using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 1>>,
+                             plait::row_split<plait::split<weight, 0>>>;
+  using saved = plait::saved<plait::input_slot>;
+  using scratch = plait::scratch<plait::slot<"room", 3>>;
+};
+
+template <std::size_t In, std::size_t Out>
+struct by_name : dense_base<In, Out> {
+  using typename dense_base<In, Out>::weight;
+  static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
+  }
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
+  }
+};
+
+template <std::size_t In, std::size_t Out>
+struct by_order : dense_base<In, Out> {
+  using typename dense_base<In, Out>::weight;
+  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
+    ops.matmul(x, p[weight{}], y);
+  }
+  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
+    ops.matmul(dy, plait::transposed(p[weight{}]), dx);
+  }
+  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
+                                  auto const& dp) {
+    ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
+  }
+};
+
+template <template <std::size_t, std::size_t> class Dense, class Element>
+struct job : plait::parallel<
+                 plait::objective<plait::sequential<Dense<6, 8>, plait::nn::relu<8>, Dense<8, 4>>,
+                                  plait::nn::cross_entropy<4>>,
+                 plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>>, Element> {};
+
+template <class Job>
+std::vector<double> train() {
+  using element = typename Job::parameter_element;
+  auto const data = plait::in_memory<element>::random_classes(32, 6, 4);
+  std::vector<double> losses;
+  plait::launch<Job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, plait::adamw{.learning_rate = 0.01});
+    for (auto const& batch :
+         plait::batches<typename Job::element>(data, plait::global_batch<8>{}, rank)) {
+      double const loss = trainer.step(batch).loss;
+      if (rank.is_root()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+TEST(Body, TakesItsViewsByNameOrInOrder) {
+  auto const named = train<job<by_name, double>>();
+  EXPECT_EQ(named.size(), 4u);
+  EXPECT_EQ(named, (train<job<by_order, double>>()));
+}
+
+// ---- rotary positions: pairs of features are turned by an angle that grows with the position
+
+struct rotation {
+  double direction;
+  std::size_t first_position, batch, head_width;
+
+  template <class Queue, class Input, class Output>
+  void operator()(Queue const&, Input x, Output y) const {
+    using T = typename Output::element;
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t c = 0; c < x.columns; c += 2) {
+        double const rate = std::pow(100.0, -double(c % head_width) / double(head_width));
+        double const angle = direction * double(first_position + r / batch) * rate;
+        T const a = x.data[r * x.columns + c], b = x.data[r * x.columns + c + 1];
+        T const cosine = T(std::cos(angle)), sine = T(std::sin(angle));
+        y.data[r * x.columns + c] = a * cosine - b * sine;
+        y.data[r * x.columns + c + 1] = a * sine + b * cosine;
+      }
+  }
+};
+
+template <std::size_t Heads, std::size_t HeadWidth, std::size_t Sequence>
+struct rotary {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<Heads * HeadWidth>;
+  using output = input;
+  using forms = plait::forms<plait::whole, plait::by_features, plait::by_sequence<>>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr std::size_t units = Heads;
+  static constexpr plait::aliasing may_alias{.forward = true, .backward = true};
+
+  static void forward(auto& ops, auto l) { turn(ops, l, 1, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) { turn(ops, l, -1, l.dy, l.dx); }
+
+ private:
+  static void turn(auto& ops, auto const& l, double direction, auto from, auto to) {
+    ops.run(rotation{direction, ops.first_position(from), l.context.batch, HeadWidth}, from, to);
+  }
+};
+
+// ---- heads that share keys and values, to be followed by an attention with as many of each
+
+template <std::size_t Groups, std::size_t HeadWidth, bool Back>
+struct share {
+  // few: Groups parts of queries, then keys and values, of `heads` heads; all: three parts, the
+  // queries, keys and values of head after head, Groups queries for each.
+  template <class Queue, class From, class To>
+  void operator()(Queue const&, From from, To to) const {
+    auto const& few = [&]() -> auto const& {
+      if constexpr (Back) return to;
+      else return from;
+    }();
+    std::size_t const heads = few.columns / (Groups + 2) / HeadWidth;
+    std::size_t const all_columns = 3 * Groups * heads * HeadWidth;
+    auto const few_at = [&](std::size_t part, std::size_t head) {
+      return (part * heads + head) * HeadWidth;
+    };
+    auto const all_at = [&](std::size_t part, std::size_t head, std::size_t group) {
+      return ((part * heads + head) * Groups + group) * HeadWidth;
+    };
+    for (std::size_t r = 0; r < few.rows; ++r)
+      for (std::size_t head = 0; head < heads; ++head)
+        for (std::size_t group = 0; group < Groups; ++group)
+          for (std::size_t part = 0; part < 3; ++part)
+            for (std::size_t i = 0; i < HeadWidth; ++i) {
+              std::size_t const in_few =
+                  r * few.columns + few_at(part == 0 ? group : Groups + part - 1, head) + i;
+              std::size_t const in_all = r * all_columns + all_at(part, head, group) + i;
+              if constexpr (!Back) to.data[in_all] = from.data[in_few];
+              else if (part == 0 || group == 0) to.data[in_few] = from.data[in_all];
+              else to.data[in_few] += from.data[in_all];
+            }
+  }
+};
+
+template <std::size_t Heads, std::size_t KeyHeads, std::size_t HeadWidth>
+struct shared_heads {
+  static constexpr std::size_t groups = Heads / KeyHeads;
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<(groups + 2) * KeyHeads * HeadWidth>;
+  using output = plait::features<3 * Heads * HeadWidth>;
+  using forms =
+      plait::forms<plait::whole,
+                   plait::form<"heads", shard<dim::features, groups + 2>, shard<dim::features, 3>>>;
+  static constexpr std::size_t units = KeyHeads;
+
+  static void forward(auto& ops, auto l) { ops.run(share<groups, HeadWidth, false>{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.run(share<groups, HeadWidth, true>{}, l.dy, l.dx);
+  }
+};
+
+// ---- a causal convolution along the positions, feature by feature
+
+struct convolve {
+  std::size_t batch;
+  template <class Queue, class Input, class Weight, class Output>
+  void operator()(Queue const&, Input x, Weight w, Output y) const {
+    std::size_t const columns = x.columns;
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) {
+        y.data[r * columns + c] = 0;
+        for (std::size_t k = 0; k < w.rows && k * batch <= r; ++k)
+          y.data[r * columns + c] +=
+              w.data[k * columns + c] * x.data[(r - k * batch) * columns + c];
+      }
+  }
+};
+struct convolve_back {
+  std::size_t batch;
+  template <class Queue, class Gradient, class Weight, class Output>
+  void operator()(Queue const&, Gradient dy, Weight w, Output dx) const {
+    std::size_t const columns = dy.columns;
+    for (std::size_t r = 0; r < dy.rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) {
+        dx.data[r * columns + c] = 0;
+        for (std::size_t k = 0; k < w.rows && r + k * batch < dy.rows; ++k)
+          dx.data[r * columns + c] +=
+              w.data[k * columns + c] * dy.data[(r + k * batch) * columns + c];
+      }
+  }
+};
+struct convolve_sums {
+  std::size_t batch;
+  template <class Queue, class Gradient, class Input, class Sums>
+  void operator()(Queue const&, Gradient dy, Input x, Sums dw) const {
+    std::size_t const columns = dy.columns;
+    for (std::size_t k = 0; k < dw.rows; ++k)
+      for (std::size_t r = k * batch; r < dy.rows; ++r)
+        for (std::size_t c = 0; c < columns; ++c)
+          dw.data[k * columns + c] +=
+              dy.data[r * columns + c] * x.data[(r - k * batch) * columns + c];
+  }
+};
+
+template <std::size_t Width, std::size_t Taps, std::size_t Sequence>
+struct convolution {
+  using concept_tag = plait::layer_tag;
+  using weight = plait::parameter<"weight", plait::extents<Taps, Width>, plait::normal(0.5)>;
+  using parameters = plait::parameter_list<weight>;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using forms =
+      plait::forms<plait::whole, plait::form<"features", shard<dim::features>, shard<dim::features>,
+                                             plait::split<weight, 1>>>;
+  using saved = plait::saved<plait::input_slot>;
+  static constexpr std::size_t sequence = Sequence;
+
+  static void forward(auto& ops, auto l) {
+    ops.run(convolve{l.context.batch}, l.x, l.p[weight{}], l.y);
+  }
+  static void backward_input(auto& ops, auto l) {
+    ops.run(convolve_back{l.context.batch}, l.dy, l.p[weight{}], l.dx);
+  }
+  static void backward_parameters(auto& ops, auto l) {
+    ops.run(convolve_sums{l.context.batch}, l.dy, l.saved[plait::input_slot{}], l.dp[weight{}]);
+  }
+};
+
+TEST(Body, RotaryPositionsKeepTheLawsOfALayer) {
+  auto const report = plait::testing::check_layer<rotary<12, 2, 12>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+TEST(Body, HeadsThatShareKeysKeepTheLawsOfALayer) {
+  auto const report = plait::testing::check_layer<shared_heads<12, 4, 2>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+TEST(Body, AConvolutionKeepsTheLawsOfALayer) {
+  auto const report = plait::testing::check_layer<convolution<12, 3, 5>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+// ---- slots: their type, and how forms cut them
+
+/// y = x^3 from a copy of x in a slot of its own.
+template <std::size_t Width>
+struct cube {
+  struct value {
+    PLAIT_HOST_DEVICE auto operator()(auto x) const { return x * x * x; }
+  };
+  struct derivative {
+    PLAIT_HOST_DEVICE auto operator()(auto x, auto dy) const { return dy * 3 * x * x; }
+  };
+  struct same {
+    PLAIT_HOST_DEVICE auto operator()(auto x) const { return x; }
+  };
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using forms = plait::forms<plait::whole, plait::by_features>;
+  using kept = plait::slot<"kept", Width, plait::follows::features>;
+  using saved = plait::saved<kept>;
+
+  static void forward(auto& ops, auto l) {
+    ops.map(same{}, l.x, l.saved[kept{}]);
+    ops.map(value{}, l.x, l.y);
+  }
+  static void backward_input(auto& ops, auto l) {
+    ops.map(derivative{}, l.saved[kept{}], l.dy, l.dx);
+  }
+};
+
+template <class Element>
+struct cubic_job
+    : plait::parallel<plait::objective<plait::sequential<plait::nn::linear<6, 8>, cube<8>,
+                                                         plait::nn::linear<8, 4>>,
+                                       plait::nn::cross_entropy<4>>,
+                      plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>>, Element> {
+};
+
+TEST(Slot, HasTheTypeOfActivationsUnlessItSaysSums) {
+  auto const losses = train<cubic_job<plait::precision<plait::bfloat16, float>>>();
+  auto const exact = train<cubic_job<double>>();
+  ASSERT_EQ(losses.size(), exact.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], exact[i], 0.02);
+}
+
+}  // namespace
