@@ -201,7 +201,7 @@ TEST(FormPlanner, OneRankHasNothingToSend) {
 
 template <class Model>
 constexpr auto chosen_for(int ranks, bool shard_sequence = false) {
-  return choose_forms(make_outline<Model>(), ranks, shard_sequence);
+  return choose_forms(make_outline<Model>(), ranks, {.sequence = shard_sequence});
 }
 
 TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
@@ -385,7 +385,7 @@ void expect_best(int ranks) {
   for (bool const shard_sequence : {false, true}) {
     auto const expected =
         all_ways<std::remove_const_t<decltype(tree)>>{tree, ranks, shard_sequence}.best();
-    auto const chosen = choose_forms(tree, ranks, shard_sequence);
+    auto const chosen = choose_forms(tree, ranks, {.sequence = shard_sequence});
     EXPECT_EQ(chosen.error, planning_error::none);
     auto const near = [](double x, double y) { return std::abs(x - y) <= 1e-6 * (x + y); };
     EXPECT_TRUE(near(chosen.cost.flops, expected.flops));

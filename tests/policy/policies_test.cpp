@@ -65,15 +65,15 @@ TEST(Policies, ThePartAlongAnAxis) {
 }
 
 TEST(Policies, APipelineKnowsItsScheduleAndItsCuts) {
-  static_assert(std::is_same_v<pipeline<2>::order, one_forward_one_backward>);
+  static_assert(std::is_same_v<pipeline<2>::schedule_type, one_forward_one_backward>);
   static_assert(std::is_same_v<pipeline<2>::cuts, balanced>);
-  static_assert(std::is_same_v<pipeline<2, gpipe>::order, gpipe>);
+  static_assert(std::is_same_v<pipeline<2, gpipe>::schedule_type, gpipe>);
   EXPECT_TRUE((std::is_same_v<pipeline<3, gpipe, cut_at<1, 2>>::cuts, cut_at<1, 2>>));
 }
 
 TEST(Policies, TheSequenceIsCutOnlyByTheSwitch) {
-  static_assert(!tensor_parallel<2>::shard_sequence);
-  EXPECT_TRUE((tensor_parallel<2, sequence::sharded>::shard_sequence));
+  static_assert(!tensor_parallel<2>::forms.sequence);
+  EXPECT_TRUE((tensor_parallel<2, sequence::sharded>::forms.sequence));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "plait/placement/transition.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/workload.hpp"
+#include "plait/policy/policy.hpp"
 
 namespace plait {
 
@@ -117,7 +118,7 @@ struct form_planner {
 
   Tree const& tree;
   int ranks;
-  bool shard_sequence;
+  form_cuts cuts;
   static_vector<placement, most_placements> placements{};
   static_vector<table, decltype(Tree::nodes)::capacity> tables{};
   chosen_forms<decltype(Tree::nodes)::capacity, decltype(Tree::leaves)::capacity> chosen{};
@@ -148,9 +149,9 @@ struct form_planner {
                            ranks, differentiable);
   }
 
-  constexpr bool uses_sequence(form_info const& form) const {
-    auto const cuts = [](placement at) { return is_shard(at) && at.index == dim::sequence; };
-    return cuts(form.input) || cuts(form.output);
+  constexpr bool uses(form_info const& form, int dimension) const {
+    auto const cut = [&](placement at) { return is_shard(at) && at.index == dimension; };
+    return cut(form.input) || cut(form.output);
   }
 
   constexpr form_cost cost_of(leaf_info const& leaf, form_info const& form) const {
@@ -174,7 +175,8 @@ struct form_planner {
   constexpr bool allowed(leaf_info const& leaf, form_info const& form, name pin) const {
     // On one rank all forms compute the same, and whole ones need no moves between them.
     if (!pin.empty() && ranks > 1 && form.label != pin) return false;
-    if (uses_sequence(form) && !shard_sequence) return false;
+    if (uses(form, dim::sequence) && !cuts.sequence) return false;
+    if (uses(form, dim::features) && !cuts.features) return false;
     return indivisible_length(leaf, form, ranks) == 0;
   }
 
@@ -189,7 +191,7 @@ struct form_planner {
       if (!pin.empty() && form.label != pin) continue;
       known_pin = true;
       auto const bad = indivisible_length(leaf, form, ranks);
-      if (!uses_sequence(form) && form.shares_work() &&
+      if (cuts.features && !uses(form, dim::sequence) && form.shares_work() &&
           (leaf.parameter_count > 0 || leaf.units > 0)) {
         wants_split = true;
         can_split = can_split || bad == 0;
@@ -413,12 +415,12 @@ struct form_planner {
 
 /// Chooses a form for every leaf on a tensor axis of `ranks` ranks.
 ///
-/// `shard_sequence` allows forms that cut the sequence.
+/// `cuts`: what the forms may cut.
 /// Cost: about (placements)^3 steps for each layer, at compile time; a repeat counts once.
 /// Errors: reported in the result, which `plan` turns into a static_assert.
 template <class Tree>
-constexpr auto choose_forms(Tree const& tree, int ranks, bool shard_sequence) {
-  detail::form_planner<Tree> planner{tree, ranks, shard_sequence};
+constexpr auto choose_forms(Tree const& tree, int ranks, form_cuts cuts) {
+  detail::form_planner<Tree> planner{tree, ranks, cuts};
   planner.run();
   return planner.chosen;
 }

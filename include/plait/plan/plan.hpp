@@ -57,22 +57,24 @@ constexpr auto find_needed_gradients(program<Leaves> const& code) {
   return out;
 }
 
-/// The schedule and the cuts of a pipeline policy, or those of a single stage.
+/// The schedule and the cuts of a policy along the stage axis, or the usual ones.
 template <class Stage>
 struct stage_policy {
-  using order = typename Stage::order;
-  using cuts = typename Stage::cuts;
-};
-template <>
-struct stage_policy<serial> {
-  using order = one_forward_one_backward;
+  using schedule_type = one_forward_one_backward;
   using cuts = balanced;
+};
+template <class Stage>
+  requires requires { typename Stage::schedule_type; }
+struct stage_policy<Stage> {
+  using schedule_type = typename Stage::schedule_type;
+  using cuts = typename Stage::cuts;
 };
 
 template <class Tensor>
-inline constexpr bool shards_sequence = Tensor::shard_sequence;
-template <>
-inline constexpr bool shards_sequence<serial> = false;
+constexpr form_cuts form_cuts_of() {
+  if constexpr (requires { Tensor::forms; }) return Tensor::forms;
+  else return {};
+}
 
 }  // namespace detail
 
@@ -85,7 +87,7 @@ struct plan {
   using leaf_types = leaves_of<Model>;
   using tensor_policy = policy_along<Policy, axis::tensor>;
   using stage_policy = detail::stage_policy<policy_along<Policy, axis::stage>>;
-  using schedule_type = typename stage_policy::order;
+  using schedule_type = typename stage_policy::schedule_type;
 
   static constexpr mesh grid = mesh_of<Policy>;
   static constexpr layout samples = samples_of<Policy>;
@@ -107,7 +109,7 @@ struct plan {
 
   static constexpr auto tree = make_outline<Model>();
   static constexpr auto chosen =
-      choose_forms(tree, tensor_ranks, detail::shards_sequence<tensor_policy>);
+      choose_forms(tree, tensor_ranks, detail::form_cuts_of<tensor_policy>());
   static constexpr auto code = write_program(tree, chosen, tensor_ranks);
   static constexpr auto storage = plan_storage(code, tree.leaves);
   /// The length of the sequences, 1 if no layer cares.

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "plait/mesh/mesh.hpp"
+#include "plait/policy/checks.hpp"
 #include "plait/policy/data_parallel.hpp"
 #include "plait/policy/policy.hpp"
 
@@ -15,8 +16,10 @@ template <class... Policies>
 struct hybrid {
   static_assert((policy<Policies> && ...),
                 "hybrid<Policies...>: an argument is not a policy; write data_parallel<N>, "
-                "tensor_parallel<N> or pipeline<N>");
+                "tensor_parallel<N> or pipeline<N>, or give a type of your own `using concept_tag "
+                "= plait::policy_tag;`");
   using concept_tag = policy_tag;
+  using policies = policy_list<Policies...>;
 };
 
 namespace detail {
@@ -28,13 +31,25 @@ struct policy_rules {
 
   template <class P>
   constexpr void add() {
-    if constexpr (requires { P::samples; }) samples = samples.with(P::along, P::samples);
-    if constexpr (requires { P::parameters; }) parameters.set(P::along, P::parameters);
+    samples = samples.with(P::along, samples_along<P>());
+    parameters.set(P::along, rule_of<P>());
   }
 };
 
+/// A policy without an axis.
 template <class P>
 struct policy_traits {
+  static_assert((check_policy<P>(), true));
+  static constexpr mesh grid() { return {}; }
+  static constexpr void add_rules(policy_rules&) {}
+  template <axis>
+  using along = serial;
+};
+
+template <class P>
+  requires has_axis<P>
+struct policy_traits<P> {
+  static_assert((check_policy<P>(), true));
   static constexpr mesh grid() {
     mesh out;
     out.add(P::along, P::ranks);
@@ -43,14 +58,6 @@ struct policy_traits {
   static constexpr void add_rules(policy_rules& to) { to.add<P>(); }
   template <axis Which>
   using along = std::conditional_t<P::along == Which, P, serial>;
-};
-
-template <>
-struct policy_traits<serial> {
-  static constexpr mesh grid() { return {}; }
-  static constexpr void add_rules(policy_rules&) {}
-  template <axis>
-  using along = serial;
 };
 
 template <axis Which, class... Policies>
@@ -65,12 +72,13 @@ struct first_along<Which, First, Rest...> {
                                   std::type_identity<found>>::type;
 };
 
+template <class List>
+struct composed_traits;
 template <class... Policies>
-struct policy_traits<hybrid<Policies...>> {
-  static_assert(sizeof(hybrid<Policies...>) > 0);  // its own checks come first
+struct composed_traits<policy_list<Policies...>> {
   static constexpr mesh grid() {
     mesh out;
-    auto const append = [&out](mesh part) {
+    [[maybe_unused]] auto const append = [&out](mesh part) {
       for (int i = 0; i < part.dimension_count; ++i) {
         auto const dimension = part.dimensions[static_cast<std::size_t>(i)];
         out.add(dimension.which, dimension.size);
@@ -91,11 +99,23 @@ struct policy_traits<hybrid<Policies...>> {
     return true;
   }
   static_assert(has_each_axis_once(),
-                "hybrid<Policies...>: two policies of one kind; a mesh has one data, one tensor "
-                "and one stage axis, so multiply their sizes into one policy");
+                "hybrid<Policies...>: two policies of one kind; a mesh has one axis of each role, "
+                "so multiply their sizes into one policy");
+  static constexpr int count_at_launch() {
+    int count = 0;
+    for (axis const which : all_axes) count += grid().size(which) == at_launch;
+    return count;
+  }
+  static_assert(count_at_launch() <= 1,
+                "hybrid<Policies...>: the sizes of two axes are left to the launch, which gives "
+                "one number; write the ranks of one of them");
   template <axis Which>
   using along = typename first_along<Which, Policies...>::type;
 };
+
+template <class P>
+  requires is_composed<P>
+struct policy_traits<P> : composed_traits<typename P::policies> {};
 
 }  // namespace detail
 

@@ -38,7 +38,7 @@ struct pipeline {
   using concept_tag = policy_tag;
   static constexpr axis along = axis::stage;
   static constexpr int ranks = Ranks;
-  using order = Schedule;
+  using schedule_type = Schedule;
   using cuts = Cuts;
 };
 

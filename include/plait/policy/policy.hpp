@@ -11,8 +11,26 @@ namespace plait {
 /// A type says on purpose that it is a policy by `using concept_tag = plait::policy_tag;`.
 struct policy_tag {};
 
+/// What the ranks along one axis of a mesh do: an empty type that says
+///
+///   using concept_tag = plait::policy_tag;
+///   static constexpr axis along                 the role of its axis (optional: it has none)
+///   static constexpr int ranks                  how many; at_launch on a data or replica axis
+///   static constexpr placement samples          shard<dim::batch> on a data or replica axis
+///   static constexpr parameter_rule parameters  how parameters stand on that axis
+///   static constexpr form_cuts forms            on a tensor axis: what forms may cut
+///   using schedule_type, cuts                   on a stage axis (optional: as `pipeline`)
+///   using policies = policy_list<...>           instead of all that: it consists of others
+///
+/// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
+/// programs alike. Errors: texts of the compiler, see policy/checks.hpp.
+/// docs/policies.md has a policy of one's own on one page, `plait::testing::check_policy` runs one.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
+
+/// The policies that one consists of; the first varies slowest in the numbering of ranks.
+template <class... Policies>
+struct policy_list {};
 
 /// One rank does everything.
 struct serial {
@@ -32,6 +50,14 @@ struct parameter_rule {
   placement summed = invariant;  ///< the sum of a step's gradients before it is settled
   placement owned = invariant;   ///< what the optimizer of a rank updates, and its state
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
+};
+
+/// Which dimensions of activations the forms of layers may cut on an axis. (Forms that cut a
+/// vocabulary or heads cut features.)
+struct form_cuts {
+  bool features = true;
+  bool sequence = false;  ///< positions
+  friend constexpr bool operator==(form_cuts const&, form_cuts const&) = default;
 };
 
 /// The same on all axes. Where forms or stages decide it says invariant.

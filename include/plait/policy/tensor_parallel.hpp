@@ -18,7 +18,7 @@ struct tensor_parallel {
   using concept_tag = policy_tag;
   static constexpr axis along = axis::tensor;
   static constexpr int ranks = Ranks;
-  static constexpr bool shard_sequence = Sequence == sequence::sharded;
+  static constexpr form_cuts forms{.sequence = Sequence == sequence::sharded};
 };
 
 }  // namespace plait

@@ -14,8 +14,8 @@
 #include "plait/testing/layer_forms.hpp"
 #include "plait/testing/layer_laws.hpp"
 #include "plait/testing/layer_probe.hpp"
-#include "plait/testing/layer_report.hpp"
 #include "plait/testing/layer_trial.hpp"
+#include "plait/testing/report.hpp"
 
 namespace plait::testing {
 
@@ -104,7 +104,7 @@ trial_setup make_setup(layer_options const& options) {
 
 /// Runs one job; an exception is a failure.
 template <class Job>
-bool run_checked(layer_report& report, std::string const& where, trial_setup const& setup,
+bool run_checked(check_report& report, std::string const& where, trial_setup const& setup,
                  trial& out) {
   report.checked.push_back(where);
   try {
@@ -147,7 +147,7 @@ class layer_checker {
     }(std::make_index_sequence<form_choices<L>.size()>{});
   }
 
-  [[nodiscard]] layer_report const& report() const { return report_; }
+  [[nodiscard]] check_report const& report() const { return report_; }
 
  private:
   /// The form that the others are compared with.
@@ -224,7 +224,7 @@ class layer_checker {
 
   static constexpr char const* law = "must be that of the whole form on one rank";
 
-  layer_report report_;
+  check_report report_;
   trial_setup setup_;
   trial reference_;
   compared_tensor output_;
@@ -256,7 +256,7 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// Random layers are fine: they draw the same numbers each time.
 /// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
 template <class L>
-layer_report check_layer(layer_options const& options = {}) {
+check_report check_layer(layer_options const& options = {}) {
   static_assert(
       layer<L>,
       "check_layer<L>: L is not a layer; it needs `using concept_tag = plait::layer_tag;`, "

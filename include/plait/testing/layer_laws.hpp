@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "plait/testing/layer_report.hpp"
 #include "plait/testing/layer_trial.hpp"
+#include "plait/testing/report.hpp"
 
 /// What must hold between the numbers of trials.
 namespace plait::testing::detail {
@@ -37,7 +37,7 @@ inline double rounding_bound(std::vector<double> const& expected) {
 }
 
 /// Outputs and all gradients of two trials, and the sameness of what several ranks have.
-inline void compare_trials(layer_report& report, std::string const& where, trial const& expected,
+inline void compare_trials(check_report& report, std::string const& where, trial const& expected,
                            trial const& got, compared_tensor const& output,
                            std::string const& law) {
   auto const& first = got.ranks[0].once.output;
@@ -56,7 +56,7 @@ inline void compare_trials(layer_report& report, std::string const& where, trial
   }
 }
 
-inline void check_accumulation(layer_report& report, std::string const& where, trial const& got) {
+inline void check_accumulation(check_report& report, std::string const& where, trial const& got) {
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     bool ignored = false;
     auto expected = assemble(got, &rank_record::once, i, ignored);
@@ -67,7 +67,7 @@ inline void check_accumulation(layer_report& report, std::string const& where, t
   }
 }
 
-inline void check_differences(layer_report& report, std::string const& where,
+inline void check_differences(check_report& report, std::string const& where,
                               trial_setup const& setup, trial const& got) {
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     bool ignored = false;
@@ -83,7 +83,7 @@ inline void check_differences(layer_report& report, std::string const& where,
   }
 }
 
-inline void check_independence(layer_report& report, std::string const& where,
+inline void check_independence(check_report& report, std::string const& where,
                                trial_setup const& setup, trial const& got,
                                compared_tensor const& output, bool is_loss) {
   // What belongs to the changed sample is taken to be as expected.
@@ -110,7 +110,7 @@ inline void check_independence(layer_report& report, std::string const& where,
   }
 }
 
-inline void check_bytes(layer_report& report, std::string const& where, trial const& got) {
+inline void check_bytes(check_report& report, std::string const& where, trial const& got) {
   for (std::size_t r = 0; r < got.ranks.size(); ++r)
     for (auto const& moved : got.ranks[r].moved)
       if (moved.planned != moved.counted)

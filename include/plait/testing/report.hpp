@@ -10,8 +10,8 @@
 
 namespace plait::testing {
 
-/// What `check_layer` found: one sentence for each law that does not hold; empty if all hold.
-struct layer_report {
+/// What a check found: one sentence for each law that does not hold; empty if all hold.
+struct check_report {
   std::vector<std::string> failures;
   /// What was run, as in "form column on 2 tensor ranks".
   std::vector<std::string> checked;
@@ -53,7 +53,7 @@ inline double largest(std::vector<double> const& values) {
 }
 
 /// Adds a failure if got and expected differ by more than `bound` anywhere; NaN always differs.
-inline void compare(layer_report& report, std::string const& where, compared_tensor const& what,
+inline void compare(check_report& report, std::string const& where, compared_tensor const& what,
                     std::vector<double> const& expected, std::vector<double> const& got,
                     double bound, std::string const& law) {
   if (expected.size() != got.size()) {

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+
+#include "plait/placement/transition.hpp"
+#include "plait/policy/policy.hpp"
+
+namespace plait::detail {
+
+template <class P>
+concept is_composed = requires { typename P::policies; };
+template <class P>
+concept has_axis = requires { P::along; };
+
+/// The parameter rule of a policy, or that of one that says none.
+template <class P>
+constexpr parameter_rule rule_of() {
+  if constexpr (requires { P::parameters; }) return P::parameters;
+  else return {};
+}
+template <class P>
+constexpr placement samples_along() {
+  if constexpr (requires { P::samples; }) return P::samples;
+  else return invariant;
+}
+
+template <class Policy>
+consteval void check_policy_without_axis() {
+  static_assert(
+      !requires { Policy::ranks; } && !requires { Policy::samples; } &&
+          !requires { Policy::parameters; } && !requires { Policy::forms; },
+      "this policy says what ranks do but not along which axis; write `static constexpr "
+      "plait::axis along = plait::axis::data;`, or the role that its axis has");
+}
+
+template <class Policy>
+consteval void check_policy_ranks() {
+  static_assert(
+      requires {
+        { Policy::along } -> std::convertible_to<axis>;
+        { Policy::ranks } -> std::convertible_to<int>;
+      },
+      "this policy names an axis but not its ranks; write `static constexpr int ranks = N;` and "
+      "`static constexpr plait::axis along = ...;`");
+  if constexpr (requires { Policy::ranks; }) {
+    constexpr bool may_wait = batch_axes.contains(Policy::along);
+    static_assert(Policy::ranks >= 1 || (may_wait && Policy::ranks == at_launch),
+                  "this policy has no ranks; write `ranks` of at least 1, or at_launch on a data "
+                  "or replica axis");
+  }
+}
+
+template <class Policy>
+consteval void check_policy_rules() {
+  constexpr axis along = Policy::along;
+  constexpr bool has_samples = batch_axes.contains(along);
+  constexpr parameter_rule rule = rule_of<Policy>();
+  static_assert((samples_along<Policy>() == shard<dim::batch>) == has_samples,
+                "this policy says wrong how samples lie: on a data or replica axis each rank has "
+                "samples of its own, write `static constexpr plait::placement samples = "
+                "plait::shard<plait::dim::batch>;`; on the other axes leave `samples` out");
+  static_assert(!has_samples || rule.summed == partial,
+                "this policy gives its ranks samples of their own but would never add up what "
+                "they find; write `static constexpr plait::parameter_rule parameters{.summed = "
+                "plait::partial};`");
+  static_assert(rule.kept == invariant,
+                "this policy keeps parameters otherwise than whole on each rank, which layers "
+                "cannot see yet; leave `.kept` out, and say by `.owned` what optimizers hold");
+  static_assert(rule.owned == invariant || rule.owned == shard<dim::elements>,
+                "this policy's optimizers own neither all parameters nor a block of their "
+                "elements; leave `.owned` out, or write .owned = "
+                "plait::shard<plait::dim::elements>");
+  static_assert(transition_between(rule.summed, rule.owned).allowed() &&
+                    transition_between(rule.owned, rule.kept).allowed(),
+                "this policy's parameters cannot go from `summed` to `owned` and from there to "
+                "`kept`: the table of transitions lacks a row; write .summed = plait::partial");
+  static_assert(has_samples || rule == parameter_rule{},
+                "this policy says how parameters stand on an axis where forms or stages decide; "
+                "leave `parameters` out");
+  static_assert(
+      along == axis::tensor || !requires { Policy::forms; },
+      "this policy lets forms cut on another axis than the tensor axis, which is where "
+      "forms are chosen; write `along = plait::axis::tensor`, or leave `forms` out");
+}
+
+/// Refuses what no policy can mean.
+template <class P>
+consteval void check_policy() {
+  if constexpr (!has_axis<P>) {
+    check_policy_without_axis<P>();
+  } else {
+    check_policy_ranks<P>();
+    if constexpr (requires { P::ranks; }) check_policy_rules<P>();
+  }
+}
+
+}  // namespace plait::detail

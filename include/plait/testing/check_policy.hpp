@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/plait.hpp"
+#include "plait/testing/report.hpp"
+
+namespace plait::testing {
+
+/// The numbers that `check_policy` runs with; the defaults serve policies of up to 4 ranks on an
+/// axis.
+struct policy_options {
+  int data_ranks = 2;    ///< along the axis whose size the policy leaves to the launch
+  int microbatches = 0;  ///< 0: as many as stages
+  double clip = 0.1;     ///< of the gradient norm
+  /// By how much losses and parameters may differ, relative to the largest of each.
+  double tolerance = 1e-10;
+};
+
+namespace detail {
+
+inline constexpr std::size_t checked_width = 24, checked_length = 12, checked_samples = 48;
+inline constexpr std::size_t checked_vocabulary = 264;  // of which the tokens are 256
+inline constexpr int checked_steps = 3;
+
+/// Features, a gate of two branches, and a loss over classes.
+struct checked_features {
+  static constexpr auto width = checked_width;
+  using gate = sequential<fan_out<nn::linear<width, 2 * width>,
+                                  sequential<nn::linear<width, 2 * width>, nn::gelu<2 * width>>>,
+                          nn::product<2 * width>, nn::linear<2 * width, width>>;
+  using model =
+      sequential<named<"in", nn::linear<width, width>>, nn::relu<width>, named<"gate", gate>,
+                 named<"norm", nn::layer_norm<width>>, named<"out", nn::linear<width, width>>>;
+  using objective = plait::objective<model, nn::cross_entropy<width>>;
+  static constexpr char const* name = "a model of features";
+  static auto data() {
+    return in_memory<double>::random_classes(checked_samples * 2, width, width);
+  }
+};
+
+/// Tokens, a table that is padded, attention, dropout and copies of a block.
+struct checked_tokens {
+  static constexpr auto width = checked_width;
+  static constexpr auto length = checked_length;
+  using block =
+      sequential<residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                                     named<"attn", nn::causal_self_attention<width, 12, length>>>>,
+                 residual<sequential<named<"ln_2", nn::layer_norm<width>>,
+                                     named<"up", nn::linear<width, 2 * width>>, nn::gelu<2 * width>,
+                                     named<"down", nn::linear<2 * width, width>>>>>;
+  using model = sequential<
+      named<"wte", nn::embedding<256, width, normal(0.02), checked_vocabulary>>,
+      named<"wpe", nn::positions<length, width>>, nn::dropout<width, 100>,
+      named<"h", repeat<4, block>>, named<"ln_f", nn::layer_norm<width>>,
+      named<"head", nn::linear<width, 256,
+                               nn::linear_options{.order = nn::weight_order::output_input,
+                                                  .padded_to = checked_vocabulary}>>>;
+  using objective = plait::objective<model, nn::cross_entropy<256, -100, checked_vocabulary>>;
+  static constexpr char const* name = "a model of tokens";
+  static auto data() {
+    std::string text;
+    for (unsigned i = 0; i < checked_samples * 2 * length + 1; ++i)
+      text.push_back(static_cast<char>('a' + i * i % 23));
+    return byte_text::from_text(text, length);
+  }
+};
+
+template <class Model, class Policy>
+struct checked_job : parallel<typename Model::objective, Policy, double> {};
+
+/// What a run ended with, on the root rank.
+struct policy_run {
+  std::vector<double> losses;
+  std::vector<std::pair<compared_tensor, std::vector<double>>> parameters;
+};
+
+/// Trains, and compares on each rank what it sent with what the plan says.
+template <class Job>
+policy_run run_policy(policy_options const& options, check_report& report,
+                      std::string const& where) {
+  using plan = typename Job::plan_type;
+  auto const data = [] {
+    if constexpr (plan::tree.leaves[0].input().kind == value_kind::tokens)
+      return checked_tokens::data();
+    else return checked_features::data();
+  }();
+  policy_run out;
+  std::mutex mutex;
+  launch<Job>(threads{.data_ranks = options.data_ranks}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01}, {.clip = options.clip});
+    int steps = 0;
+    workload load;
+    for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
+    for (auto const& batch :
+         batches(data, global_batch<checked_samples>{}, rank,
+                 {.epochs = checked_steps, .microbatches = options.microbatches})) {
+      if (steps == checked_steps) break;
+      double const loss = trainer.step(batch).loss;
+      if (rank.is_root()) out.losses.push_back(loss);
+      load = {.rows = batch.rows(),
+              .microbatches = batch.microbatches,
+              .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
+              .gradient_norm = options.clip > 0};
+      ++steps;
+    }
+    {
+      std::scoped_lock const lock{mutex};
+      for (auto const over : rank.groups().sets()) {
+        auto const planned = steps * plan::wire(over, rank.stage(), load).total();
+        auto const sent = static_cast<std::int64_t>(rank.group(over).counted().total_bytes());
+        if (planned != sent)
+          report.failures.push_back(where + ": rank " + std::to_string(rank.world_rank()) +
+                                    " sent " + std::to_string(sent) + " bytes over {" +
+                                    to_string(over) + "}, the plan says " +
+                                    std::to_string(planned));
+      }
+    }
+    trainer.export_parameters(
+        [&](std::string const& name, parameter_info const& info, std::span<double const> values) {
+          out.parameters.push_back(
+              {{name, info.columns, values.size()}, {values.begin(), values.end()}});
+        });
+  });
+  return out;
+}
+
+template <class Model, class Policy>
+void check_policy_on(check_report& report, policy_options const& options) {
+  std::string const where = Model::name;
+  report.checked.push_back(where);
+  check_report alone;
+  auto const expected = run_policy<checked_job<Model, serial>>(options, alone, where);
+  try {
+    auto const got = run_policy<checked_job<Model, Policy>>(options, report, where);
+    compare(report, where, {"loss of step ", expected.losses.size(), expected.losses.size()},
+            expected.losses, got.losses, options.tolerance * largest(expected.losses),
+            "the same as on one rank");
+    for (std::size_t i = 0; i < expected.parameters.size() && i < got.parameters.size(); ++i) {
+      auto const& [what, values] = expected.parameters[i];
+      compare(report, where, what, values, got.parameters[i].second,
+              options.tolerance * largest(values), "the same as on one rank after training");
+    }
+    if (expected.parameters.size() != got.parameters.size())
+      report.failures.push_back(where + ": " + std::to_string(got.parameters.size()) +
+                                " parameters were exported, on one rank " +
+                                std::to_string(expected.parameters.size()));
+  } catch (std::exception const& failure) {
+    report.failures.push_back(where + ": " + failure.what());
+  }
+}
+
+}  // namespace detail
+
+/// Runs a policy over two small models on threads, in double, and compares with one rank: the
+/// losses of three steps with clipping, all parameters behind them, and the bytes that each rank
+/// sent over each group with what the plan says.
+///
+/// `Policy` may be a policy or a hybrid that has it. Widths, heads and positions of the models are
+/// multiples of 12; they have 5 and 9 units for pipelines.
+/// Cost: seconds to compile, milliseconds to run.
+template <class Policy>
+check_report check_policy(policy_options const& options = {}) {
+  check_report report;
+  detail::check_policy_on<detail::checked_features, Policy>(report, options);
+  detail::check_policy_on<detail::checked_tokens, Policy>(report, options);
+  return report;
+}
+
+}  // namespace plait::testing

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plait/testing/check_policy.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace plait;
+
+/// Copies of the data ranks' work, whose optimizers own blocks.
+template <int Ranks>
+struct sharded_replicas {
+  using concept_tag = policy_tag;
+  static constexpr axis along = axis::replica;
+  static constexpr int ranks = Ranks;
+  static constexpr placement samples = shard<dim::batch>;
+  static constexpr parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
+};
+
+/// Consists of others, and of one that has no axis.
+struct remark {
+  using concept_tag = policy_tag;
+};
+struct rows_of_two {
+  using concept_tag = policy_tag;
+  using policies = policy_list<pipeline<2>, remark, data_parallel<2>>;
+};
+
+/// Cuts positions and nothing else.
+struct positions_only {
+  using concept_tag = policy_tag;
+  static constexpr axis along = axis::tensor;
+  static constexpr int ranks = 2;
+  static constexpr form_cuts forms{.features = false, .sequence = true};
+};
+
+TEST(CheckPolicy, PlaitsOwnPass) {
+  auto const report =
+      plait::testing::check_policy<hybrid<pipeline<2>, data_parallel<>, tensor_parallel<2>>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+  EXPECT_EQ(report.checked.size(), 2u);
+}
+
+TEST(CheckPolicy, APolicyOfOnesOwnInAHybrid) {
+  auto const report =
+      plait::testing::check_policy<hybrid<pipeline<2>, data_parallel<2>, sharded_replicas<2>>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+TEST(CheckPolicy, APolicyThatConsistsOfOthers) {
+  static_assert(mesh_of<rows_of_two>.world_size() == 4);
+  static_assert(mesh_of<rows_of_two>.fits(mesh_of<hybrid<pipeline<2>, data_parallel<2>>>));
+}
+
+TEST(CheckPolicy, FormsCutWhatThePolicySays) {
+  using plan = plait::testing::detail::checked_job<plait::testing::detail::checked_tokens,
+                                                   positions_only>::plan_type;
+  auto const cuts = [](placement at, int dimension) {
+    return is_shard(at) && at.index == dimension;
+  };
+  int by_positions = 0;
+  for (auto const& form : plan::code.forms) {
+    EXPECT_FALSE(cuts(form.input, dim::features) || cuts(form.output, dim::features));
+    by_positions += cuts(form.output, dim::sequence);
+  }
+  EXPECT_GT(by_positions, 3);
+}
+
+// Sums over samples are rounded in another order than on one rank.
+TEST(CheckPolicy, ADifferenceIsASentenceWithBothNumbers) {
+  auto const report = plait::testing::check_policy<data_parallel<3>>({.tolerance = 0});
+  EXPECT_FALSE(report.passed());
+  EXPECT_NE(report.text().find("the same as on one rank"), std::string::npos) << report.text();
+}
+
+}  // namespace
