@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "plait/layer/form.hpp"
+#include "plait/layer/layer_checks.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/layer/value.hpp"
@@ -56,7 +57,13 @@ namespace detail {
 
 template <class L>
 consteval void check_is_layer() {
-  static_assert(layer<L>,
+  static_assert(!has_input_type_for_input<L>,
+                "this layer has `input_type`, which nothing reads, and no `input`; write `using "
+                "input = plait::features<Width>;` or `plait::tokens`");
+  static_assert(!has_output_type_for_output<L>,
+                "this layer has `output_type`, which nothing reads, and no `output`; write `using "
+                "output = plait::features<Width>;`");
+  static_assert(layer<L> || has_input_type_for_input<L> || has_output_type_for_output<L>,
                 "this type is used as a layer but is not one: it needs `using concept_tag = "
                 "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
 }
@@ -84,6 +91,8 @@ struct leaf_info {
   aliasing may_alias{};
   bool takes_epilogue = false;
   bool is_elementwise = false;
+  bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
+  bool has_count = true;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
 };
@@ -158,6 +167,7 @@ constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
+  check_member_names<L>();
   leaf_info info;
   read_inputs<typename L::input>::apply(info);
   info.output = L::output::info;
@@ -181,6 +191,10 @@ constexpr leaf_info read_leaf() {
     typename L::derivative;
     typename L::kept;
   };
+  info.has_forward = has_forward<L>();
+  info.has_backward_input = has_backward_input<L>();
+  info.has_backward_parameters = has_backward_parameters<L>();
+  info.has_count = has_count<L>();
   if constexpr (requires { L::flops_per_row; }) {
     info.flops_per_row = L::flops_per_row;
   } else {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+// What a layer is looked at for by name: near misses of the protocol's members, which would
+// silently stand for nothing, and the bodies, which must be found without being instantiated.
+namespace plait::detail {
+
+struct body_names {
+  int forward, backward_input, backward_parameters, count;
+};
+
+/// L and a second member for each name of a body: a name that L has, of whatever kind, is ambiguous
+/// here. Nothing else finds a template that takes `auto` in any number.
+template <class L>
+struct body_probe : L, body_names {};
+
+struct any_argument {};
+
+template <class L>
+  requires std::is_final_v<L>
+struct body_probe<L> {};
+
+/// Whether L has a body of that name. Nothing can derive from a final L: there it is called, with
+/// each number of arguments that a body may have, and not instantiated either.
+template <class L>
+constexpr bool has_forward() {
+  if constexpr (std::is_final_v<L>)
+    return requires(any_argument& a) { L::forward(a, a); } ||
+           requires(any_argument& a) { L::forward(a, a, a, a, a); };
+  else return !requires { body_probe<L>::forward; };
+}
+template <class L>
+constexpr bool has_backward_input() {
+  if constexpr (std::is_final_v<L>)
+    return requires(any_argument& a) { L::backward_input(a, a); } ||
+           requires(any_argument& a) { L::backward_input(a, a, a, a, a); };
+  else return !requires { body_probe<L>::backward_input; };
+}
+template <class L>
+constexpr bool has_backward_parameters() {
+  if constexpr (std::is_final_v<L>)
+    return requires(any_argument& a) { L::backward_parameters(a, a); } ||
+           requires(any_argument& a) { L::backward_parameters(a, a, a, a, a); };
+  else return !requires { body_probe<L>::backward_parameters; };
+}
+template <class L>
+constexpr bool has_count() {
+  if constexpr (std::is_final_v<L>) return requires { &L::count; };
+  else return !requires { body_probe<L>::count; };
+}
+
+// A name that is nearly one of the protocol's counts only where the proper one is missing: a layer
+// may call its own things as it likes. A layer called `form` has a member of that name, itself.
+template <class L>
+concept has_form_for_forms =
+    requires { typename L::form; } && !requires { typename L::forms; } &&
+    !std::is_base_of_v<typename L::form, L>;
+template <class L>
+concept has_save_for_saved =
+    requires { typename L::save; } && !requires { typename L::saved; } &&
+    !std::is_base_of_v<typename L::save, L>;
+template <class L>
+concept has_scratches_for_scratch =
+    requires { typename L::scratches; } && !requires { typename L::scratch; } &&
+    !std::is_base_of_v<typename L::scratches, L>;
+template <class L>
+concept has_parameter_for_parameters =
+    requires { typename L::parameter; } && !requires { typename L::parameters; } &&
+    !std::is_base_of_v<typename L::parameter, L>;
+template <class L>
+concept has_input_type_for_input =
+    requires { typename L::input_type; } && !requires { typename L::input; };
+template <class L>
+concept has_output_type_for_output =
+    requires { typename L::output_type; } && !requires { typename L::output; };
+template <class L>
+concept has_flop_for_flops_per_row =
+    requires { L::flop_per_row; } && !requires { L::flops_per_row; };
+template <class L>
+concept has_unit_for_units = requires { L::unit; } && !requires { L::units; };
+template <class L>
+concept has_alias_for_may_alias = requires { L::alias; } && !requires { L::may_alias; };
+
+/// Members that would be taken for not there. L is the template argument that compilers print.
+template <class L>
+consteval void check_member_names() {
+  static_assert(!has_form_for_forms<L>,
+                "this layer has `form`, which nothing reads, and no `forms`; write `using forms = "
+                "plait::forms<...>;`");
+  static_assert(!has_save_for_saved<L>,
+                "this layer has `save`, which nothing reads, and no `saved`; write `using saved = "
+                "plait::saved<...>;`");
+  static_assert(!has_scratches_for_scratch<L>,
+                "this layer has `scratches`, which nothing reads, and no `scratch`; write `using "
+                "scratch = plait::scratch<...>;`");
+  static_assert(!has_parameter_for_parameters<L>,
+                "this layer has `parameter`, which nothing reads, and no `parameters`; write "
+                "`using parameters = plait::parameter_list<...>;`");
+  static_assert(!has_flop_for_flops_per_row<L>,
+                "this layer has `flop_per_row`, which nothing reads, and no `flops_per_row`; write "
+                "`static constexpr double flops_per_row = ...;`");
+  static_assert(!has_unit_for_units<L>,
+                "this layer has `unit`, which nothing reads, and no `units`; write `static "
+                "constexpr std::size_t units = ...;`");
+  static_assert(!has_alias_for_may_alias<L>,
+                "this layer has `alias`, which nothing reads, and no `may_alias`; write `static "
+                "constexpr plait::aliasing may_alias{...};`");
+}
+
+}  // namespace plait::detail
