@@ -13,21 +13,14 @@ namespace detail {
 constexpr std::size_t samples_per_rank(std::size_t samples, int data_ranks) {
   if (data_ranks < 1 || samples % static_cast<std::size_t>(data_ranks) != 0)
     throw input_error("global_batch: " + std::to_string(samples) + " samples do not divide over " +
-                      std::to_string(data_ranks) + " data ranks");
+                      std::to_string(data_ranks) +
+                      " data ranks; choose a batch that is a multiple of the data ranks");
   return samples / static_cast<std::size_t>(data_ranks);
 }
 
 constexpr std::size_t at_least_one_sample(std::size_t samples) {
   if (samples == 0) throw input_error("a batch must have at least 1 sample, got 0");
   return samples;
-}
-
-// The numbers are template arguments so that every compiler prints them next to the text.
-template <std::size_t Samples, std::size_t DataRanks>
-consteval void check_batch_split() {
-  static_assert(Samples % DataRanks == 0,
-                "global_batch<Samples>: the samples do not divide over the data ranks; choose a "
-                "batch that is a multiple of the data ranks");
 }
 
 }  // namespace detail
@@ -109,15 +102,6 @@ consteval void require_global_batch() {
   static_assert(detail::is_per_rank_batch<Batch> || detail::is_global_batch<Batch>,
                 "the batch size is a bare number, which does not say whether it counts the samples "
                 "of one data rank or of all; write global_batch<N>{} or global_batch<>{n}");
-}
-
-/// Checks at compile time that `Batch` is global and divides over `DataRanks`, if both are known
-/// then; 0 stands for a number of data ranks chosen at run time.
-template <class Batch, int DataRanks>
-consteval void check_divides() {
-  require_global_batch<Batch>();
-  if constexpr (DataRanks > 0 && global_batch_size<Batch>)
-    if constexpr (Batch::is_static) detail::check_batch_split<Batch::samples, DataRanks>();
 }
 
 static_assert(global_batch_size<global_batch<64>> && global_batch_size<global_batch<>>);
