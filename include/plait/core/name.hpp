@@ -59,4 +59,24 @@ struct name {
   friend constexpr bool operator==(name const&, name const&) = default;
 };
 
+/// A text of any length as compilers print it in a message, "h.*.attn.weight"; a `name` they print
+/// as four numbers. For template arguments of checks that have failed, and nothing else.
+template <std::size_t Size>
+struct printed_text {
+  char characters[Size]{};  // with a zero at its end, or it is printed as numbers
+};
+template <printed_text... Texts>
+struct printed_texts {};
+
+/// What make() returns, a name or a container of characters, for a message.
+template <auto Make>
+inline constexpr auto printed = [] {
+  constexpr std::size_t size = Make().size();
+  printed_text<size + 1> out;
+  auto const text = Make();
+  for (std::size_t i = 0; i < size; ++i) out.characters[i] = text[i];
+  out.characters[size] = '\0';  // clang prints only characters that were written
+  return out;
+}();
+
 }  // namespace plait

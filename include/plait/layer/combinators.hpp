@@ -62,10 +62,15 @@ consteval void check_loss_width() {
 
 template <class Model, class Loss>
 consteval void check_loss() {
-  static_assert(std::is_same_v<typename Loss::output, loss_value>,
+  constexpr bool is_loss = std::is_same_v<typename Loss::output, loss_value>;
+  constexpr bool is_swapped = std::is_same_v<typename Model::output, loss_value>;
+  static_assert(!is_swapped || is_loss,
+                "objective<Model, Loss>: the loss stands first; write the model first, then the "
+                "loss");
+  static_assert(is_swapped || is_loss,
                 "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
                 "plait::loss_value;`, such as nn::cross_entropy<Classes>");
-  check_loss_width<Model::output::info.width, leaf_of<Loss>.input().width>();
+  if constexpr (is_loss) check_loss_width<Model::output::info.width, leaf_of<Loss>.input().width>();
 }
 
 template <class... Layers>
@@ -83,6 +88,9 @@ consteval void check_chain() {
 
 /// The layers one after the other.
 ///
+/// It may get a name, like every combination here: `struct model : sequential<...> {};`. Compilers
+/// then say `model` instead of all that is in it.
+///
 /// Parameter names: those of a `named` layer begin with its name; other layers are numbered in
 /// depth-first order within the nearest name, as in "0.weight".
 template <class... Layers>
@@ -91,6 +99,7 @@ struct sequential {
                 "sequential<>: a model needs at least one layer; write it between the brackets");
   static_assert((detail::check_is_layer<Layers>(), ..., true));
   using concept_tag = layer_tag;
+  using combination = sequential;
   using input = typename std::tuple_element_t<0, std::tuple<Layers...>>::input;
   using output =
       typename std::tuple_element_t<sizeof...(Layers) - 1, std::tuple<Layers...>>::output;
@@ -102,6 +111,7 @@ template <class L>
 struct residual {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
+  using combination = residual;
   using input = typename L::input;
   using output = typename L::output;
   static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
@@ -111,6 +121,7 @@ struct residual {
 template <class First, class Second>
 struct fan_out {
   using concept_tag = layer_tag;
+  using combination = fan_out;
   using input = typename First::input;
   using output = inputs<typename First::output, typename Second::output>;
   static_assert(std::is_same_v<typename First::input, typename Second::input>,
@@ -126,6 +137,7 @@ struct repeat {
   static_assert(Count >= 1, "repeat<Count, L>: Count is 0; write at least 1, or leave L out");
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
+  using combination = repeat;
   using input = typename L::input;
   using output = typename L::output;
   static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
@@ -136,6 +148,7 @@ template <name Label, class L>
 struct named {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
+  using combination = named;
   using input = typename L::input;
   using output = typename L::output;
 };
@@ -145,6 +158,7 @@ template <name Label, class L>
 struct pinned {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
+  using combination = pinned;
   using input = typename L::input;
   using output = typename L::output;
 };
@@ -155,6 +169,7 @@ template <class L, class Parameter, name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
+  using combination = tied;
   using input = typename L::input;
   using output = typename L::output;
 };
@@ -165,6 +180,7 @@ struct objective {
   static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));
   static_assert((detail::check_loss<Model, Loss>(), true));
   using concept_tag = layer_tag;
+  using combination = objective;
   using model = Model;
   using loss = Loss;
   using input = typename Model::input;

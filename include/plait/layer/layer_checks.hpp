@@ -54,21 +54,19 @@ constexpr bool has_count() {
 // A name that is nearly one of the protocol's counts only where the proper one is missing: a layer
 // may call its own things as it likes. A layer called `form` has a member of that name, itself.
 template <class L>
-concept has_form_for_forms =
-    requires { typename L::form; } && !requires { typename L::forms; } &&
-    !std::is_base_of_v<typename L::form, L>;
+concept has_form_for_forms = requires { typename L::form; } && !requires { typename L::forms; } &&
+                             !std::is_base_of_v<typename L::form, L>;
 template <class L>
-concept has_save_for_saved =
-    requires { typename L::save; } && !requires { typename L::saved; } &&
-    !std::is_base_of_v<typename L::save, L>;
+concept has_save_for_saved = requires { typename L::save; } && !requires { typename L::saved; } &&
+                             !std::is_base_of_v<typename L::save, L>;
 template <class L>
-concept has_scratches_for_scratch =
-    requires { typename L::scratches; } && !requires { typename L::scratch; } &&
-    !std::is_base_of_v<typename L::scratches, L>;
+concept has_scratches_for_scratch = requires { typename L::scratches; } && !requires {
+  typename L::scratch;
+} && !std::is_base_of_v<typename L::scratches, L>;
 template <class L>
-concept has_parameter_for_parameters =
-    requires { typename L::parameter; } && !requires { typename L::parameters; } &&
-    !std::is_base_of_v<typename L::parameter, L>;
+concept has_parameter_for_parameters = requires { typename L::parameter; } && !requires {
+  typename L::parameters;
+} && !std::is_base_of_v<typename L::parameter, L>;
 template <class L>
 concept has_input_type_for_input =
     requires { typename L::input_type; } && !requires { typename L::input; };

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <tuple>
+#include <utility>
+#include <vector>
 
+#include "plait/core/name.hpp"
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -12,27 +16,146 @@
 #include "plait/plan/stage_split.hpp"
 #include "plait/schedule/proof.hpp"
 
-// What a plan asserts of its model and policies. The numbers are template arguments, so that
-// compilers print them next to the text.
+// What a plan asserts of its model and policies. Numbers and names are template arguments, so that
+// compilers print them next to the text. Names are made only where a check has failed.
 namespace plait {
 
 namespace detail {
 
-template <planning_error Error, class Layer, std::size_t Length, int Ranks>
-consteval void check_forms() {
-  static_assert(Error != planning_error::nothing_divides,
+/// The name of a leaf in the model, without the dot at its end.
+template <class Model, int Leaf>
+struct leaf_name {
+  constexpr characters operator()() const {
+    auto text = leaf_characters(make_outline<Model>())[std::size_t(Leaf)];
+    if (!text.empty()) text.pop_back();
+    return text;
+  }
+};
+template <class Model, int Leaf>
+struct pin_of_leaf {
+  constexpr name operator()() const { return make_outline<Model>().pins[Leaf]; }
+};
+template <class Layer, std::size_t Form>
+struct label_of_form {
+  constexpr name operator()() const { return leaf_of<Layer>.forms[Form].label; }
+};
+template <class Model, int Tie>
+struct owner_of_tie {
+  constexpr name operator()() const { return make_outline<Model>().ties[Tie].owner; }
+};
+/// The full name of a parameter; `Number` counts those of all leaves.
+template <class Model, int Number>
+struct parameter_name {
+  constexpr characters operator()() const {
+    auto const tree = make_outline<Model>();
+    int leaf = 0, index = Number;
+    while (index >= tree.leaves[leaf].parameter_count) index -= tree.leaves[leaf++].parameter_count;
+    return joined(leaf_characters(tree)[std::size_t(leaf)],
+                  tree.leaves[leaf].parameters[std::size_t(index)].label);
+  }
+};
+
+// Of what failed checks assert these are false; compilers print them next to the text.
+template <printed_text LayerName, class Layer, std::size_t Length, int Ranks>
+inline constexpr bool has_form_that_divides = false;
+template <printed_text LayerName, printed_text Label, class Labels>
+inline constexpr bool is_label_of_form = false;
+template <printed_text LayerName, printed_text Owner, class Names>
+inline constexpr bool can_be_tied = false;
+template <printed_text LayerName, class Layer>
+inline constexpr bool has_body = false;
+template <printed_text Name>
+inline constexpr bool is_name_of_one_parameter = false;
+
+template <class Model, int Leaf>
+using leaf_type = std::tuple_element_t<std::size_t(Leaf), leaves_of<Model>>;
+
+template <printed_text LayerName, printed_text Label, class Labels>
+consteval void report_unknown_pin() {
+  static_assert(is_label_of_form<LayerName, Label, Labels>,
+                "pinned<Label, Layer>: Layer has no form of that name; write one of the labels in "
+                "its forms<...>");
+}
+
+template <planning_error Error, printed_text LayerName, class Layer, std::size_t Length, int Ranks>
+consteval void report_indivisible() {
+  static_assert(Error != planning_error::nothing_divides ||
+                    has_form_that_divides<LayerName, Layer, Length, Ranks>,
                 "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or "
                 "heads) is a multiple of Ranks; choose a Ranks that divides it, pad the layer, or "
                 "write pinned<\"whole\", Layer> to let every rank do all its work");
-  static_assert(Error != planning_error::pin_not_divisible,
+  static_assert(Error != planning_error::pin_not_divisible ||
+                    has_form_that_divides<LayerName, Layer, Length, Ranks>,
                 "pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
                 "pin another form, or choose a Ranks that divides it");
-  static_assert(Error != planning_error::unknown_pin,
-                "pinned<Label, Layer>: Layer has no form of that name; write one of the labels in "
-                "its forms<...>");
+}
+
+template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.form_count>>
+struct printed_labels;
+template <class Layer, std::size_t... Form>
+struct printed_labels<Layer, std::index_sequence<Form...>> {
+  using type = printed_texts<printed<label_of_form<Layer, Form>{}>...>;
+};
+
+template <planning_error Error, class Model, int Leaf, std::size_t Length, int Ranks>
+consteval void check_forms() {
+  if constexpr (Error == planning_error::unknown_pin)
+    report_unknown_pin<printed<leaf_name<Model, Leaf>{}>, printed<pin_of_leaf<Model, Leaf>{}>,
+                       typename printed_labels<leaf_type<Model, Leaf>>::type>();
+  if constexpr (Error == planning_error::nothing_divides ||
+                Error == planning_error::pin_not_divisible)
+    report_indivisible<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>, Length,
+                       Ranks>();
   static_assert(Error != planning_error::no_chain,
                 "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
                 "a form that ends as it began); unpin a form, or add a `whole` form to your layer");
+}
+
+enum class body_error : int { none, forward, backward_input, backward_parameters, count };
+
+struct missing_body {
+  body_error what = body_error::none;
+  int leaf = 0;
+};
+
+/// The first body that a step of the program would call and that its layer lacks.
+constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
+                                         auto const& needs_gradient) {
+  for (auto const& now : code.steps) {
+    if (now.kind != step_kind::leaf) continue;
+    auto const& leaf = leaves[now.leaf];
+    bool const gives_gradient = now.second >= 0 || needs_gradient[std::size_t(now.in)];
+    if (!leaf.has_forward) return {body_error::forward, now.leaf};
+    if (gives_gradient && !leaf.has_backward_input) return {body_error::backward_input, now.leaf};
+    if (leaf.parameter_count > 0 && !leaf.has_backward_parameters)
+      return {body_error::backward_parameters, now.leaf};
+    if (leaf.is_loss && !leaf.has_count) return {body_error::count, now.leaf};
+  }
+  return {};
+}
+
+template <body_error Error, printed_text LayerName, class Layer>
+consteval void report_missing_body() {
+  static_assert(Error != body_error::forward || has_body<LayerName, Layer>,
+                "this layer has no forward; write `static void forward(auto& ops, auto const& p, "
+                "auto x, auto y, auto const& saved)`, which computes y from x");
+  static_assert(Error != body_error::backward_input || has_body<LayerName, Layer>,
+                "this layer has no backward_input; write `static void backward_input(auto& ops, "
+                "auto const& p, auto const& saved, auto dy, auto dx)`, which writes the gradient "
+                "of its input to dx");
+  static_assert(Error != body_error::backward_parameters || has_body<LayerName, Layer>,
+                "this layer has parameters and no backward_parameters; write `static void "
+                "backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy, auto "
+                "const& dp)`, which adds their gradients to dp");
+  static_assert(Error != body_error::count || has_body<LayerName, Layer>,
+                "this loss has no count; write `static std::int64_t "
+                "count(std::span<std::int32_t const> labels)`, which says how many of them count");
+}
+
+template <class Model, body_error Error, int Leaf>
+consteval void check_bodies() {
+  if constexpr (Error != body_error::none)
+    report_missing_body<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>>();
 }
 
 template <int Stages, int Units>
@@ -65,20 +188,46 @@ consteval void check_schedule() {
     require_proven_up_to<Schedule, Stages, 2 * Stages>();
 }
 
-template <tie_error Problem>
-consteval void check_ties() {
-  static_assert(Problem != tie_error::unknown_owner,
+template <class Model>
+constexpr int count_parameters_before(int leaf) {
+  auto const tree = make_outline<Model>();
+  int count = 0;
+  for (int i = 0; i < leaf; ++i) count += tree.leaves[i].parameter_count;
+  return count;
+}
+
+template <class Model, class Numbers>
+struct printed_parameters;
+template <class Model, int... Number>
+struct printed_parameters<Model, std::integer_sequence<int, Number...>> {
+  using type = printed_texts<printed<parameter_name<Model, Number>{}>...>;
+};
+
+/// `Names`: of all parameters that stand before the layer.
+template <tie_error Problem, printed_text LayerName, printed_text Owner, class Names>
+consteval void report_tie() {
+  static_assert(Problem != tie_error::unknown_owner || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: no parameter of an earlier layer is called Owner; "
                 "write its full name, as in \"wte.weight\"");
-  static_assert(Problem != tie_error::other_shape,
+  static_assert(Problem != tie_error::other_shape || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: the owner has another shape than Parameter; give one "
                 "of the layers other extents, or a linear layer the other weight_order");
-  static_assert(Problem != tie_error::other_placement,
+  static_assert(Problem != tie_error::other_placement || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: the two layers keep the parameter in different "
                 "placements; pin forms that cut it alike");
-  static_assert(Problem != tie_error::other_item,
+  static_assert(Problem != tie_error::other_item || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied; write the "
                 "copies out in a sequential");
+}
+
+template <class Model, tie_error Problem, int Tie>
+consteval void check_ties() {
+  if constexpr (Problem != tie_error::none) {
+    constexpr int leaf = make_outline<Model>().ties[Tie].leaf;
+    using before = std::make_integer_sequence<int, count_parameters_before<Model>(leaf)>;
+    report_tie<Problem, printed<leaf_name<Model, leaf>{}>, printed<owner_of_tie<Model, Tie>{}>,
+               typename printed_parameters<Model, before>::type>();
+  }
 }
 
 constexpr std::size_t other_sequence(auto const& tree, std::size_t length) {
@@ -106,20 +255,34 @@ constexpr bool has_nested_repeat(auto const& tree) {
   return false;
 }
 
-/// True if two parameters would have one name, in files and in messages.
-constexpr bool has_equal_names(auto const& tree) {
+/// The number, among those of all leaves, of a parameter whose name another one has too, in files
+/// and in messages; -1 if there is none.
+constexpr int find_equal_name(auto const& tree) {
   auto const names = leaf_characters(tree);
   auto const label = [&](int leaf, int index) {
     return tree.leaves[leaf].parameters[std::size_t(index)].label;
   };
-  for (int a = 0; a < tree.leaves.size(); ++a)
+  int number = 0;
+  for (int a = 0; a < tree.leaves.size(); number += tree.leaves[a++].parameter_count)
     for (int b = a + 1; b < tree.leaves.size(); ++b) {
       if (names[std::size_t(a)] != names[std::size_t(b)]) continue;
       for (int i = 0; i < tree.leaves[a].parameter_count; ++i)
         for (int k = 0; k < tree.leaves[b].parameter_count; ++k)
-          if (label(a, i) == label(b, k)) return true;
+          if (label(a, i) == label(b, k)) return number + i;
     }
-  return false;
+  return -1;
+}
+
+template <printed_text Name>
+consteval void report_equal_names() {
+  static_assert(is_name_of_one_parameter<Name>,
+                "named<Label, L>: two parameters of this model would have the same name; give the "
+                "layers with equal labels different ones");
+}
+
+template <class Model, int Number>
+consteval void check_names() {
+  if constexpr (Number >= 0) report_equal_names<printed<parameter_name<Model, Number>{}>>();
 }
 
 constexpr bool cuts_sequence(auto const& code) {

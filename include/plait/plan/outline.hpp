@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,14 @@ struct outline {
 
 namespace detail {
 
+template <class L>
+consteval void check_combination() {
+  static_assert(!has_forward<L>(),
+                "this layer derives from a combination of layers (sequential, residual and so on) "
+                "and has a forward of its own, which would not run; derive from nothing, or leave "
+                "forward out");
+}
+
 /// How a type becomes nodes and leaves. The primary template is a leaf.
 template <class L>
 struct outline_of {
@@ -54,6 +63,13 @@ struct outline_of {
     out.leaves.push_back(leaf_of<L>);
     out.pins.push_back(pin);
   }
+};
+
+/// A type that derives from a combination is that combination by another name.
+template <class L>
+  requires std::is_base_of_v<typename L::combination, L>
+struct outline_of<L> : outline_of<typename L::combination> {
+  static_assert((check_combination<L>(), true));
 };
 
 template <node_kind Kind, class... Below>

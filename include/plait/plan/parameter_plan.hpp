@@ -76,13 +76,14 @@ template <int Leaves>
 struct parameter_list_result {
   parameter_entries<Leaves> entries{};
   tie_error problem = tie_error::none;
+  int problem_tie = 0;  ///< which of the tree's ties has it
 };
 
 /// Lists the parameters of all leaves in the chosen forms.
 template <class Tree, int Leaves>
 constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, int ranks) {
   parameter_list_result<Leaves> out;
-  auto& [entries, problem] = out;
+  auto& [entries, problem, problem_tie] = out;
   auto const p = static_cast<std::size_t>(ranks);
   for (int item = 0; item < code.items.size(); ++item)
     for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf)
@@ -102,8 +103,10 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
     auto const& leaf = leaves[static_cast<std::size_t>(entry.leaf)];
     return detail::joined(leaf, entry.info.label) == detail::joined({}, what);
   };
-  for (auto const& link : tree.ties)
+  for (int number = 0; number < tree.ties.size() && problem == tie_error::none; ++number)
     for (int at = 0; at < entries.size(); ++at) {
+      auto const& link = tree.ties[number];
+      problem_tie = number;
       auto& entry = entries[at];
       if (entry.leaf != link.leaf || entry.index != link.parameter) continue;
       for (int owner = 0; owner < at; ++owner)

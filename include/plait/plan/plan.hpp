@@ -122,24 +122,24 @@ struct plan {
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
   static constexpr auto needs_gradient = detail::find_needed_gradients(code);
 
+  static constexpr auto missing = detail::find_missing_body(code, tree.leaves, needs_gradient);
+
   // The checks come behind all constants: some compilers give up on constants after a first error,
   // and say so at length.
   static_assert(!detail::has_nested_repeat(tree),
                 "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
                 "in the outermost sequential, with the residual or the product of counts inside");
-  static_assert(!detail::has_equal_names(tree),
-                "named<Label, L>: two parameters of this model would have the same name; give the "
-                "layers with equal labels different ones");
-  static_assert((detail::check_forms<
-                     chosen.error, std::tuple_element_t<std::size_t(chosen.error_leaf), leaf_types>,
-                     chosen.error_length, tensor_ranks>(),
+  static_assert((detail::check_bodies<Model, missing.what, missing.leaf>(), true));
+  static_assert((detail::check_names<Model, detail::find_equal_name(tree)>(), true));
+  static_assert((detail::check_forms<chosen.error, Model, chosen.error_leaf, chosen.error_length,
+                                     tensor_ranks>(),
                  true));
   static_assert(
       (detail::check_sequences<sequence_length, detail::other_sequence(tree, sequence_length)>(),
        detail::check_sequence_shards<detail::cuts_sequence(code) ? sequence_length : 0,
                                      tensor_ranks>(),
        true));
-  static_assert((detail::check_ties<listed.problem>(), true));
+  static_assert((detail::check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((detail::check_stage_count<stages, code.unit_count()>(), true));
   static_assert((detail::check_schedule<schedule_type, stages>(), true));
   static_assert(split_stages<typename stage_policy::cuts>(code, stages).size() ==

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: a text
+// first: another text
+int main() {
+#ifdef PLAIT_EXPECT_FAIL
+  static_assert(false, "a text");
+  static_assert(false, "another text");
+#endif
+}
