@@ -80,7 +80,8 @@ struct program_builder {
   Tree const& tree;
   Chosen const& chosen;
   int ranks;
-  program<leaves> out{};
+  /// Not a member: g++ 12 could not copy it out of here once it has reported an error elsewhere.
+  program<leaves>& out;
 
   constexpr form_info const& form_of(int leaf) const { return out.forms[leaf]; }
 
@@ -234,9 +235,9 @@ struct program_builder {
 /// Writes the model as a program, in the chosen forms, for a tensor axis of `ranks` ranks.
 template <class Tree, class Chosen>
 constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) {
-  detail::program_builder<Tree, Chosen> builder{tree, chosen, ranks};
-  builder.run();
-  return builder.out;
+  program<decltype(Tree::leaves)::capacity> out;
+  detail::program_builder<Tree, Chosen>{tree, chosen, ranks, out}.run();
+  return out;
 }
 
 /// Whether `index` is an element-wise function that is done with the product before it in this
