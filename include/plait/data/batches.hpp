@@ -11,6 +11,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/data/batch_size.hpp"
+#include "plait/data/dataset.hpp"
 #include "plait/data/loader.hpp"
 #include "plait/data/sampler.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -142,6 +143,21 @@ class batch_range {
   device_batch<memory> batch_;
 };
 
+namespace detail {
+
+template <class Data>
+inline constexpr bool is_dataset = token_dataset<Data> || feature_dataset<Data>;
+
+template <class Data>
+consteval void check_dataset() {
+  static_assert(is_dataset<Data>,
+                "batches(dataset, size, rank): what is given is no data set; write "
+                "plait::in_memory<float> data(...) for samples in memory, or a type with `using "
+                "concept_tag = plait::dataset_tag;` as in plait/data/dataset.hpp");
+}
+
+}  // namespace detail
+
 /// The batches of `rank`: `for (auto const& batch : plait::batches(data, global_batch<64>{},
 /// rank))`.
 ///
@@ -149,12 +165,15 @@ class batch_range {
 /// `plait::batches<plait::bfloat16>(data, ...)`.
 template <class Element, class Data, class Batch, class Rank>
 auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
-  return batch_range<Data, Batch, Rank, Element>(data, size, rank, options);
+  detail::check_dataset<Data>();
+  if constexpr (detail::is_dataset<Data>)
+    return batch_range<Data, Batch, Rank, Element>(data, size, rank, options);
+  else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
 }
 /// \overload
 template <class Data, class Batch, class Rank>
 auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
-  return batch_range<Data, Batch, Rank>(data, size, rank, options);
+  return batches<void>(data, size, rank, options);
 }
 
 /// Without a rank every rank would read the same samples: does not compile.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <type_traits>
 
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
@@ -34,11 +35,16 @@ void launch(Backend const& backend, Program&& program) {
   static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
                 "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
                 "itself, or give both policies the same axes in the same order");
+  constexpr bool takes_rank = requires(std::remove_reference_t<Program>& run,
+                                       typename Backend::rank_type& rank) { run(rank); };
+  static_assert(takes_rank,
+                "launch<Job>(backend, program): program cannot be called with a rank alone; write "
+                "[&](auto& rank) { ... }");
   auto const grid = plan::grid.with_ranks_at_launch(backend.data_ranks);
   axis_sets sets;
   detail::add_axis_sets<plan>(sets, grid);
   (detail::add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
-  backend.run(mesh_groups(grid, sets), std::ref(program));
+  if constexpr (takes_rank) backend.run(mesh_groups(grid, sets), std::ref(program));
 }
 
 }  // namespace plait

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: this layer derives from a combination of layers
+#include "plait/nn/linear.hpp"
+#include "plait/plan/outline.hpp"
+
+struct model : plait::sequential<plait::nn::linear<8, 8>, plait::nn::linear<8, 4>> {
+#ifdef PLAIT_EXPECT_FAIL
+  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.copy(x, y); }
+#endif
+};
+
+int main() { return plait::make_outline<model>().leaves.size() == 0; }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: this layer has `form`, which nothing reads, and no `forms`; write `using forms =
+// first: this layer has `save`, which nothing reads, and no `saved`; write `using saved =
+// first: this layer has `scratches`, which nothing reads, and no `scratch`; write `using scratch
+// first: this layer has `parameter`, which nothing reads, and no `parameters`; write
+// first: this layer has `flop_per_row`, which nothing reads, and no `flops_per_row`; write
+// first: this layer has `unit`, which nothing reads, and no `units`; write `static
+// first: this layer has `alias`, which nothing reads, and no `may_alias`; write `static
+#include "plait/layer/layer.hpp"
+
+struct base {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+};
+using weight = plait::parameter<"weight", plait::extents<8>>;
+using kept = plait::slot<"kept", 2>;
+
+#ifdef PLAIT_EXPECT_FAIL
+struct one : base {
+  using form = plait::forms<plait::whole, plait::by_features>;
+};
+struct two : base {
+  using save = plait::saved<plait::input_slot>;
+};
+struct three : base {
+  using scratches = plait::scratch<kept>;
+};
+struct four : base {
+  using parameter = plait::parameter_list<weight>;
+};
+struct five : base {
+  static constexpr double flop_per_row = 8;
+};
+struct six : base {
+  static constexpr std::size_t unit = 2;
+};
+struct seven : base {
+  static constexpr plait::aliasing alias{.forward = true};
+};
+#else
+struct one : base {
+  using form = plait::whole;  // a name of the layer's own
+  using forms = plait::forms<form, plait::by_features>;
+};
+struct two : base {
+  using saved = plait::saved<plait::input_slot>;
+};
+struct three : base {
+  using scratch = plait::scratch<kept>;
+};
+struct four : base {
+  using parameters = plait::parameter_list<weight>;
+};
+struct five : base {
+  static constexpr double flops_per_row = 8;
+};
+struct six : base {
+  static constexpr std::size_t units = 2;
+};
+struct seven : base {
+  static constexpr plait::aliasing may_alias{.forward = true};
+};
+#endif
+
+static_assert(plait::leaf_of<one>.form_count > 0);
+static_assert(plait::leaf_of<two>.form_count > 0);
+static_assert(plait::leaf_of<three>.form_count > 0);
+static_assert(plait::leaf_of<four>.form_count > 0);
+static_assert(plait::leaf_of<five>.form_count > 0);
+static_assert(plait::leaf_of<six>.form_count > 0);
+static_assert(plait::leaf_of<seven>.form_count > 0);
+
+int main() {}
