@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
+
 #include "plait/placement/placement.hpp"
 
 /// Which placements the operands and the result of an operation may have on one axis.
@@ -39,14 +41,75 @@ constexpr bool adds_row(placement matrix, placement row) {
   return matrix == row && matrix.kind != placement_kind::partial_max;
 }
 
-/// The sum over the rows of a matrix.
-constexpr placement column_sums(placement matrix) { return is_rows(matrix) ? partial : matrix; }
+/// The sum over the rows of a matrix; that of a partial maximum is not defined.
+constexpr placement column_sums(placement matrix) {
+  if (matrix == partial_max) return no_rule;
+  return is_rows(matrix) ? partial : matrix;
+}
 
 /// An operation on each row: the row must be whole, a shared row is replicate where the rows
 /// differ.
 constexpr bool works_by_row(placement matrix, placement shared) {
   if (is_rows(matrix)) return shared == replicate;
   return is_whole(matrix) && matrix == shared;
+}
+
+/// In which operands a function is linear, where sums may stand for them.
+enum class linearity : int {
+  none,
+  in_last,  ///< in the last one, for each value of the others: a product
+  in_all,   ///< in all of them together: a sum
+};
+
+/// What a function says of itself by `is_linear` or `is_linear_in_last`.
+template <class Function>
+inline constexpr linearity linearity_of = [] {
+  if constexpr (requires { Function::is_linear; })
+    if (Function::is_linear) return linearity::in_all;
+  if constexpr (requires { Function::is_linear_in_last; })
+    if (Function::is_linear_in_last) return linearity::in_last;
+  return linearity::none;
+}();
+
+/// An element-wise function of operands, the last of which may be a sum still to be made while each
+/// rank has the others whole: the function of a product of such two is the product's summand.
+constexpr bool maps(linearity how, placement out, std::initializer_list<placement> operands) {
+  placement const* const last = operands.end() - 1;
+  bool alike = *last == out;
+  bool factors = how == linearity::in_last && out == partial && *last == partial;
+  for (placement const* at = operands.begin(); at != last; ++at) {
+    alike = alike && *at == out;
+    factors = factors && *at == replicate;
+  }
+  if (out == partial_max) return false;
+  if (out == partial && how != linearity::in_all) return factors;
+  return alike;
+}
+
+/// A view that an operation of a layer's own gets; `no_rule` for an argument without a placement.
+struct own_operand {
+  placement at;
+  bool is_written;
+};
+
+/// What all operands of such an operation have to be placed like: as those that are cut by rows, if
+/// there are some.
+constexpr placement main_operand(std::initializer_list<own_operand> operands) {
+  placement main = no_rule;
+  for (auto const& of : operands)
+    if (of.at != no_rule && (main == no_rule || is_rows(of.at))) main = of.at;
+  return main;
+}
+
+/// Whether it may run on such blocks: all alike, or beside rows what all of them share, and sums
+/// over them.
+constexpr bool runs_on(std::initializer_list<own_operand> operands) {
+  placement const main = main_operand(operands);
+  for (auto const& of : operands) {
+    bool const beside_rows = is_rows(main) && of.at == (of.is_written ? partial : replicate);
+    if (of.at != no_rule && of.at != main && !beside_rows) return false;
+  }
+  return true;
 }
 
 template <placement A, placement B, placement Out>
@@ -88,17 +151,60 @@ consteval void check_column_sums() {
                 "use<...> of the parameter");
 }
 
-/// `Linear`: the function is linear in its last operand, and the others are not partial.
-template <bool Linear, placement Out, placement... Operands>
+template <placement A, placement B, placement Sums>
+consteval void check_columns() {
+  static_assert(
+      A == B && !is_partial(A),
+      "ops.accumulate_columns(f, a, b, sums): a and b must have one placement, and not be "
+      "partial (f of a summand is not a summand of f); correct the form, or move the one "
+      "that is partial");
+  static_assert(column_sums(A) == Sums || is_partial(A),
+                "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
+                "is not placed Sums, as the form promises for this gradient; correct the use<...> "
+                "of the parameter");
+}
+
+template <linearity How, placement Out, placement... Operands>
 consteval void check_map() {
-  constexpr bool has_partial = ((is_partial(Operands)) || ...);
-  static_assert(Linear || !has_partial,
+  constexpr int sums = ((Operands == partial) + ...);
+  static_assert(((Operands != partial_max) && ...) && Out != partial_max,
+                "ops.map(f, x, y): x or y is partial_max, and f of a maximum is not the maximum of "
+                "f; write ops.move<plait::invariant>(x) first");
+  static_assert(How != linearity::none || sums == 0,
                 "ops.map(f, x, y): f is not linear and x is partial (a sum still to be made): f of "
                 "a summand is not a summand of f; give the form an input that is not partial, or "
-                "declare `static constexpr bool is_linear = true;` in f");
-  static_assert(((Operands == Out) && ...),
-                "ops.map(f, x, y): operands and result must have one placement; correct the form, "
-                "or the view that is not placed as the form says");
+                "declare in f `static constexpr bool is_linear = true;` if it is linear in all "
+                "operands together, `is_linear_in_last` if in the last one only");
+  static_assert(How != linearity::in_last || sums <= 1,
+                "ops.map(f, a, b, y): f is linear in its last operand only (is_linear_in_last) and "
+                "both a and b are partial: a product of sums is not the sum of the products; use a "
+                "as replicate (ops.move<plait::replicate>(a)), or declare `is_linear = true` if f "
+                "is linear in a and b together, as a + b is");
+  static_assert(maps(How, Out, {Operands...}) || ((Operands == partial_max) || ...) ||
+                    Out == partial_max || (How == linearity::none && sums > 0) ||
+                    (How == linearity::in_last && sums > 1),
+                "ops.map(f, x, y): operands and result must have one placement (or, if f says "
+                "is_linear_in_last, the last operand and the result partial and the others "
+                "replicate); correct the form, or the view that is not placed as the form says");
+}
+
+/// `Linear`: the kernel says that it is linear in all that it reads together.
+template <bool Linear, own_operand... Operands>
+consteval void check_run() {
+  static_assert(((Operands.at != partial_max) && ...),
+                "ops.run(kernel, views...): a view is a partial maximum, of which the kernel has "
+                "only this rank's part; write ops.move<plait::invariant>(view) first, or declare "
+                "`static constexpr bool any_placement = true;` in a kernel that makes it");
+  static_assert(Linear || main_operand({Operands...}) != partial,
+                "ops.run(kernel, views...): a view is partial (a sum still to be made) and the "
+                "kernel is not said to be linear: it would be run on a summand; give the form a "
+                "value that is not partial, or declare `static constexpr bool is_linear = true;` "
+                "in the kernel");
+  static_assert(runs_on({Operands...}),
+                "ops.run(kernel, views...): the views are not placed alike; beside views cut by "
+                "rows, what is read may be replicate and what is written partial (sums over the "
+                "rows); correct the form, or declare `static constexpr bool any_placement = true;` "
+                "in a kernel that is right for these placements");
 }
 
 template <placement At, placement Gradient>

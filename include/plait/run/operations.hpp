@@ -16,32 +16,38 @@
 #include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
+#include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait {
 
 /// What a layer's body may do with its views. Each operation checks at compile time that the
-/// placements of its operands allow it, and then runs on the device.
+/// placements of its operands allow it, then that their shapes fit, and runs on the device. What is
+/// only read may be a view of const elements or of others.
 ///
 /// Names ending in `_backward...` compute gradients; those that take sums add to them.
 /// Shapes: views are matrices (rows, columns); the rows of activations are positions times samples.
-/// Errors: a wrong combination of placements does not compile.
+/// Errors: a wrong combination of placements does not compile; a wrong one of shapes is
+///         size_mismatch, before anything is read or written.
 template <class Rank>
 class operations {
   using memory = typename Rank::device_type::memory;
   template <class T, placement At>
   using view_of = view<T, At, memory>;
-  template <class T, placement At>
-  using input_of = view<T const, At, memory>;
   using token_input = token_view<memory>;
 
  public:
   /// A row without padding.
   static constexpr std::size_t all_columns = std::numeric_limits<std::size_t>::max();
 
-  /// For the body of layer `leaf` of the plan, on stream compute.
-  operations(Rank& rank, layer_context const& where, int leaf)
-      : context(where), rank_(rank), queue_(rank.device().on(stream::compute)), leaf_(leaf) {}
+  /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
+  /// is ("mlp.c_fc backward").
+  operations(Rank& rank, layer_context const& where, int leaf, char const* body = nullptr)
+      : context(where),
+        rank_(rank),
+        queue_(rank.device().on(stream::compute)),
+        shapes_(leaf, body),
+        leaf_(leaf) {}
 
   /// Step, copy, microbatch and the global place of the local block.
   layer_context const& context;
@@ -70,76 +76,95 @@ class operations {
   /// with `takes_epilogue` got it.
   template <class A, class B, class Out>
   void matmul(A a, B b, Out out) {
-    if constexpr (is_mapped<Out>) product(a, b, out.of, out.of.data, epilogue_of(nullptr, out));
-    else product(a, b, out, false, out.data, out.columns);
+    constexpr auto name = "matmul";
+    if constexpr (is_mapped<Out>)
+      product(name, a, b, out.of, out.of.data, epilogue_of(name, nullptr, out));
+    else product(name, a, b, out, false, out.data, out.columns);
   }
   /// out = a b + row, on each row of a b.
   template <class A, class B, class T, placement Row, class Out>
-  void matmul_add_row(A a, B b, input_of<T, Row> row, Out out) {
+  void matmul_add_row(A a, B b, view_of<T, Row> row, Out out) {
+    constexpr auto name = "matmul_add_row";
+    typing::check_add_row<Out::at, Row>();
     if constexpr (is_mapped<Out>) {
-      typing::check_add_row<decltype(out.of)::at, Row>();
-      product(a, b, out.of, out.of.data, epilogue_of(row.data, out));
+      check_row(name, {"row", row.rows, row.columns}, {"out", out.of.rows, out.of.columns});
+      product(name, a, b, out.of, out.of.data, epilogue_of(name, row.data, out));
     } else {
-      typing::check_add_row<Out::at, Row>();
-      product(a, b, out, out.data, epilogue<std::remove_const_t<T>>{.row = row.data});
+      check_row(name, {"row", row.rows, row.columns}, {"out", out.rows, out.columns});
+      product(name, a, b, out, out.data, epilogue<std::remove_const_t<T>>{.row = row.data});
     }
   }
   /// out += a b; for gradients of parameters.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
-    product(a, b, out, true, out.data, out.columns);
+    product("accumulate_matmul", a, b, out, true, out.data, out.columns);
   }
 
   /// y += row, on each row of y.
   template <class T, placement Row, placement At>
-  void add_row(input_of<T, Row> row, view_of<std::remove_const_t<T>, At> y) {
+  void add_row(view_of<T, Row> row, view_of<std::remove_const_t<T>, At> y) {
     typing::check_add_row<At, Row>();
+    check_row("add_row", {"row", row.rows, row.columns}, {"y", y.rows, y.columns});
     queue_.add_row(row.data, y.data, y.rows, y.columns);
   }
   /// sums += the sum of the rows of dy: the gradient of add_row by its row.
   template <class T, class Sum, placement At, placement Sums>
-  void accumulate_column_sums(input_of<T, At> dy, view_of<Sum, Sums> sums) {
+  void accumulate_column_sums(view_of<T, At> dy, view_of<Sum, Sums> sums) {
     typing::check_column_sums<At, Sums>();
+    check_row("accumulate_column_sums", {"sums", sums.rows, sums.columns},
+              {"dy", dy.rows, dy.columns});
     queue_.accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
   }
   /// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
-  template <class Function, class A, class B, class T, placement Sums>
-  void accumulate_columns(Function f, A a, B b, view_of<T, Sums> sums) {
-    typing::check_map<false, A::at, A::at, B::at>();
-    typing::check_column_sums<A::at, Sums>();
+  template <class Function, class X, class Y, class T, placement A, placement B, placement Sums>
+  void accumulate_columns(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Sums> sums) {
+    typing::check_columns<A, B, Sums>();
+    constexpr auto name = "accumulate_columns";
+    shapes_.equal(name, {"b", b.rows, b.columns}, {"a", a.rows, a.columns});
+    check_row(name, {"sums", sums.rows, sums.columns}, {"a", a.rows, a.columns});
     queue_.accumulate_columns(f, a.rows, a.columns, sums.data, a.data, b.data);
   }
 
   /// y = x. y may be x.
   template <class T, placement At>
-  void copy(input_of<T, At> x, view_of<T, At> y) {
+  void copy(view_of<T, At> x, view_of<std::remove_const_t<T>, At> y) {
+    shapes_.equal("copy", {"y", y.rows, y.columns}, {"x", x.rows, x.columns});
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
   /// out = a + b. out may be a or b.
-  template <class A, class B, class T, placement Out>
-  void add(A a, B b, view_of<T, Out> out) {
-    typing::check_sum<A::at, B::at, Out>();
-    queue_.add(as_input(a).data, as_input(b).data, out.data, out.count());
+  template <class X, class Y, class T, placement A, placement B, placement Out>
+  void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
+    typing::check_sum<A, B, Out>();
+    shapes_.equal("add", {"a", a.rows, a.columns}, {"out", out.rows, out.columns});
+    shapes_.equal("add", {"b", b.rows, b.columns}, {"out", out.rows, out.columns});
+    queue_.add(a.data, b.data, out.data, out.count());
   }
   /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
   /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
-  template <class Function, class A, class T, placement Out>
-  void map(Function f, A x, view_of<T, Out> y) {
-    typing::check_map<is_linear<Function>, Out, A::at>();
-    queue_.map(f, y.count(), as_input(x).data, y.data);
+  template <class Function, class X, class T, placement At, placement Out>
+  void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
+    typing::check_map<typing::linearity_of<Function>, Out, At>();
+    shapes_.equal("map", {"x", x.rows, x.columns}, {"y", y.rows, y.columns});
+    queue_.map(f, y.count(), x.data, y.data);
   }
-  /// y = f(a, b), element by element. y may be a or b.
-  template <class Function, class A, class B, class T, placement Out>
-  void map(Function f, A a, B b, view_of<T, Out> y) {
-    typing::check_map<is_linear<Function>, Out, A::at, B::at>();
-    queue_.map(f, y.count(), as_input(a).data, as_input(b).data, y.data);
+  /// y = f(a, b), element by element. `is_linear` says that f is linear in a and b together, as a
+  /// sum is; `is_linear_in_last` that it is linear in b for each a, as a product is. y may be a or
+  /// b.
+  template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
+  void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
+    typing::check_map<typing::linearity_of<Function>, Out, A, B>();
+    shapes_.equal("map", {"a", a.rows, a.columns}, {"y", y.rows, y.columns});
+    shapes_.equal("map", {"b", b.rows, b.columns}, {"y", y.rows, y.columns});
+    queue_.map(f, y.count(), a.data, b.data, y.data);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
   /// Pointers are to const where the view is; f is as for `map`.
   template <class Function, class First, class... Views>
   void rows(Function f, First first, Views... views) {
     typing::check_whole_rows<First::at>();
-    auto const strided = [&first](auto of) {
+    auto const strided = [&](auto of) {
+      shapes_.row_by_row("rows", {"a view", of.rows, of.columns},
+                         {"the first view", first.rows, first.columns});
       struct row_operand {
         typename decltype(of)::element* data;
         std::size_t stride;
@@ -152,142 +177,214 @@ class operations {
 
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row; statistics holds the mean
   /// and the inverse deviation of each row.
-  template <class T, class Kept, placement At, placement Shared>
-  void layer_norm(input_of<T, At> x, input_of<T, Shared> gamma, input_of<T, Shared> beta,
+  template <class X, class G, class B, class T, class Kept, placement At, placement Shared>
+  void layer_norm(view_of<X, At> x, view_of<G, Shared> gamma, view_of<B, Shared> beta,
                   view_of<T, At> y, view_of<Kept, At> statistics, double epsilon) {
     typing::check_row_operation<At, Shared>();
+    constexpr auto name = "layer_norm";
+    named_shape const like{"x", x.rows, x.columns};
+    check_row(name, {"gamma", gamma.rows, gamma.columns}, like);
+    check_row(name, {"beta", beta.rows, beta.columns}, like);
+    shapes_.equal(name, {"y", y.rows, y.columns}, like);
+    check_kept(name, {"statistics", statistics.rows, statistics.columns}, 2, like);
     queue_.layer_norm(x.data, gamma.data, beta.data, y.data, statistics.data, x.rows, x.columns,
                       epsilon);
   }
   /// dx may be dy.
-  template <class T, class Kept, placement At, placement Gradient, placement Shared>
-  void layer_norm_backward_input(input_of<T, Gradient> dy, input_of<T, At> x,
-                                 input_of<Kept, At> statistics, input_of<T, Shared> gamma,
+  template <class Dy, class X, class Kept, class G, class T, placement At, placement Gradient,
+            placement Shared>
+  void layer_norm_backward_input(view_of<Dy, Gradient> dy, view_of<X, At> x,
+                                 view_of<Kept, At> statistics, view_of<G, Shared> gamma,
                                  view_of<T, Gradient> dx) {
     typing::check_row_operation<At, Shared>();
+    constexpr auto name = "layer_norm_backward_input";
+    named_shape const like{"x", x.rows, x.columns};
+    shapes_.equal(name, {"dy", dy.rows, dy.columns}, like);
+    check_kept(name, {"statistics", statistics.rows, statistics.columns}, 2, like);
+    check_row(name, {"gamma", gamma.rows, gamma.columns}, like);
+    shapes_.equal(name, {"dx", dx.rows, dx.columns}, like);
     queue_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data, x.rows,
                                      x.columns);
   }
-  template <class T, class Kept, class Sum, placement At, placement Gradient, placement Sums>
-  void layer_norm_backward_parameters(input_of<T, Gradient> dy, input_of<T, At> x,
-                                      input_of<Kept, At> statistics, view_of<Sum, Sums> dgamma,
+  template <class Dy, class X, class Kept, class Sum, placement At, placement Gradient,
+            placement Sums>
+  void layer_norm_backward_parameters(view_of<Dy, Gradient> dy, view_of<X, At> x,
+                                      view_of<Kept, At> statistics, view_of<Sum, Sums> dgamma,
                                       view_of<Sum, Sums> dbeta) {
     typing::check_column_sums<Gradient, Sums>();
+    constexpr auto name = "layer_norm_backward_parameters";
+    named_shape const like{"x", x.rows, x.columns};
+    shapes_.equal(name, {"dy", dy.rows, dy.columns}, like);
+    check_kept(name, {"statistics", statistics.rows, statistics.columns}, 2, like);
+    check_row(name, {"dgamma", dgamma.rows, dgamma.columns}, like);
+    check_row(name, {"dbeta", dbeta.rows, dbeta.columns}, like);
     queue_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data, dbeta.data,
                                           x.rows, x.columns);
   }
 
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
   ///
-  /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
-  template <class T, class Kept, placement Qkv, placement Out, placement Sums, placement Any>
-  void attention(input_of<T, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
+  /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads);
+  ///         scratch sequence^2 elements, for the backward twice as many.
+  template <class X, class T, class Kept, placement Qkv, placement Out, placement Sums,
+            placement Any>
+  void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
                  view_of<Kept, Any> scratch, std::size_t head_width) {
     check_heads<Qkv, Out>();
+    constexpr auto name = "attention";
+    named_shape const of_qkv{"qkv", qkv.rows, qkv.columns};
+    shapes_.attention(name, of_qkv, {"out", out.rows, out.columns},
+                      {"log_sum", log_sum.rows, log_sum.columns}, context.sequence * context.batch,
+                      head_width);
+    shapes_.at_least(name, {"scratch", scratch.rows, scratch.columns},
+                     context.sequence * context.sequence, of_qkv);
     queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
                      context.batch, out.columns / head_width, head_width);
   }
-  template <class T, class Kept, placement Qkv, placement Out, placement DOut, placement DQkv,
-            placement Sums, placement Any>
-  void attention_backward(input_of<T, Qkv> qkv, input_of<T, Out> out, input_of<Kept, Sums> log_sum,
-                          input_of<T, DOut> dout, view_of<T, DQkv> dqkv, view_of<Kept, Any> scratch,
+  template <class X, class Y, class Kept, class Dy, class T, class Sum, placement Qkv,
+            placement Out, placement Sums, placement DOut, placement DQkv, placement Any>
+  void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
+                          view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, view_of<Sum, Any> scratch,
                           std::size_t head_width) {
     check_heads<Qkv, Out>();
     typing::check_gradient<Out, DOut>();
     typing::check_gradient<Qkv, DQkv>();
+    constexpr auto name = "attention_backward";
+    named_shape const of_qkv{"qkv", qkv.rows, qkv.columns}, of_out{"out", out.rows, out.columns};
+    shapes_.attention(name, of_qkv, of_out, {"log_sum", log_sum.rows, log_sum.columns},
+                      context.sequence * context.batch, head_width);
+    shapes_.equal(name, {"dout", dout.rows, dout.columns}, of_out);
+    shapes_.equal(name, {"dqkv", dqkv.rows, dqkv.columns}, of_qkv);
+    shapes_.at_least(name, {"scratch", scratch.rows, scratch.columns},
+                     2 * context.sequence * context.sequence, of_qkv);
     queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
                               context.sequence, context.batch, out.columns / head_width,
                               head_width);
   }
 
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
-  template <class T, placement Table, placement Out>
-  void gather_rows(token_input ids, input_of<T, Table> table, view_of<T, Out> out) {
+  template <class X, class T, placement Table, placement Out>
+  void gather_rows(token_input ids, view_of<X, Table> table, view_of<T, Out> out) {
     check_lookup<Table, Out>();
+    named_shape const of_out{"out", out.rows, out.columns};
+    shapes_.expect("gather_rows", of_out, ids.rows, out.columns, {"ids", ids.rows, 1});
+    shapes_.expect("gather_rows", of_out, out.rows, table.columns,
+                   {"table", table.rows, table.columns});
     queue_.gather_rows(ids.data, table.data, first_row(table), table.rows, out.data, out.rows,
                        out.columns);
   }
   /// Row ids[r] of sums += row r of dy: the gradient of gather_rows by its table.
   template <class T, class Sum, placement Gradient, placement Sums>
-  void scatter_add_rows(token_input ids, input_of<T, Gradient> dy, view_of<Sum, Sums> sums) {
+  void scatter_add_rows(token_input ids, view_of<T, Gradient> dy, view_of<Sum, Sums> sums) {
     check_lookup_gradient<Gradient, Sums>();
+    named_shape const of_dy{"dy", dy.rows, dy.columns};
+    shapes_.expect("scatter_add_rows", of_dy, ids.rows, dy.columns, {"ids", ids.rows, 1});
+    shapes_.expect("scatter_add_rows", of_dy, dy.rows, sums.columns,
+                   {"sums", sums.rows, sums.columns});
     queue_.scatter_add_rows(ids.data, dy.data, first_row(sums), sums.rows, sums.data, dy.rows,
                             dy.columns);
   }
 
   /// y = x + the table's row for the position of each row. The table has all positions, or, cut by
   /// rows like x, the local ones. y may be x.
-  template <class T, placement At, placement Table>
-  void add_positions(input_of<T, At> x, input_of<T, Table> table, view_of<T, At> y) {
+  template <class X, class W, class T, placement At, placement Table>
+  void add_positions(view_of<X, At> x, view_of<W, Table> table, view_of<T, At> y) {
     static_assert(typing::adds_row(At, Table) || (typing::is_rows(At) && At == Table),
                   "ops.add_positions(x, table, y): this table cannot be added to this x; cut both "
                   "alike, or use the table as replicate where x is cut by positions");
-    queue_.add_positions(x.data, table.data, y.data, first_table_row<At, Table>(x), positions(x),
-                         context.batch, x.columns);
+    constexpr auto name = "add_positions";
+    std::size_t const first = first_table_row<At, Table>(x), count = positions(x);
+    named_shape const of_x{"x", x.rows, x.columns};
+    shapes_.equal(name, {"y", y.rows, y.columns}, of_x);
+    shapes_.table(name, {"table", table.rows, table.columns}, first, of_x, count, context.batch);
+    queue_.add_positions(x.data, table.data, y.data, first, count, context.batch, x.columns);
   }
   template <class T, class Sum, placement At, placement Sums>
-  void accumulate_positions(input_of<T, At> dy, view_of<Sum, Sums> sums) {
+  void accumulate_positions(view_of<T, At> dy, view_of<Sum, Sums> sums) {
     static_assert(
         typing::column_sums(At) == Sums || (typing::is_rows(At) && At == Sums),
         "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
         "Sums, as the form promises for this gradient; correct the use<...> of the table");
-    queue_.accumulate_positions(dy.data, sums.data, first_table_row<At, Sums>(dy), positions(dy),
-                                context.batch, dy.columns);
+    std::size_t const first = first_table_row<At, Sums>(dy), count = positions(dy);
+    shapes_.table("accumulate_positions", {"sums", sums.rows, sums.columns}, first,
+                  {"dy", dy.rows, dy.columns}, count, context.batch);
+    queue_.accumulate_positions(dy.data, sums.data, first, count, context.batch, dy.columns);
   }
 
   /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
   /// from `valid_columns` of the whole row on are padding and do not count.
   template <class T, class Kept, placement At, placement Max>
-  void row_max(input_of<T, At> x, view_of<Kept, Max> max, std::size_t valid_columns = all_columns) {
+  void row_max(view_of<T, At> x, view_of<Kept, Max> max, std::size_t valid_columns = all_columns) {
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
+    check_kept("row_max", {"max", max.rows, max.columns}, 1, {"x", x.rows, x.columns});
     queue_.row_max(x.data, max.data, x.rows, x.columns, local_columns(x, valid_columns));
   }
   /// For each row: the sum of exp(logit - max), and logit - max of the label. Logits from column
   /// `classes` of the whole row on are padding and do not count.
   ///
   /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, 2).
-  template <class T, class Kept, placement At, class Max, placement Terms>
-  void cross_entropy_terms(input_of<T, At> logits, token_input labels, Max max,
+  template <class T, class M, class Kept, placement At, placement Max, placement Terms>
+  void cross_entropy_terms(view_of<T, At> logits, token_input labels, view_of<M, Max> max,
                            view_of<Kept, Terms> terms, std::size_t classes = all_columns) {
-    static_assert(!is_partial(Max::at),
+    static_assert(!is_partial(Max),
                   "ops.cross_entropy_terms(...): the maximum is still partial; write "
                   "ops.move<plait::invariant>(max) first");
     static_assert(typing::is_columns(At) ? Terms == partial : Terms == At,
                   "ops.cross_entropy_terms(...): the sums over cut columns are partial, otherwise "
                   "placed like the logits; write ops.over_columns<plait::partial>(logits, terms)");
-    queue_.cross_entropy_terms(logits.data, labels.data, as_input(max).data, terms.data,
-                               first_column(logits), logits.rows, logits.columns,
-                               local_columns(logits, classes));
+    constexpr auto name = "cross_entropy_terms";
+    named_shape const like{"logits", logits.rows, logits.columns};
+    check_kept(name, {"labels", labels.rows, 1}, 1, like);
+    check_kept(name, {"max", max.rows, max.columns}, 1, like);
+    check_kept(name, {"terms", terms.rows, terms.columns}, 2, like);
+    queue_.cross_entropy_terms(logits.data, labels.data, max.data, terms.data, first_column(logits),
+                               logits.rows, logits.columns, local_columns(logits, classes));
   }
   /// loss += scale * the sum over the rows of -log(probability of the label).
-  template <class Terms>
-  void cross_entropy(Terms terms, token_input labels, std::int32_t ignored, loss_sum loss) {
-    static_assert(!is_partial(Terms::at),
+  template <class T, placement Terms>
+  void cross_entropy(view_of<T, Terms> terms, token_input labels, std::int32_t ignored,
+                     loss_sum loss) {
+    static_assert(!is_partial(Terms),
                   "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
                   "ops.move<plait::invariant>(terms) first");
-    queue_.cross_entropy_sum(as_input(terms).data, labels.data, ignored, terms.rows,
-                             context.loss_scale, loss.data);
+    check_kept("cross_entropy", {"terms", terms.rows, terms.columns}, 2,
+               {"labels", labels.rows, 1});
+    queue_.cross_entropy_sum(terms.data, labels.data, ignored, terms.rows, context.loss_scale,
+                             loss.data);
   }
   /// dlogits may be logits; it is 0 from column `classes` of the whole row on.
-  template <class T, class Kept, placement At, placement Row, placement Gradient>
-  void cross_entropy_backward(input_of<T, At> logits, token_input labels, input_of<Kept, Row> max,
-                              input_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
+  template <class X, class M, class Kept, class T, placement At, placement Row, placement Gradient>
+  void cross_entropy_backward(view_of<X, At> logits, token_input labels, view_of<M, Row> max,
+                              view_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
                               view_of<T, Gradient> dlogits, std::size_t classes = all_columns) {
     typing::check_gradient<At, Gradient>();
     static_assert(!is_partial(Row),
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
                   "give it what the forward made of them with ops.move<plait::invariant>");
+    constexpr auto name = "cross_entropy_backward";
+    named_shape const like{"logits", logits.rows, logits.columns};
+    check_kept(name, {"labels", labels.rows, 1}, 1, like);
+    check_kept(name, {"max", max.rows, max.columns}, 1, like);
+    check_kept(name, {"terms", terms.rows, terms.columns}, 2, like);
+    shapes_.equal(name, {"dlogits", dlogits.rows, dlogits.columns}, like);
     queue_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
                                   dlogits.data, first_column(logits), ignored, logits.rows,
                                   logits.columns, local_columns(logits, classes));
   }
 
   /// y = x / (1 - probability) where random number (global index) keeps the element, else 0; with
-  /// gradients for x and y it is its own backward. In evaluation y = x. y may be x.
+  /// gradients for x and y it is its own backward. In evaluation y = x. y may be x. `width` is that
+  /// of a whole row, of which x may have a block.
   template <class T, placement At>
-  void dropout(input_of<T, At> x, view_of<T, At> y, double probability, std::size_t width) {
+  void dropout(view_of<T, At> x, view_of<std::remove_const_t<T>, At> y, double probability,
+               std::size_t width) {
+    constexpr auto name = "dropout";
+    named_shape const like{"x", x.rows, x.columns};
+    shapes_.equal(name, {"y", y.rows, y.columns}, like);
+    shapes_.whole_positions(name, like, positions(x), context.batch);
+    shapes_.expect(name, {"a row of `width`", 1, width}, 1, whole_columns(x), like);
     if (!context.training) return queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
     dropout_block const block{context.batch,   first_position(x), context.first_sample,
                               first_column(x), context.sequence,  width};
@@ -298,8 +395,16 @@ class operations {
   /// An operation of the layer's own: calls kernel(queue, views...) where `queue` is that of the
   /// rank's device; on a GPU it has the stream to launch on. A view of const elements is read, a
   /// view of others is written and may be read, and nothing else may be touched.
+  ///
+  /// All views are placed alike, or, beside views cut by rows, those that are read replicate and
+  /// those that are written partial. They are not partial themselves unless the kernel says
+  /// `is_linear`; a kernel that says `any_placement` answers for its placements itself. Their
+  /// shapes are the kernel's business.
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) {
+    if constexpr (!requires { requires Kernel::any_placement; })
+      typing::check_run<typing::linearity_of<Kernel> == typing::linearity::in_all,
+                        own_operand<Views>...>();
     queue_.run(kernel, views...);
   }
 
@@ -329,10 +434,11 @@ class operations {
   }
 
  private:
-  template <class Function>
-  static constexpr bool is_linear = [] {
-    if constexpr (requires { Function::is_linear; }) return Function::is_linear;
-    else return false;
+  template <class View>
+  static constexpr typing::own_operand own_operand = [] {
+    if constexpr (requires { View::at; })
+      return typing::own_operand{View::at, !std::is_const_v<typename View::element>};
+    else return typing::own_operand{typing::no_rule, false};
   }();
 
   /// How many columns of the local block lie before column `end` of the whole row.
@@ -342,11 +448,23 @@ class operations {
     return end <= first ? 0 : std::min(end - first, x.columns);
   }
 
+  /// The columns of the whole row.
+  template <class View>
+  [[nodiscard]] std::size_t whole_columns(View const& x) const {
+    return x.columns *
+           (typing::is_columns(View::at) ? static_cast<std::size_t>(context.tensor_ranks) : 1);
+  }
+
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
 
-  template <class T, placement At>
-  static input_of<std::remove_const_t<T>, At> as_input(view_of<T, At> x) {
-    return x;
+  /// A vector for each row of a matrix, or the sum over its rows.
+  void check_row(char const* operation, named_shape row, named_shape matrix) const {
+    shapes_.expect(operation, row, 1, matrix.columns, matrix);
+  }
+  /// `count` numbers for each row of a matrix.
+  void check_kept(char const* operation, named_shape kept, std::size_t count,
+                  named_shape matrix) const {
+    shapes_.expect(operation, kept, matrix.rows, count, matrix);
   }
 
   template <class View>
@@ -363,12 +481,15 @@ class operations {
   };
 
   template <class A, class B, class T, placement Out, class... Result>
-  void product(A const& a, B const& b, view_of<T, Out> out, Result... result) {
+  void product(char const* operation, A const& a, B const& b, view_of<T, Out> out,
+               Result... result) {
     using left = operand<A>;
     using right = operand<B>;
     typing::check_product<left::at, right::at, Out>();
     auto const& x = left::of(a);
     auto const& y = right::of(b);
+    shapes_.product(operation, left::is_transposed, {"a", x.rows, x.columns}, right::is_transposed,
+                    {"b", y.rows, y.columns}, {"out", out.rows, out.columns});
     std::size_t const inner = left::is_transposed ? x.rows : x.columns;
     queue_.matmul(left::is_transposed, right::is_transposed, out.rows, out.columns, inner, x.data,
                   x.columns, y.data, y.columns, result...);
@@ -378,14 +499,17 @@ class operations {
   static constexpr bool is_mapped = requires(Out out) { out.mapped; };
 
   template <class View, class Function, class Kept>
-  static auto epilogue_of(typename View::element const* row,
-                          mapped_view<View, Function, Kept> const& out) {
+  auto epilogue_of(char const* operation, typename View::element const* row,
+                   mapped_view<View, Function, Kept> const& out) const {
+    named_shape const like{"out", out.of.rows, out.of.columns};
+    shapes_.equal(operation, {"out.mapped", out.mapped.rows, out.mapped.columns}, like);
     epilogue<typename View::element, Function> then{
         .row = row, .f = out.f, .mapped = out.mapped.data};
     if constexpr (std::is_void_v<Kept>) {
-      typing::check_map<is_linear<Function>, View::at, View::at>();
+      typing::check_map<typing::linearity_of<Function>, View::at, View::at>();
     } else {
-      typing::check_map<is_linear<Function>, View::at, Kept::at, View::at>();
+      typing::check_map<typing::linearity_of<Function>, View::at, Kept::at, View::at>();
+      shapes_.equal(operation, {"out.kept", out.kept.rows, out.kept.columns}, like);
       then.kept = out.kept.data;
     }
     return then;
@@ -421,6 +545,7 @@ class operations {
 
   Rank& rank_;
   typename Rank::device_type::queue queue_;
+  shape_checks shapes_;
   int leaf_;
   int moves_ = 0;  // made so far
 };

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// What an operation calls one of its operands, and the shape of it.
+struct named_shape {
+  char const* name;
+  std::size_t rows;
+  std::size_t columns;
+};
+
+/// Compares the shapes of an operation's operands, before it reads or writes anything.
+///
+/// Cost:   a few comparisons of integers; a text is made only where it throws.
+/// Errors: size_mismatch that names the operation, the layer and both shapes.
+class shape_checks {
+ public:
+  /// For layer `leaf` of the plan; `body` says its name and what it does, if that is known.
+  shape_checks(int leaf, char const* body) : body_(body), leaf_(leaf) {}
+
+  /// `of` must be `rows` x `columns`, which follows from the shape of `other`.
+  void expect(char const* operation, named_shape of, std::size_t rows, std::size_t columns,
+              named_shape other) const {
+    if (of.rows != rows || of.columns != columns) unexpected(operation, of, rows, columns, other);
+  }
+  void equal(char const* operation, named_shape of, named_shape other) const {
+    expect(operation, of, other.rows, other.columns, other);
+  }
+  /// A view of `operation` that is read row by row beside `first`.
+  void row_by_row(char const* operation, named_shape of, named_shape first) const {
+    if (of.rows != first.rows && of.rows != 1)
+      fail(operation, of, first, "each view must have the rows of the first, or one row for all");
+  }
+
+  /// out = a b, where an operand may be read transposed.
+  void product(char const* operation, bool a_transposed, named_shape a, bool b_transposed,
+               named_shape b, named_shape out) const {
+    if (a_transposed) a = {"transposed(a)", a.columns, a.rows};
+    if (b_transposed) b = {"transposed(b)", b.columns, b.rows};
+    if (a.columns != b.rows)
+      fail(operation, a, b,
+           "the columns of a and the rows of b must be equal; write plait::transposed(a) or "
+           "plait::transposed(b) for an operand that is to be read transposed");
+    expect(operation, out, a.rows, b.columns, a.rows != out.rows ? a : b);
+  }
+
+  void attention(char const* operation, named_shape qkv, named_shape out, named_shape log_sum,
+                 std::size_t rows, std::size_t head_width) const {
+    if (head_width == 0 || out.columns % head_width != 0)
+      fail(operation, out, {"a head", rows, head_width}, "out must have whole heads");
+    expect(operation, out, rows, out.columns, qkv);
+    expect(operation, qkv, rows, 3 * out.columns, out);
+    expect(operation, log_sum, rows, out.columns / head_width, out);
+  }
+  void at_least(char const* operation, named_shape of, std::size_t count, named_shape other) const {
+    if (of.rows * of.columns < count) too_small(operation, of, count, other);
+  }
+
+  /// A table with a row for each of the positions from `first` on that x has, `batch` rows for
+  /// each.
+  void table(char const* operation, named_shape table, std::size_t first, named_shape x,
+             std::size_t positions, std::size_t batch) const {
+    whole_positions(operation, x, positions, batch);
+    expect(operation, table, table.rows, x.columns, x);
+    if (table.rows < first + positions)
+      fail(operation, table, x, "the table must have a row for each position");
+  }
+  void whole_positions(char const* operation, named_shape x, std::size_t positions,
+                       std::size_t batch) const {
+    if (x.rows != positions * batch)
+      fail(operation, x, {"a position", batch, x.columns}, "the rows must be whole positions");
+  }
+
+ private:
+  [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(char const* operation, named_shape a,
+                                                         named_shape b,
+                                                         std::string const& rule) const {
+    std::string const layer = body_ == nullptr ? std::to_string(leaf_) : body_;
+    throw size_mismatch("ops." + std::string(operation) + " in layer " + layer + ": " + text(a) +
+                        ", " + text(b) + ": " + rule);
+  }
+  [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void unexpected(char const* operation,
+                                                               named_shape of, std::size_t rows,
+                                                               std::size_t columns,
+                                                               named_shape other) const {
+    fail(operation, of, other,
+         std::string(of.name) + " must be " + std::to_string(rows) + " x " +
+             std::to_string(columns));
+  }
+  [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void too_small(char const* operation, named_shape of,
+                                                              std::size_t count,
+                                                              named_shape other) const {
+    fail(operation, of, other,
+         std::string(of.name) + " must have at least " + std::to_string(count) + " elements");
+  }
+  static std::string text(named_shape of) {
+    return std::string(of.name) + " is " + std::to_string(of.rows) + " x " +
+           std::to_string(of.columns);
+  }
+
+  char const* body_;
+  int leaf_;
+};
+
+}  // namespace plait
