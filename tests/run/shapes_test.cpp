@@ -61,7 +61,7 @@ TEST(Shapes, AForgottenTransposeNamesTheLayerAndBothShapes) {
         trainer.step(batch);
     });
   });
-  EXPECT_NE(message.find("ops.matmul in layer 1: a is 16 x 4, b is 8 x 4: the columns "
+  EXPECT_NE(message.find("ops.matmul in layer head backward: a is 16 x 4, b is 8 x 4: the columns "
                          "of a and the rows of b must be equal; write plait::transposed(a) or "
                          "plait::transposed(b)"),
             std::string::npos)

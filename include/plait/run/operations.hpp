@@ -42,7 +42,7 @@ class operations {
 
   /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
   /// is ("mlp.c_fc backward").
-  operations(Rank& rank, layer_context const& where, int leaf, char const* body = nullptr)
+  operations(Rank& rank, layer_context const& where, int leaf, char const* body = "")
       : context(where),
         rank_(rank),
         queue_(rank.device().on(stream::compute)),

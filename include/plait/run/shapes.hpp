@@ -21,7 +21,7 @@ struct named_shape {
 /// Errors: size_mismatch that names the operation, the layer and both shapes.
 class shape_checks {
  public:
-  /// For layer `leaf` of the plan; `body` says its name and what it does, if that is known.
+  /// For layer `leaf` of the plan; `body` is its name and what it does, or empty.
   shape_checks(int leaf, char const* body) : body_(body), leaf_(leaf) {}
 
   /// `of` must be `rows` x `columns`, which follows from the shape of `other`.
@@ -81,7 +81,8 @@ class shape_checks {
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(char const* operation, named_shape a,
                                                          named_shape b,
                                                          std::string const& rule) const {
-    std::string const layer = body_ == nullptr ? std::to_string(leaf_) : body_;
+    std::string layer = body_;  // of a model of one layer " forward", without a name
+    if (layer.empty() || layer.front() == ' ') layer.insert(0, std::to_string(leaf_));
     throw size_mismatch("ops." + std::string(operation) + " in layer " + layer + ": " + text(a) +
                         ", " + text(b) + ": " + rule);
   }

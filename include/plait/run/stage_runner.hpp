@@ -295,7 +295,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     if constexpr (now.kind == step_kind::leaf) {
       [[maybe_unused]] auto const mark =
           rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<now.leaf>();
+      auto ops = operations_of<now.leaf>(forward_names_);
       call_forward<layer_of_step<Step>>(
           ops, forward_body{parameter_access<now.leaf, false>{*this, copy},
                             this->template input_view<Step>(input, output),
@@ -326,7 +326,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       if constexpr (leaf.parameter_count > 0) {
         [[maybe_unused]] auto const mark =
             rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-        auto ops = operations_of<now.leaf>();
+        auto ops = operations_of<now.leaf>(backward_names_);
         call_backward_parameters<layer_of_step<Step>>(
             ops, backward_parameters_body{
                      parameter_access<now.leaf, false>{*this, copy},
@@ -351,7 +351,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<now.leaf>();
+      auto ops = operations_of<now.leaf>(backward_names_);
       if constexpr (wanted || now.second >= 0) {
         call_backward_input<layer_of_step<Step>>(
             ops, backward_input_body{
@@ -391,9 +391,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
   template <int Leaf>
-  ops_type operations_of() {
+  ops_type operations_of(auto const& names) {
     context_.site = static_cast<std::uint32_t>(unit_ * leaves + Leaf);
-    return {rank_, context_, Leaf};
+    return {rank_, context_, Leaf, names[std::size_t(Leaf)].c_str()};
   }
 
   Rank& rank_;
@@ -402,7 +402,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   // For each step what it has done, and for what came before it.
   std::array<typename device_type::event, std::size_t(waits::parameters_of(waits::end) + 1)>
       events_{};
-  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // for profilers
+  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // what runs
   layer_context context_{};
   std::byte* record_ = nullptr;
   int unit_ = 0;
