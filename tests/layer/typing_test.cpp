@@ -176,6 +176,73 @@ TEST(Typing, TheTransposeIsAnInvolution) {
   }
 }
 
+/// Whether ranks that apply f to the elements of their blocks get the block of the result.
+bool map_denotes(auto f, placement a, placement b, placement out) {
+  auto const whole_a = random_matrix(1), whole_b = random_matrix(2);
+  if (local_shape({}, a) != local_shape({}, out) || local_shape({}, b) != local_shape({}, out))
+    return false;
+  auto const of_a = cut(whole_a, {}, a, 3), of_b = cut(whole_b, {}, b, 5);
+  matrix result{};
+  blocks made{};
+  for (std::size_t i = 0; i < n * n; ++i) {
+    result[i] = f(whole_a[i], whole_b[i]);
+    for (std::size_t r = 0; r < ranks; ++r) made[r][i] = f(of_a[r][i], of_b[r][i]);
+  }
+  return denotes(made, result, {}, out);
+}
+
+/// A product of elements and its two gradients, which are such products.
+bool elements_multiply(placement a, placement b, placement out) {
+  auto const times = [](double x, double y) { return x * y; };
+  return map_denotes(times, a, b, out) && map_denotes(times, b, dual(out), dual(a)) &&
+         map_denotes(times, a, dual(out), dual(b));
+}
+/// A sum of elements; its gradients are copies.
+bool elements_add(placement a, placement b, placement out) {
+  auto const plus = [](double x, double y) { return x + y; };
+  auto const first = [](double x, double) { return x; };
+  return map_denotes(plus, a, b, out) && map_denotes(first, dual(out), dual(out), dual(a)) &&
+         map_denotes(first, dual(out), dual(out), dual(b));
+}
+
+// A product is linear in either operand; `is_linear_in_last` speaks of the second.
+TEST(Typing, TheRulesForElementWiseFunctionsAreSoundAndComplete) {
+  using enum typing::linearity;
+  for (auto a : placements)
+    for (auto b : placements)
+      for (auto out : placements) {
+        auto const where = to_string(a) + ", " + to_string(b) + " to " + to_string(out);
+        bool const second = typing::maps(in_last, out, {a, b});
+        EXPECT_EQ(elements_multiply(a, b, out), second || typing::maps(in_last, out, {b, a}))
+            << where;
+        EXPECT_EQ(elements_add(a, b, out), typing::maps(in_all, out, {a, b})) << where;
+        EXPECT_EQ(typing::maps(none, out, {a, b}), a == out && b == out && out != partial) << where;
+      }
+  for (auto at : placements) {
+    EXPECT_TRUE(typing::maps(in_last, at, {at}));
+    EXPECT_TRUE(typing::maps(in_all, at, {at}));
+    EXPECT_EQ(typing::maps(none, at, {at}), at != partial);
+  }
+  for (auto how : {none, in_last, in_all})
+    EXPECT_FALSE(typing::maps(how, partial_max, {partial_max}));
+}
+
+TEST(Typing, AnOwnOperationRunsOnViewsPlacedAlikeOrBesideRows) {
+  constexpr bool read = false, written = true;
+  for (auto at : placements) EXPECT_TRUE(typing::runs_on({{at, read}, {at, written}}));
+  EXPECT_TRUE(typing::runs_on({{shard<0>, read}, {replicate, read}, {shard<0>, written}}));
+  EXPECT_TRUE(typing::runs_on({{replicate, read}, {shard<0>, read}, {partial, written}}));
+  EXPECT_TRUE(typing::runs_on({{typing::no_rule, read}, {shard<1>, written}}));
+  EXPECT_TRUE(typing::runs_on({}));
+  EXPECT_FALSE(typing::runs_on({{shard<0>, read}, {shard<1>, written}}));
+  EXPECT_FALSE(typing::runs_on({{shard<0>, read}, {invariant, read}, {shard<0>, written}}));
+  EXPECT_FALSE(typing::runs_on({{shard<0>, read}, {partial, read}, {shard<0>, written}}));
+  EXPECT_FALSE(typing::runs_on({{shard<0>, read}, {replicate, written}}));
+  EXPECT_FALSE(typing::runs_on({{shard<1>, read}, {replicate, read}, {shard<1>, written}}));
+  EXPECT_FALSE(typing::runs_on({{replicate, read}, {partial, written}}));
+  EXPECT_FALSE(typing::runs_on({{shard<1, 3>, read}, {shard<1>, written}}));
+}
+
 // A row that is cut or a summand has no norm; the shared parameters meet different rows on each
 // rank exactly if the rows are cut.
 TEST(Typing, OperationsOnRowsNeedWholeRows) {

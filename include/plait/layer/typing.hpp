@@ -207,6 +207,14 @@ consteval void check_run() {
                 "in a kernel that is right for these placements");
 }
 
+template <placement At>
+consteval void check_logits() {
+  static_assert(!is_partial(At),
+                "ops.row_max, ops.cross_entropy_terms, ops.cross_entropy_backward: the logits are "
+                "still partial (a sum to be made), and a maximum or exponential of summands is "
+                "none of the sum; give the form an input that is invariant or cut by features");
+}
+
 template <placement At, placement Gradient>
 consteval void check_gradient() {
   static_assert(Gradient == dual(At),

@@ -315,6 +315,7 @@ class operations {
   /// from `valid_columns` of the whole row on are padding and do not count.
   template <class T, class Kept, placement At, placement Max>
   void row_max(view_of<T, At> x, view_of<Kept, Max> max, std::size_t valid_columns = all_columns) {
+    typing::check_logits<At>();
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
@@ -328,6 +329,7 @@ class operations {
   template <class T, class M, class Kept, placement At, placement Max, placement Terms>
   void cross_entropy_terms(view_of<T, At> logits, token_input labels, view_of<M, Max> max,
                            view_of<Kept, Terms> terms, std::size_t classes = all_columns) {
+    typing::check_logits<At>();
     static_assert(!is_partial(Max),
                   "ops.cross_entropy_terms(...): the maximum is still partial; write "
                   "ops.move<plait::invariant>(max) first");
@@ -359,7 +361,12 @@ class operations {
   void cross_entropy_backward(view_of<X, At> logits, token_input labels, view_of<M, Row> max,
                               view_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
                               view_of<T, Gradient> dlogits, std::size_t classes = all_columns) {
+    typing::check_logits<At>();
     typing::check_gradient<At, Gradient>();
+    static_assert(At != replicate,
+                  "ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be "
+                  "partial, and every rank would add the whole gradient to it; give the form an "
+                  "input that is invariant or cut by features");
     static_assert(!is_partial(Row),
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
                   "give it what the forward made of them with ops.move<plait::invariant>");
