@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <tuple>
 #include <type_traits>
 
@@ -191,6 +192,48 @@ TEST(CudaDevice, WhatTheHostMustWaitForCannotBeRecorded) {
   expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
               "an upload was asked for while a step is recorded as a graph");
   EXPECT_EQ(x.get().front(), 0);  // the device is as before
+}
+
+// Operations of a layer's own that wait for the value they compute: by the queue, as
+// thrust_policy() does, by CUDA itself, and by a library that makes an exception of its own of what
+// CUDA says.
+struct waits_for_its_queue {
+  void operator()(plait::cuda_queue const& queue) const { queue.wait(); }
+};
+struct waits_in_cuda {
+  void operator()(plait::cuda_queue const& queue) const {
+    (void)cudaStreamSynchronize(queue.stream());
+    (void)cudaGetLastError();
+  }
+};
+struct waits_in_a_library {
+  void operator()(plait::cuda_queue const& queue) const {
+    if (cudaStreamSynchronize(queue.stream()) != cudaSuccess) throw std::runtime_error("a library");
+  }
+};
+
+TEST(CudaDevice, AnOperationThatReturnsAValueCannotBeRecorded) {
+  auto const refuses = [](auto operation) {
+    cuda_device device({0, 0}, {.graphs = true});
+    on_device<int> const x(device, {1}), ones(device, {1});
+    auto const queue = device.on(stream::compute);
+    auto const body = [&] {
+      queue.add(x.data(), ones.data(), x.data(), 1);
+      queue.run(operation);
+    };
+    cuda_device::graph graph, other;
+    device.replay(graph, body);  // the first step is not recorded
+    expect_text(message_of<plait::cuda_error>([&] { device.replay(graph, body); }),
+                "an algorithm that returns a value to the host cannot stand in a recorded step; "
+                "use cub::DeviceReduce into device memory");
+    EXPECT_EQ(x.get().front(), 2);  // the device is as before, and records what it can
+    for (int i = 0; i < 3; ++i)
+      device.replay(other, [&] { queue.add(x.data(), ones.data(), x.data(), 1); });
+    EXPECT_EQ(x.get().front(), 5);
+  };
+  refuses(waits_for_its_queue{});
+  refuses(waits_in_cuda{});
+  refuses(waits_in_a_library{});
 }
 
 // Small whole numbers: sums are exact in every type, in every order.

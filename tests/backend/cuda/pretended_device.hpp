@@ -49,6 +49,7 @@ struct node {
 struct capture_state {
   std::vector<node> nodes;
   bool ended = false;
+  bool invalidated = false;  // something was called that a capture forbids
 };
 
 struct event_state {

@@ -182,6 +182,25 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (all.failed) return cudaErrorLaunchFailure;
   return stream->items.empty() ? cudaSuccess : cudaErrorNotReady;
 }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  auto& all = pretended::machine::get();
+  {
+    pretended::lock const hold(all.mutex);
+    if (stream->capture != nullptr) {
+      stream->capture->invalidated = true;
+      return cudaErrorStreamCaptureUnsupported;
+    }
+  }
+  all.drain(stream->device);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  pretended::lock const hold(pretended::machine::get().mutex);
+  *status = stream->capture == nullptr     ? cudaStreamCaptureStatusNone
+            : stream->capture->invalidated ? cudaStreamCaptureStatusInvalidated
+                                           : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return *event = new CUevent_st, cudaSuccess;
 }
@@ -240,7 +259,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   auto& all = pretended::machine::get();
   pretended::lock const hold(all.mutex);
   auto const of = stream->capture;
-  *graph = new CUgraph_st{std::move(of->nodes)};
+  *graph = of->invalidated ? nullptr : new CUgraph_st{std::move(of->nodes)};
   of->ended = true;
   bool all_joined = true;
   for (auto* each : all.streams) {
@@ -248,6 +267,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     each->capture = nullptr;
     all_joined = all_joined && (each == stream || each->joined_work == each->captured_work);
   }
+  if (of->invalidated) return cudaErrorStreamCaptureInvalidated;
   return all_joined ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,

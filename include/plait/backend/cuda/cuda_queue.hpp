@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <tuple>
 #include <type_traits>
@@ -358,11 +359,27 @@ class cuda_queue {
     cuda_kernels::clip_factor(launcher(), squares, count, limit, norm, factor);
   }
 
+  /// Until the stream is empty: for a kernel given to run() that needs a value on the host.
+  ///
+  /// Errors: cuda_error while a step is recorded as a graph; those of the device's synchronize().
+  void wait() const {
+    state_->require_no_value();
+    state_->wait_for_stream(on_);
+  }
+
   /// Calls kernel(*this, views...), which may launch kernels of its own on stream().
+  ///
+  /// Errors: cuda_error that says why, if the kernel did what a recorded step cannot contain.
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) const {
     device_scope const scope(state_->place);
-    kernel(*this, views...);
+    try {
+      kernel(*this, views...);
+    } catch (std::exception const&) {
+      state_->require_capture_goes_on(on_);  // libraries have names of their own for that
+      throw;
+    }
+    state_->require_capture_goes_on(on_);
     detail::check(cudaGetLastError(), "a launch in ops.run", state_->place);
   }
 

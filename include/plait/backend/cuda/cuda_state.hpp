@@ -120,6 +120,18 @@ class cuda_state {
                        " while a step is recorded as a graph; move it out of what replay() runs");
   }
 
+  // Before an operation of the program's own waits for a stream.
+  void require_no_value() const {
+    if (capturing) refuse_value();
+  }
+  // After one: a capture that CUDA has ended is an error with the likely reason.
+  void require_capture_goes_on(stream which) const {
+    if (!capturing) return;
+    auto now = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(on(which), &now), "cudaStreamIsCapturing", place);
+    if (now == cudaStreamCaptureStatusInvalidated) refuse_value();
+  }
+
   void check_signal() const {
     if (signal->is_raised()) [[unlikely]] {
       abandon_all();
@@ -227,6 +239,14 @@ class cuda_state {
   bool capturing = false;
 
  private:
+  [[noreturn, gnu::cold]] void refuse_value() const {
+    (void)cudaGetLastError();
+    throw cuda_error(place_text(place) +
+                     "ops.run: the kernel waited for its stream or took memory while a step is "
+                     "recorded as a graph: an algorithm that returns a value to the host cannot "
+                     "stand in a recorded step; use cub::DeviceReduce into device memory");
+  }
+
   [[noreturn, gnu::cold]] void give_up(std::string const& what) const {
     auto const limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout).count();
