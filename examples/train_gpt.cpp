@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// libs: safetensors
 // Trains a GPT-2 on the bytes of a text, or on tokens, under any of the compiled plans; see
 // train_gpt/options.hpp for the command line, train_gpt/model.hpp for the model and the plans as
 // types, train_gpt/job.hpp for the training itself.

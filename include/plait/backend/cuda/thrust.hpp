@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <thrust/device_ptr.h>
+#include <thrust/execution_policy.h>
+#include <thrust/pair.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "plait/core/error.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/tensor/view.hpp"
+
+// Thrust and CUB in the kernels that a layer gives to ops.run. Nothing else of plait includes this:
+// a unit that does takes nvcc three quarters of a minute, and g++ three seconds.
+//
+// The processor's Thrust is enough for a unit that no CUDA compiler reads: link plait::thrust, or
+// define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP, alike in all units of a program.
+
+namespace plait {
+
+/// Temporary memory for one call of a kernel: the bytes of a view, usually of a scratch slot,
+/// handed out from the front. It serves thrust_policy and run_cub, and is an allocator that
+/// Thrust's own policies take: `thrust::cuda::par_nosync(memory).on(queue.stream())`.
+///
+/// What is given back last is free again at once, also while the GPU still uses it: the next
+/// operation of the stream comes after that.
+/// Cost:    arithmetic on the host; no memory is taken, and the values stay undefined.
+/// Errors:  out_of_memory with the bytes that are needed and those that are left.
+/// Threads: one.
+class thrust_scratch {
+ public:
+  using value_type = std::byte;
+
+  template <class T, placement At, class Memory>
+  explicit thrust_scratch(view<T, At, Memory> of) {
+    static_assert(!std::is_const_v<T>,
+                  "thrust_scratch(view): the view may only be read; give it that of a scratch "
+                  "slot, which ops.run then counts as written");
+    std::size_t const bytes = of.count() * sizeof(T);
+    auto const address = reinterpret_cast<std::uintptr_t>(of.data);
+    std::size_t const gap = static_cast<std::size_t>(rounded_up(address) - address);
+    begin_ = reinterpret_cast<std::byte*>(of.data) + gap;
+    size_ = gap < bytes ? bytes - gap : 0;
+  }
+  thrust_scratch(thrust_scratch const&) = delete;
+  thrust_scratch& operator=(thrust_scratch const&) = delete;
+
+  /// Bytes aligned to 64, as slots are.
+  std::byte* allocate(std::size_t bytes) {
+    std::size_t const offset = rounded_up(used_), left = size_ - std::min(size_, offset);
+    if (bytes > left) [[unlikely]]
+      refuse(bytes, left);
+    used_ = offset + bytes;
+    return begin_ + offset;
+  }
+  /// Takes back what was handed out last; anything else stays until this object goes.
+  void deallocate(std::byte* data, std::size_t bytes) {
+    auto const offset = static_cast<std::size_t>(data - begin_);
+    if (rounded_up(offset + bytes) == rounded_up(used_)) used_ = offset;
+  }
+
+  /// Room for `count` values of any trivial type, such as indices, until this object goes.
+  template <class T>
+  T* take(std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignment,
+                  "thrust_scratch.take<T>(count): no constructor runs in scratch memory, so T must "
+                  "be trivially copyable; it is aligned to 64");
+    return reinterpret_cast<T*>(allocate(count * sizeof(T)));
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  static constexpr std::uintptr_t rounded_up(std::uintptr_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  }
+
+  [[noreturn, gnu::cold]] void refuse(std::size_t bytes, std::size_t left) const {
+    throw out_of_memory("thrust_scratch: " + std::to_string(bytes) + " bytes are needed, " +
+                            std::to_string(left) + " of " + std::to_string(size_) +
+                            " are left; make the slot larger: slot<Label, PerRow, Shape, Fixed>",
+                        {.asked = bytes, .free = left, .total = size_, .held = used_});
+  }
+
+  std::byte* begin_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t used_ = 0;
+};
+
+/// The elements of a view, row by row, for the algorithms of Thrust: pointers to host memory, and
+/// thrust::device_ptr to that of a device. CUB takes `view.data`.
+template <class T, placement At, class Memory>
+auto begin(view<T, At, Memory> of) {
+  if constexpr (std::is_same_v<Memory, host_memory>) return of.data;
+  else return thrust::device_pointer_cast(of.data);
+}
+template <class T, placement At, class Memory>
+auto end(view<T, At, Memory> of) {
+  return plait::begin(of) + static_cast<std::ptrdiff_t>(of.count());
+}
+template <class Memory>
+auto begin(token_view<Memory> of) {
+  return plait::begin(view<std::int32_t const, invariant, Memory>{of.data, 1, of.rows});
+}
+template <class Memory>
+auto end(token_view<Memory> of) {
+  return plait::begin(of) + static_cast<std::ptrdiff_t>(of.rows);
+}
+
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+namespace detail {
+
+// thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust leaves to a
+// policy: temporary memory comes from the scratch, and an algorithm that has to wait for its result
+// does so by way of the queue, which refuses where a step is recorded. (Thrust calls them from
+// functions for host and device; here they run on the host only.)
+template <class Queue>
+class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>> {
+ public:
+  stream_policy(Queue const& queue, thrust_scratch* memory)
+      : queue_(&queue), stream_(queue.stream()), memory_(memory) {}
+
+ private:
+  friend PLAIT_HOST_DEVICE cudaStream_t get_stream(stream_policy const& on) { return on.stream_; }
+  friend PLAIT_HOST_DEVICE bool must_perform_optional_stream_synchronization(stream_policy const&) {
+    return false;
+  }
+  friend PLAIT_HOST_DEVICE cudaError_t synchronize_stream(stream_policy& on) {
+    NV_IF_TARGET(NV_IS_HOST, (on.queue_->wait();), ((void)on;))
+    return cudaSuccess;
+  }
+  template <class T>
+  friend thrust::pair<T*, std::ptrdiff_t> get_temporary_buffer(stream_policy& on,
+                                                               std::ptrdiff_t count) {
+    std::size_t const bytes = static_cast<std::size_t>(count) * sizeof(T);
+    if (on.memory_ == nullptr)
+      throw out_of_memory("thrust_policy(queue): the algorithm needs " + std::to_string(bytes) +
+                              " bytes of temporary memory; write thrust_policy(queue, memory) with "
+                              "a thrust_scratch of at least that",
+                          {.asked = bytes});
+    return {reinterpret_cast<T*>(on.memory_->allocate(bytes)), count};
+  }
+  template <class Pointer>
+  friend void return_temporary_buffer(stream_policy& on, Pointer data, std::ptrdiff_t count) {
+    auto* const raw = thrust::raw_pointer_cast(data);
+    on.memory_->deallocate(reinterpret_cast<std::byte*>(raw),
+                           static_cast<std::size_t>(count) * sizeof(*raw));
+  }
+
+  Queue const* queue_;
+  cudaStream_t stream_;
+  thrust_scratch* memory_;
+};
+
+}  // namespace detail
+#endif
+
+namespace detail {
+
+template <class Queue>
+auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scratch* memory) {
+  if constexpr (requires { queue.stream(); }) {
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+    return stream_policy<Queue>(queue, memory);
+#else
+    static_assert(!std::is_same_v<Queue, Queue>,
+                  "thrust_policy(queue): the queue is that of a GPU, and Thrust was told to use "
+                  "the processor; compile this file by nvcc, without THRUST_DEVICE_SYSTEM");
+#endif
+  } else {
+    return thrust::seq;
+  }
+}
+
+}  // namespace detail
+
+/// Where Thrust's algorithms run in a kernel that ops.run calls with `queue`: on a GPU at the end
+/// of the queue's stream, without waiting for them; on the processor at once, by one thread.
+///
+/// The policy keeps references to both. Temporary memory on a GPU is that of `memory`; without one,
+/// only algorithms that need none can run (for_each, transform, fill, tabulate). The processor
+/// takes what it needs from the heap.
+/// An algorithm that returns a value (reduce, count, find, copy_if) waits for the stream, and so
+/// does any algorithm that would give the host a value of the GPU's memory.
+/// Cost:   a launch or a few for each algorithm; cudaMalloc is never called.
+/// Errors: out_of_memory as thrust_scratch says; cuda_error where a step is recorded as a graph and
+///         an algorithm returns a value; thrust::system_error for a launch that fails.
+template <class Queue>
+auto thrust_policy(Queue const& queue, thrust_scratch& memory) {
+  return detail::policy_of(queue, &memory);
+}
+template <class Queue>
+auto thrust_policy(Queue const& queue) {
+  return detail::policy_of(queue, nullptr);
+}
+
+/// Calls a function of CUB on the queue of a GPU, with temporary memory of the scratch:
+/// call(temporary, bytes, stream) is called twice, the first time with a null pointer for the size.
+/// `name` is for the message if it fails.
+///
+/// Cost:   what CUB launches; it asks for the same size in every step.
+/// Errors: out_of_memory as thrust_scratch says; cuda_error with CUDA's words.
+template <class Queue, class Call>
+void run_cub(Queue const& queue, thrust_scratch& memory, char const* name, Call call) {
+  std::size_t bytes = 0;
+  queue.launcher().call(name,
+                        [&](auto on) { return call(static_cast<void*>(nullptr), bytes, on); });
+  std::byte* const temporary = memory.allocate(bytes);
+  queue.launcher().call(name,
+                        [&](auto on) { return call(static_cast<void*>(temporary), bytes, on); });
+  memory.deallocate(temporary, bytes);
+}
+
+}  // namespace plait
