@@ -137,16 +137,14 @@ constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
 template <body_error Error, printed_text LayerName, class Layer>
 consteval void report_missing_body() {
   static_assert(Error != body_error::forward || has_body<LayerName, Layer>,
-                "this layer has no forward; write `static void forward(auto& ops, auto const& p, "
-                "auto x, auto y, auto const& saved)`, which computes y from x");
+                "this layer has no forward; write `static void forward(auto& ops, auto l)`, which "
+                "computes l.y from l.x");
   static_assert(Error != body_error::backward_input || has_body<LayerName, Layer>,
                 "this layer has no backward_input; write `static void backward_input(auto& ops, "
-                "auto const& p, auto const& saved, auto dy, auto dx)`, which writes the gradient "
-                "of its input to dx");
+                "auto l)`, which writes the gradient of its input to l.dx");
   static_assert(Error != body_error::backward_parameters || has_body<LayerName, Layer>,
                 "this layer has parameters and no backward_parameters; write `static void "
-                "backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy, auto "
-                "const& dp)`, which adds their gradients to dp");
+                "backward_parameters(auto& ops, auto l)`, which adds their gradients to l.dp");
   static_assert(Error != body_error::count || has_body<LayerName, Layer>,
                 "this loss has no count; write `static std::int64_t "
                 "count(std::span<std::int32_t const> labels)`, which says how many of them count");

@@ -311,6 +311,20 @@ class operations {
     queue_.accumulate_positions(dy.data, sums.data, first, count, context.batch, dy.columns);
   }
 
+  /// loss += the sum of `terms`, one for each row, times the share of one label: what a loss of
+  /// one's own ends with.
+  template <class T, placement Terms>
+  void add_to_loss(view_of<T, Terms> terms, loss_sum loss) {
+    static_assert(is_whole(Terms),
+                  "ops.add_to_loss(terms, loss): the tensor ranks have parts of the terms, and "
+                  "each would add its part alone; write ops.move<plait::invariant>(terms) first, "
+                  "or give the loss no form that cuts its rows");
+    shapes_.expect("add_to_loss", {"terms", terms.rows, terms.columns}, terms.rows, 1,
+                   {"a term", 1, 1});
+    queue_.accumulate_columns(share_of_label{context.loss_scale}, terms.rows, 1, loss.data,
+                              terms.data, terms.data);
+  }
+
   /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
   /// from `valid_columns` of the whole row on are padding and do not count.
   template <class T, class Kept, placement At, placement Max>
@@ -441,6 +455,14 @@ class operations {
   }
 
  private:
+  struct share_of_label {
+    double const* share;  // in the device's memory
+    template <class T>
+    PLAIT_HOST_DEVICE double operator()(T term, T) const {
+      return static_cast<double>(term) * *share;
+    }
+  };
+
   template <class View>
   static constexpr typing::own_operand own_operand = [] {
     if constexpr (requires { View::at; })

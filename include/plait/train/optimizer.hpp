@@ -113,6 +113,7 @@ concept optimizer =
     std::is_trivially_copyable_v<typename O::numbers> && requires(O const& how, std::int64_t step) {
       { O::states } -> std::convertible_to<int>;
       { how.numbers_of(step, 1.0) } -> std::same_as<typename O::numbers>;
+      { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 
 static_assert(optimizer<adamw>);

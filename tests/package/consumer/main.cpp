@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program of another project looks like that has found the package: a layer type of its own,
-// trained under a hybrid plan, with the components that were found.
+// What a program of another project looks like that has found the package: a layer, a loss, an
+// optimizer and a policy of its own, trained in a hybrid with a policy of plait's, and the same on
+// one rank; with the components that were found.
 #include <plait/plait.hpp>
 #if defined(CONSUMER_HAS_safetensors)
 #include <plait/io/safetensors.hpp>
 #endif
 
+#include <cmath>
 #include <cstdio>
+#include <vector>
 
 template <std::size_t Width>
 struct scale {  // y = x times one learned number for each feature
@@ -23,37 +26,140 @@ struct scale {  // y = x times one learned number for each feature
       for (std::size_t c = 0; c < columns; ++c) y[c] = x[c] * f[c];
     }
   };
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.rows(multiply_row{}, y, x, p[factor{}]);
+  static void forward(auto& ops, auto l) { ops.rows(multiply_row{}, l.y, l.x, l.p[factor{}]); }
+  static void backward_input(auto& ops, auto l) {
+    ops.rows(multiply_row{}, l.dx, l.dy, l.p[factor{}]);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.rows(multiply_row{}, dx, dy, p[factor{}]);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_columns(plait::functions::multiply{}, saved[plait::input_slot{}], dy,
-                           dp[factor{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_columns(plait::functions::multiply{}, l.saved[plait::input_slot{}], l.dy,
+                           l.dp[factor{}]);
   }
 };
 
-using model = plait::sequential<plait::nn::linear<16, 32>, scale<32>, plait::nn::gelu<32>,
-                                plait::nn::linear<32, 4>>;
-using objective = plait::objective<model, plait::nn::cross_entropy<4>>;
-struct job : plait::parallel<objective, plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>,
-                                                      plait::tensor_parallel<2>>> {};
+// example-begin loss
+/// The squared distance of a row from the unit vector of its label.
+template <std::size_t Classes>
+struct squared_distance {
+  using concept_tag = plait::layer_tag;
+  using input = plait::inputs<plait::features<Classes>, plait::tokens>;
+  using output = plait::loss_value;
+  using saved = plait::saved<plait::input_slot>;
+  using terms = plait::slot<"terms", 1, plait::slot_element::accumulate>;
+  using scratch = plait::scratch<terms>;
 
-int main() {
-  auto const data = plait::in_memory<float>::random_classes(256, 16, 4);
-  double first = 0, last = 0;
-  plait::launch<job>(plait::threads{}, [&](auto& rank) {
-    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01});
+  static std::int64_t count(std::span<std::int32_t const> labels) {
+    return static_cast<std::int64_t>(labels.size());
+  }
+  static double distance(auto const& x, auto const& labels, std::size_t row, std::size_t column) {
+    return x.data[row * Classes + column] - (labels.data[row] == std::int32_t(column) ? 1.0 : 0.0);
+  }
+
+  struct square {
+    void operator()(auto const&, auto x, auto labels, auto sums) const {
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        sums.data[r] = 0;
+        for (std::size_t c = 0; c < Classes; ++c)
+          sums.data[r] += std::pow(distance(x, labels, r, c), 2);
+      }
+    }
+  };
+  struct differentiate {
+    double const* share;  // of one label in the loss
+    void operator()(auto const&, auto x, auto labels, auto dx) const {
+      for (std::size_t r = 0; r < x.rows; ++r)
+        for (std::size_t c = 0; c < Classes; ++c)
+          dx.data[r * Classes + c] = 2 * distance(x, labels, r, c) * *share;
+    }
+  };
+
+  static void forward(auto& ops, auto l) {
+    auto const& [x, labels] = l.x;
+    ops.run(square{}, x, labels, l.scratch[terms{}]);
+    ops.add_to_loss(l.scratch[terms{}], l.y);
+  }
+  static void backward_input(auto& ops, auto l) {
+    auto const& [x, labels] = l.saved[plait::input_slot{}];
+    ops.run(differentiate{l.dy.scale}, x, labels, l.dx);
+  }
+};
+// example-end
+
+/// An optimizer: a step of equal length for each parameter, against the sign of its gradient's
+/// mean.
+struct lion_without_decay {
+  using concept_tag = plait::optimizer_tag;
+  struct numbers {
+    double learning_rate;
+  };
+  static constexpr int states = 1;
+
+  double learning_rate = 1e-3;
+  bool (*decays)(plait::parameter_description const&) = plait::decay_all;
+
+  [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
+    return {learning_rate * rate_factor};
+  }
+
+  struct kernel {
+    numbers const* now;
+    double const* gradient_scale;
+    void operator()(auto const&, auto parameters, auto gradients, auto means) const {
+      for (std::size_t i = 0; i < parameters.count(); ++i) {
+        double const mean = 0.9 * means.data[i] + 0.1 * gradients.data[i] * *gradient_scale;
+        means.data[i] = mean;
+        parameters.data[i] -= now->learning_rate * ((mean > 0) - (mean < 0));
+      }
+    }
+  };
+  template <class Queue, class Arena>
+  void update(Queue queue, Arena const& of, numbers const* now) const {
+    using element = std::remove_pointer_t<decltype(of.parameters)>;
+    using gradient = std::remove_pointer_t<decltype(of.gradients)>;
+    queue.run(kernel{now, of.gradient_scale}, plait::view<element>{of.parameters, 1, of.count},
+              plait::view<gradient>{of.gradients, 1, of.count},
+              plait::view<element>{of.states, 1, of.count});
+  }
+};
+
+/// A policy: replicas of the batch ranks, each of which updates one block of the parameters.
+template <int Ranks>
+struct sharded_replicas {
+  using concept_tag = plait::policy_tag;
+  static constexpr plait::axis along = plait::axis::replica;
+  static constexpr int ranks = Ranks;
+  static constexpr plait::placement samples = plait::shard<plait::dim::batch>;
+  static constexpr plait::parameter_rule parameters{.summed = plait::partial,
+                                                    .owned = plait::shard<plait::dim::elements>};
+};
+
+struct model : plait::sequential<plait::nn::linear<16, 32>, scale<32>, plait::nn::gelu<32>,
+                                 plait::nn::linear<32, 4>> {};
+using objective = plait::objective<model, squared_distance<4>>;
+
+template <class Policy>
+struct job : plait::parallel<objective, Policy, double> {};
+
+template <class Policy>
+std::vector<double> train() {
+  auto const data = plait::in_memory<double>::random_classes(256, 16, 4);
+  std::vector<double> losses;
+  plait::launch<job<Policy>>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job<Policy>>(rank, lion_without_decay{.learning_rate = 0.002});
     for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank, {.epochs = 4})) {
-      auto const report = trainer.step(batch);
-      if (!rank.is_root()) continue;
-      if (report.step == 0) first = report.loss;
-      last = report.loss;
+      double const loss = trainer.step(batch).loss;
+      if (rank.is_root()) losses.push_back(loss);
     }
   });
-  std::printf("loss %.4f -> %.4f\n", first, last);
-  return last < 0.5 * first ? 0 : 1;
+  return losses;
+}
+
+int main() {
+  auto const alone = train<plait::serial>();
+  auto const together = train<plait::hybrid<plait::pipeline<2>, sharded_replicas<2>>>();
+  std::printf("loss %.4f -> %.4f\n", together.front(), together.back());
+  bool same = alone.size() == together.size();
+  for (std::size_t i = 0; same && i < alone.size(); ++i)
+    same = std::abs(alone[i] - together[i]) <= 1e-10;
+  if (!same) std::puts("the hybrid did not do what one rank did");
+  return same && together.back() < 0.5 * together.front() ? 0 : 1;
 }
