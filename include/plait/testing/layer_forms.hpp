@@ -105,7 +105,7 @@ constexpr fit fit_of() {
       if (Ranks > 2 && repeats_work(form)) return fit::left_out;
     }
   using model = typename decltype(model_around<L, Form>())::type;
-  auto const error = choose_forms(make_outline<model>(), Ranks, Sharded).error;
+  auto const error = choose_forms(make_outline<model>(), Ranks, {.sequence = Sharded}).error;
   if (error == planning_error::none) return fit::divides;
   return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
 }
