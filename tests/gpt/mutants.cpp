@@ -34,27 +34,26 @@ struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::p
                    plait::form<"row", plait::shard<plait::dim::features>, plait::invariant,
                                plait::split<weight, 0>, plait::use<bias, plait::invariant>>>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
-    if constexpr (plait::is_shard(decltype(x)::at)) {
-      ops.matmul(x, p[weight{}], claim<plait::partial>(y));
-      ops.add_row(p[bias{}], y);
+  static void forward(auto& ops, auto const& l) {
+    if constexpr (plait::is_shard(decltype(l.x)::at)) {
+      ops.matmul(l.x, l.p[weight{}], claim<plait::partial>(l.y));
+      ops.add_row(l.p[bias{}], l.y);
     } else {
-      right::forward(ops, p, x, y, saved);
+      right::forward(ops, l);
     }
   }
-  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
-    if constexpr (plait::is_shard(decltype(dx)::at))
-      ops.matmul(claim<plait::replicate>(dy), plait::transposed(p[weight{}]), dx);
-    else right::backward_input(ops, p, saved, dy, dx);
+  static void backward_input(auto& ops, auto const& l) {
+    if constexpr (plait::is_shard(decltype(l.dx)::at))
+      ops.matmul(claim<plait::replicate>(l.dy), plait::transposed(l.p[weight{}]), l.dx);
+    else right::backward_input(ops, l);
   }
-  static void backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy,
-                                  auto const& dp) {
-    if constexpr (plait::is_shard(decltype(saved[plait::input_slot{}])::at)) {
-      ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]),
-                            claim<plait::replicate>(dy), dp[weight{}]);
-      ops.accumulate_column_sums(dy, dp[bias{}]);
+  static void backward_parameters(auto& ops, auto const& l) {
+    if constexpr (plait::is_shard(decltype(l.saved[plait::input_slot{}])::at)) {
+      ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]),
+                            claim<plait::replicate>(l.dy), l.dp[weight{}]);
+      ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
     } else {
-      right::backward_parameters(ops, p, saved, dy, dp);
+      right::backward_parameters(ops, l);
     }
   }
 };
@@ -66,30 +65,30 @@ struct early_bias_linear : plait::nn::linear<4 * width, width, {.weight = tiny::
       plait::forms<plait::whole,
                    plait::row_split<plait::split<weight, 0>, plait::use<bias, plait::replicate>>>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
-    if constexpr (plait::is_shard(decltype(x)::at)) {
-      ops.matmul(x, p[weight{}], y);
-      ops.add_row(claim<plait::partial>(p[bias{}]), y);
+  static void forward(auto& ops, auto const& l) {
+    if constexpr (plait::is_shard(decltype(l.x)::at)) {
+      ops.matmul(l.x, l.p[weight{}], l.y);
+      ops.add_row(claim<plait::partial>(l.p[bias{}]), l.y);
     } else {
-      right::forward(ops, p, x, y, saved);
+      right::forward(ops, l);
     }
   }
-  static void backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy,
-                                  auto const& dp) {
-    if constexpr (plait::is_shard(decltype(saved[plait::input_slot{}])::at)) {
-      ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
-      ops.accumulate_column_sums(dy, claim<plait::replicate>(dp[bias{}]));
+  static void backward_parameters(auto& ops, auto const& l) {
+    if constexpr (plait::is_shard(decltype(l.saved[plait::input_slot{}])::at)) {
+      ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
+      ops.accumulate_column_sums(l.dy, claim<plait::replicate>(l.dp[bias{}]));
     } else {
-      right::backward_parameters(ops, p, saved, dy, dp);
+      right::backward_parameters(ops, l);
     }
   }
 };
 
 /// Divides by the rows of its own microbatch and rank: a mean of means.
 struct mean_of_means : plait::nn::cross_entropy<256> {
-  static void backward_input(auto& ops, auto const& p, auto const& saved, auto, auto dx) {
-    double const scale = 1.0 / static_cast<double>(dx.rows);
-    plait::nn::cross_entropy<256>::backward_input(ops, p, saved, plait::loss_seed{&scale}, dx);
+  static void backward_input(auto& ops, auto l) {
+    double const scale = 1.0 / static_cast<double>(l.dx.rows);
+    l.dy.scale = &scale;
+    plait::nn::cross_entropy<256>::backward_input(ops, l);
   }
 };
 

@@ -39,13 +39,13 @@ struct dense : nn::linear<In, Out> {
   using base = nn::linear<In, Out>;
   static constexpr bool takes_epilogue = Takes;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
-    mapped_outputs += requires { y.mapped; };
-    base::forward(ops, p, x, y, saved);
+  static void forward(auto& ops, auto const& l) {
+    mapped_outputs += requires { l.y.mapped; };
+    base::forward(ops, l);
   }
-  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
-    mapped_gradients += requires { dx.mapped; };
-    base::backward_input(ops, p, saved, dy, dx);
+  static void backward_input(auto& ops, auto const& l) {
+    mapped_gradients += requires { l.dx.mapped; };
+    base::backward_input(ops, l);
   }
 };
 

@@ -217,10 +217,10 @@ struct wrong_derivative {
 /// A loss that scales its gradient by something else than its value.
 struct unscaled_gradient : nn::cross_entropy<12> {
   using forms = plait::forms<whole>;
-  static void backward_input(auto& ops, auto const& p, auto const& saved, auto seed, auto dx) {
+  static void backward_input(auto& ops, auto l) {
     static constexpr double one = 1;
-    seed.scale = &one;
-    nn::cross_entropy<12>::backward_input(ops, p, saved, seed, dx);
+    l.dy.scale = &one;
+    nn::cross_entropy<12>::backward_input(ops, l);
   }
 };
 

@@ -116,21 +116,31 @@ class training_by_hand {
     saved_loss<read_matrix> const kept5{saved5.x, saved5.largest, saved5.sums};
 
     double out = 0;
-    linear::forward(ops, first, read_matrix(x), h1, saved1);
-    norm::forward(ops, middle, read_matrix(h1), h2, saved2);
-    gelu::forward(ops, nothing, read_matrix(h2), h3, saved3);
-    linear::forward(ops, last, read_matrix(h3), logits, saved4);
-    loss::forward(ops, nothing, saved5.x, plait::loss_sum{&out}, saved5);
+    auto const forward = [&](auto const& p, auto const& of, auto const& y, auto const& saved) {
+      return plait::forward_body{p, of, y, saved, nothing, context};
+    };
+    linear::forward(ops, forward(first, read_matrix(x), h1, saved1));
+    norm::forward(ops, forward(middle, read_matrix(h1), h2, saved2));
+    gelu::forward(ops, forward(nothing, read_matrix(h2), h3, saved3));
+    linear::forward(ops, forward(last, read_matrix(h3), logits, saved4));
+    loss::forward(ops, forward(nothing, saved5.x, plait::loss_sum{&out}, saved5));
 
     matrix const d = {elements(deltas_), rows, width};
     matrix const e = {elements(deltas_) + rows * width, rows, width};
-    loss::backward_input(ops, nothing, kept5, plait::loss_seed{context.loss_scale}, d);
-    linear::backward_parameters(ops, last, saved4, read_matrix(d), linear_parameters{g4});
-    linear::backward_input(ops, last, saved4, read_matrix(d), e);
-    gelu::backward_input(ops, nothing, saved3, read_matrix(e), d);
-    norm::backward_parameters(ops, middle, kept2, read_matrix(d), norm_parameters{g2});
-    norm::backward_input(ops, middle, kept2, read_matrix(d), e);
-    linear::backward_parameters(ops, first, saved1, read_matrix(e), linear_parameters{sums});
+    auto const input = [&](auto const& p, auto const& saved, auto const& dy, auto const& dx) {
+      return plait::backward_input_body{p, dy, dx, saved, nothing, context};
+    };
+    auto const weights = [&](auto const& p, auto const& saved, auto const& dy, auto const& dp) {
+      return plait::backward_parameters_body{p, dy, dp, saved, nothing, context};
+    };
+    loss::backward_input(ops, input(nothing, kept5, plait::loss_seed{context.loss_scale}, d));
+    linear::backward_parameters(ops, weights(last, saved4, read_matrix(d), linear_parameters{g4}));
+    linear::backward_input(ops, input(last, saved4, read_matrix(d), e));
+    gelu::backward_input(ops, input(nothing, saved3, read_matrix(e), d));
+    norm::backward_parameters(ops, weights(middle, kept2, read_matrix(d), norm_parameters{g2}));
+    norm::backward_input(ops, input(middle, kept2, read_matrix(d), e));
+    linear::backward_parameters(ops,
+                                weights(first, saved1, read_matrix(e), linear_parameters{sums}));
 
     auto const now = optimizer_.numbers_of(step_, 1.0);
     plait::update_range const all{0, count, 1};
