@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.add(a, b, out): a partial maximum has no sum
+// first: ops.add(a, b, out): a partial maximum has no sum
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: attention_heads<Width, Heads, Sequence>: Width is not a multiple of Heads
+// first: attention_heads<Width, Heads, Sequence>: Width is not a multiple of Heads
 #include "plait/nn/attention.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

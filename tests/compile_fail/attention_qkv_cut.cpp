@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts
+// first: ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

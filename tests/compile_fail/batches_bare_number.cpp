@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: the batch size is a bare number, which does not say whether it counts the samples of one
+// first: the batch size is a bare number, which does not say whether it counts the samples of one
 // data rank or of all
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/batches.hpp"

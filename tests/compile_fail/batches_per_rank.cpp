@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: per_rank_batch<N> is given where the global batch is asked for
+// first: per_rank_batch<N> is given where the global batch is asked for
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/in_memory.hpp"

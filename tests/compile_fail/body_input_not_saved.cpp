@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved[input_slot{}]: the layer does not save its input; add input_slot to its saved<...>
+// first: saved[input_slot{}]: the layer does not save its input; add input_slot to its saved<...>
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

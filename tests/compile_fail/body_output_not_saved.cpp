@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its
+// first: saved[output_slot{}]: the layer does not save its output; add output_slot to its
 // saved<...>
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
+// first: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: p[Parameter{}]: the layer has no such parameter; list it in parameter_list
+// first: p[Parameter{}]: the layer has no such parameter; list it in parameter_list
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed Matrix is
+// first: ops.accumulate_column_sums(dy, sums): the sum over the rows of a matrix placed Matrix is
 // not placed Sums
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"

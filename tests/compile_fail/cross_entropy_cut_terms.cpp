@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.cross_entropy_terms(...): the sums over cut columns are partial
+// first: ops.cross_entropy_terms(...): the sums over cut columns are partial
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

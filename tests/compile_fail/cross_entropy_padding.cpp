@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: cross_entropy<Classes, Ignored, PaddedTo>: PaddedTo is less than Classes
+// first: cross_entropy<Classes, Ignored, PaddedTo>: PaddedTo is less than Classes
 #include "plait/nn/cross_entropy.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.cross_entropy_terms(...): the maximum is still partial
+// first: ops.cross_entropy_terms(...): the maximum is still partial
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

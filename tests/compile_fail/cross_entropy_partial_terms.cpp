@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.cross_entropy(terms, ...): the logarithm of a partial sum
+// first: ops.cross_entropy(terms, ...): the logarithm of a partial sum
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

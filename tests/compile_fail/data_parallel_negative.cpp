@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: data_parallel<Ranks>: Ranks is negative
+// first: data_parallel<Ranks>: Ranks is negative
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: dropout<Width, PerMille>: PerMille must be in [0, 1000)
+// first: dropout<Width, PerMille>: PerMille must be in [0, 1000)
 #include "plait/nn/dropout.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

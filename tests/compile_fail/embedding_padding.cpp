@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: embedding<Vocabulary, Width, Initial, PaddedTo>: PaddedTo is less than Vocabulary
+// first: embedding<Vocabulary, Width, Initial, PaddedTo>: PaddedTo is less than Vocabulary
 #include "plait/nn/embedding.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: extents<...>: a parameter is a vector or a matrix; merge further dimensions
+// first: extents<...>: a parameter is a vector or a matrix; merge further dimensions
 #include "plait/layer/parameter.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, placement>
+// first: form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, placement>
 #include "plait/layer/layer.hpp"
 
 struct scale {

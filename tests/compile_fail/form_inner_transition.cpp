@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: inner<From, To, Width>: there is no transition between these placements
+// first: inner<From, To, Width>: there is no transition between these placements
 #include "plait/layer/layer.hpp"
 
 struct scale {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: form<...>: a clause names a parameter that is not in the layer's parameter_list; list it
+// first: form<...>: a clause names a parameter that is not in the layer's parameter_list; list it
 // there
 #include "plait/layer/layer.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: forms<...>: an entry is not a form<Label, Input, Output, Clauses...>
+// first: forms<...>: an entry is not a form<Label, Input, Output, Clauses...>
 #include "plait/layer/layer.hpp"
 
 struct scale {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: hybrid<Policies...>: an argument is not a policy
+// first: hybrid<Policies...>: an argument is not a policy
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/gpipe.hpp"
 

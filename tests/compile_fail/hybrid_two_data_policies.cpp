@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: hybrid<Policies...>: two policies of one kind
+// first: hybrid<Policies...>: two policies of one kind
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: launch<Job, Jobs...>: a job has another mesh than the first one
+// first: launch<Job, Jobs...>: a job has another mesh than the first one
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/run/launch.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: forms<...>: a layer may have eight forms at most
+// first: forms<...>: a layer may have eight forms at most
 #include "plait/layer/layer.hpp"
 
 struct scale {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: inputs<...>: a layer may have two inputs at most
+// first: inputs<...>: a layer may have two inputs at most
 #include "plait/layer/layer.hpp"
 
 struct scale {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: this operation works on whole rows: the matrix must be invariant
+// first: this operation works on whole rows: the matrix must be invariant
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: parameter_list<...>: a layer may have four parameters at most
+// first: parameter_list<...>: a layer may have four parameters at most
 #include "plait/layer/layer.hpp"
 
 struct scale {

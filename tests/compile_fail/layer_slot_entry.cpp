@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved<...> or scratch<...>: an entry is neither input_slot, output_slot nor a slot<Label,
+// first: saved<...> or scratch<...>: an entry is neither input_slot, output_slot nor a slot<Label,
 // PerRow>
 #include "plait/layer/layer.hpp"
 

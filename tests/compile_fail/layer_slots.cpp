@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: saved<...> or scratch<...>: a layer may have four slots of its own in each
+// first: saved<...> or scratch<...>: a layer may have four slots of its own in each
 #include "plait/layer/layer.hpp"
 
 struct scale {

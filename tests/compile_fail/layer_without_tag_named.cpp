@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: this type is used as a layer but is not one: it needs `using concept_tag =
+// first: this type is used as a layer but is not one: it needs `using concept_tag =
 // plait::layer_tag;`
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"

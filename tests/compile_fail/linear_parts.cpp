@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: linear<In, Out, {.parts}>: Out is not a multiple of parts
+// first: linear<In, Out, {.parts}>: Out is not a multiple of parts
 #include "plait/nn/linear.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: loader<Data>: Data is no data set
-#include "plait/backend/host/threads.hpp"
-#include "plait/data/batches.hpp"
+// first: loader<Data>: Data is no data set
+#include <vector>
+
 #include "plait/data/in_memory.hpp"
+#include "plait/data/loader.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
 using samples = std::vector<float>;
@@ -10,8 +11,6 @@ using samples = std::vector<float>;
 using samples = plait::in_memory<float>;
 #endif
 
-void train(plait::threads::rank_type& rank, samples const& all) {
-  for (auto const& batch : plait::batches(all, plait::global_batch<64>{}, rank)) (void)batch;
-}
+void read(samples const& all) { (void)plait::loader<samples>(all); }
 
 int main() {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not placed Sums
+// first: ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not placed Sums
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are partial
+// first: ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are partial
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

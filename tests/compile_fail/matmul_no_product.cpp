@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.matmul(a, b, out): there is no product of a placed A and b placed B
+// first: ops.matmul(a, b, out): there is no product of a placed A and b placed B
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

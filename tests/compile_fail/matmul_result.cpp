@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.matmul(a, b, out): the product of A and B is not placed Out, as the form promises
+// first: ops.matmul(a, b, out): the product of A and B is not placed Out, as the form promises
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: a host buffer was given where a batch on the rank's device is needed
+// first: a host buffer was given where a batch on the rank's device is needed
 #include <plait/plait.hpp>
 
 using model = plait::objective<plait::nn::linear<32, 10>, plait::nn::cross_entropy<10>>;

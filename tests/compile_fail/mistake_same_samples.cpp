@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: without its rank, every data rank would read the same samples
+// first: without its rank, every data rank would read the same samples
 #include <plait/plait.hpp>
 
 using model = plait::objective<plait::nn::linear<32, 10>, plait::nn::cross_entropy<10>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: move_value<From, To>: the table of transitions has no row From -> To
+// first: move_value<From, To>: the table of transitions has no row From -> To
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/move.hpp"
 

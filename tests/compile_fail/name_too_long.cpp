@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: plait::name: the text has more than 32 characters; shorten it
+// first: plait::name: the text has more than 32 characters; shorten it
 #include "plait/core/name.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: two parameters of this model would have the same name
+// first: two parameters of this model would have the same name
+// expect: {"fc.weight"}
 #include "plait/nn/linear.hpp"
 #include "plait/plan/plan.hpp"
 

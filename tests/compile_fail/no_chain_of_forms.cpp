@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tensor_parallel<Ranks>: no chain of forms leads through the model
+// first: tensor_parallel<Ranks>: no chain of forms leads through the model
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.map(f, x, y): f is not linear and x is partial (a sum still to be made)
+// first: ops.map(f, x, y): f is not linear and x is partial (a sum still to be made)
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

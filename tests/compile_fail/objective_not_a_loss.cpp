@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: objective<Model, Loss>: Loss is not a loss
+// first: objective<Model, Loss>: Loss is not a loss
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: parallel<Model, Policy, Element>: Element is neither float nor double; for bfloat16 write
+// first: parallel<Model, Policy, Element>: Element is neither float nor double; for bfloat16 write
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

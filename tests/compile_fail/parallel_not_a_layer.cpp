@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: parallel<Model, Policy>: Model is not a layer
+// first: parallel<Model, Policy>: Model is not a layer
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

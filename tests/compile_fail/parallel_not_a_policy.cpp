@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: parallel<Model, Policy>: Policy is not a policy
+// first: parallel<Model, Policy>: Policy is not a policy
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: parameter<Label, Extents, Initial, Padding>: nothing but padding
+// first: parameter<Label, Extents, Initial, Padding>: nothing but padding
 #include "plait/layer/parameter.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

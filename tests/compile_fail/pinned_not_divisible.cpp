@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks
+// first: pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: pinned<Label, Layer>: Layer has no form of that name
+// first: pinned<Label, Layer>: Layer has no form of that name
+// expect: {"columns"}
+// expect: {"column"}
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>
+// first: pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/gpipe.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: pipeline<Ranks>: Ranks must be at least 1
+// first: pipeline<Ranks>: Ranks must be at least 1
 #include "plait/policy/policies.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: pipeline<Ranks, Schedule>: Schedule is not a schedule
+// first: pipeline<Ranks, Schedule>: Schedule is not a schedule
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/gpipe.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: pipeline<Stages>: the model has only Units layers
+// first: pipeline<Stages>: the model has only Units layers
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed Sums
+// first: ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed Sums
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

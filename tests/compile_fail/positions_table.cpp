@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.add_positions(x, table, y): this table cannot be added to this x
+// first: ops.add_positions(x, table, y): this table cannot be added to this x
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

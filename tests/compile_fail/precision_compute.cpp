@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: precision<Compute, Parameters, Reduce>: Compute is none of float, double and
+// first: precision<Compute, Parameters, Reduce>: Compute is none of float, double and
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: precision<Compute, Parameters, Reduce>: Parameters must be Compute, or float where
+// first: precision<Compute, Parameters, Reduce>: Parameters must be Compute, or float where
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: precision<Compute, Parameters, Reduce>: gradients are added up in float for
+// first: precision<Compute, Parameters, Reduce>: gradients are added up in float for
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: repeat<Count, L>: Count is 0; write at least 1
+// first: repeat<Count, L>: Count is 0; write at least 1
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.row_max(x, max): the maximum over cut columns is partial_max
+// first: ops.row_max(x, max): the maximum over cut columns is partial_max
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none
+// first: ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none
 #include "plait/backend/host/threads.hpp"
 #include "plait/run/operations.hpp"
 

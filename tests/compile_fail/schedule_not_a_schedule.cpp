@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: Schedule is not a schedule; it needs concept_tag = plait::schedule_tag
+// first: Schedule is not a schedule; it needs concept_tag = plait::schedule_tag
 #include "plait/schedule/gpipe.hpp"
 #include "plait/schedule/lowering.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: no layer of this model has a sequence, so there are no positions to divide
+// first: no layer of this model has a sequence, so there are no positions to divide
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/layer_norm.hpp"
 #include "plait/nn/linear.hpp"

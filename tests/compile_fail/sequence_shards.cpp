@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple of Ranks
+// first: tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple of Ranks
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/attention.hpp"
 #include "plait/nn/layer_norm.hpp"

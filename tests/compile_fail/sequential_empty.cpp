@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: sequential<>: a model needs at least one layer
+// first: sequential<>: a model needs at least one layer
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose
+// first: sequential<...>: a layer that takes inputs<A, B> must follow a fan_out<L1, L2> whose
 // outputs are A and B
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/cross_entropy.hpp"

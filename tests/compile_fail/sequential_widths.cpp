@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: sequential<...>: the layer at Position takes rows of InputWidth features, but the one
+// first: sequential<...>: the layer at Position takes rows of InputWidth features, but the one
 // before it makes OutputWidth
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"

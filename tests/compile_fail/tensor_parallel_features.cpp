@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or heads) is
+// first: tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or heads) is
 // a multiple of Ranks
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied
+// first: tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"

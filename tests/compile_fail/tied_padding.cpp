@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tied<L, Parameter, Owner>: the owner has another shape than Parameter
+// first: tied<L, Parameter, Owner>: the owner has another shape than Parameter
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"

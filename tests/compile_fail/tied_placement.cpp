@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tied<L, Parameter, Owner>: the two layers keep the parameter in different placements
+// first: tied<L, Parameter, Owner>: the two layers keep the parameter in different placements
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tied<L, Parameter, Owner>: no parameter of an earlier layer is called Owner
+// first: tied<L, Parameter, Owner>: no parameter of an earlier layer is called Owner
+// expect: {"wte"}
+// expect: {"wte.weight"}
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"

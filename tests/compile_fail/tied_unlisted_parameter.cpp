@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: tied<L, Parameter, Owner>: Parameter is not in L's parameter_list
+// first: tied<L, Parameter, Owner>: Parameter is not in L's parameter_list
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: a host buffer was given where a batch on the rank's device is needed
+// first: a host buffer was given where a batch on the rank's device is needed
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: trainer<Job>: the job's model has no loss
+// first: trainer<Job>: the job's model has no loss
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

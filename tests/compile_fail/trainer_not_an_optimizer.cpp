@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: trainer<Job>(rank, optimizer): the second argument is not an optimizer
+// first: trainer<Job>(rank, optimizer): the second argument is not an optimizer
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

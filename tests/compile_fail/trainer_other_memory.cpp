@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: trainer: the batch is in the memory of another device than this rank's
+// first: trainer: the batch is in the memory of another device than this rank's
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

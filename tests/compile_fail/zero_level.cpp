@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: zero<Level>: only level 1, shards of the optimizer's state, is there
+// first: zero<Level>: only level 1, shards of the optimizer's state, is there
 #include "plait/policy/data_parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL

@@ -56,6 +56,12 @@ static_assert(layer<objective<chain, loss>>);
 static_assert(std::is_same_v<objective<chain, loss>::input, tokens>);
 static_assert(std::is_same_v<objective<chain, loss>::output, loss_value>);
 
+// A combination may get a name.
+struct model : sequential<dense<8, 8>, dense<8, 4>> {};
+struct task : objective<model, loss> {};
+static_assert(layer<model> && layer<residual<sequential<model, dense<4, 8>>>>);
+static_assert(std::is_same_v<task::input, features<8>> && std::is_same_v<task::model, model>);
+
 using gate = sequential<fan_out<dense<8, 8>, dense<8, 4>>, pick>;
 static_assert(std::is_same_v<fan_out<dense<8, 8>, dense<8, 4>>::output, pick::input>);
 

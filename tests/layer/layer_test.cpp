@@ -120,4 +120,62 @@ struct measures {
 
 TEST(Layer, AnOutputOfLossValueMakesALoss) { EXPECT_TRUE(leaf_of<measures>.is_loss); }
 
+// Bodies are found by name, with any number of arguments, and are not instantiated.
+struct five_arguments : minimal {
+  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.missing(x, y); }
+  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
+    ops.missing(dy, dx);
+  }
+};
+struct two_arguments : minimal {
+  static void forward(auto& ops, auto l) { ops.missing(l); }
+  static auto backward_parameters(auto& ops, auto l) { return ops.missing(l); }
+};
+struct two_overloads : five_arguments {
+  using five_arguments::forward;
+  static void forward(auto& ops, auto l) { ops.missing(l); }
+};
+struct last final : minimal {
+  static void forward(auto& ops, auto l) { ops.missing(l); }
+  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
+    ops.missing(dy, dx);
+  }
+  static int count(int);
+};
+struct last_without final : minimal {};
+
+template <class L>
+constexpr bool has(bool forward, bool backward_input, bool backward_parameters, bool count) {
+  constexpr auto info = leaf_of<L>;
+  return info.has_forward == forward && info.has_backward_input == backward_input &&
+         info.has_backward_parameters == backward_parameters && info.has_count == count;
+}
+static_assert(has<minimal>(false, false, false, false));
+static_assert(has<five_arguments>(true, true, false, false));
+static_assert(has<two_arguments>(true, false, true, false));
+static_assert(has<two_overloads>(true, true, false, false));
+static_assert(has<last>(true, true, false, true));
+static_assert(has<last_without>(false, false, false, false));
+
+TEST(Layer, BodiesAreFoundWithoutBeingInstantiated) {
+  EXPECT_TRUE(has<five_arguments>(true, true, false, false));
+}
+
+// Near misses of the protocol's names count only where the proper name is missing, and a layer's
+// own name is none.
+struct form : minimal {};
+struct save final : minimal {};
+struct unit : minimal {
+  using alias = int;
+};
+struct own_names : form {
+  using parameter = plait::parameter<"weight", extents<6>>;
+  using parameters = parameter_list<parameter>;
+};
+
+TEST(Layer, ALayerMayCallItsOwnThingsAsItLikes) {
+  EXPECT_EQ(leaf_of<form>.form_count + leaf_of<save>.form_count + leaf_of<unit>.form_count, 3);
+  EXPECT_EQ(leaf_of<own_names>.parameter_count, 1);
+}
+
 }  // namespace

@@ -48,6 +48,38 @@ TEST(Outline, NamesAndRepeatsOpenScopes) {
             (strings{"0.", "1.*.0.", "1.*.1."}));
 }
 
+// Types of their own, of each kind; compilers then say `block` instead of what is in it.
+struct head : nn::linear<8, 8> {};
+struct block : residual<head> {};
+struct blocks : repeat<3, block> {};
+struct stack : named<"h", blocks> {};
+struct column_head : pinned<"column", head> {};
+struct shared_head : tied<head, head::weight, "h.0.weight"> {};
+struct pair : fan_out<dense, dense> {};
+struct body : sequential<stack, pair, nn::product<8>, column_head, shared_head> {};
+struct body_again : body {};
+struct task : objective<body_again, nn::cross_entropy<8>> {};
+
+TEST(Outline, ATypeThatDerivesFromACombinationIsThatCombination) {
+  using plain = objective<
+      sequential<named<"h", repeat<3, residual<head>>>, fan_out<dense, dense>, nn::product<8>,
+                 pinned<"column", head>, tied<head, head::weight, "h.0.weight">>,
+      nn::cross_entropy<8>>;
+  static_assert(std::is_same_v<leaves_of<task>, leaves_of<plain>>);
+  EXPECT_EQ(names<task>(), names<plain>());
+  static constexpr auto tree = make_outline<task>(), expected = make_outline<plain>();
+  ASSERT_EQ(tree.nodes.size(), expected.nodes.size());
+  for (int i = 0; i < tree.nodes.size(); ++i) {
+    EXPECT_EQ(tree.nodes[i].kind, expected.nodes[i].kind);
+    EXPECT_EQ(tree.nodes[i].count, expected.nodes[i].count);
+    EXPECT_EQ(tree.nodes[i].end, expected.nodes[i].end);
+    EXPECT_EQ(tree.nodes[i].label, expected.nodes[i].label);
+  }
+  for (int i = 0; i < tree.leaves.size(); ++i) EXPECT_EQ(tree.pins[i], expected.pins[i]);
+  ASSERT_EQ(tree.ties.size(), 1);
+  EXPECT_EQ(tree.ties[0].owner, name("h.0.weight"));
+}
+
 TEST(Outline, NumbersHaveAsManyDigitsAsTheyNeed) {
   using five = sequential<dense, dense, dense, dense, dense>;
   auto const all = names<sequential<five, five, dense>>();

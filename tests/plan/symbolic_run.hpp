@@ -300,8 +300,15 @@ using classes = nn::cross_entropy<width>;
 template <class First>
 using with_loss = objective<First, classes>;
 
+/// The bodies that a plan asks for; the symbols run none.
+struct bodies {
+  static void forward(auto&&...) {}
+  static void backward_input(auto&&...) {}
+  static void backward_parameters(auto&&...) {}
+};
+
 /// A layer that can be made to take and give any kind of whole value.
-struct scale {
+struct scale : bodies {
   using concept_tag = layer_tag;
   using input = features<width>;
   using output = features<width>;
@@ -313,7 +320,7 @@ using replicated = pinned<"replicate", scale>;
 using summands = pinned<"partial", scale>;
 
 /// A layer whose backward needs its output while that is still a sum to be made.
-struct keeps_summands {
+struct keeps_summands : bodies {
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<width, width>>;
   using parameters = parameter_list<weight>;

@@ -30,7 +30,7 @@ struct name {
     static_assert(Size - 1 <= capacity,
                   "plait::name: the text has more than 32 characters; shorten it");
     std::array<std::uint64_t, 4> words{};
-    for (std::size_t i = 0; i + 1 < Size; ++i)
+    for (std::size_t i = 0; i + 1 < Size && i < capacity; ++i)
       words[i / 8] |= std::uint64_t{static_cast<unsigned char>(text[i])} << (8 * (i % 8));
     word0 = words[0], word1 = words[1], word2 = words[2], word3 = words[3];
   }

@@ -103,6 +103,7 @@ struct read_clause {
   static_assert(!std::is_same_v<Clause, Clause>,
                 "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
                 "placement> (or split, once) nor inner<From, To, Width>");
+  static constexpr void apply(form_info&) {}
 };
 
 template <class Parameters, class Saved, class Scratch, class Key, placement At>
@@ -115,7 +116,8 @@ struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
                   "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
                   "it there");
     if constexpr (index >= 0) info.uses[static_cast<std::size_t>(index)] = At;
-    else info.slots[static_cast<std::size_t>(info.slot_count++)] = {slot, At};
+    else if constexpr (slot >= 0)
+      info.slots.at(static_cast<std::size_t>(info.slot_count++)) = {slot, At};
   }
 };
 
@@ -139,17 +141,19 @@ template <class Keys, class Form>
 struct read_form {
   static_assert(!std::is_same_v<Form, Form>,
                 "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
+  static constexpr form_info value() { return {}; }
 };
 
 template <class Keys, name Label, placement Input, placement Output, class... Clauses>
 struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
   static constexpr form_info value() {
-    static_assert((is_inner<Clauses> + ... + 0) <= form_info::most_inner,
+    constexpr bool has_room = (is_inner<Clauses> + ... + 0) <= form_info::most_inner;
+    static_assert(has_room,
                   "form<...>: a form may have four inner<...> moves at most; put what moves at the "
                   "same time side by side in one slot");
     form_info info{Label, Input, Output};
     info.uses.fill(Input == invariant ? invariant : replicate);
-    (read_clause<Keys, Clauses>::apply(info), ...);
+    if constexpr (has_room) (read_clause<Keys, Clauses>::apply(info), ...);
     return info;
   }
 };

@@ -150,8 +150,9 @@ struct read_inputs<inputs<Inputs...>> {
   static_assert(count <= leaf_info::most_inputs,
                 "inputs<...>: a layer may have two inputs at most, what flows and the targets");
   static constexpr void apply(leaf_info& info) {
-    int index = 0;
-    ((info.inputs[static_cast<std::size_t>(index++)] = Inputs::info), ...);
+    [[maybe_unused]] int index = 0;
+    if constexpr (count <= leaf_info::most_inputs)
+      ((info.inputs[static_cast<std::size_t>(index++)] = Inputs::info), ...);
     info.input_count = count;
   }
 };
@@ -160,8 +161,9 @@ template <class... Parameters>
 constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
   static_assert(sizeof...(Parameters) <= form_info::most_parameters,
                 "parameter_list<...>: a layer may have four parameters at most; split the layer");
-  ((info.parameters[static_cast<std::size_t>(info.parameter_count++)] = info_of<Parameters>()),
-   ...);
+  if constexpr (sizeof...(Parameters) <= form_info::most_parameters)
+    ((info.parameters[static_cast<std::size_t>(info.parameter_count++)] = info_of<Parameters>()),
+     ...);
 }
 
 template <class L>
@@ -179,7 +181,9 @@ constexpr leaf_info read_leaf() {
   constexpr auto& table = form_table<clause_keys<list, saved, scratch>, typename forms_of<L>::type>;
   static_assert(table.size() <= leaf_info::most_forms,
                 "forms<...>: a layer may have eight forms at most; leave out those that cost more");
-  for (auto const& form : table) info.forms[static_cast<std::size_t>(info.form_count++)] = form;
+  for (auto const& form : table)
+    if (info.form_count < leaf_info::most_forms)
+      info.forms[static_cast<std::size_t>(info.form_count++)] = form;
   info.saved = read_slots(saved{});
   info.scratch = read_slots(scratch{}, slots_info::most_slots);
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
