@@ -87,7 +87,7 @@ class batch_range {
   }
 
   /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
-  device_batch<memory> const& at(std::uint64_t step) {
+  batch_of<memory, element> const& at(std::uint64_t step) {
     auto const where = sampler_.position(size_, step);
     auto const& grid = rank_.grid();
     auto const slice = sampler_.slice(
@@ -109,7 +109,7 @@ class batch_range {
   class iterator {
    public:
     iterator(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
-    device_batch<memory> const& operator*() const { return range_->at(step_); }
+    batch_of<memory, element> const& operator*() const { return range_->at(step_); }
     iterator& operator++() {
       ++step_;
       return *this;
@@ -140,7 +140,7 @@ class batch_range {
   std::vector<element> host_inputs_;
   std::vector<std::int32_t> host_targets_;
   typename Rank::device_type::arena buffer_;
-  device_batch<memory> batch_;
+  batch_of<memory, element> batch_;
 };
 
 namespace detail {

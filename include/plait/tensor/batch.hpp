@@ -43,9 +43,17 @@ struct device_batch {
   }
 };
 
+/// A batch whose inputs are `Element`, std::int32_t for tokens: what `plait::batches` gives. The
+/// trainer compares it with the job when it is compiled, and the rest when it runs.
+template <class Memory, class Element>
+struct batch_of : device_batch<Memory> {
+  using element = Element;
+};
+
 namespace detail {
 
-template <class Batch, class Memory>
+/// `Element`: of what the job takes.
+template <class Batch, class Memory, class Element>
 consteval void check_batch() {
   static_assert(
       requires { typename Batch::memory; },
@@ -56,6 +64,16 @@ consteval void check_batch() {
     static_assert(std::is_same_v<typename Batch::memory, Memory>,
                   "trainer: the batch is in the memory of another device than this rank's; make it "
                   "by plait::batches(dataset, batch size, rank) with the rank of this trainer");
+  if constexpr (requires { typename Batch::element; }) {
+    using given = typename Batch::element;
+    static_assert(std::is_integral_v<given> == std::is_integral_v<Element>,
+                  "trainer: the batch has tokens and the model takes features, or the other way "
+                  "round; take another data set, or put an embedding first");
+    static_assert(
+        std::is_integral_v<given> != std::is_integral_v<Element> || std::is_same_v<given, Element>,
+        "trainer: the features of the batch have another type than the job computes "
+        "with; write plait::batches<typename job::element>(dataset, batch size, rank)");
+  }
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -135,22 +136,27 @@ class trainer_on {
     return prediction_.run(rank_, passes, batch);
   }
 
-  /// Anything but a batch in the memory of this rank's device does not compile.
+  /// A batch of `plait::batches`. Anything but a batch in the memory of this rank's device, of the
+  /// type that the job takes, does not compile.
   template <class Other>
-  step_report step(Other const&) {
-    return detail::check_batch<Other, memory>(), step_report{};
+  step_report step(Other const& batch) {
+    if constexpr (is_batch<Other>()) return step(static_cast<batch_type const&>(batch));
+    else return {};
   }
   template <class Other>
-  step_report gradients_of(Other const&) {
-    return detail::check_batch<Other, memory>(), step_report{};
+  step_report gradients_of(Other const& batch) {
+    if constexpr (is_batch<Other>()) return gradients_of(static_cast<batch_type const&>(batch));
+    else return {};
   }
   template <class Other>
-  double evaluate(Other const&) {
-    return detail::check_batch<Other, memory>(), 0.0;
+  double evaluate(Other const& batch) {
+    if constexpr (is_batch<Other>()) return evaluate(static_cast<batch_type const&>(batch));
+    else return 0;
   }
   template <class Other>
-  std::span<T const> predict(Other const&) {
-    return detail::check_batch<Other, memory>(), std::span<T const>{};
+  std::span<T const> predict(Other const& batch) {
+    if constexpr (is_batch<Other>()) return predict(static_cast<batch_type const&>(batch));
+    else return {};
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
@@ -182,6 +188,14 @@ class trainer_on {
   }
 
  private:
+  template <class Other>
+  static constexpr bool is_batch() {
+    constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
+    using element = std::conditional_t<takes_tokens, std::int32_t, T>;
+    detail::check_batch<Other, memory, element>();
+    return std::is_base_of_v<batch_type, Other>;
+  }
+
   [[gnu::cold]] static Rank& in_mesh_of_the_plan(Rank& rank) {
     if (!plan::grid.fits(rank.grid()))
       throw input_error("trainer: rank " + std::to_string(rank.world_rank()) +
