@@ -122,6 +122,7 @@ struct plan {
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
   static constexpr auto needs_gradient = detail::find_needed_gradients(code);
 
+  /// The first body that a layer lacks.
   static constexpr auto missing = detail::find_missing_body(code, tree.leaves, needs_gradient);
 
   // The checks come behind all constants: some compilers give up on constants after a first error,
@@ -142,8 +143,9 @@ struct plan {
   static_assert((detail::check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((detail::check_stage_count<stages, code.unit_count()>(), true));
   static_assert((detail::check_schedule<schedule_type, stages>(), true));
-  static_assert(split_stages<typename stage_policy::cuts>(code, stages).size() ==
-                    std::size_t(stages),
+  static_assert(stages > code.unit_count() ||
+                    split_stages<typename stage_policy::cuts>(code, stages).size() ==
+                        std::size_t(stages),
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
                 "ascending order, each at least 1 and below the number of units");
   static_assert(detail::ties_stay_on_stages(code, entries, stage_units),
