@@ -9,4 +9,4 @@ struct model : plait::sequential<plait::nn::linear<8, 8>, plait::nn::linear<8, 4
 #endif
 };
 
-int main() { return plait::make_outline<model>().leaves.size() == 0; }
+int main() { return plait::planning::make_outline<model>().leaves.size() == 0; }

@@ -10,9 +10,9 @@ constexpr plait::placement to = plait::invariant;
 #endif
 
 void exchange(plait::threads::rank_type& rank, float const* in, float* out, float* staging) {
-  plait::move_value<plait::shard<plait::dim::features>, to>(
+  plait::execution::move_value<plait::shard<plait::dim::features>, to>(
       rank.device().on(plait::stream::tensor), rank.group(plait::axis::tensor),
-      plait::whole_shape{4, 6}, in, out, staging);
+      plait::execution::whole_shape{4, 6}, in, out, staging);
 }
 
 int main() {}

@@ -13,9 +13,9 @@ void norm(plait::threads::rank_type& rank, plait::gradients<job, plait::partial>
 #ifdef PLAIT_EXPECT_FAIL
   auto const gradients = mine;
 #else
-  auto const gradients = plait::reduce_gradients<job>(rank, mine);
+  auto const gradients = plait::execution::reduce_gradients<job>(rank, mine);
 #endif
-  plait::square_gradients(rank, gradients, ranges, squares);
+  plait::execution::square_gradients(rank, gradients, ranges, squares);
 }
 
 int main() {}

@@ -9,14 +9,14 @@ struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn
                              plait::data_parallel<2>> {};
 
 void update(plait::threads::rank_type& rank, plait::gradients<job, plait::partial> mine,
-            plait::owned_block const& block, plait::optimizer_arena<float> const& arena,
+            plait::planning::owned_block const& block, plait::optimizer_arena<float> const& arena,
             plait::sgd_numbers const* now) {
 #ifdef PLAIT_EXPECT_FAIL
   auto const gradients = mine;
 #else
-  auto const gradients = plait::reduce_gradients<job>(rank, mine);
+  auto const gradients = plait::execution::reduce_gradients<job>(rank, mine);
 #endif
-  plait::update_parameters(rank, plait::sgd{}, gradients, block, arena, now);
+  plait::execution::update_parameters(rank, plait::sgd{}, gradients, block, arena, now);
 }
 
 int main() {}

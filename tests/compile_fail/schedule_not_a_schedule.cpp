@@ -11,4 +11,4 @@ struct untagged : plait::gpipe {
 #endif
 };
 
-int main() { return plait::training_timetable<untagged>(2, 4).stages.empty(); }
+int main() { return plait::planning::training_timetable<untagged>(2, 4).stages.empty(); }

@@ -15,4 +15,4 @@ using chosen = hopeful;
 using chosen = plait::one_forward_one_backward;
 #endif
 
-int main() { plait::require_proven_up_to<chosen, 4, 8>(); }
+int main() { plait::planning::require_proven_up_to<chosen, 4, 8>(); }

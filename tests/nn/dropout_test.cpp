@@ -21,6 +21,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::execution;
 
 TEST(Dropout, KeepsTheLaws) {
   auto const report = plait::testing::check_layer<nn::dropout<12, 300>>();

@@ -20,7 +20,7 @@
 namespace {
 
 using expected_calls::expansion;
-using plait::job_part;
+using plait::planning::job_part;
 
 constexpr std::size_t batch = 8;
 constexpr int microbatches = 2;
@@ -59,7 +59,7 @@ void expect_calls_of_the_list(Backend const& backend) {
       rank.group(over).log_calls(&log, static_cast<int>(over.bits));
     auto const load = load_on<Job>(rank.grid());
     for (auto const& what :
-         plait::exchanges_of<typename Job::plan_type>(rank.stage(), load, job_part::training))
+         plait::planning::exchanges_of<typename Job::plan_type>(rank.stage(), load, job_part::training))
       EXPECT_TRUE(what.row().allowed) << to_string(what.from) << " to " << to_string(what.to);
     auto const compare = [&](job_part part, char const* name) {
       EXPECT_EQ(expansion<Job>(rank.grid(), rank.place(), load, part).lines(), lines_of(log))
@@ -88,8 +88,8 @@ void expect_each_row_counts(job_part part, int rank) {
   auto const place = grid.coordinates_of(rank);
   auto const load = load_on<Job>(grid);
   auto const list =
-      plait::exchanges_of<typename Job::plan_type>(place.along(plait::axis::stage), load, part);
-  auto const lines = [&](std::vector<plait::exchange> const& of) {
+      plait::planning::exchanges_of<typename Job::plan_type>(place.along(plait::axis::stage), load, part);
+  auto const lines = [&](std::vector<plait::planning::exchange> const& of) {
     return expansion<Job>(grid, place, load, part, of).lines();
   };
   auto const right = lines(list);
@@ -112,7 +112,7 @@ void expect_each_row_counts(job_part part, int rank) {
     }
     // Of an output, all microbatches are gathered before it is sent to the other stages.
     if (i + 1 == list.size() || list[i + 1].place != list[i].place ||
-        list[i].place == plait::exchange_place::output || list[i + 1].item != list[i].item ||
+        list[i].place == plait::planning::exchange_place::output || list[i + 1].item != list[i].item ||
         list[i + 1] == list[i])
       continue;
     auto in_other_order = list;
@@ -136,7 +136,7 @@ TEST(ExchangesMutants, BytesFollowFromTheList) {
   auto const load = load_on<small_gpt::job<small_gpt::three_axes>>(plan::grid);
   for (int stage = 0; stage < plan::stages; ++stage) {
     std::map<unsigned, std::int64_t> bytes;
-    for (auto const& what : plait::exchanges_of<plan>(stage, load, job_part::training)) {
+    for (auto const& what : plait::planning::exchanges_of<plan>(stage, load, job_part::training)) {
       auto const row = what.row();
       if (what.is_sent_by(stage))
         bytes[row.over.bits] +=
@@ -193,8 +193,8 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
           named<"head", plait::pinned<"sequence", plait::tied<head, head::weight, "wte.weight">>>>,
       plait::nn::cross_entropy<vocabulary>>;
   using job = plait::parallel<model, hybrid<data_parallel<2>, small_gpt::tp2_sharded>, double>;
-  auto const list = plait::exchanges_of<job::plan_type>(0, {}, job_part::training);
-  EXPECT_EQ(std::ranges::count(list, plait::exchange_place::ties, &plait::exchange::place), 1);
+  auto const list = plait::planning::exchanges_of<job::plan_type>(0, {}, job_part::training);
+  EXPECT_EQ(std::ranges::count(list, plait::planning::exchange_place::ties, &plait::planning::exchange::place), 1);
   expect_calls_of_the_list<job>(plait::threads{});
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     expect_calls_of_the_list<job>(plait::simulated{.seed = seed});
@@ -205,9 +205,9 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
 TEST(ExchangesOfBlocks, AreInTheNormalForm) {
   using zero = hybrid<data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>;
   using plan = small_gpt::job<zero, plait::precision<plait::bfloat16, float>>::plan_type;
-  auto const moves_at = [](job_part part, plait::exchange_place place) {
+  auto const moves_at = [](job_part part, plait::planning::exchange_place place) {
     std::vector<std::string> out;
-    for (auto const& row : plait::exchanges_of<plan>(0, {}, part))
+    for (auto const& row : plait::planning::exchanges_of<plan>(0, {}, part))
       if (row.place == place)
         out.push_back(std::string(to_string(row.row().moves)) + " over " +
                       to_string(row.row().over) + " of " + std::to_string(row.count));
@@ -216,13 +216,13 @@ TEST(ExchangesOfBlocks, AreInTheNormalForm) {
   auto const regions = plan::parameter_layout_for(0, plan::grid).regions;
   auto const n = std::to_string(regions[0].count), m = std::to_string(regions[1].count);
   using lines = std::vector<std::string>;
-  EXPECT_EQ(moves_at(job_part::training, plait::exchange_place::gradients),
+  EXPECT_EQ(moves_at(job_part::training, plait::planning::exchange_place::gradients),
             (lines{"reduce_scatter over data of " + n, "reduce_scatter over data of " + m,
                    "all_reduce over tensor of " + std::to_string(regions[1].count / 2)}));
   lines const gathers{"all_gather over data of " + n, "all_gather over data of " + m};
-  EXPECT_EQ(moves_at(job_part::training, plait::exchange_place::refresh), gathers);
-  EXPECT_EQ(moves_at(job_part::export_parameters, plait::exchange_place::blocks), gathers);
-  EXPECT_EQ(moves_at(job_part::export_gradients, plait::exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at(job_part::training, plait::planning::exchange_place::refresh), gathers);
+  EXPECT_EQ(moves_at(job_part::export_parameters, plait::planning::exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at(job_part::export_gradients, plait::planning::exchange_place::blocks), gathers);
 }
 
 TEST(ExchangesInPrecision, HaveTheTypesOfTheJob) {

@@ -11,9 +11,9 @@
 // of text; and the same of the calls that a rank has made.
 namespace expected_calls {
 
-using plait::exchange;
-using plait::exchange_place;
-using plait::job_part;
+using plait::planning::exchange;
+using plait::planning::exchange_place;
+using plait::planning::job_part;
 
 inline plait::collective collective_of(plait::movement moves, bool sends) {
   using enum plait::movement;
@@ -55,7 +55,7 @@ class expansion {
   expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
             job_part part)
       : expansion(grid, place, load, part,
-                  plait::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
+                  plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
   /// The same of another list, which may be wrong.
   expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
@@ -63,11 +63,11 @@ class expansion {
       : grid_(grid), place_(place), load_(load), list_(std::move(list)) {
     switch (part) {
       case job_part::training:
-        run_step(plait::training_timetable<typename plan::schedule_type>(plan::stages,
+        run_step(plait::planning::training_timetable<typename plan::schedule_type>(plan::stages,
                                                                          load.microbatches));
         break;
       case job_part::evaluation:
-        run_step(plait::evaluation_timetable(plan::stages, load.microbatches));
+        run_step(plait::planning::evaluation_timetable(plan::stages, load.microbatches));
         break;
       case job_part::prediction: predict(); break;
       case job_part::export_parameters:
@@ -94,11 +94,11 @@ class expansion {
                    other));
     };
     switch (what.element) {
-      case plait::exchange_element::compute: return add(typename Job::element{});
-      case plait::exchange_element::slot: return add(plait::accumulate_t<typename Job::element>{});
-      case plait::exchange_element::gradient: return add(typename Job::gradient_element{});
-      case plait::exchange_element::parameter: return add(typename Job::parameter_element{});
-      case plait::exchange_element::real: return add(0.0);
+      case plait::planning::exchange_element::compute: return add(typename Job::element{});
+      case plait::planning::exchange_element::slot: return add(plait::accumulate_t<typename Job::element>{});
+      case plait::planning::exchange_element::gradient: return add(typename Job::gradient_element{});
+      case plait::planning::exchange_element::parameter: return add(typename Job::parameter_element{});
+      case plait::planning::exchange_element::real: return add(0.0);
     }
   }
 
@@ -118,7 +118,7 @@ class expansion {
     });
   }
   [[nodiscard]] int copies(int item) const {
-    return plait::copies_in(plan::code, item, plan::stage_units[std::size_t(stage())]).copies;
+    return plait::planning::copies_in(plan::code, item, plan::stage_units[std::size_t(stage())]).copies;
   }
   void items(exchange_place place, int count) {
     bool const forward = place == exchange_place::forward;
@@ -148,7 +148,7 @@ class expansion {
 
   void predict() {
     using enum exchange_place;
-    auto const table = plait::evaluation_timetable(plan::stages, load_.microbatches);
+    auto const table = plait::planning::evaluation_timetable(plan::stages, load_.microbatches);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::work::forward:
           items(forward, plan::code.items.size() - 1);
@@ -174,7 +174,7 @@ class expansion {
     for (int stage = 0; stage < plan::stages; ++stage)
       for (int item = 0; item < plan::code.items.size(); ++item) {
         int const here =
-            plait::copies_in(plan::code, item, plan::stage_units[std::size_t(stage)]).copies;
+            plait::planning::copies_in(plan::code, item, plan::stage_units[std::size_t(stage)]).copies;
         for (int copy = 0; copy < here; ++copy)
           for (int e = 0; e < plan::entries.size(); ++e)
             call_all([&](exchange const& what) {

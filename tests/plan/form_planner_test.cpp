@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 /// The labels of the forms that a plan chose.

@@ -14,6 +14,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 struct range {
@@ -108,7 +109,7 @@ void expect_sound_arena(workload const& load) {
          {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
          {"zeros", arena.zeros_offset,
           arena.zeros_offset +
-              plait::longest_masked(Plan::code, Plan::entries,
+              plait::planning::longest_masked(Plan::code, Plan::entries,
                                     Plan::stage_units[static_cast<std::size_t>(stage)]) *
                   Plan::element_bytes}},
         arena.total_bytes);
@@ -129,13 +130,13 @@ void expect_sound_parameters() {
                           std::size_t end) {
       ASSERT_LE(begin, offset);
       ASSERT_LE(offset + count, end);
-      EXPECT_EQ(offset % plait::parameter_alignment, 0u);
+      EXPECT_EQ(offset % plait::planning::parameter_alignment, 0u);
       for (std::size_t k = offset; k < offset + count; ++k) {
         EXPECT_FALSE(taken[k]) << "element " << k << " belongs to two parameters";
         taken[k] = true;
       }
       filled += count;
-      padding += plait::rounded_up(count, plait::parameter_alignment) - count;
+      padding += plait::planning::rounded_up(count, plait::planning::parameter_alignment) - count;
     };
     for (int e = 0; e < Plan::entries.size(); ++e) {
       auto const& entry = Plan::entries[e];
@@ -159,7 +160,7 @@ void expect_sound_parameters() {
     // What is not a parameter is the padding of one, or of a unit.
     auto const batch = static_cast<std::size_t>(Plan::grid.size(plait::batch_axes));
     for (auto const& region : layout.regions)
-      EXPECT_EQ(region.count % (plait::parameter_alignment * batch), 0u);
+      EXPECT_EQ(region.count % (plait::planning::parameter_alignment * batch), 0u);
     if (batch == 1) {
       EXPECT_EQ(filled + padding, taken.size());
     }

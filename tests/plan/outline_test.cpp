@@ -13,6 +13,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 using dense = nn::linear<8, 8>;
@@ -97,8 +98,8 @@ TEST(Outline, NamesOfGptAreThoseOfItsFiles) {
 TEST(Outline, NamesCanBeMadeAtCompileTime) {
   static constexpr auto tree = make_outline<gpt<2, 16, 4, 8, 32>>();
   constexpr bool right = [] {
-    auto const leaves = detail::leaf_characters(tree);
-    return leaves[3] == detail::joined({}, name("h.*.attn.c_attn."));
+    auto const leaves = leaf_characters(tree);
+    return leaves[3] == joined({}, name("h.*.attn.c_attn."));
   }();
   static_assert(right);
 }

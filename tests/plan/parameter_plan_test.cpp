@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 using model = gpt_with_loss<12, 16, 4, 8, 32>;

@@ -13,6 +13,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 constexpr std::size_t width = 16, length = 8, vocabulary = 32, blocks = 4;

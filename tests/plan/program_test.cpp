@@ -11,6 +11,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 /// What every program must be, whatever the model: straight, with each value made once before it is

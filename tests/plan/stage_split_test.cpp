@@ -13,6 +13,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::models;
 
 double greatest_stage(std::vector<double> const& costs, std::vector<int> begins) {
@@ -46,7 +47,7 @@ TEST(StageSplit, NoOtherCutHasASmallerGreatestStage) {
       for (int round = 0; round < 20; ++round) {
         std::vector<double> costs;
         for (int i = 0; i < units; ++i) costs.push_back(random_word(key, draw++) % 10);
-        auto const begins = detail::balance(costs, stages);
+        auto const begins = balance(costs, stages);
         ASSERT_EQ(static_cast<int>(begins.size()), stages);
         EXPECT_EQ(begins[0], 0);
         for (std::size_t s = 1; s < begins.size(); ++s) EXPECT_LT(begins[s - 1], begins[s]);
@@ -57,8 +58,8 @@ TEST(StageSplit, NoOtherCutHasASmallerGreatestStage) {
 
 // 1F1B keeps more microbatches on the earlier stages.
 TEST(StageSplit, AmongEqualsTheEarlierStagesGetLess) {
-  EXPECT_EQ(detail::balance({1, 1, 1}, 2), (std::vector<int>{0, 1}));
-  EXPECT_EQ(detail::balance({1, 1, 1, 1, 1}, 2), (std::vector<int>{0, 2}));
+  EXPECT_EQ(balance({1, 1, 1}, 2), (std::vector<int>{0, 1}));
+  EXPECT_EQ(balance({1, 1, 1, 1, 1}, 2), (std::vector<int>{0, 2}));
 }
 
 using model = sequential<nn::linear<16, 16>, repeat<6, nn::linear<16, 16>>, nn::linear<16, 16>>;

@@ -10,6 +10,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::shared_models;
 
 template <class Model>

@@ -116,7 +116,7 @@ using mlp = plait::sequential<
     plait::residual<plait::sequential<plait::nn::layer_norm<8>, plait::nn::linear<8, 16>,
                                       plait::nn::gelu<16>, plait::nn::linear<16, 8>>>>;
 using plan = plait::plan<mlp, plait::tensor_parallel<2>>;
-using plait::direction;
+using plait::planning::direction;
 
 // Megatron's pair: one all_reduce on the way forward, one on the way back, each with a wait before
 // and one after.
@@ -133,7 +133,7 @@ consteval int postponed() {
     if (!Plan::postpones_parameters(step)) continue;
     ++count;
     auto const list = Plan::waits_of(0, direction::backward).list;
-    using numbers = plait::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
+    using numbers = plait::planning::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
     for (auto const& wait : list)
       if (wait.waiting == numbers::parameters_of(step)) return -1;
     // What comes next waits for the reduction, which waits for the gradient of the input.

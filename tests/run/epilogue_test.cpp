@@ -12,7 +12,7 @@
 namespace {
 
 namespace nn = plait::nn;
-using plait::direction;
+using plait::planning::direction;
 using plait::residual;
 using plait::sequential;
 

@@ -38,7 +38,7 @@ TYPED_TEST_SUITE(Lowering, Schedules);
 // begins backward 0; at time 7 forward 2 and backward 1 end, and the message of the lower stage
 // goes first.
 TEST(LoweringByHand, OneForwardOneBackwardOnTwoStages) {
-  auto const table = plait::training_timetable<plait::one_forward_one_backward>(2, 3);
+  auto const table = plait::planning::training_timetable<plait::one_forward_one_backward>(2, 3);
   EXPECT_EQ(letters(table.stages[0]), "F0 sa0 F1 sa1 rg0 B0 F2 sa2 rg1 B1 rg2 B2 ");
   EXPECT_EQ(letters(table.stages[1]), "ra0 F0 ra1 B0 sg0 F1 B1 ra2 sg1 F2 B2 sg2 ");
   EXPECT_EQ(table.stages[0].slots, (stage_slots{2, 0, 1}));
@@ -67,7 +67,7 @@ struct eager {
 // Because a backward takes as long as two forwards, forward 4 of stage 0 ends while stage 1 still
 // waits for gradient 0 (both come at time 5, the lower stage first).
 TEST(LoweringByHand, ABackwardTakesAsLongAsTwoForwards) {
-  auto const table = plait::training_timetable<eager>(3, 5);
+  auto const table = plait::planning::training_timetable<eager>(3, 5);
   EXPECT_EQ(letters(table.stages[1]),
             "ra0 F0 ra1 sa0 F1 ra2 sa1 F2 ra3 sa2 ra4 rg0 B0 sg0 F3 sa3 rg1 B1 sg1 F4 sa4 rg2 B2 "
             "sg2 rg3 B3 sg3 rg4 B4 sg4 ");
@@ -77,15 +77,15 @@ TEST(LoweringByHand, ABackwardTakesAsLongAsTwoForwards) {
 TEST(ScheduleOfOnesOwn, IsProvenAndMeetsItsPeaks) {
   for (int const p : {1, 2, 3, 4, 5, 8})
     for (int m = 1; m <= 5 * p; ++m) {
-      auto const table = plait::training_timetable<eager>(p, m);
-      EXPECT_EQ(plait::check(table).fault, plait::schedule_fault::none) << p << ' ' << m;
+      auto const table = plait::planning::training_timetable<eager>(p, m);
+      EXPECT_EQ(plait::planning::check(table).fault, plait::planning::schedule_fault::none) << p << ' ' << m;
       for (auto const& [operations, slots] : table.stages)
-        EXPECT_EQ(slots, plait::count_slots(operations, true)) << p << ' ' << m;
+        EXPECT_EQ(slots, plait::planning::count_slots(operations, true)) << p << ' ' << m;
     }
 }
 
 TEST(LoweringByHand, Evaluation) {
-  auto const table = plait::evaluation_timetable(3, 2);
+  auto const table = plait::planning::evaluation_timetable(3, 2);
   EXPECT_FALSE(table.has_backward);
   EXPECT_EQ(letters(table.stages[0]), "F0 sa0 F1 sa1 ");
   EXPECT_EQ(letters(table.stages[1]), "ra0 F0 ra1 sa0 F1 sa1 ");
@@ -95,13 +95,13 @@ TEST(LoweringByHand, Evaluation) {
 }
 
 TEST(LoweringByHand, OneStageHasNoMessages) {
-  auto const table = plait::training_timetable<plait::one_forward_one_backward>(1, 2);
+  auto const table = plait::planning::training_timetable<plait::one_forward_one_backward>(1, 2);
   EXPECT_EQ(letters(table.stages[0]), "F0 B0 F1 B1 ");
   EXPECT_EQ(table.stages[0].slots, (stage_slots{1, 0, 0}));
 }
 
 TYPED_TEST(Lowering, KeepsTheComputeOrderOfTheSchedule) {
-  auto table = plait::training_timetable<TypeParam>(5, 7);
+  auto table = plait::planning::training_timetable<TypeParam>(5, 7);
   for (int s = 0; s < 5; ++s) {
     auto list = table.stages[static_cast<std::size_t>(s)].operations;
     std::erase_if(list, [](operation op) { return !plait::computes(op.kind); });
@@ -152,11 +152,11 @@ void expect_no_slot_conflict(timetable const& table) {
 TYPED_TEST(Lowering, SlotsAreTightAndFreeOfConflict) {
   for (int const p : {1, 2, 3, 4, 5, 8})
     for (int m = 1; m <= 5 * p; ++m) {
-      auto const table = plait::training_timetable<TypeParam>(p, m);
+      auto const table = plait::planning::training_timetable<TypeParam>(p, m);
       expect_no_slot_conflict(table);
       for (int s = 0; s < p; ++s) {
         auto const& [operations, slots] = table.stages[static_cast<std::size_t>(s)];
-        EXPECT_EQ(slots, plait::count_slots(operations, true)) << p << ' ' << s << ' ' << m;
+        EXPECT_EQ(slots, plait::planning::count_slots(operations, true)) << p << ' ' << s << ' ' << m;
         bool const is_gpipe = std::is_same_v<TypeParam, plait::gpipe>;
         EXPECT_EQ(slots.activations, is_gpipe ? m : std::min(p - s, m));
         EXPECT_EQ(slots.inputs, s == 0 ? 0 : is_gpipe ? m : std::min(p - s + 1, m));
@@ -168,9 +168,9 @@ TYPED_TEST(Lowering, SlotsAreTightAndFreeOfConflict) {
 TEST(Evaluation, OneSlotOfEachKindAndProven) {
   for (int const p : {1, 2, 3, 4, 5, 8})
     for (int m = 1; m <= 5 * p; ++m) {
-      auto const table = plait::evaluation_timetable(p, m);
+      auto const table = plait::planning::evaluation_timetable(p, m);
       expect_no_slot_conflict(table);
-      EXPECT_EQ(plait::check(table).fault, plait::schedule_fault::none) << p << ' ' << m;
+      EXPECT_EQ(plait::planning::check(table).fault, plait::planning::schedule_fault::none) << p << ' ' << m;
       for (std::size_t s = 0; s < table.stages.size(); ++s)
         EXPECT_EQ(table.stages[s].slots, (stage_slots{1, s == 0 ? 0 : 1, 0}));
     }
@@ -178,10 +178,10 @@ TEST(Evaluation, OneSlotOfEachKindAndProven) {
 
 TEST(Timetable, RefusesSizesBelowOne) {
   using schedule = plait::gpipe;
-  EXPECT_THROW((void)plait::training_timetable<schedule>(0, 1), plait::input_error);
-  EXPECT_THROW((void)plait::training_timetable<schedule>(1, 0), plait::input_error);
-  EXPECT_THROW((void)plait::evaluation_timetable(1, 0), plait::input_error);
-  EXPECT_THROW((void)plait::evaluation_timetable(-1, 1), plait::input_error);
+  EXPECT_THROW((void)plait::planning::training_timetable<schedule>(0, 1), plait::input_error);
+  EXPECT_THROW((void)plait::planning::training_timetable<schedule>(1, 0), plait::input_error);
+  EXPECT_THROW((void)plait::planning::evaluation_timetable(1, 0), plait::input_error);
+  EXPECT_THROW((void)plait::planning::evaluation_timetable(-1, 1), plait::input_error);
 }
 
 }  // namespace

@@ -22,16 +22,16 @@ namespace {
 using plait::gpipe;
 using plait::one_forward_one_backward;
 using plait::operation;
-using plait::schedule_fault;
+using plait::planning::schedule_fault;
 using plait::timetable;
 using plait::work;
 
-static_assert(plait::proven_up_to<gpipe, 4, 8>);
-static_assert(plait::proven_up_to<one_forward_one_backward, 1, 8>);
-static_assert(plait::proven_up_to<one_forward_one_backward, 2, 8>);
-static_assert(plait::proven_up_to<one_forward_one_backward, 4, 8>);
-static_assert(plait::check(plait::training_timetable<one_forward_one_backward>(8, 16)).proven());
-static_assert(plait::check(plait::evaluation_timetable(4, 8)).proven());
+static_assert(plait::planning::proven_up_to<gpipe, 4, 8>);
+static_assert(plait::planning::proven_up_to<one_forward_one_backward, 1, 8>);
+static_assert(plait::planning::proven_up_to<one_forward_one_backward, 2, 8>);
+static_assert(plait::planning::proven_up_to<one_forward_one_backward, 4, 8>);
+static_assert(plait::planning::check(plait::planning::training_timetable<one_forward_one_backward>(8, 16)).proven());
+static_assert(plait::planning::check(plait::planning::evaluation_timetable(4, 8)).proven());
 
 // Right up to two microbatches, then it holds one microbatch more than it declares.
 struct forgetful : one_forward_one_backward {
@@ -39,10 +39,10 @@ struct forgetful : one_forward_one_backward {
     return std::min({stages - stage, microbatches, 2});
   }
 };
-static_assert(plait::proven_up_to<forgetful, 4, 2>);
-static_assert(!plait::proven_up_to<forgetful, 4, 8>);
-static_assert(plait::verdict_up_to<forgetful, 4, 8> ==
-              plait::schedule_verdict{schedule_fault::too_many_activations, 4, 3, 0, 4});
+static_assert(plait::planning::proven_up_to<forgetful, 4, 2>);
+static_assert(!plait::planning::proven_up_to<forgetful, 4, 8>);
+static_assert(plait::planning::verdict_up_to<forgetful, 4, 8> ==
+              plait::planning::schedule_verdict{schedule_fault::too_many_activations, 4, 3, 0, 4});
 
 template <class Schedule>
 class Proof : public testing::Test {};
@@ -52,17 +52,17 @@ TYPED_TEST_SUITE(Proof, Schedules);
 TYPED_TEST(Proof, HoldsForManySizes) {
   for (int const p : {1, 2, 3, 4, 5, 8})
     for (int m = 1; m <= 5 * p; ++m) {
-      auto const table = plait::training_timetable<TypeParam>(p, m);
-      EXPECT_EQ(plait::check(table).fault, schedule_fault::none) << p << ' ' << m;
-      EXPECT_NO_THROW(plait::require_proven(table));
+      auto const table = plait::planning::training_timetable<TypeParam>(p, m);
+      EXPECT_EQ(plait::planning::check(table).fault, schedule_fault::none) << p << ' ' << m;
+      EXPECT_NO_THROW(plait::planning::require_proven(table));
     }
-  EXPECT_TRUE(plait::check(plait::training_timetable<TypeParam>(64, 512)).proven());
+  EXPECT_TRUE(plait::planning::check(plait::planning::training_timetable<TypeParam>(64, 512)).proven());
 }
 
 // What one would write first: receive, compute, send around every computation.
 template <class Schedule>
 timetable naive_timetable(int stages, int microbatches) {
-  auto table = plait::training_timetable<Schedule>(stages, microbatches);
+  auto table = plait::planning::training_timetable<Schedule>(stages, microbatches);
   for (int s = 0; s < stages; ++s) {
     auto& program = table.stages[static_cast<std::size_t>(s)];
     program.operations.clear();
@@ -85,15 +85,15 @@ timetable naive_timetable(int stages, int microbatches) {
 TEST(Deadlock, NaiveLoweringOfOneForwardOneBackwardIsRejected) {
   // Stage 0 sends activation 1 while stage 1 sends gradient 0: each waits for the other to receive.
   auto const two = naive_timetable<one_forward_one_backward>(2, 8);
-  auto const verdict = plait::check(two);
-  EXPECT_EQ(verdict, (plait::schedule_verdict{schedule_fault::deadlock, 2, 8, 0, 3}));
+  auto const verdict = plait::planning::check(two);
+  EXPECT_EQ(verdict, (plait::planning::schedule_verdict{schedule_fault::deadlock, 2, 8, 0, 3}));
   EXPECT_EQ(two.stages[0].operations[3], (operation{work::send_activation, 1}));
-  EXPECT_EQ(plait::check(naive_timetable<one_forward_one_backward>(4, 8)).fault,
+  EXPECT_EQ(plait::planning::check(naive_timetable<one_forward_one_backward>(4, 8)).fault,
             schedule_fault::deadlock);
 }
 
 TEST(Deadlock, NaiveLoweringOfGpipeIsProven) {
-  EXPECT_TRUE(plait::check(naive_timetable<gpipe>(4, 8)).proven());
+  EXPECT_TRUE(plait::planning::check(naive_timetable<gpipe>(4, 8)).proven());
 }
 
 // A meeting point for the messages between two stages: both ends wait until both are there.
@@ -144,8 +144,8 @@ bool ends_on_threads(timetable const& table, std::chrono::milliseconds patience)
 TYPED_TEST(Proof, TimetablesEndOnThreadsWithBlockingSends) {
   for (int const p : {1, 2, 3, 4})
     EXPECT_TRUE(
-        ends_on_threads(plait::training_timetable<TypeParam>(p, 8), std::chrono::seconds{30}));
-  EXPECT_TRUE(ends_on_threads(plait::evaluation_timetable(4, 8), std::chrono::seconds{30}));
+        ends_on_threads(plait::planning::training_timetable<TypeParam>(p, 8), std::chrono::seconds{30}));
+  EXPECT_TRUE(ends_on_threads(plait::planning::evaluation_timetable(4, 8), std::chrono::seconds{30}));
 }
 
 TEST(Deadlock, NaiveLoweringHangsOnThreadsToo) {
@@ -164,8 +164,8 @@ std::vector<std::vector<operation>> orders(int stages, int microbatches) {
 TEST(Rejects, MissingBackward) {
   auto broken = orders<one_forward_one_backward>(4, 8);
   std::erase(broken[1], operation{work::backward, 3});
-  auto table = plait::lower(broken, 8, true);
-  auto verdict = plait::check(table);
+  auto table = plait::planning::lower(broken, 8, true);
+  auto verdict = plait::planning::check(table);
   EXPECT_EQ(verdict.fault, schedule_fault::out_of_order);
   EXPECT_EQ(verdict.stage, 1);
   EXPECT_EQ(table.stages[1].operations[static_cast<std::size_t>(verdict.operation)],
@@ -173,7 +173,7 @@ TEST(Rejects, MissingBackward) {
 
   broken = orders<one_forward_one_backward>(4, 8);
   std::erase(broken[2], operation{work::backward, 7});
-  verdict = plait::check(plait::lower(broken, 8, true));
+  verdict = plait::planning::check(plait::planning::lower(broken, 8, true));
   EXPECT_EQ(verdict.fault, schedule_fault::incomplete);
   EXPECT_EQ(verdict.stage, 2);
 }
@@ -181,7 +181,7 @@ TEST(Rejects, MissingBackward) {
 TEST(Rejects, BackwardBeforeForward) {
   auto broken = orders<gpipe>(3, 4);
   std::rotate(broken[2].begin(), broken[2].begin() + 4, broken[2].begin() + 5);  // B0 F0 F1 ...
-  auto const verdict = plait::check(plait::lower(broken, 4, true));
+  auto const verdict = plait::planning::check(plait::planning::lower(broken, 4, true));
   EXPECT_EQ(verdict.fault, schedule_fault::backward_before_forward);
   EXPECT_EQ(verdict.stage, 2);
 }
@@ -192,8 +192,8 @@ TEST(Rejects, TooManyLiveActivations) {
       return gpipe::order(stages, stage, microbatches);
     }
   };
-  auto const table = plait::training_timetable<greedy>(4, 8);
-  auto const verdict = plait::check(table);
+  auto const table = plait::planning::training_timetable<greedy>(4, 8);
+  auto const verdict = plait::planning::check(table);
   EXPECT_EQ(verdict.fault, schedule_fault::too_many_activations);
   EXPECT_EQ(verdict.stage, 0);
   EXPECT_EQ(table.stages[0].operations[static_cast<std::size_t>(verdict.operation)],
@@ -202,19 +202,19 @@ TEST(Rejects, TooManyLiveActivations) {
 
 // A right timetable, and the places of its operations.
 struct Spoilt : testing::Test {
-  timetable table = plait::training_timetable<one_forward_one_backward>(4, 8);
+  timetable table = plait::planning::training_timetable<one_forward_one_backward>(4, 8);
 
   operation& find(std::size_t stage, work kind, int microbatch) {
     auto& list = table.stages[stage].operations;
     return *std::find(list.begin(), list.end(), operation{kind, microbatch});
   }
-  schedule_fault fault() const { return plait::check(table).fault; }
+  schedule_fault fault() const { return plait::planning::check(table).fault; }
 };
 
 TEST_F(Spoilt, MicrobatchesInAnotherOrderAtTheNeighbour) {
   std::swap(find(1, work::receive_activation, 1), find(1, work::receive_activation, 2));
   EXPECT_EQ(fault(), schedule_fault::out_of_order);
-  EXPECT_EQ(plait::check(table).stage, 1);
+  EXPECT_EQ(plait::planning::check(table).stage, 1);
 }
 
 TEST_F(Spoilt, BothStagesSwapTwoMicrobatches) {
@@ -255,7 +255,7 @@ TEST_F(Spoilt, MessageBeyondTheLastStage) {
 }
 
 TEST_F(Spoilt, GradientsInAnEvaluation) {
-  table = plait::evaluation_timetable(2, 2);
+  table = plait::planning::evaluation_timetable(2, 2);
   table.stages[1].operations.push_back({work::send_gradient, 0});
   EXPECT_EQ(fault(), schedule_fault::no_partner);
   table.stages[1].operations.back() = {work::backward, 0};
@@ -299,7 +299,7 @@ TEST_F(Spoilt, EveryOperationIsNeededOnce) {
 
 TEST(RequireProven, NamesFaultStageAndOperation) {
   try {
-    plait::require_proven(naive_timetable<one_forward_one_backward>(2, 8));
+    plait::planning::require_proven(naive_timetable<one_forward_one_backward>(2, 8));
     FAIL() << "nothing was thrown";
   } catch (plait::schedule_error const& error) {
     EXPECT_EQ(std::string{error.what()},

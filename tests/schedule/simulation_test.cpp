@@ -24,14 +24,14 @@ struct reference {
 
 template <class Schedule>
 void expect_reference(reference const& expected) {
-  auto const table = plait::training_timetable<Schedule>(expected.stages, expected.microbatches);
-  auto const times = plait::simulate(table);
+  auto const table = plait::planning::training_timetable<Schedule>(expected.stages, expected.microbatches);
+  auto const times = plait::planning::simulate(table);
   EXPECT_EQ(times.makespan(), expected.makespan);
   EXPECT_EQ(times.longest_span(), expected.makespan);
-  EXPECT_EQ(plait::count_messages(table), expected.messages);
+  EXPECT_EQ(plait::planning::count_messages(table), expected.messages);
   std::vector<int> peak;
   for (auto const& stage : table.stages)
-    peak.push_back(plait::count_slots(stage.operations, true).activations);
+    peak.push_back(plait::planning::count_slots(stage.operations, true).activations);
   EXPECT_EQ(peak, expected.peak);
   for (int s = 0; s < expected.stages; ++s) EXPECT_EQ(times.bubble(s), expected.bubble);
 }
@@ -44,7 +44,7 @@ TEST(ReferenceVectors, OneForwardOneBackward8x16) {
   expect_reference<one_forward_one_backward>({8, 16, 69, 21, 224, {8, 7, 6, 5, 4, 3, 2, 1}});
 }
 
-constexpr plait::schedule_costs cost_list[]{{1, 2, 0}, {10, 15, 0}, {9, 16, 0}, {5, 3, 0}};
+constexpr plait::planning::schedule_costs cost_list[]{{1, 2, 0}, {10, 15, 0}, {9, 16, 0}, {5, 3, 0}};
 
 template <class Schedule>
 class ClosedForms : public testing::Test {};
@@ -54,10 +54,10 @@ TYPED_TEST_SUITE(ClosedForms, Schedules);
 TYPED_TEST(ClosedForms, BubbleAndMessages) {
   for (int const p : {1, 2, 3, 4, 5, 8})
     for (int m = 1; m <= 5 * p; ++m) {
-      auto const table = plait::training_timetable<TypeParam>(p, m);
-      EXPECT_EQ(plait::count_messages(table), 2 * m * (p - 1));
+      auto const table = plait::planning::training_timetable<TypeParam>(p, m);
+      EXPECT_EQ(plait::planning::count_messages(table), 2 * m * (p - 1));
       for (auto const& costs : cost_list)
-        EXPECT_EQ(plait::simulate(table, costs).bubble(),
+        EXPECT_EQ(plait::planning::simulate(table, costs).bubble(),
                   (p - 1) * (costs.forward + costs.backward))
             << p << ' ' << m << ' ' << costs.forward << ' ' << costs.backward;
     }
@@ -66,9 +66,9 @@ TYPED_TEST(ClosedForms, BubbleAndMessages) {
 // Extra time by a message latency of 1 when a forward takes 4 and a backward 8.
 template <class Schedule>
 std::int64_t latency_part(int p, int m) {
-  auto const table = plait::training_timetable<Schedule>(p, m);
-  return plait::simulate(table, {4, 8, 1}).makespan() -
-         plait::simulate(table, {4, 8, 0}).makespan();
+  auto const table = plait::planning::training_timetable<Schedule>(p, m);
+  return plait::planning::simulate(table, {4, 8, 1}).makespan() -
+         plait::planning::simulate(table, {4, 8, 0}).makespan();
 }
 
 TEST(ClosedFormsOfLatency, Gpipe) {
@@ -84,7 +84,7 @@ TEST(ClosedFormsOfLatency, OneForwardOneBackwardIfStagesDivideMicrobatches) {
 }
 
 TEST(Simulation, EvaluationIsAStraightPipeline) {
-  auto const times = plait::simulate(plait::evaluation_timetable(4, 6), {3, 100, 0});
+  auto const times = plait::planning::simulate(plait::planning::evaluation_timetable(4, 6), {3, 100, 0});
   EXPECT_EQ(times.makespan(), (6 + 4 - 1) * 3);
   EXPECT_EQ(times.longest_span(), 6 * 3);
   EXPECT_EQ(times.stages[2][1].op, (plait::operation{plait::work::forward, 1}));
@@ -93,11 +93,11 @@ TEST(Simulation, EvaluationIsAStraightPipeline) {
 }
 
 TEST(Simulation, RefusesATimetableThatNeverEnds) {
-  auto table = plait::training_timetable<gpipe>(2, 2);
+  auto table = plait::planning::training_timetable<gpipe>(2, 2);
   std::erase(table.stages[0].operations, plait::operation{plait::work::forward, 1});
-  EXPECT_THROW((void)plait::simulate(table), plait::schedule_error);
+  EXPECT_THROW((void)plait::planning::simulate(table), plait::schedule_error);
 }
 
-static_assert(plait::simulate(plait::training_timetable<gpipe>(4, 8)).makespan() == 33);
+static_assert(plait::planning::simulate(plait::planning::training_timetable<gpipe>(4, 8)).makespan() == 33);
 
 }  // namespace

@@ -117,7 +117,7 @@ class training_by_hand {
 
     double out = 0;
     auto const forward = [&](auto const& p, auto const& of, auto const& y, auto const& saved) {
-      return plait::forward_body{p, of, y, saved, nothing, context};
+      return plait::execution::forward_body{p, of, y, saved, nothing, context};
     };
     linear::forward(ops, forward(first, read_matrix(x), h1, saved1));
     norm::forward(ops, forward(middle, read_matrix(h1), h2, saved2));
@@ -128,10 +128,10 @@ class training_by_hand {
     matrix const d = {elements(deltas_), rows, width};
     matrix const e = {elements(deltas_) + rows * width, rows, width};
     auto const input = [&](auto const& p, auto const& saved, auto const& dy, auto const& dx) {
-      return plait::backward_input_body{p, dy, dx, saved, nothing, context};
+      return plait::execution::backward_input_body{p, dy, dx, saved, nothing, context};
     };
     auto const weights = [&](auto const& p, auto const& saved, auto const& dy, auto const& dp) {
-      return plait::backward_parameters_body{p, dy, dp, saved, nothing, context};
+      return plait::execution::backward_parameters_body{p, dy, dp, saved, nothing, context};
     };
     loss::backward_input(ops, input(nothing, kept5, plait::loss_seed{context.loss_scale}, d));
     linear::backward_parameters(ops, weights(last, saved4, read_matrix(d), linear_parameters{g4}));

@@ -18,9 +18,7 @@
 
 // What a plan asserts of its model and policies. Numbers and names are template arguments, so that
 // compilers print them next to the text. Names are made only where a check has failed.
-namespace plait {
-
-namespace detail {
+namespace plait::planning {
 
 /// The name of a leaf in the model, without the dot at its end.
 template <class Model, int Leaf>
@@ -289,6 +287,4 @@ constexpr bool cuts_sequence(auto const& code) {
   return false;
 }
 
-}  // namespace detail
-
-}  // namespace plait
+}  // namespace plait::planning

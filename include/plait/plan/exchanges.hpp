@@ -17,7 +17,7 @@
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policy.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// What a job does; each part has a list of exchanges of its own.
 enum class job_part : int {
@@ -98,8 +98,6 @@ struct listed_parameters {
   std::array<element_range, 2> regions{};
   std::size_t const* accumulators = nullptr;  ///< of each entry's gradient
 };
-
-namespace detail {
 
 /// Writes the list of one stage, in the order in which a place has its exchanges.
 struct exchange_lister {
@@ -303,8 +301,6 @@ struct exchange_lister {
   }
 };
 
-}  // namespace detail
-
 /// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once,
 /// whatever the number of its copies and of microbatches.
 ///
@@ -313,7 +309,7 @@ struct exchange_lister {
 constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
                                                listed_parameters const& parameters, int stage,
                                                workload const& load, job_part part) {
-  detail::exchange_lister list{plan, parameters, stage, load};
+  exchange_lister list{plan, parameters, stage, load};
   switch (part) {
     case job_part::training: list.add_step(true); break;
     case job_part::evaluation: list.add_step(false); break;
@@ -361,4 +357,4 @@ template <class Plan>
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -12,9 +12,7 @@
 #include "plait/plan/plan.hpp"
 #include "plait/schedule/simulation.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::planning {
 
 /// Lines of cells, printed with their columns aligned.
 class text_table {
@@ -156,8 +154,6 @@ template <class Plan>
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
 }
 
-}  // namespace detail
-
 /// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload.
 template <class Plan>
 [[gnu::cold]] std::string explain(Plan, workload const& load) {
@@ -167,7 +163,7 @@ template <class Plan>
                     std::to_string(load.rows) + " rows, " +
                     std::to_string(Plan::parameter_count()) + " parameters of " +
                     std::to_string(Plan::element_bytes) + " bytes\n\n";
-  out += "layers\n" + detail::explain_steps<Plan>(load) + "\n";
+  out += "layers\n" + explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const times =
         simulate(training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
@@ -179,9 +175,15 @@ template <class Plan>
         100.0 * static_cast<double>(times.bubble(0)) / static_cast<double>(times.makespan()));
     out += text;
   }
-  out += "memory of a rank\n" + detail::explain_stages<Plan>(load) + "\n";
-  out += "sent per step, at most by one rank\n" + detail::explain_wire<Plan>(load);
+  out += "memory of a rank\n" + explain_stages<Plan>(load) + "\n";
+  out += "sent per step, at most by one rank\n" + explain_wire<Plan>(load);
   return out;
 }
+
+}  // namespace plait::planning
+
+namespace plait {
+
+using planning::explain;
 
 }  // namespace plait

@@ -10,7 +10,7 @@
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policy.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// What a way to run a layer costs one rank of a tensor axis, compared field by field in this
 /// order.
@@ -64,8 +64,6 @@ struct chosen_forms {
   int error_leaf = 0;
   std::size_t error_length = 0;  ///< the length that the ranks do not divide
 };
-
-namespace detail {
 
 /// The length that `ranks` must divide but does not, 0 if the form is possible.
 constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const& form, int ranks) {
@@ -411,8 +409,6 @@ struct form_planner {
   constexpr value_info first_input() const { return tree.leaves[0].input(); }
 };
 
-}  // namespace detail
-
 /// Chooses a form for every leaf on a tensor axis of `ranks` ranks.
 ///
 /// `cuts`: what the forms may cut.
@@ -420,9 +416,9 @@ struct form_planner {
 /// Errors: reported in the result, which `plan` turns into a static_assert.
 template <class Tree>
 constexpr auto choose_forms(Tree const& tree, int ranks, form_cuts cuts) {
-  detail::form_planner<Tree> planner{tree, ranks, cuts};
+  form_planner<Tree> planner{tree, ranks, cuts};
   planner.run();
   return planner.chosen;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -14,7 +14,7 @@
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// Buffers begin at multiples of this many bytes.
 inline constexpr std::size_t alignment_bytes = 64;
@@ -251,4 +251,4 @@ constexpr static_vector<owned_block, 2> owned_blocks(std::array<element_range, 2
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -12,7 +12,7 @@
 #include "plait/plan/workload.hpp"
 #include "plait/schedule/operation.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// Where the buffers of one stage lie in its activation arena, in bytes.
 struct stage_arena {
@@ -92,4 +92,4 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
           lay_out_stage<Plan>(stage, load, slots).total_bytes, batch_bytes<Plan>(load)};
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/plan/workload.hpp"
 
 namespace plait::detail {

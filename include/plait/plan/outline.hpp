@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/layer/layer.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 enum class node_kind : int { leaf, sequential, residual, fan_out, repeat, named, objective };
 
@@ -41,8 +42,6 @@ struct outline {
   static_vector<name, Leaves> pins{};
   static_vector<tie, 2 * Leaves> ties{};
 };
-
-namespace detail {
 
 template <class L>
 consteval void check_combination() {
@@ -192,11 +191,9 @@ constexpr std::vector<characters> leaf_characters(auto const& tree) {
   return names;
 }
 
-}  // namespace detail
-
 /// The types of a model's leaves, in depth-first order.
 template <class Model>
-using leaves_of = typename detail::outline_of<Model>::leaves;
+using leaves_of = typename outline_of<Model>::leaves;
 
 template <class Model>
 inline constexpr int leaf_count = static_cast<int>(std::tuple_size_v<leaves_of<Model>>);
@@ -204,8 +201,8 @@ inline constexpr int leaf_count = static_cast<int>(std::tuple_size_v<leaves_of<M
 /// The tree of `Model` as a value.
 template <class Model>
 constexpr auto make_outline() {
-  outline<detail::outline_of<Model>::nodes, leaf_count<Model>> out;
-  detail::outline_of<Model>::append(out, name{});
+  outline<outline_of<Model>::nodes, leaf_count<Model>> out;
+  outline_of<Model>::append(out, name{});
   return out;
 }
 
@@ -213,9 +210,8 @@ constexpr auto make_outline() {
 /// stands for the number of the copy within a repeat.
 std::vector<std::string> leaf_names(auto const& tree) {
   std::vector<std::string> names;
-  for (auto const& text : detail::leaf_characters(tree))
-    names.emplace_back(text.begin(), text.end());
+  for (auto const& text : leaf_characters(tree)) names.emplace_back(text.begin(), text.end());
   return names;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -13,7 +13,7 @@
 #include "plait/plan/program.hpp"
 #include "plait/policy/policy.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// One use of a parameter by one leaf: what the chosen form says of it. On the other axes every
 /// parameter stands as the policies' `parameter_rules` say, and on the stage axis its stage alone
@@ -98,10 +98,10 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
         entries.push_back(entry);
       }
   if (tree.ties.size() == 0) return out;
-  auto const leaves = detail::leaf_characters(tree);
+  auto const leaves = leaf_characters(tree);
   auto const is_called = [&](parameter_entry const& entry, name what) {
     auto const& leaf = leaves[static_cast<std::size_t>(entry.leaf)];
-    return detail::joined(leaf, entry.info.label) == detail::joined({}, what);
+    return joined(leaf, entry.info.label) == joined({}, what);
   };
   for (int number = 0; number < tree.ties.size() && problem == tie_error::none; ++number)
     for (int at = 0; at < entries.size(); ++at) {
@@ -127,4 +127,4 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

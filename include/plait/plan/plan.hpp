@@ -26,9 +26,7 @@
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::planning {
 
 constexpr std::size_t sequence_length_of(auto const& tree) {
   for (auto const& leaf : tree.leaves)
@@ -76,8 +74,6 @@ constexpr form_cuts form_cuts_of() {
   else return {};
 }
 
-}  // namespace detail
-
 /// Everything that is known of a job before it runs: forms, transitions, stages, memory, traffic.
 ///
 /// All members are constants; the functions take run-time numbers and may be used in static_assert.
@@ -86,7 +82,7 @@ struct plan {
   using model = Model;
   using leaf_types = leaves_of<Model>;
   using tensor_policy = policy_along<Policy, axis::tensor>;
-  using stage_policy = detail::stage_policy<policy_along<Policy, axis::stage>>;
+  using stage_policy = planning::stage_policy<policy_along<Policy, axis::stage>>;
   using schedule_type = typename stage_policy::schedule_type;
 
   static constexpr mesh grid = mesh_of<Policy>;
@@ -96,59 +92,56 @@ struct plan {
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
-  static constexpr int leaf_count = plait::leaf_count<Model>;
+  static constexpr int leaf_count = planning::leaf_count<Model>;
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
   /// sums that layers keep.
-  static constexpr std::size_t element_bytes = sizeof(typename precision_of<Element>::compute);
-  static constexpr std::size_t parameter_bytes = sizeof(typename precision_of<Element>::parameters);
-  static constexpr std::size_t gradient_bytes = sizeof(typename precision_of<Element>::reduce);
+  static constexpr std::size_t element_bytes = sizeof(typename plait::precision_of<Element>::compute);
+  static constexpr std::size_t parameter_bytes = sizeof(typename plait::precision_of<Element>::parameters);
+  static constexpr std::size_t gradient_bytes = sizeof(typename plait::precision_of<Element>::reduce);
   static constexpr std::size_t slot_bytes =
-      sizeof(accumulate_t<typename precision_of<Element>::compute>);
+      sizeof(accumulate_t<typename plait::precision_of<Element>::compute>);
   /// Whether layers see copies of the parameters in another type.
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
   static constexpr auto tree = make_outline<Model>();
-  static constexpr auto chosen =
-      choose_forms(tree, tensor_ranks, detail::form_cuts_of<tensor_policy>());
+  static constexpr auto chosen = choose_forms(tree, tensor_ranks, form_cuts_of<tensor_policy>());
   static constexpr auto code = write_program(tree, chosen, tensor_ranks);
   static constexpr auto storage = plan_storage(code, tree.leaves);
   /// The length of the sequences, 1 if no layer cares.
-  static constexpr std::size_t sequence_length = detail::sequence_length_of(tree);
+  static constexpr std::size_t sequence_length = sequence_length_of(tree);
   static constexpr auto listed = list_parameters(tree, code, tensor_ranks);
   static constexpr auto& entries = listed.entries;
   /// The units of each stage.
-  static constexpr auto stage_units = detail::stage_array<std::size_t(stages)>(
-      split_stages<typename stage_policy::cuts>(code, stages));
+  static constexpr auto stage_units =
+      stage_array<std::size_t(stages)>(split_stages<typename stage_policy::cuts>(code, stages));
   /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
-  static constexpr auto needs_gradient = detail::find_needed_gradients(code);
+  static constexpr auto needs_gradient = find_needed_gradients(code);
 
   /// The first body that a layer lacks.
-  static constexpr auto missing = detail::find_missing_body(code, tree.leaves, needs_gradient);
+  static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
 
   // The checks come behind all constants: some compilers give up on constants after a first error,
   // and say so at length.
-  static_assert(!detail::has_nested_repeat(tree),
+  static_assert(!has_nested_repeat(tree),
                 "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
                 "in the outermost sequential, with the residual or the product of counts inside");
-  static_assert((detail::check_bodies<Model, missing.what, missing.leaf>(), true));
-  static_assert((detail::check_names<Model, detail::find_equal_name(tree)>(), true));
-  static_assert((detail::check_forms<chosen.error, Model, chosen.error_leaf, chosen.error_length,
-                                     tensor_ranks>(),
-                 true));
+  static_assert((check_bodies<Model, missing.what, missing.leaf>(), true));
+  static_assert((check_names<Model, find_equal_name(tree)>(), true));
   static_assert(
-      (detail::check_sequences<sequence_length, detail::other_sequence(tree, sequence_length)>(),
-       detail::check_sequence_shards<detail::cuts_sequence(code) ? sequence_length : 0,
-                                     tensor_ranks>(),
+      (check_forms<chosen.error, Model, chosen.error_leaf, chosen.error_length, tensor_ranks>(),
        true));
-  static_assert((detail::check_ties<Model, listed.problem, listed.problem_tie>(), true));
-  static_assert((detail::check_stage_count<stages, code.unit_count()>(), true));
-  static_assert((detail::check_schedule<schedule_type, stages>(), true));
+  static_assert((check_sequences<sequence_length, other_sequence(tree, sequence_length)>(),
+                 check_sequence_shards<cuts_sequence(code) ? sequence_length : 0, tensor_ranks>(),
+                 true));
+  static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
+  static_assert((check_stage_count<stages, code.unit_count()>(), true));
+  static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages).size() ==
                         std::size_t(stages),
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
                 "ascending order, each at least 1 and below the number of units");
-  static_assert(detail::ties_stay_on_stages(code, entries, stage_units),
+  static_assert(ties_stay_on_stages(code, entries, stage_units),
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
                 "the model so that one stage has both (cut_at)");
 
@@ -158,13 +151,13 @@ struct plan {
 
   /// Whether a step is done with the product before it.
   static constexpr bool is_epilogue(int step, direction way) {
-    return plait::is_epilogue(code, tree.leaves, needs_gradient, step, way);
+    return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
   }
 
   /// Whether the backward computes the gradients of a leaf's parameters while that of its input is
   /// sent.
   static constexpr bool postpones_parameters(int step) {
-    return plait::postpones_parameters(code, tree.leaves, storage, needs_gradient, step);
+    return planning::postpones_parameters(code, tree.leaves, storage, needs_gradient, step);
   }
 
   /// The waits between the steps of an item.
@@ -275,8 +268,14 @@ struct plan {
 
   /// The value that enters pipeline unit `unit` (> 0).
   static constexpr int value_before(int unit) {
-    return plait::value_before(code.items.begin(), unit);
+    return planning::value_before(code.items.begin(), unit);
   }
 };
+
+}  // namespace plait::planning
+
+namespace plait {
+
+using planning::plan;
 
 }  // namespace plait

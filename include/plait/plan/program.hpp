@@ -8,7 +8,7 @@
 #include "plait/placement/transition.hpp"
 #include "plait/plan/outline.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// A tensor that flows through the model, with its placement on the tensor axis.
 struct value {
@@ -70,8 +70,6 @@ struct program {
     return sum;
   }
 };
-
-namespace detail {
 
 template <class Tree, class Chosen>
 struct program_builder {
@@ -230,13 +228,11 @@ struct program_builder {
   }
 };
 
-}  // namespace detail
-
 /// Writes the model as a program, in the chosen forms, for a tensor axis of `ranks` ranks.
 template <class Tree, class Chosen>
 constexpr auto write_program(Tree const& tree, Chosen const& chosen, int ranks) {
   program<decltype(Tree::leaves)::capacity> out;
-  detail::program_builder<Tree, Chosen>{tree, chosen, ranks, out}.run();
+  program_builder<Tree, Chosen>{tree, chosen, ranks, out}.run();
   return out;
 }
 
@@ -259,4 +255,4 @@ constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
                        needs_gradient[static_cast<std::size_t>(now.in)];
 }
 
-}  // namespace plait
+}  // namespace plait::planning

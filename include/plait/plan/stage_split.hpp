@@ -7,7 +7,7 @@
 #include "plait/plan/program.hpp"
 #include "plait/policy/policies.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// The units [begin, end) of one stage.
 struct unit_range {
@@ -38,8 +38,6 @@ constexpr int value_before(item const* items, int unit) {
   while (unit > items->count) unit -= items++->count;
   return items->out;
 }
-
-namespace detail {
 
 /// The first units of the stages so that the greatest sum of costs is as small as it can be.
 constexpr std::vector<int> balance(std::vector<double> const& costs, int stages) {
@@ -85,12 +83,10 @@ struct read_cuts<cut_at<Units...>> {
   }
 };
 
-}  // namespace detail
-
 /// The units of each stage. Empty if `Cuts` does not make `stages` stages in ascending order.
 template <class Cuts, int Leaves>
 constexpr std::vector<unit_range> split_stages(program<Leaves> const& code, int stages) {
-  auto begins = detail::read_cuts<Cuts>::begins(code, stages);
+  auto begins = read_cuts<Cuts>::begins(code, stages);
   std::vector<unit_range> ranges;
   if (static_cast<int>(begins.size()) != stages) return ranges;
   begins.push_back(code.unit_count());
@@ -101,4 +97,4 @@ constexpr std::vector<unit_range> split_stages(program<Leaves> const& code, int 
   return ranges;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -10,7 +10,7 @@
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/synchronization.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// What one rank computes in a step, in this order; between them are the rows of the list. Between
 /// two steps the host waits for all streams.
@@ -83,4 +83,4 @@ constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which);
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -7,7 +7,7 @@
 #include "plait/placement/transition.hpp"
 #include "plait/plan/program.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// Which buffer a value (or its gradient) lies in.
 enum class home : int {
@@ -34,8 +34,6 @@ struct storage_plan {
   std::array<residence, static_cast<std::size_t>(Values)> values{};
   std::array<residence, static_cast<std::size_t>(Values)> gradients{};
 };
-
-namespace detail {
 
 /// Merges values that share a buffer. Each root knows what must not happen to it.
 template <int Values>
@@ -169,17 +167,15 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
   }
 }
 
-}  // namespace detail
-
 /// Decides which values share a buffer and how long each buffer lives.
 template <int Leaves>
 constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves) {
   constexpr int most_values = program<Leaves>::most_values;
   storage_plan<most_values> out;
-  detail::buffer_sharing<most_values> values, gradients;
+  buffer_sharing<most_values> values, gradients;
   for (auto const& piece : code.items) {
-    detail::share_values(code, leaves, piece, values);
-    detail::share_gradients(code, leaves, piece, gradients);
+    share_values(code, leaves, piece, values);
+    share_gradients(code, leaves, piece, gradients);
   }
   for (int i = 0; i < code.values.size(); ++i) {
     auto const& piece = code.items[code.values[i].item];
@@ -197,4 +193,4 @@ constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves) {
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -13,7 +13,7 @@
 #include "plait/plan/synchronization.hpp"
 #include "plait/schedule/operation.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// The waits between the steps of one item, in one direction.
 ///
@@ -36,8 +36,6 @@ struct item_waits {
     return false;
   }
 };
-
-namespace detail {
 
 /// What the steps of an item touch. Buffers are numbered: 0 what the item is given, 1 what it
 /// makes, 2 the staging of moves, 3 + root any other.
@@ -105,8 +103,6 @@ struct item_operations {
   }
 };
 
-}  // namespace detail
-
 /// Whether the gradients of a leaf's parameters are computed behind the next step of the backward:
 /// while that step sends the gradient of the leaf's input over the tensor axis.
 ///
@@ -123,7 +119,7 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
       !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;
   auto const row = transition_between(code.values[next.in].at, code.values[next.out].at);
-  detail::item_operations<Leaves> const in{code, storage};
+  item_operations<Leaves> const in{code, storage};
   auto const buffer = [&](int value) { return in.buffer(value, direction::backward); };
   return communicates(adjoint(row).moves) && buffer(now.in) != buffer(now.out) &&
          buffer(next.in) != buffer(now.out);
@@ -135,7 +131,7 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
                                storage_plan<program<Leaves>::most_values> const& storage,
                                auto const& needs_gradient, item const& piece, direction way) {
   using waits = item_waits<program<Leaves>::most_steps>;
-  detail::item_operations<Leaves> operations{code, storage};
+  item_operations<Leaves> operations{code, storage};
   operations.add_edge(waits::begin);
   if (way == direction::forward) {
     for (int i = piece.first_step; i < piece.end_step; ++i)
@@ -192,4 +188,4 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -7,7 +7,7 @@
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/workload.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// Bytes of one element of an exchange of a plan.
 template <class Plan>
@@ -44,4 +44,4 @@ constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

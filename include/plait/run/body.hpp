@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/namespaces.hpp"
 #include "plait/run/context.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// What `forward` gets beside `ops`: views of this rank's blocks, of the types that the chosen form
 /// says. Where a layer has two inputs `x` is a pair; of a loss `y` is where its sum is added.
@@ -65,4 +66,4 @@ void call_backward_parameters(Ops& ops, Body const& l) {
   else L::backward_parameters(ops, l.p, l.saved.and_scratch(), l.dy, l.dp);
 }
 
-}  // namespace plait
+}  // namespace plait::execution

@@ -9,7 +9,7 @@
 
 #include "plait/plan/exchanges.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// The list of a part of a job for the stage of a rank; `load` as `exchanges_of` takes it, but for
 /// the number of ranks that is left to the launch, which the rank knows.
@@ -133,5 +133,11 @@ template <class Rank, class T>
   device.download(data, values.data(), values.size_bytes());
   device.synchronize();
 }
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::sum_over_world;
 
 }  // namespace plait

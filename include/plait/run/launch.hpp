@@ -9,9 +9,7 @@
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parallel.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::execution {
 
 /// Adds what a job communicates over to `sets`.
 template <class Plan>
@@ -22,9 +20,8 @@ template <class Plan>
   sets.add(axis_sets_of<Plan>(grid));
 }
 
-}  // namespace detail
-
-/// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{}, program)`.
+/// Runs `program(rank)` on every rank of a job: `execution::launch<job>(plait::threads{},
+/// program)`.
 ///
 /// A program that runs several jobs names them all, `launch<first, second>(...)`; they must have
 /// the same mesh. The ranks get the groups over which the jobs communicate.
@@ -42,9 +39,15 @@ void launch(Backend const& backend, Program&& program) {
                 "[&](auto& rank) { ... }");
   auto const grid = plan::grid.with_ranks_at_launch(backend.data_ranks);
   axis_sets sets;
-  detail::add_axis_sets<plan>(sets, grid);
-  (detail::add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
+  add_axis_sets<plan>(sets, grid);
+  (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
   if constexpr (takes_rank) backend.run(mesh_groups(grid, sets), std::ref(program));
 }
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::launch;
 
 }  // namespace plait

@@ -5,17 +5,16 @@
 #include <span>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/placement/transition.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// A value of `rows` rows and `width` columns in one group of the axis, whole.
 struct whole_shape {
   std::size_t rows = 0, width = 0;
   [[nodiscard]] constexpr std::size_t count() const { return rows * width; }
 };
-
-namespace detail {
 
 /// The local blocks of one value in two placements, and what it takes to get from one to the other.
 template <class Queue, class Comm, class T>
@@ -68,8 +67,6 @@ struct mover {
   }
 };
 
-}  // namespace detail
-
 /// Brings a value from placement `From` to placement `To` where it lies: executes a row that
 /// reduces.
 ///
@@ -96,7 +93,7 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   static_assert(row.allowed(),
                 "move_value<From, To>: the table of transitions has no row From -> To; go through "
                 "a placement that has, such as invariant");
-  detail::mover<Queue, Comm, T> const with{queue, comm, shape, staging};
+  mover<Queue, Comm, T> const with{queue, comm, shape, staging};
   std::size_t const all = shape.count(), block = with.block();
   bool const at_from =
       is_shard(From) || From.kind != placement_kind::only || comm.rank() == From.index;
@@ -167,4 +164,4 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   }
 }
 
-}  // namespace plait
+}  // namespace plait::execution

@@ -19,7 +19,7 @@
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// What a layer's body may do with its views. Each operation checks at compile time that the
 /// placements of its operands allow it, then that their shapes fit, and runs on the device. What is
@@ -578,5 +578,11 @@ class operations {
   int leaf_;
   int moves_ = 0;  // made so far
 };
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::operations;
 
 }  // namespace plait

@@ -11,7 +11,7 @@
 #include "plait/run/move.hpp"
 #include "plait/run/timetable_runner.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// Runs the model without its loss and brings the output to the host, whole, on every rank of a
 /// data rank.
@@ -67,4 +67,4 @@ class prediction {
   arena placed_{}, whole_{}, staging_{};
 };
 
-}  // namespace plait
+}  // namespace plait::execution

@@ -5,8 +5,9 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// What an operation calls one of its operands, and the shape of it.
 struct named_shape {
@@ -109,4 +110,4 @@ class shape_checks {
   int leaf_;
 };
 
-}  // namespace plait
+}  // namespace plait::execution

@@ -13,7 +13,7 @@
 #include "plait/run/context.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// The number of the entry of parameter `index` of leaf `leaf`.
 template <class Plan>
@@ -300,4 +300,4 @@ class stage_memory {
   void const* targets_ = nullptr;  // of the microbatch
 };
 
-}  // namespace plait
+}  // namespace plait::execution

@@ -17,7 +17,7 @@
 #include "plait/run/stage_memory.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// Runs the forward and the backward of one pipeline stage on one microbatch: walks through the
 /// plan's program, makes the views that the layers see and applies the transitions between them.
@@ -409,4 +409,4 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   double* loss_ = nullptr;
 };
 
-}  // namespace plait
+}  // namespace plait::execution

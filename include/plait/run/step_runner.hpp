@@ -10,7 +10,7 @@
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/synchronizer.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// Runs a step around its passes on one rank: what it computes, and the rows of the list between,
 /// each with the waits that it needs. The calls come in the order of `step_operations_of`.
@@ -65,4 +65,4 @@ class step_runner {
   std::array<std::size_t, std::size_t(exchange_places)> first_row_{};
 };
 
-}  // namespace plait
+}  // namespace plait::execution

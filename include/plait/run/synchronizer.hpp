@@ -5,9 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/plan/synchronization.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// Makes a device keep the waits that a list of operations needs: call run() for each operation, in
 /// the order of the list.
@@ -61,4 +62,4 @@ class synchronizer {
   std::vector<typename Device::event> events_;
 };
 
-}  // namespace plait
+}  // namespace plait::execution

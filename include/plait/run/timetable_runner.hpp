@@ -13,7 +13,7 @@
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/proof.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// Runs the timetable of a rank's stage on batches of one shape: it has the arena for activations
 /// and a runner of the stage.
@@ -168,4 +168,4 @@ class timetable_runner {
   exchange_runner<Rank> messages_;
 };
 
-}  // namespace plait
+}  // namespace plait::execution

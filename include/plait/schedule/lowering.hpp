@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/schedule/operation.hpp"
 #include "plait/schedule/schedule.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// The slots that `operations` need, counted by walking through them.
 [[nodiscard]] constexpr stage_slots count_slots(std::vector<operation> const& operations,
@@ -30,8 +31,6 @@ namespace plait {
   }
   return peak;
 }
-
-namespace detail {
 
 // Where one stage stands while `lower` walks through time.
 struct stage_clock {
@@ -69,8 +68,6 @@ constexpr void check_sizes(int stages, int microbatches) {
                       std::to_string(microbatches) + " microbatches; both must be at least 1"};
 }
 
-}  // namespace detail
-
 /// Adds the messages to the compute orders of all stages and counts the slots that they need.
 ///
 /// All computations, when they begin in a simulated run, and all messages, when their result is
@@ -89,21 +86,21 @@ constexpr void check_sizes(int stages, int microbatches) {
   timetable table{microbatches, has_backward, std::vector<stage_program>(stages)};
   for (std::size_t s = 0; s < stages; ++s) table.stages[s].operations.reserve(3 * orders[s].size());
 
-  std::vector<detail::stage_clock> clocks(stages);
+  std::vector<stage_clock> clocks(stages);
   bool some_busy = true;
   for (int now = 0; some_busy; ++now) {
     for (std::size_t s = 0; s < stages; ++s)  // messages first: what begins now may need them
       if (clocks[s].next > 0 && clocks[s].busy_until == now)
-        detail::place_message(table, clocks, orders[s][clocks[s].next - 1], s);
+        place_message(table, clocks, orders[s][clocks[s].next - 1], s);
     some_busy = false;
     for (std::size_t s = 0; s < stages; ++s) {
       auto& clock = clocks[s];
       if (clock.busy_until <= now && clock.next < orders[s].size()) {
         operation const op = orders[s][clock.next];
-        if (detail::can_begin(op, clock, s == 0, s + 1 == stages)) {
+        if (can_begin(op, clock, s == 0, s + 1 == stages)) {
           table.stages[s].operations.push_back(op);
           clock.forwards += op.kind == work::forward;
-          clock.busy_until = now + detail::duration(op.kind);
+          clock.busy_until = now + duration(op.kind);
           ++clock.next;
         }
       }
@@ -129,7 +126,7 @@ template <class Schedule>
                 "training_timetable<Schedule>: Schedule is not a schedule; it needs concept_tag = "
                 "plait::schedule_tag and static constexpr members name, order and "
                 "peak_activations, see plait/schedule/schedule.hpp");
-  detail::check_sizes(stages, microbatches);
+  check_sizes(stages, microbatches);
   std::vector<std::vector<operation>> orders;
   for (int s = 0; s < stages; ++s) orders.push_back(Schedule::order(stages, s, microbatches));
   timetable table = lower(orders, microbatches, true);
@@ -143,10 +140,10 @@ template <class Schedule>
 ///
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
 [[nodiscard]] constexpr timetable evaluation_timetable(int stages, int microbatches) {
-  detail::check_sizes(stages, microbatches);
+  check_sizes(stages, microbatches);
   std::vector<operation> order;
   for (int i = 0; i < microbatches; ++i) order.push_back({work::forward, i});
   return lower(std::vector(static_cast<std::size_t>(stages), order), microbatches, false);
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/schedule/lowering.hpp"
 #include "plait/schedule/operation.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// What `check` found wrong with a timetable.
 enum class schedule_fault : std::uint8_t {
@@ -67,8 +68,6 @@ struct schedule_verdict {
 
   friend constexpr bool operator==(schedule_verdict const&, schedule_verdict const&) = default;
 };
-
-namespace detail {
 
 class timetable_check {
  public:
@@ -220,8 +219,6 @@ class timetable_check {
   int stages_;
 };
 
-}  // namespace detail
-
 /// Proves a timetable or names its first fault.
 ///
 /// Proved:  every microbatch has one forward and one backward on each stage, both kinds in
@@ -230,10 +227,8 @@ class timetable_check {
 ///          stages come to their end even if every send blocks until it is received.
 /// Cost:    O(operations); compile time see docs/design/schedule.md.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_verdict check(timetable const& table) {
-  return detail::timetable_check{table}.run();
+  return timetable_check{table}.run();
 }
-
-namespace detail {
 
 // The numbers are template arguments so that every compiler prints them next to the text.
 template <schedule_fault Fault, int Stages, int Microbatches, int Stage, int Operation>
@@ -255,8 +250,6 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
   return first;
 }
 
-}  // namespace detail
-
 /// Checks `table` and throws if it has a fault: the run-time half of `require_proven_up_to`.
 ///
 /// Errors:  schedule_error that names the fault, the stage and the operation.
@@ -275,7 +268,7 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
 /// The first fault of `Schedule` with `Stages` stages and 1, 2, ... `Microbatches` microbatches.
 template <class Schedule, int Stages, int Microbatches>
 inline constexpr schedule_verdict verdict_up_to =
-    detail::first_fault<Schedule, Stages>(std::make_integer_sequence<int, Microbatches>{});
+    first_fault<Schedule, Stages>(std::make_integer_sequence<int, Microbatches>{});
 
 /// Whether `Schedule` is proved for `Stages` stages and every number of microbatches from 1 to
 /// `Microbatches`.
@@ -286,8 +279,7 @@ inline constexpr bool proven_up_to = verdict_up_to<Schedule, Stages, Microbatche
 template <class Schedule, int Stages, int Microbatches>
 consteval void require_proven_up_to() {
   constexpr schedule_verdict found = verdict_up_to<Schedule, Stages, Microbatches>;
-  detail::require_no_fault<found.fault, found.stages, found.microbatches, found.stage,
-                           found.operation>();
+  require_no_fault<found.fault, found.stages, found.microbatches, found.stage, found.operation>();
 }
 
-}  // namespace plait
+}  // namespace plait::planning

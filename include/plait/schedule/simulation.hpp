@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/schedule/operation.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// How long one microbatch takes on one stage, and how long a message takes from the end of its
 /// computation to the neighbour. Any unit; the results are in the same one.
@@ -110,4 +111,4 @@ struct schedule_times {
   return times;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

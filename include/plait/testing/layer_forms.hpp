@@ -100,7 +100,7 @@ constexpr fit fit_of() {
     for (int i = 0; i < leaf_of<L>.form_count; ++i) {
       auto const& form = leaf_of<L>.forms[static_cast<std::size_t>(i)];
       if (form.label != Form) continue;
-      if (plait::detail::indivisible_length(leaf_of<L>, form, Ranks) != 0)
+      if (plait::planning::indivisible_length(leaf_of<L>, form, Ranks) != 0)
         return fit::does_not_divide;
       if (Ranks > 2 && repeats_work(form)) return fit::left_out;
     }

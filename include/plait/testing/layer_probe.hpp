@@ -61,9 +61,9 @@ struct without_aliasing : L {
 
 }  // namespace plait::testing
 
-namespace plait::detail {
+namespace plait::planning {
 
 template <class L>
 struct outline_of<plait::testing::one_item<L>> : outline_of_group<node_kind::repeat, L> {};
 
-}  // namespace plait::detail
+}  // namespace plait::planning

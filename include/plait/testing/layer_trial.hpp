@@ -242,7 +242,7 @@ inline std::vector<double> assemble(trial const& of, pass rank_record::* which,
   std::vector<bool> seen(out.size());
   for (int r = 0; r < ranks; ++r) {
     auto const& arena = (of.ranks[static_cast<std::size_t>(r)].*which).gradients;
-    plait::detail::for_each_run(
+    plait::execution::for_each_run(
         entry, r, ranks, [&](std::size_t to, std::size_t local, std::size_t length) {
           for (std::size_t i = 0; i < length; ++i) {
             double const value = arena[of.parameters[parameter].offset + local + i];

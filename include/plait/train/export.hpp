@@ -12,7 +12,7 @@
 #include "plait/run/move.hpp"
 #include "plait/train/local_parameters.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
@@ -42,10 +42,10 @@ template <class Job, class Rank, class T, class Sink>
       auto const& info = plan::entries[parameter.entry].info;
       device.synchronize();
       if (rank.stage() == stage)
-        detail::with_entry<plan>(parameter.entry, [&]<int Entry>() {
-          constexpr placement from = detail::as_value_placement(plan::entries[Entry]);
+        with_entry<plan>(parameter.entry, [&]<int Entry>() {
+          constexpr placement from = as_value_placement(plan::entries[Entry]);
           move_value<from, invariant>(device.on(within_layers), rank.tensor_group(),
-                                      detail::as_value_shape(plan::entries[Entry]),
+                                      as_value_shape(plan::entries[Entry]),
                                       static_cast<T const*>(arena) + parameter.offset, data,
                                       reinterpret_cast<T*>(staging.data()));
         });
@@ -69,4 +69,4 @@ template <class Job, class Rank, class T, class Sink>
   }
 }
 
-}  // namespace plait
+}  // namespace plait::execution

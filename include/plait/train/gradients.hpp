@@ -15,7 +15,7 @@
 #include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// The gradients of one stage, placed `OnBatch` on the axes that have other samples: partial until
 /// they are settled, from then on as the optimizer owns them.
@@ -28,14 +28,12 @@ struct gradients {
 template <class Job>
 inline constexpr placement settled = Job::plan_type::cuts_arenas ? shard<dim::elements> : invariant;
 
-namespace detail {
-
 template <placement OnBatch>
 consteval void check_reduced() {
   static_assert(!is_partial(OnBatch),
                 "an optimizer step, a norm or a clip was asked for on gradients that are still "
                 "partial (each data rank has its own summand); write "
-                "plait::reduce_gradients<Job>(rank, gradients) first and use what it returns");
+                "execution::reduce_gradients<Job>(rank, gradients) first and use what it returns");
 }
 
 /// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
@@ -71,8 +69,6 @@ gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& ste
   return {mine.data};
 }
 
-}  // namespace detail
-
 /// Adds up what the ranks have of each gradient: the transition from partial to what optimizers
 /// own, once a step. A trainer does it by itself; this is for programs that compute gradients
 /// without one.
@@ -86,7 +82,7 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
   step_runner<Rank> step(rank, exchanges_on<plan>(rank, {}, job_part::training),
                          {.has_gradients = true, .updates = true});
   step.compute(step_phase::passes, [] {});
-  auto const out = detail::settle_gradients<Job>(
+  auto const out = settle_gradients<Job>(
       rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), [] {});
   step.compute(step_phase::update, [] {});  // what comes next waits for the sums
   return out;
@@ -136,7 +132,7 @@ std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& pa
 template <class Job, placement OnBatch, class Rank>
 void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {
-  detail::check_reduced<OnBatch>();
+  check_reduced<OnBatch>();
   auto const compute = rank.device().on(stream::compute);
   compute.fill(0.0, squares.data(), squares.size());
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
@@ -174,9 +170,15 @@ void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, On
                                        typename Job::gradient_element, typename Job::element>
                            arena,
                        typename Optimizer::numbers const* now) {
-  detail::check_reduced<OnBatch>();
+  check_reduced<OnBatch>();
   arena.gradients = of.data + block.elements.offset;
   optimizer.update(rank.device().on(stream::compute), arena, now);
 }
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::gradients;
 
 }  // namespace plait

@@ -13,7 +13,7 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/move.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// One parameter of a rank's stage: which it is, and where its block lies in the arenas.
 struct local_parameter {
@@ -62,8 +62,6 @@ template <class Plan>
   return out;
 }
 
-namespace detail {
-
 /// A stored parameter in the words of activations, as `move_value` takes it: a matrix that is cut
 /// by rows is one long row that is cut by features, so that `parts` mean the same for both.
 constexpr placement as_value_placement(parameter_entry const& entry) {
@@ -103,8 +101,6 @@ void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Acti
              piece);
 }
 
-}  // namespace detail
-
 /// Writes the first value of a parameter's block: a function of the seed, the parameter and the
 /// global index of each element, so that every plan starts from the same weights. Padding is at the
 /// end of the whole parameter, so it changes no index; it starts as zeros.
@@ -115,7 +111,7 @@ void initial_values(parameter_entry const& entry, int number, std::uint64_t seed
   double const scale = entry.info.initial.number();
   bool const is_constant = entry.info.initial.how == initializer::kind::constant;
   std::size_t const end = entry.info.unpadded().count();
-  detail::for_each_run(
+  for_each_run(
       entry, tensor_rank, ranks, [&](std::size_t global, std::size_t local, std::size_t length) {
         for (std::size_t i = 0; i < length; ++i)
           block[local + i] = static_cast<T>(global + i >= end ? 0.0
@@ -144,11 +140,18 @@ template <class T>
 void take_block(parameter_entry const& entry, int tensor_rank, int ranks, std::span<T const> values,
                 std::span<T> block) {
   std::size_t const end = entry.info.unpadded().count();
-  detail::for_each_run(entry, tensor_rank, ranks,
-                       [&](std::size_t from, std::size_t to, std::size_t length) {
-                         for (std::size_t i = 0; i < length; ++i)
-                           block[to + i] = from + i < end ? values[from + i] : T{0};
-                       });
+  for_each_run(entry, tensor_rank, ranks,
+               [&](std::size_t from, std::size_t to, std::size_t length) {
+                 for (std::size_t i = 0; i < length; ++i)
+                   block[to + i] = from + i < end ? values[from + i] : T{0};
+               });
 }
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::local_parameter;
+using execution::parameters_of_stage;
 
 }  // namespace plait

@@ -14,7 +14,7 @@
 #include "plait/train/export.hpp"
 #include "plait/train/local_parameters.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// The parameters of one rank's stage, their gradients and the optimizer's state, in flat arenas:
 /// each as the plan says that it is kept, summed and owned.
@@ -185,4 +185,4 @@ class parameter_store {
   arena parameters_, copies_, gradients_, state_;
 };
 
-}  // namespace plait
+}  // namespace plait::execution

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 /// The numbers of one step that live in the device's memory: what the host sends before it, what
 /// the step works out, and what the host reads after it.
@@ -81,4 +82,4 @@ class step_memory {
   typename Device::arena memory_{};
 };
 
-}  // namespace plait
+}  // namespace plait::execution

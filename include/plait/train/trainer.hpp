@@ -25,7 +25,7 @@
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/step_memory.hpp"
 
-namespace plait {
+namespace plait::execution {
 
 struct trainer_options {
   std::uint64_t seed = 0;
@@ -316,8 +316,8 @@ class trainer_on {
       queue().fill(gradient_element{0}, mine.data, layout.count() + layout.tied_count);
       passes.run(rank_, batch, &memory_.numbers()->loss);
     });
-    auto const out = detail::settle_gradients<Job>(
-        rank_, with, mine, layout, [&] { clear_padding(rank_, mine, store_.local()); });
+    auto const out = settle_gradients<Job>(rank_, with, mine, layout,
+                                           [&] { clear_padding(rank_, mine, store_.local()); });
     sum(with, exchange_place::loss, &memory_.numbers()->loss);
     return out;
   }
@@ -383,10 +383,18 @@ class trainer_on {
   std::int64_t step_ = 0;
 };
 
-/// Makes the trainer of a job on one rank: `auto trainer = plait::trainer<job>(rank, adamw{});`
+/// Makes the trainer of a job on one rank: `auto trainer = execution::trainer<job>(rank, adamw{});`
 template <class Job, class Rank, class Optimizer>
 auto trainer(Rank& rank, Optimizer optimizer, trainer_options const& options = {}) {
   return trainer_on<Job, Rank, Optimizer>(rank, std::move(optimizer), options);
 }
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::step_report;
+using execution::trainer;
+using execution::trainer_options;
 
 }  // namespace plait
