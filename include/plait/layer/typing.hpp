@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <type_traits>
 
 #include "plait/placement/placement.hpp"
 
@@ -91,6 +92,12 @@ struct own_operand {
   placement at;
   bool is_written;
 };
+
+template <class View>
+consteval own_operand own_operand_of() {
+  if constexpr (requires { View::at; }) return {View::at, !std::is_const_v<typename View::element>};
+  else return {no_rule, false};
+}
 
 /// What all operands of such an operation have to be placed like: as those that are cut by rows, if
 /// there are some.
@@ -189,18 +196,18 @@ consteval void check_map() {
 }
 
 /// `Linear`: the kernel says that it is linear in all that it reads together.
-template <bool Linear, own_operand... Operands>
+template <bool Linear, class... Views>
 consteval void check_run() {
-  static_assert(((Operands.at != partial_max) && ...),
+  static_assert(((own_operand_of<Views>().at != partial_max) && ...),
                 "ops.run(kernel, views...): a view is a partial maximum, of which the kernel has "
                 "only this rank's part; write ops.move<plait::invariant>(view) first, or declare "
                 "`static constexpr bool any_placement = true;` in a kernel that makes it");
-  static_assert(Linear || main_operand({Operands...}) != partial,
+  static_assert(Linear || main_operand({own_operand_of<Views>()...}) != partial,
                 "ops.run(kernel, views...): a view is partial (a sum still to be made) and the "
                 "kernel is not said to be linear: it would be run on a summand; give the form a "
                 "value that is not partial, or declare `static constexpr bool is_linear = true;` "
                 "in the kernel");
-  static_assert(runs_on({Operands...}),
+  static_assert(runs_on({own_operand_of<Views>()...}),
                 "ops.run(kernel, views...): the views are not placed alike; beside views cut by "
                 "rows, what is read may be replicate and what is written partial (sums over the "
                 "rows); correct the form, or declare `static constexpr bool any_placement = true;` "

@@ -87,10 +87,10 @@ class operations {
     constexpr auto name = "matmul_add_row";
     typing::check_add_row<Out::at, Row>();
     if constexpr (is_mapped<Out>) {
-      check_row(name, {"row", row.rows, row.columns}, {"out", out.of.rows, out.of.columns});
+      check_row(name, named("row", row), named("out", out.of));
       product(name, a, b, out.of, out.of.data, epilogue_of(name, row.data, out));
     } else {
-      check_row(name, {"row", row.rows, row.columns}, {"out", out.rows, out.columns});
+      check_row(name, named("row", row), named("out", out));
       product(name, a, b, out, out.data, epilogue<std::remove_const_t<T>>{.row = row.data});
     }
   }
@@ -104,15 +104,14 @@ class operations {
   template <class T, placement Row, placement At>
   void add_row(view_of<T, Row> row, view_of<std::remove_const_t<T>, At> y) {
     typing::check_add_row<At, Row>();
-    check_row("add_row", {"row", row.rows, row.columns}, {"y", y.rows, y.columns});
+    check_row("add_row", named("row", row), named("y", y));
     queue_.add_row(row.data, y.data, y.rows, y.columns);
   }
   /// sums += the sum of the rows of dy: the gradient of add_row by its row.
   template <class T, class Sum, placement At, placement Sums>
   void accumulate_column_sums(view_of<T, At> dy, view_of<Sum, Sums> sums) {
     typing::check_column_sums<At, Sums>();
-    check_row("accumulate_column_sums", {"sums", sums.rows, sums.columns},
-              {"dy", dy.rows, dy.columns});
+    check_row("accumulate_column_sums", named("sums", sums), named("dy", dy));
     queue_.accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
   }
   /// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
@@ -120,23 +119,23 @@ class operations {
   void accumulate_columns(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Sums> sums) {
     typing::check_columns<A, B, Sums>();
     constexpr auto name = "accumulate_columns";
-    shapes_.equal(name, {"b", b.rows, b.columns}, {"a", a.rows, a.columns});
-    check_row(name, {"sums", sums.rows, sums.columns}, {"a", a.rows, a.columns});
+    shapes_.equal(name, named("b", b), named("a", a));
+    check_row(name, named("sums", sums), named("a", a));
     queue_.accumulate_columns(f, a.rows, a.columns, sums.data, a.data, b.data);
   }
 
   /// y = x. y may be x.
   template <class T, placement At>
   void copy(view_of<T, At> x, view_of<std::remove_const_t<T>, At> y) {
-    shapes_.equal("copy", {"y", y.rows, y.columns}, {"x", x.rows, x.columns});
+    shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
   /// out = a + b. out may be a or b.
   template <class X, class Y, class T, placement A, placement B, placement Out>
   void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
     typing::check_sum<A, B, Out>();
-    shapes_.equal("add", {"a", a.rows, a.columns}, {"out", out.rows, out.columns});
-    shapes_.equal("add", {"b", b.rows, b.columns}, {"out", out.rows, out.columns});
+    shapes_.equal("add", named("a", a), named("out", out));
+    shapes_.equal("add", named("b", b), named("out", out));
     queue_.add(a.data, b.data, out.data, out.count());
   }
   /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
@@ -144,7 +143,7 @@ class operations {
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
     typing::check_map<typing::linearity_of<Function>, Out, At>();
-    shapes_.equal("map", {"x", x.rows, x.columns}, {"y", y.rows, y.columns});
+    shapes_.equal("map", named("x", x), named("y", y));
     queue_.map(f, y.count(), x.data, y.data);
   }
   /// y = f(a, b), element by element. `is_linear` says that f is linear in a and b together, as a
@@ -153,8 +152,8 @@ class operations {
   template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
   void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
     typing::check_map<typing::linearity_of<Function>, Out, A, B>();
-    shapes_.equal("map", {"a", a.rows, a.columns}, {"y", y.rows, y.columns});
-    shapes_.equal("map", {"b", b.rows, b.columns}, {"y", y.rows, y.columns});
+    shapes_.equal("map", named("a", a), named("y", y));
+    shapes_.equal("map", named("b", b), named("y", y));
     queue_.map(f, y.count(), a.data, b.data, y.data);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
@@ -163,8 +162,7 @@ class operations {
   void rows(Function f, First first, Views... views) {
     typing::check_whole_rows<First::at>();
     auto const strided = [&](auto of) {
-      shapes_.row_by_row("rows", {"a view", of.rows, of.columns},
-                         {"the first view", first.rows, first.columns});
+      shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
       struct row_operand {
         typename decltype(of)::element* data;
         std::size_t stride;
@@ -182,11 +180,11 @@ class operations {
                   view_of<T, At> y, view_of<Kept, At> statistics, double epsilon) {
     typing::check_row_operation<At, Shared>();
     constexpr auto name = "layer_norm";
-    named_shape const like{"x", x.rows, x.columns};
-    check_row(name, {"gamma", gamma.rows, gamma.columns}, like);
-    check_row(name, {"beta", beta.rows, beta.columns}, like);
-    shapes_.equal(name, {"y", y.rows, y.columns}, like);
-    check_kept(name, {"statistics", statistics.rows, statistics.columns}, 2, like);
+    named_shape const like = named("x", x);
+    check_row(name, named("gamma", gamma), like);
+    check_row(name, named("beta", beta), like);
+    shapes_.equal(name, named("y", y), like);
+    check_kept(name, named("statistics", statistics), 2, like);
     queue_.layer_norm(x.data, gamma.data, beta.data, y.data, statistics.data, x.rows, x.columns,
                       epsilon);
   }
@@ -198,11 +196,11 @@ class operations {
                                  view_of<T, Gradient> dx) {
     typing::check_row_operation<At, Shared>();
     constexpr auto name = "layer_norm_backward_input";
-    named_shape const like{"x", x.rows, x.columns};
-    shapes_.equal(name, {"dy", dy.rows, dy.columns}, like);
-    check_kept(name, {"statistics", statistics.rows, statistics.columns}, 2, like);
-    check_row(name, {"gamma", gamma.rows, gamma.columns}, like);
-    shapes_.equal(name, {"dx", dx.rows, dx.columns}, like);
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("dy", dy), like);
+    check_kept(name, named("statistics", statistics), 2, like);
+    check_row(name, named("gamma", gamma), like);
+    shapes_.equal(name, named("dx", dx), like);
     queue_.layer_norm_backward_input(dy.data, x.data, statistics.data, gamma.data, dx.data, x.rows,
                                      x.columns);
   }
@@ -213,11 +211,11 @@ class operations {
                                       view_of<Sum, Sums> dbeta) {
     typing::check_column_sums<Gradient, Sums>();
     constexpr auto name = "layer_norm_backward_parameters";
-    named_shape const like{"x", x.rows, x.columns};
-    shapes_.equal(name, {"dy", dy.rows, dy.columns}, like);
-    check_kept(name, {"statistics", statistics.rows, statistics.columns}, 2, like);
-    check_row(name, {"dgamma", dgamma.rows, dgamma.columns}, like);
-    check_row(name, {"dbeta", dbeta.rows, dbeta.columns}, like);
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("dy", dy), like);
+    check_kept(name, named("statistics", statistics), 2, like);
+    check_row(name, named("dgamma", dgamma), like);
+    check_row(name, named("dbeta", dbeta), like);
     queue_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data, dbeta.data,
                                           x.rows, x.columns);
   }
@@ -232,12 +230,10 @@ class operations {
                  view_of<Kept, Any> scratch, std::size_t head_width) {
     check_heads<Qkv, Out>();
     constexpr auto name = "attention";
-    named_shape const of_qkv{"qkv", qkv.rows, qkv.columns};
-    shapes_.attention(name, of_qkv, {"out", out.rows, out.columns},
-                      {"log_sum", log_sum.rows, log_sum.columns}, context.sequence * context.batch,
-                      head_width);
-    shapes_.at_least(name, {"scratch", scratch.rows, scratch.columns},
-                     context.sequence * context.sequence, of_qkv);
+    named_shape const of_qkv = named("qkv", qkv);
+    shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum),
+                      context.sequence * context.batch, head_width);
+    shapes_.at_least(name, named("scratch", scratch), context.sequence * context.sequence, of_qkv);
     queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
                      context.batch, out.columns / head_width, head_width);
   }
@@ -250,13 +246,13 @@ class operations {
     typing::check_gradient<Out, DOut>();
     typing::check_gradient<Qkv, DQkv>();
     constexpr auto name = "attention_backward";
-    named_shape const of_qkv{"qkv", qkv.rows, qkv.columns}, of_out{"out", out.rows, out.columns};
-    shapes_.attention(name, of_qkv, of_out, {"log_sum", log_sum.rows, log_sum.columns},
+    named_shape const of_qkv = named("qkv", qkv), of_out = named("out", out);
+    shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum),
                       context.sequence * context.batch, head_width);
-    shapes_.equal(name, {"dout", dout.rows, dout.columns}, of_out);
-    shapes_.equal(name, {"dqkv", dqkv.rows, dqkv.columns}, of_qkv);
-    shapes_.at_least(name, {"scratch", scratch.rows, scratch.columns},
-                     2 * context.sequence * context.sequence, of_qkv);
+    shapes_.equal(name, named("dout", dout), of_out);
+    shapes_.equal(name, named("dqkv", dqkv), of_qkv);
+    shapes_.at_least(name, named("scratch", scratch), 2 * context.sequence * context.sequence,
+                     of_qkv);
     queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
                               context.sequence, context.batch, out.columns / head_width,
                               head_width);
@@ -266,10 +262,9 @@ class operations {
   template <class X, class T, placement Table, placement Out>
   void gather_rows(token_input ids, view_of<X, Table> table, view_of<T, Out> out) {
     check_lookup<Table, Out>();
-    named_shape const of_out{"out", out.rows, out.columns};
-    shapes_.expect("gather_rows", of_out, ids.rows, out.columns, {"ids", ids.rows, 1});
-    shapes_.expect("gather_rows", of_out, out.rows, table.columns,
-                   {"table", table.rows, table.columns});
+    named_shape const of_out = named("out", out);
+    shapes_.expect("gather_rows", of_out, ids.rows, out.columns, named("ids", ids));
+    shapes_.expect("gather_rows", of_out, out.rows, table.columns, named("table", table));
     queue_.gather_rows(ids.data, table.data, first_row(table), table.rows, out.data, out.rows,
                        out.columns);
   }
@@ -277,10 +272,9 @@ class operations {
   template <class T, class Sum, placement Gradient, placement Sums>
   void scatter_add_rows(token_input ids, view_of<T, Gradient> dy, view_of<Sum, Sums> sums) {
     check_lookup_gradient<Gradient, Sums>();
-    named_shape const of_dy{"dy", dy.rows, dy.columns};
-    shapes_.expect("scatter_add_rows", of_dy, ids.rows, dy.columns, {"ids", ids.rows, 1});
-    shapes_.expect("scatter_add_rows", of_dy, dy.rows, sums.columns,
-                   {"sums", sums.rows, sums.columns});
+    named_shape const of_dy = named("dy", dy);
+    shapes_.expect("scatter_add_rows", of_dy, ids.rows, dy.columns, named("ids", ids));
+    shapes_.expect("scatter_add_rows", of_dy, dy.rows, sums.columns, named("sums", sums));
     queue_.scatter_add_rows(ids.data, dy.data, first_row(sums), sums.rows, sums.data, dy.rows,
                             dy.columns);
   }
@@ -294,9 +288,9 @@ class operations {
                   "alike, or use the table as replicate where x is cut by positions");
     constexpr auto name = "add_positions";
     std::size_t const first = first_table_row<At, Table>(x), count = positions(x);
-    named_shape const of_x{"x", x.rows, x.columns};
-    shapes_.equal(name, {"y", y.rows, y.columns}, of_x);
-    shapes_.table(name, {"table", table.rows, table.columns}, first, of_x, count, context.batch);
+    named_shape const of_x = named("x", x);
+    shapes_.equal(name, named("y", y), of_x);
+    shapes_.table(name, named("table", table), first, of_x, count, context.batch);
     queue_.add_positions(x.data, table.data, y.data, first, count, context.batch, x.columns);
   }
   template <class T, class Sum, placement At, placement Sums>
@@ -306,8 +300,8 @@ class operations {
         "ops.accumulate_positions(dy, sums): the sums of a dy placed At are not placed "
         "Sums, as the form promises for this gradient; correct the use<...> of the table");
     std::size_t const first = first_table_row<At, Sums>(dy), count = positions(dy);
-    shapes_.table("accumulate_positions", {"sums", sums.rows, sums.columns}, first,
-                  {"dy", dy.rows, dy.columns}, count, context.batch);
+    shapes_.table("accumulate_positions", named("sums", sums), first, named("dy", dy), count,
+                  context.batch);
     queue_.accumulate_positions(dy.data, sums.data, first, count, context.batch, dy.columns);
   }
 
@@ -319,8 +313,8 @@ class operations {
                   "ops.add_to_loss(terms, loss): the tensor ranks have parts of the terms, and "
                   "each would add its part alone; write ops.move<plait::invariant>(terms) first, "
                   "or give the loss no form that cuts its rows");
-    shapes_.expect("add_to_loss", {"terms", terms.rows, terms.columns}, terms.rows, 1,
-                   {"a term", 1, 1});
+    shapes_.expect("add_to_loss", named("terms", terms), terms.rows, 1,
+                   named_shape{"a term", 1, 1});
     queue_.accumulate_columns(share_of_label{context.loss_scale}, terms.rows, 1, loss.data,
                               terms.data, terms.data);
   }
@@ -333,7 +327,7 @@ class operations {
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
-    check_kept("row_max", {"max", max.rows, max.columns}, 1, {"x", x.rows, x.columns});
+    check_kept("row_max", named("max", max), 1, named("x", x));
     queue_.row_max(x.data, max.data, x.rows, x.columns, local_columns(x, valid_columns));
   }
   /// For each row: the sum of exp(logit - max), and logit - max of the label. Logits from column
@@ -351,10 +345,10 @@ class operations {
                   "ops.cross_entropy_terms(...): the sums over cut columns are partial, otherwise "
                   "placed like the logits; write ops.over_columns<plait::partial>(logits, terms)");
     constexpr auto name = "cross_entropy_terms";
-    named_shape const like{"logits", logits.rows, logits.columns};
-    check_kept(name, {"labels", labels.rows, 1}, 1, like);
-    check_kept(name, {"max", max.rows, max.columns}, 1, like);
-    check_kept(name, {"terms", terms.rows, terms.columns}, 2, like);
+    named_shape const like = named("logits", logits);
+    check_kept(name, named("labels", labels), 1, like);
+    check_kept(name, named("max", max), 1, like);
+    check_kept(name, named("terms", terms), 2, like);
     queue_.cross_entropy_terms(logits.data, labels.data, max.data, terms.data, first_column(logits),
                                logits.rows, logits.columns, local_columns(logits, classes));
   }
@@ -365,8 +359,7 @@ class operations {
     static_assert(!is_partial(Terms),
                   "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
                   "ops.move<plait::invariant>(terms) first");
-    check_kept("cross_entropy", {"terms", terms.rows, terms.columns}, 2,
-               {"labels", labels.rows, 1});
+    check_kept("cross_entropy", named("terms", terms), 2, named("labels", labels));
     queue_.cross_entropy_sum(terms.data, labels.data, ignored, terms.rows, context.loss_scale,
                              loss.data);
   }
@@ -385,11 +378,11 @@ class operations {
                   "ops.cross_entropy_backward(...): the maximum and the terms are still partial; "
                   "give it what the forward made of them with ops.move<plait::invariant>");
     constexpr auto name = "cross_entropy_backward";
-    named_shape const like{"logits", logits.rows, logits.columns};
-    check_kept(name, {"labels", labels.rows, 1}, 1, like);
-    check_kept(name, {"max", max.rows, max.columns}, 1, like);
-    check_kept(name, {"terms", terms.rows, terms.columns}, 2, like);
-    shapes_.equal(name, {"dlogits", dlogits.rows, dlogits.columns}, like);
+    named_shape const like = named("logits", logits);
+    check_kept(name, named("labels", labels), 1, like);
+    check_kept(name, named("max", max), 1, like);
+    check_kept(name, named("terms", terms), 2, like);
+    shapes_.equal(name, named("dlogits", dlogits), like);
     queue_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
                                   dlogits.data, first_column(logits), ignored, logits.rows,
                                   logits.columns, local_columns(logits, classes));
@@ -402,10 +395,10 @@ class operations {
   void dropout(view_of<T, At> x, view_of<std::remove_const_t<T>, At> y, double probability,
                std::size_t width) {
     constexpr auto name = "dropout";
-    named_shape const like{"x", x.rows, x.columns};
-    shapes_.equal(name, {"y", y.rows, y.columns}, like);
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("y", y), like);
     shapes_.whole_positions(name, like, positions(x), context.batch);
-    shapes_.expect(name, {"a row of `width`", 1, width}, 1, whole_columns(x), like);
+    shapes_.expect(name, named_shape{"a row of `width`", 1, width}, 1, whole_columns(x), like);
     if (!context.training) return queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
     dropout_block const block{context.batch,   first_position(x), context.first_sample,
                               first_column(x), context.sequence,  width};
@@ -424,8 +417,7 @@ class operations {
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) {
     if constexpr (!requires { requires Kernel::any_placement; })
-      typing::check_run<typing::linearity_of<Kernel> == typing::linearity::in_all,
-                        own_operand<Views>...>();
+      typing::check_run<typing::linearity_of<Kernel> == typing::linearity::in_all, Views...>();
     queue_.run(kernel, views...);
   }
 
@@ -463,13 +455,6 @@ class operations {
     }
   };
 
-  template <class View>
-  static constexpr typing::own_operand own_operand = [] {
-    if constexpr (requires { View::at; })
-      return typing::own_operand{View::at, !std::is_const_v<typename View::element>};
-    else return typing::own_operand{typing::no_rule, false};
-  }();
-
   /// How many columns of the local block lie before column `end` of the whole row.
   template <class View>
   [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
@@ -485,6 +470,13 @@ class operations {
   }
 
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
+
+  // Functions, since nvcc does not compile initializer lists in these calls.
+  template <class View>
+  static named_shape named(char const* operand, View const& x) {
+    return {operand, x.rows, x.columns};
+  }
+  static named_shape named(char const* operand, token_input x) { return {operand, x.rows, 1}; }
 
   /// A vector for each row of a matrix, or the sum over its rows.
   void check_row(char const* operation, named_shape row, named_shape matrix) const {
@@ -517,8 +509,8 @@ class operations {
     typing::check_product<left::at, right::at, Out>();
     auto const& x = left::of(a);
     auto const& y = right::of(b);
-    shapes_.product(operation, left::is_transposed, {"a", x.rows, x.columns}, right::is_transposed,
-                    {"b", y.rows, y.columns}, {"out", out.rows, out.columns});
+    shapes_.product(operation, left::is_transposed, named("a", x), right::is_transposed,
+                    named("b", y), named("out", out));
     std::size_t const inner = left::is_transposed ? x.rows : x.columns;
     queue_.matmul(left::is_transposed, right::is_transposed, out.rows, out.columns, inner, x.data,
                   x.columns, y.data, y.columns, result...);
@@ -530,15 +522,15 @@ class operations {
   template <class View, class Function, class Kept>
   auto epilogue_of(char const* operation, typename View::element const* row,
                    mapped_view<View, Function, Kept> const& out) const {
-    named_shape const like{"out", out.of.rows, out.of.columns};
-    shapes_.equal(operation, {"out.mapped", out.mapped.rows, out.mapped.columns}, like);
+    named_shape const like = named("out", out.of);
+    shapes_.equal(operation, named("out.mapped", out.mapped), like);
     epilogue<typename View::element, Function> then{
         .row = row, .f = out.f, .mapped = out.mapped.data};
     if constexpr (std::is_void_v<Kept>) {
       typing::check_map<typing::linearity_of<Function>, View::at, View::at>();
     } else {
       typing::check_map<typing::linearity_of<Function>, View::at, Kept::at, View::at>();
-      shapes_.equal(operation, {"out.kept", out.kept.rows, out.kept.columns}, like);
+      shapes_.equal(operation, named("out.kept", out.kept), like);
       then.kept = out.kept.data;
     }
     return then;
