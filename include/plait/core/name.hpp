@@ -74,7 +74,7 @@ inline constexpr auto printed = [] {
   constexpr std::size_t size = Make().size();
   printed_text<size + 1> out;
   auto const text = Make();
-  for (std::size_t i = 0; i < size; ++i) out.characters[i] = text[i];
+  for (std::size_t i = 0; i != size; ++i) out.characters[i] = text[i];
   out.characters[size] = '\0';  // clang prints only characters that were written
   return out;
 }();
