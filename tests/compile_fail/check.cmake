@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compiles SOURCE as it is, which must succeed, and with PLAIT_EXPECT_FAIL, which must fail and print
 # each text that the file expects, in its first lines with an error those that it wants first. Needs
-# COMPILER, INCLUDE, SOURCE.
+# COMPILER, INCLUDE, SOURCE; SYSTEM_INCLUDE for headers of others.
 cmake_minimum_required(VERSION 3.24)
 
 function(fail text)
@@ -17,6 +17,9 @@ endif()
 # Fixed language, so that quotes in messages are the same everywhere.
 set(compile ${CMAKE_COMMAND} -E env LC_ALL=C
   ${COMPILER} -std=c++20 -fsyntax-only -pthread -I${INCLUDE} "${SOURCE}")
+if(SYSTEM_INCLUDE)
+  list(APPEND compile -isystem "${SYSTEM_INCLUDE}")
+endif()
 
 execute_process(COMMAND ${compile}
   RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)

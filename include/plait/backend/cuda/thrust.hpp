@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <thrust/device_ptr.h>
 #include <thrust/execution_policy.h>
+#include <thrust/memory.h>
 #include <thrust/pair.h>
 
 #include <algorithm>
@@ -91,24 +91,25 @@ class thrust_scratch {
   std::size_t used_ = 0;
 };
 
-/// The elements of a view, row by row, for the algorithms of Thrust: pointers to host memory, and
-/// thrust::device_ptr to that of a device. CUB takes `view.data`.
+/// The elements of a view, row by row, for algorithms that are given a policy.
+///
+/// They are plain pointers also to the memory of a GPU: thrust::device_ptr would let the host read
+/// an element, or run an algorithm without a policy, on a stream that waits for none of plait's.
 template <class T, placement At, class Memory>
-auto begin(view<T, At, Memory> of) {
-  if constexpr (std::is_same_v<Memory, host_memory>) return of.data;
-  else return thrust::device_pointer_cast(of.data);
+constexpr T* begin(view<T, At, Memory> of) {
+  return of.data;
 }
 template <class T, placement At, class Memory>
-auto end(view<T, At, Memory> of) {
-  return plait::begin(of) + static_cast<std::ptrdiff_t>(of.count());
+constexpr T* end(view<T, At, Memory> of) {
+  return of.data + of.count();
 }
 template <class Memory>
-auto begin(token_view<Memory> of) {
-  return plait::begin(view<std::int32_t const, invariant, Memory>{of.data, 1, of.rows});
+constexpr std::int32_t const* begin(token_view<Memory> of) {
+  return of.data;
 }
 template <class Memory>
-auto end(token_view<Memory> of) {
-  return plait::begin(of) + static_cast<std::ptrdiff_t>(of.rows);
+constexpr std::int32_t const* end(token_view<Memory> of) {
+  return of.data + of.rows;
 }
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
@@ -184,8 +185,7 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
 /// The policy keeps references to both. Temporary memory on a GPU is that of `memory`; without one,
 /// only algorithms that need none can run (for_each, transform, fill, tabulate). The processor
 /// takes what it needs from the heap.
-/// An algorithm that returns a value (reduce, count, find, copy_if) waits for the stream, and so
-/// does any algorithm that would give the host a value of the GPU's memory.
+/// An algorithm that returns a value (reduce, count, find, copy_if) waits for the stream.
 /// Cost:   a launch or a few for each algorithm; cudaMalloc is never called.
 /// Errors: out_of_memory as thrust_scratch says; cuda_error where a step is recorded as a graph and
 ///         an algorithm returns a value; thrust::system_error for a launch that fails.
