@@ -96,12 +96,12 @@ outcome run(request const& wanted, Backend const& backend) {
       trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
         wanted.init->read(name, values);
       });
-    auto batches =
-        plait::batches(data, plait::global_batch<>{wanted.batch}, rank,
-                       {.seed = wanted.seed,
-                        .how = wanted.in_order ? plait::order::sequential : plait::order::shuffled,
-                        .epochs = 0,
-                        .microbatches = wanted.microbatches});
+    auto batches = plait::batches(
+        data, plait::global_batch<>{wanted.batch}, rank,
+        {.seed = wanted.seed,
+         .how = wanted.in_order ? plait::sample_order::sequential : plait::sample_order::shuffled,
+         .epochs = 0,
+         .microbatches = wanted.microbatches});
     using clock = std::chrono::steady_clock;
     auto const begin = clock::now();
     for (std::int64_t step = 0; step < wanted.steps; ++step) {

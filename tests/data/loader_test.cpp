@@ -123,7 +123,7 @@ TEST(Loader, SequentialStepsReadTheTextInOrder) {
   std::string bytes;
   for (int i = 0; i < 200; ++i) bytes += static_cast<char>(i);
   auto const text = plait::byte_text::from_text(bytes, 5);
-  plait::sampler const order(text.size(), {.order = plait::order::sequential});
+  plait::sampler const order(text.size(), {.order = plait::sample_order::sequential});
   plait::loader load(text);
   ints inputs(10), targets(10);
   std::array<std::size_t, 2> mine{};

@@ -16,7 +16,7 @@ namespace {
 
 using plait::global_batch;
 using plait::last_batch;
-using plait::order;
+using plait::sample_order;
 using plait::sampler;
 
 std::vector<std::size_t> epoch_order(sampler const& samples, std::uint64_t epoch) {
@@ -52,7 +52,7 @@ TEST(Sampler, HugeDataSetsNeedNoMemoryAndStayInRange) {
 }
 
 TEST(Sampler, SequentialOrderIsTheSamplesOwn) {
-  sampler const samples(50, {.seed = 9, .order = order::sequential});
+  sampler const samples(50, {.seed = 9, .order = sample_order::sequential});
   EXPECT_EQ(epoch_order(samples, 0), counted(50));
   EXPECT_EQ(epoch_order(samples, 7), counted(50));
 }
@@ -85,7 +85,7 @@ TEST(Sampler, ShufflingIsUniform) {
 }
 
 TEST(Sampler, EverySampleIsSeenByExactlyOneDataRank) {
-  for (order const how : {order::sequential, order::shuffled})
+  for (order const how : {sample_order::sequential, sample_order::shuffled})
     for (last_batch const last : {last_batch::keep, last_batch::drop})
       for (int ranks = 1; ranks <= 5; ++ranks)
         for (std::size_t const share : {1u, 2u, 3u})

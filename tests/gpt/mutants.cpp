@@ -152,7 +152,7 @@ train_gpt::outcome run_deaf(train_gpt::request const& wanted) {
         {.seed = wanted.seed, .clip = wanted.clip});
     auto batches = plait::batches(*std::get<plait::byte_text const*>(wanted.text),
                                   plait::global_batch<>{wanted.batch}, rank,
-                                  {.how = plait::order::sequential, .epochs = 0});
+                                  {.how = plait::sample_order::sequential, .epochs = 0});
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
       auto const report = trainer.step(batches.at(std::uint64_t(step)));
       trainer.export_gradients(

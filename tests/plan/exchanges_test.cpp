@@ -58,8 +58,8 @@ void expect_calls_of_the_list(Backend const& backend) {
     for (auto const over : rank.groups().sets())
       rank.group(over).log_calls(&log, static_cast<int>(over.bits));
     auto const load = load_on<Job>(rank.grid());
-    for (auto const& what :
-         plait::planning::exchanges_of<typename Job::plan_type>(rank.stage(), load, job_part::training))
+    for (auto const& what : plait::planning::exchanges_of<typename Job::plan_type>(
+             rank.stage(), load, job_part::training))
       EXPECT_TRUE(what.row().allowed) << to_string(what.from) << " to " << to_string(what.to);
     auto const compare = [&](job_part part, char const* name) {
       EXPECT_EQ(expansion<Job>(rank.grid(), rank.place(), load, part).lines(), lines_of(log))
@@ -87,8 +87,8 @@ void expect_each_row_counts(job_part part, int rank) {
   auto const grid = Job::plan_type::grid;
   auto const place = grid.coordinates_of(rank);
   auto const load = load_on<Job>(grid);
-  auto const list =
-      plait::planning::exchanges_of<typename Job::plan_type>(place.along(plait::axis::stage), load, part);
+  auto const list = plait::planning::exchanges_of<typename Job::plan_type>(
+      place.along(plait::axis::stage), load, part);
   auto const lines = [&](std::vector<plait::planning::exchange> const& of) {
     return expansion<Job>(grid, place, load, part, of).lines();
   };
@@ -112,8 +112,8 @@ void expect_each_row_counts(job_part part, int rank) {
     }
     // Of an output, all microbatches are gathered before it is sent to the other stages.
     if (i + 1 == list.size() || list[i + 1].place != list[i].place ||
-        list[i].place == plait::planning::exchange_place::output || list[i + 1].item != list[i].item ||
-        list[i + 1] == list[i])
+        list[i].place == plait::planning::exchange_place::output ||
+        list[i + 1].item != list[i].item || list[i + 1] == list[i])
       continue;
     auto in_other_order = list;
     std::swap(in_other_order[i], in_other_order[i + 1]);
@@ -194,7 +194,9 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
       plait::nn::cross_entropy<vocabulary>>;
   using job = plait::parallel<model, hybrid<data_parallel<2>, small_gpt::tp2_sharded>, double>;
   auto const list = plait::planning::exchanges_of<job::plan_type>(0, {}, job_part::training);
-  EXPECT_EQ(std::ranges::count(list, plait::planning::exchange_place::ties, &plait::planning::exchange::place), 1);
+  EXPECT_EQ(std::ranges::count(list, plait::planning::exchange_place::ties,
+                               &plait::planning::exchange::place),
+            1);
   expect_calls_of_the_list<job>(plait::threads{});
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     expect_calls_of_the_list<job>(plait::simulated{.seed = seed});
@@ -221,7 +223,8 @@ TEST(ExchangesOfBlocks, AreInTheNormalForm) {
                    "all_reduce over tensor of " + std::to_string(regions[1].count / 2)}));
   lines const gathers{"all_gather over data of " + n, "all_gather over data of " + m};
   EXPECT_EQ(moves_at(job_part::training, plait::planning::exchange_place::refresh), gathers);
-  EXPECT_EQ(moves_at(job_part::export_parameters, plait::planning::exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at(job_part::export_parameters, plait::planning::exchange_place::blocks),
+            gathers);
   EXPECT_EQ(moves_at(job_part::export_gradients, plait::planning::exchange_place::blocks), gathers);
 }
 

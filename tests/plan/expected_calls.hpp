@@ -54,8 +54,9 @@ class expansion {
  public:
   expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
             job_part part)
-      : expansion(grid, place, load, part,
-                  plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
+      : expansion(
+            grid, place, load, part,
+            plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
   /// The same of another list, which may be wrong.
   expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
@@ -63,8 +64,8 @@ class expansion {
       : grid_(grid), place_(place), load_(load), list_(std::move(list)) {
     switch (part) {
       case job_part::training:
-        run_step(plait::planning::training_timetable<typename plan::schedule_type>(plan::stages,
-                                                                         load.microbatches));
+        run_step(plait::planning::training_timetable<typename plan::schedule_type>(
+            plan::stages, load.microbatches));
         break;
       case job_part::evaluation:
         run_step(plait::planning::evaluation_timetable(plan::stages, load.microbatches));
@@ -95,9 +96,12 @@ class expansion {
     };
     switch (what.element) {
       case plait::planning::exchange_element::compute: return add(typename Job::element{});
-      case plait::planning::exchange_element::slot: return add(plait::accumulate_t<typename Job::element>{});
-      case plait::planning::exchange_element::gradient: return add(typename Job::gradient_element{});
-      case plait::planning::exchange_element::parameter: return add(typename Job::parameter_element{});
+      case plait::planning::exchange_element::slot:
+        return add(plait::accumulate_t<typename Job::element>{});
+      case plait::planning::exchange_element::gradient:
+        return add(typename Job::gradient_element{});
+      case plait::planning::exchange_element::parameter:
+        return add(typename Job::parameter_element{});
       case plait::planning::exchange_element::real: return add(0.0);
     }
   }
@@ -118,7 +122,8 @@ class expansion {
     });
   }
   [[nodiscard]] int copies(int item) const {
-    return plait::planning::copies_in(plan::code, item, plan::stage_units[std::size_t(stage())]).copies;
+    return plait::planning::copies_in(plan::code, item, plan::stage_units[std::size_t(stage())])
+        .copies;
   }
   void items(exchange_place place, int count) {
     bool const forward = place == exchange_place::forward;
@@ -174,7 +179,8 @@ class expansion {
     for (int stage = 0; stage < plan::stages; ++stage)
       for (int item = 0; item < plan::code.items.size(); ++item) {
         int const here =
-            plait::planning::copies_in(plan::code, item, plan::stage_units[std::size_t(stage)]).copies;
+            plait::planning::copies_in(plan::code, item, plan::stage_units[std::size_t(stage)])
+                .copies;
         for (int copy = 0; copy < here; ++copy)
           for (int e = 0; e < plan::entries.size(); ++e)
             call_all([&](exchange const& what) {

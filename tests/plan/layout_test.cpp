@@ -110,7 +110,7 @@ void expect_sound_arena(workload const& load) {
          {"zeros", arena.zeros_offset,
           arena.zeros_offset +
               plait::planning::longest_masked(Plan::code, Plan::entries,
-                                    Plan::stage_units[static_cast<std::size_t>(stage)]) *
+                                              Plan::stage_units[static_cast<std::size_t>(stage)]) *
                   Plan::element_bytes}},
         arena.total_bytes);
     EXPECT_EQ(arena.total_bytes, Plan::memory(stage, load).activations);

@@ -133,7 +133,8 @@ consteval int postponed() {
     if (!Plan::postpones_parameters(step)) continue;
     ++count;
     auto const list = Plan::waits_of(0, direction::backward).list;
-    using numbers = plait::planning::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
+    using numbers =
+        plait::planning::item_waits<std::remove_cvref_t<decltype(Plan::code)>::most_steps>;
     for (auto const& wait : list)
       if (wait.waiting == numbers::parameters_of(step)) return -1;
     // What comes next waits for the reduction, which waits for the gradient of the input.

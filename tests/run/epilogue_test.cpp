@@ -12,9 +12,9 @@
 namespace {
 
 namespace nn = plait::nn;
-using plait::planning::direction;
 using plait::residual;
 using plait::sequential;
+using plait::planning::direction;
 
 struct cube {
   template <class T>

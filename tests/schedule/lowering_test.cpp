@@ -15,14 +15,14 @@
 
 namespace {
 
-using plait::operation;
+using plait::scheduled_work;
 using plait::stage_slots;
 using plait::timetable;
 using plait::work;
 
 std::string letters(plait::stage_program const& program) {
   std::string out;
-  for (operation const op : program.operations) {
+  for (scheduled_work const op : program.operations) {
     constexpr char const* words[]{"F", "B", "sa", "ra", "sg", "rg"};
     out += words[static_cast<int>(op.kind)] + std::to_string(op.microbatch) + ' ';
   }
@@ -49,9 +49,9 @@ TEST(LoweringByHand, OneForwardOneBackwardOnTwoStages) {
 struct eager {
   using concept_tag = plait::schedule_tag;
   static constexpr std::string_view name = "eager";
-  static constexpr std::vector<operation> order(int stages, int stage, int microbatches) {
+  static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
     int const warm_up = std::min(2 * (stages - 1 - stage), microbatches);
-    std::vector<operation> list;
+    std::vector<scheduled_work> list;
     for (int i = 0; i < warm_up; ++i) list.push_back({work::forward, i});
     for (int i = 0; i < microbatches; ++i) {
       if (warm_up + i < microbatches) list.push_back({work::forward, warm_up + i});
@@ -78,7 +78,8 @@ TEST(ScheduleOfOnesOwn, IsProvenAndMeetsItsPeaks) {
   for (int const p : {1, 2, 3, 4, 5, 8})
     for (int m = 1; m <= 5 * p; ++m) {
       auto const table = plait::planning::training_timetable<eager>(p, m);
-      EXPECT_EQ(plait::planning::check(table).fault, plait::planning::schedule_fault::none) << p << ' ' << m;
+      EXPECT_EQ(plait::planning::check(table).fault, plait::planning::schedule_fault::none)
+          << p << ' ' << m;
       for (auto const& [operations, slots] : table.stages)
         EXPECT_EQ(slots, plait::planning::count_slots(operations, true)) << p << ' ' << m;
     }
@@ -104,7 +105,7 @@ TYPED_TEST(Lowering, KeepsTheComputeOrderOfTheSchedule) {
   auto table = plait::planning::training_timetable<TypeParam>(5, 7);
   for (int s = 0; s < 5; ++s) {
     auto list = table.stages[static_cast<std::size_t>(s)].operations;
-    std::erase_if(list, [](operation op) { return !plait::computes(op.kind); });
+    std::erase_if(list, [](scheduled_work op) { return !plait::computes(op.kind); });
     EXPECT_EQ(list, TypeParam::order(5, s, 7));
   }
 }
@@ -133,7 +134,7 @@ void expect_no_slot_conflict(timetable const& table) {
   for (std::size_t s = 0; s <= last; ++s) {
     auto const& [operations, slots] = table.stages[s];
     slot_board activations{slots.activations}, inputs{slots.inputs}, gradients{slots.gradients};
-    for (operation const op : operations) {
+    for (scheduled_work const op : operations) {
       bool fine = true;
       if (op.kind == work::forward) fine = activations.take(op.microbatch);
       if (op.kind == work::receive_activation) fine = inputs.take(op.microbatch);
@@ -143,7 +144,7 @@ void expect_no_slot_conflict(timetable const& table) {
         if (s > 0) fine = fine && inputs.give_back(op.microbatch);
         if (s < last && table.has_backward) fine = fine && gradients.give_back(op.microbatch);
       }
-      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::text(op);
+      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::to_string(op);
     }
   }
 }
@@ -156,7 +157,8 @@ TYPED_TEST(Lowering, SlotsAreTightAndFreeOfConflict) {
       expect_no_slot_conflict(table);
       for (int s = 0; s < p; ++s) {
         auto const& [operations, slots] = table.stages[static_cast<std::size_t>(s)];
-        EXPECT_EQ(slots, plait::planning::count_slots(operations, true)) << p << ' ' << s << ' ' << m;
+        EXPECT_EQ(slots, plait::planning::count_slots(operations, true))
+            << p << ' ' << s << ' ' << m;
         bool const is_gpipe = std::is_same_v<TypeParam, plait::gpipe>;
         EXPECT_EQ(slots.activations, is_gpipe ? m : std::min(p - s, m));
         EXPECT_EQ(slots.inputs, s == 0 ? 0 : is_gpipe ? m : std::min(p - s + 1, m));
@@ -170,7 +172,8 @@ TEST(Evaluation, OneSlotOfEachKindAndProven) {
     for (int m = 1; m <= 5 * p; ++m) {
       auto const table = plait::planning::evaluation_timetable(p, m);
       expect_no_slot_conflict(table);
-      EXPECT_EQ(plait::planning::check(table).fault, plait::planning::schedule_fault::none) << p << ' ' << m;
+      EXPECT_EQ(plait::planning::check(table).fault, plait::planning::schedule_fault::none)
+          << p << ' ' << m;
       for (std::size_t s = 0; s < table.stages.size(); ++s)
         EXPECT_EQ(table.stages[s].slots, (stage_slots{1, s == 0 ? 0 : 1, 0}));
     }

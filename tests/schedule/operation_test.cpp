@@ -12,9 +12,9 @@ constexpr work all_kinds[]{work::forward,         work::backward,
                            work::send_gradient,   work::receive_gradient};
 
 TEST(Operation, TextNamesKindAndMicrobatch) {
-  EXPECT_EQ(plait::text(plait::operation{work::send_gradient, 3}), "send_gradient 3");
+  EXPECT_EQ(plait::to_string(plait::scheduled_work{work::send_gradient, 3}), "send_gradient 3");
   for (work const a : all_kinds)
-    for (work const b : all_kinds) EXPECT_EQ(plait::text(a) == plait::text(b), a == b);
+    for (work const b : all_kinds) EXPECT_EQ(plait::to_string(a) == plait::to_string(b), a == b);
 }
 
 TEST(Operation, EveryMessageHasTwoEndsAtNeighbours) {
@@ -23,7 +23,8 @@ TEST(Operation, EveryMessageHasTwoEndsAtNeighbours) {
     work const other = plait::other_end(kind);
     EXPECT_NE(other, kind);
     EXPECT_EQ(plait::other_end(other), kind);
-    EXPECT_EQ(plait::partner_stage(other, plait::partner_stage(kind, 5)), 5) << plait::text(kind);
+    EXPECT_EQ(plait::partner_stage(other, plait::partner_stage(kind, 5)), 5)
+        << plait::to_string(kind);
   }
 }
 

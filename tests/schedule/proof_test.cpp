@@ -21,16 +21,18 @@ namespace {
 
 using plait::gpipe;
 using plait::one_forward_one_backward;
-using plait::operation;
-using plait::planning::schedule_fault;
+using plait::scheduled_work;
 using plait::timetable;
 using plait::work;
+using plait::planning::schedule_fault;
 
 static_assert(plait::planning::proven_up_to<gpipe, 4, 8>);
 static_assert(plait::planning::proven_up_to<one_forward_one_backward, 1, 8>);
 static_assert(plait::planning::proven_up_to<one_forward_one_backward, 2, 8>);
 static_assert(plait::planning::proven_up_to<one_forward_one_backward, 4, 8>);
-static_assert(plait::planning::check(plait::planning::training_timetable<one_forward_one_backward>(8, 16)).proven());
+static_assert(
+    plait::planning::check(plait::planning::training_timetable<one_forward_one_backward>(8, 16))
+        .proven());
 static_assert(plait::planning::check(plait::planning::evaluation_timetable(4, 8)).proven());
 
 // Right up to two microbatches, then it holds one microbatch more than it declares.
@@ -56,7 +58,8 @@ TYPED_TEST(Proof, HoldsForManySizes) {
       EXPECT_EQ(plait::planning::check(table).fault, schedule_fault::none) << p << ' ' << m;
       EXPECT_NO_THROW(plait::planning::require_proven(table));
     }
-  EXPECT_TRUE(plait::planning::check(plait::planning::training_timetable<TypeParam>(64, 512)).proven());
+  EXPECT_TRUE(
+      plait::planning::check(plait::planning::training_timetable<TypeParam>(64, 512)).proven());
 }
 
 // What one would write first: receive, compute, send around every computation.
@@ -66,7 +69,7 @@ timetable naive_timetable(int stages, int microbatches) {
   for (int s = 0; s < stages; ++s) {
     auto& program = table.stages[static_cast<std::size_t>(s)];
     program.operations.clear();
-    for (operation const op : Schedule::order(stages, s, microbatches)) {
+    for (scheduled_work const op : Schedule::order(stages, s, microbatches)) {
       bool const is_forward = op.kind == work::forward;
       bool const has_source = is_forward ? s > 0 : s + 1 < stages;
       bool const has_target = is_forward ? s + 1 < stages : s > 0;
@@ -87,7 +90,7 @@ TEST(Deadlock, NaiveLoweringOfOneForwardOneBackwardIsRejected) {
   auto const two = naive_timetable<one_forward_one_backward>(2, 8);
   auto const verdict = plait::planning::check(two);
   EXPECT_EQ(verdict, (plait::planning::schedule_verdict{schedule_fault::deadlock, 2, 8, 0, 3}));
-  EXPECT_EQ(two.stages[0].operations[3], (operation{work::send_activation, 1}));
+  EXPECT_EQ(two.stages[0].operations[3], (scheduled_work{work::send_activation, 1}));
   EXPECT_EQ(plait::planning::check(naive_timetable<one_forward_one_backward>(4, 8)).fault,
             schedule_fault::deadlock);
 }
@@ -125,13 +128,14 @@ bool ends_on_threads(timetable const& table, std::chrono::milliseconds patience)
   std::vector<std::thread> threads;
   for (std::size_t s = 0; s < stages; ++s)
     threads.emplace_back([&, s] {
-      for (operation const op : table.stages[s].operations) {
+      for (scheduled_work const op : table.stages[s].operations) {
         if (plait::computes(op.kind)) continue;
         bool const is_send = op.kind == work::send_activation || op.kind == work::send_gradient;
         bool const is_activation =
             op.kind == work::send_activation || op.kind == work::receive_activation;
         std::size_t const lower = is_send == is_activation ? s : s - 1;
-        operation const sent = is_send ? op : operation{plait::other_end(op.kind), op.microbatch};
+        scheduled_work const sent =
+            is_send ? op : scheduled_work{plait::other_end(op.kind), op.microbatch};
         auto& point = (is_activation ? activations : gradients)[lower];
         if (!point.meet(sent, is_send, patience)) return;
       }
@@ -143,9 +147,10 @@ bool ends_on_threads(timetable const& table, std::chrono::milliseconds patience)
 
 TYPED_TEST(Proof, TimetablesEndOnThreadsWithBlockingSends) {
   for (int const p : {1, 2, 3, 4})
-    EXPECT_TRUE(
-        ends_on_threads(plait::planning::training_timetable<TypeParam>(p, 8), std::chrono::seconds{30}));
-  EXPECT_TRUE(ends_on_threads(plait::planning::evaluation_timetable(4, 8), std::chrono::seconds{30}));
+    EXPECT_TRUE(ends_on_threads(plait::planning::training_timetable<TypeParam>(p, 8),
+                                std::chrono::seconds{30}));
+  EXPECT_TRUE(
+      ends_on_threads(plait::planning::evaluation_timetable(4, 8), std::chrono::seconds{30}));
 }
 
 TEST(Deadlock, NaiveLoweringHangsOnThreadsToo) {
@@ -155,24 +160,24 @@ TEST(Deadlock, NaiveLoweringHangsOnThreadsToo) {
 
 // The orders of all stages, to be spoilt before they are lowered.
 template <class Schedule>
-std::vector<std::vector<operation>> orders(int stages, int microbatches) {
-  std::vector<std::vector<operation>> all;
+std::vector<std::vector<scheduled_work>> orders(int stages, int microbatches) {
+  std::vector<std::vector<scheduled_work>> all;
   for (int s = 0; s < stages; ++s) all.push_back(Schedule::order(stages, s, microbatches));
   return all;
 }
 
 TEST(Rejects, MissingBackward) {
   auto broken = orders<one_forward_one_backward>(4, 8);
-  std::erase(broken[1], operation{work::backward, 3});
+  std::erase(broken[1], scheduled_work{work::backward, 3});
   auto table = plait::planning::lower(broken, 8, true);
   auto verdict = plait::planning::check(table);
   EXPECT_EQ(verdict.fault, schedule_fault::out_of_order);
   EXPECT_EQ(verdict.stage, 1);
   EXPECT_EQ(table.stages[1].operations[static_cast<std::size_t>(verdict.operation)],
-            (operation{work::backward, 4}));
+            (scheduled_work{work::backward, 4}));
 
   broken = orders<one_forward_one_backward>(4, 8);
-  std::erase(broken[2], operation{work::backward, 7});
+  std::erase(broken[2], scheduled_work{work::backward, 7});
   verdict = plait::planning::check(plait::planning::lower(broken, 8, true));
   EXPECT_EQ(verdict.fault, schedule_fault::incomplete);
   EXPECT_EQ(verdict.stage, 2);
@@ -188,7 +193,7 @@ TEST(Rejects, BackwardBeforeForward) {
 
 TEST(Rejects, TooManyLiveActivations) {
   struct greedy : one_forward_one_backward {
-    static constexpr std::vector<operation> order(int stages, int stage, int microbatches) {
+    static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
       return gpipe::order(stages, stage, microbatches);
     }
   };
@@ -197,7 +202,7 @@ TEST(Rejects, TooManyLiveActivations) {
   EXPECT_EQ(verdict.fault, schedule_fault::too_many_activations);
   EXPECT_EQ(verdict.stage, 0);
   EXPECT_EQ(table.stages[0].operations[static_cast<std::size_t>(verdict.operation)],
-            (operation{work::forward, 4}));
+            (scheduled_work{work::forward, 4}));
 }
 
 // A right timetable, and the places of its operations.
@@ -206,7 +211,7 @@ struct Spoilt : testing::Test {
 
   operation& find(std::size_t stage, work kind, int microbatch) {
     auto& list = table.stages[stage].operations;
-    return *std::find(list.begin(), list.end(), operation{kind, microbatch});
+    return *std::find(list.begin(), list.end(), scheduled_work{kind, microbatch});
   }
   schedule_fault fault() const { return plait::planning::check(table).fault; }
 };
@@ -287,12 +292,14 @@ TEST_F(Spoilt, EveryOperationIsNeededOnce) {
       timetable const right = table;
       auto& list = table.stages[s].operations;
       auto const place = list.begin() + static_cast<std::ptrdiff_t>(i);
-      operation const op = *place;
+      scheduled_work const op = *place;
       list.erase(place);
-      EXPECT_NE(fault(), schedule_fault::none) << "stage " << s << " without " << plait::text(op);
+      EXPECT_NE(fault(), schedule_fault::none)
+          << "stage " << s << " without " << plait::to_string(op);
       table = right;
       table.stages[s].operations.push_back(op);
-      EXPECT_NE(fault(), schedule_fault::none) << "stage " << s << " twice " << plait::text(op);
+      EXPECT_NE(fault(), schedule_fault::none)
+          << "stage " << s << " twice " << plait::to_string(op);
       table = right;
     }
 }
@@ -311,7 +318,7 @@ TEST(RequireProven, NamesFaultStageAndOperation) {
 TEST(ScheduleFault, EachHasATextOfItsOwn) {
   std::vector<std::string_view> texts;
   for (int i = 0; i <= static_cast<int>(schedule_fault::deadlock); ++i)
-    texts.push_back(plait::text(static_cast<schedule_fault>(i)));
+    texts.push_back(plait::to_string(static_cast<schedule_fault>(i)));
   std::sort(texts.begin(), texts.end());
   EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
   EXPECT_FALSE(std::binary_search(texts.begin(), texts.end(), std::string_view{"unknown"}));

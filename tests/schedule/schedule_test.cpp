@@ -8,15 +8,15 @@
 
 namespace {
 
-using plait::operation;
+using plait::scheduled_work;
 using plait::work;
 
 // A minimal model, and one broken model for each rule.
 struct minimal {
   using concept_tag = plait::schedule_tag;
   static constexpr std::string_view name = "minimal";
-  static constexpr std::vector<operation> order(int, int, int microbatches) {
-    std::vector<operation> list;
+  static constexpr std::vector<scheduled_work> order(int, int, int microbatches) {
+    std::vector<scheduled_work> list;
     for (int i = 0; i < microbatches; ++i) list.push_back({work::forward, i});
     for (int i = 0; i < microbatches; ++i) list.push_back({work::backward, i});
     return list;
@@ -34,7 +34,7 @@ struct order_of_numbers : minimal {
   static constexpr std::vector<int> order(int, int, int) { return {}; }
 };
 struct order_at_run_time : minimal {
-  static std::vector<operation> order(int, int, int) { return {}; }
+  static std::vector<scheduled_work> order(int, int, int) { return {}; }
 };
 struct peak_is_real : minimal {
   static constexpr double peak_activations(int, int, int) { return 1; }

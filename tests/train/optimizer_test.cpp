@@ -131,13 +131,15 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   auto const parameters = plait::parameters_of_stage<serial_plan>(0, serial_plan::grid);
   auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();
   plait::planning::owned_block const arena{{0, end}, 0};
-  auto const all = plait::execution::update_ranges<serial_plan>(parameters, arena, plait::decay_all);
+  auto const all =
+      plait::execution::update_ranges<serial_plan>(parameters, arena, plait::decay_all);
   ASSERT_EQ(all.size(), 1u);  // neighbours are updated together
   EXPECT_EQ(all[0].offset, 0u);
   EXPECT_EQ(all[0].count, end);
   EXPECT_EQ(all[0].decays, 1);
 
-  auto const matrices = plait::execution::update_ranges<serial_plan>(parameters, arena, plait::decay_matrices);
+  auto const matrices =
+      plait::execution::update_ranges<serial_plan>(parameters, arena, plait::decay_matrices);
   std::size_t decaying = 0, next = 0;
   for (auto const& range : matrices) {
     EXPECT_EQ(range.offset, next);
@@ -148,7 +150,8 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   std::size_t matrices_and_padding = 0;
   for (auto const& parameter : parameters)
     if (serial_plan::entries[parameter.entry].info.rank == 2)
-      matrices_and_padding += plait::planning::rounded_up(parameter.count, plait::planning::parameter_alignment);
+      matrices_and_padding +=
+          plait::planning::rounded_up(parameter.count, plait::planning::parameter_alignment);
   EXPECT_EQ(decaying, matrices_and_padding);
 
   auto const one = plait::execution::update_ranges<serial_plan>(
@@ -160,7 +163,8 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
 
   // A block that begins and ends within parameters.
   plait::planning::owned_block const middle{{end / 2 - 64, 192}, 0};
-  auto const some = plait::execution::update_ranges<serial_plan>(parameters, middle, plait::decay_all);
+  auto const some =
+      plait::execution::update_ranges<serial_plan>(parameters, middle, plait::decay_all);
   ASSERT_EQ(some.size(), 1u);
   EXPECT_EQ(some[0].offset, 0u);
   EXPECT_EQ(some[0].count, 192u);

@@ -34,7 +34,7 @@ outcome train() {
     auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 3e-3}, {.clip = 1.0});
     auto batches =
         plait::batches(data, plait::global_batch<>{batch}, rank,
-                       {.how = plait::order::sequential, .epochs = 0, .microbatches = 2});
+                       {.how = plait::sample_order::sequential, .epochs = 0, .microbatches = 2});
     for (std::uint64_t step = 0; step < steps; ++step) {
       auto const loss = trainer.step(batches.at(step)).loss;
       if (rank.is_root()) out.losses.push_back(loss);

@@ -157,14 +157,15 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
   using plan = typename job::plan_type;
   plait::launch<job>(plait::threads{}, [](auto& rank) {
     int const stage = rank.stage();
-    plait::planning::owned_block const arena{{0, plan::parameter_layout_for(stage, rank.grid()).count()}, 0};
+    plait::planning::owned_block const arena{
+        {0, plan::parameter_layout_for(stage, rank.grid()).count()}, 0};
     std::vector<double> ones(plan::parameter_layout_for(stage, rank.grid()).count(), 1.0);
     std::vector<double> squares(static_cast<std::size_t>(plan::parameter_tensor_count()));
     double norm = 0, factor = 0;
     auto const ranges = plait::execution::squares_ranges<plan>(
         plait::parameters_of_stage<plan>(stage, rank.grid()), std::array{arena}, rank.place());
     plait::execution::square_gradients(rank, plait::gradients<job, plait::invariant>{ones.data()},
-                            std::span<plait::squares_range const>(ranges), squares);
+                                       std::span<plait::squares_range const>(ranges), squares);
     rank.world().all_reduce(std::span<double>(squares));
     rank.device()
         .on(plait::stream::compute)

@@ -21,7 +21,7 @@ namespace plait {
 
 struct batch_options {
   std::uint64_t seed = 0;
-  order how = order::shuffled;
+  sample_order how = sample_order::shuffled;
   last_batch last = last_batch::drop;
   /// Passes through the data set; 0 goes on for ever.
   std::uint64_t epochs = 1;

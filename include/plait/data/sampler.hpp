@@ -14,14 +14,14 @@
 namespace plait {
 
 /// In which order an epoch goes through the samples.
-enum class order { sequential, shuffled };
+enum class sample_order { sequential, shuffled };
 
 /// What happens to the samples at the end of an epoch that do not fill a global batch.
 enum class last_batch { keep, drop };
 
 struct sampler_options {
   std::uint64_t seed = 0;
-  plait::order order = plait::order::shuffled;
+  plait::sample_order order = plait::sample_order::shuffled;
   last_batch last = last_batch::keep;
 };
 
@@ -71,7 +71,7 @@ class sampler {
     if (index >= samples_)
       throw error("sampler: place " + std::to_string(index) + " asked for in an epoch of " +
                   std::to_string(samples_) + " samples");
-    if (options_.order == order::sequential) return index;
+    if (options_.order == sample_order::sequential) return index;
     std::uint64_t value = index;
     do value = permuted(epoch, value);  // walks the cycle until it is back among the samples
     while (value >= samples_);

@@ -34,7 +34,7 @@ inline constexpr int stream_count = 4;
 inline constexpr stream within_layers = stream_of(axis::tensor);
 inline constexpr stream between_stages = stream_of(axis::stage);
 
-[[nodiscard]] constexpr std::string_view text(stream which) {
+[[nodiscard]] constexpr std::string_view to_string(stream which) {
   constexpr std::string_view words[stream_count]{"compute", "data", "tensor", "stage"};
   return words[static_cast<int>(which)];
 }

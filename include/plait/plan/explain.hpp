@@ -10,7 +10,7 @@
 
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
-#include "plait/schedule/simulation.hpp"
+#include "plait/schedule/times.hpp"
 
 namespace plait::planning {
 
@@ -166,7 +166,7 @@ template <class Plan>
   out += "layers\n" + explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const times =
-        simulate(training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
+        times_of(training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
     char text[160];
     std::snprintf(
         text, sizeof text,

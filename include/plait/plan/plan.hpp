@@ -95,9 +95,12 @@ struct plan {
   static constexpr int leaf_count = planning::leaf_count<Model>;
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
   /// sums that layers keep.
-  static constexpr std::size_t element_bytes = sizeof(typename plait::precision_of<Element>::compute);
-  static constexpr std::size_t parameter_bytes = sizeof(typename plait::precision_of<Element>::parameters);
-  static constexpr std::size_t gradient_bytes = sizeof(typename plait::precision_of<Element>::reduce);
+  static constexpr std::size_t element_bytes =
+      sizeof(typename plait::precision_of<Element>::compute);
+  static constexpr std::size_t parameter_bytes =
+      sizeof(typename plait::precision_of<Element>::parameters);
+  static constexpr std::size_t gradient_bytes =
+      sizeof(typename plait::precision_of<Element>::reduce);
   static constexpr std::size_t slot_bytes =
       sizeof(accumulate_t<typename plait::precision_of<Element>::compute>);
   /// Whether layers see copies of the parameters in another type.

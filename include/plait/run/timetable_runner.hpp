@@ -113,7 +113,7 @@ class timetable_runner {
         if (has_backward_ && !plan::is_last(stage))
           queue.discard(gradient_of(m), arena.output_bytes);
       };
-      [[maybe_unused]] auto const mark = rank.device().mark(text(now.kind).data());
+      [[maybe_unused]] auto const mark = rank.device().mark(to_string(now.kind).data());
       waits_.run(index++, [&] {
         if (now.kind == work::forward) {
           output = runner_.forward(input_of(m), m % slots.activations, end_item);

@@ -19,9 +19,9 @@ struct gpipe {
   static constexpr std::string_view name = "gpipe";
 
   /// What one stage computes, in order; the same on every stage.
-  [[nodiscard]] static constexpr std::vector<operation> order(int /*stages*/, int /*stage*/,
-                                                              int microbatches) {
-    std::vector<operation> list;
+  [[nodiscard]] static constexpr std::vector<scheduled_work> order(int /*stages*/, int /*stage*/,
+                                                                   int microbatches) {
+    std::vector<scheduled_work> list;
     list.reserve(2 * static_cast<std::size_t>(microbatches));
     for (int i = 0; i < microbatches; ++i) list.push_back({work::forward, i});
     for (int i = 0; i < microbatches; ++i) list.push_back({work::backward, i});

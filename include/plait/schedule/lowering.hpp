@@ -14,10 +14,10 @@
 namespace plait::planning {
 
 /// The slots that `operations` need, counted by walking through them.
-[[nodiscard]] constexpr stage_slots count_slots(std::vector<operation> const& operations,
+[[nodiscard]] constexpr stage_slots count_slots(std::vector<scheduled_work> const& operations,
                                                 bool has_backward) {
   stage_slots live, peak;
-  for (operation const op : operations) {
+  for (scheduled_work const op : operations) {
     switch (op.kind) {
       case work::forward:
         peak.activations = std::max(peak.activations, ++live.activations);
@@ -45,13 +45,13 @@ struct stage_clock {
 // only an order: the timetable is right, if not always the fastest, whatever the real times are.
 constexpr int duration(work kind) { return kind == work::backward ? 2 : 1; }
 
-constexpr bool can_begin(operation op, stage_clock const& clock, bool is_first, bool is_last) {
+constexpr bool can_begin(scheduled_work op, stage_clock const& clock, bool is_first, bool is_last) {
   if (op.kind == work::forward) return is_first || clock.activations > op.microbatch;
   return clock.forwards > op.microbatch && (is_last || clock.gradients > op.microbatch);
 }
 
 // Gives the result of `op` to the neighbour that needs it: the sender places the receive.
-constexpr void place_message(timetable& table, std::vector<stage_clock>& clocks, operation op,
+constexpr void place_message(timetable& table, std::vector<stage_clock>& clocks, scheduled_work op,
                              std::size_t stage) {
   bool const is_forward = op.kind == work::forward;
   if (is_forward ? stage + 1 == clocks.size() : stage == 0) return;
@@ -81,7 +81,7 @@ constexpr void check_sizes(int stages, int microbatches) {
 ///
 /// Cost:    O(stages * (microbatches + stages)).
 [[nodiscard]] [[gnu::cold]] constexpr timetable lower(
-    std::vector<std::vector<operation>> const& orders, int microbatches, bool has_backward) {
+    std::vector<std::vector<scheduled_work>> const& orders, int microbatches, bool has_backward) {
   std::size_t const stages = orders.size();
   timetable table{microbatches, has_backward, std::vector<stage_program>(stages)};
   for (std::size_t s = 0; s < stages; ++s) table.stages[s].operations.reserve(3 * orders[s].size());
@@ -96,7 +96,7 @@ constexpr void check_sizes(int stages, int microbatches) {
     for (std::size_t s = 0; s < stages; ++s) {
       auto& clock = clocks[s];
       if (clock.busy_until <= now && clock.next < orders[s].size()) {
-        operation const op = orders[s][clock.next];
+        scheduled_work const op = orders[s][clock.next];
         if (can_begin(op, clock, s == 0, s + 1 == stages)) {
           table.stages[s].operations.push_back(op);
           clock.forwards += op.kind == work::forward;
@@ -127,7 +127,7 @@ template <class Schedule>
                 "plait::schedule_tag and static constexpr members name, order and "
                 "peak_activations, see plait/schedule/schedule.hpp");
   check_sizes(stages, microbatches);
-  std::vector<std::vector<operation>> orders;
+  std::vector<std::vector<scheduled_work>> orders;
   for (int s = 0; s < stages; ++s) orders.push_back(Schedule::order(stages, s, microbatches));
   timetable table = lower(orders, microbatches, true);
   for (int s = 0; s < stages; ++s)
@@ -141,7 +141,7 @@ template <class Schedule>
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
 [[nodiscard]] constexpr timetable evaluation_timetable(int stages, int microbatches) {
   check_sizes(stages, microbatches);
-  std::vector<operation> order;
+  std::vector<scheduled_work> order;
   for (int i = 0; i < microbatches; ++i) order.push_back({work::forward, i});
   return lower(std::vector(static_cast<std::size_t>(stages), order), microbatches, false);
 }

@@ -25,10 +25,10 @@ struct one_forward_one_backward {
   static constexpr std::string_view name = "one_forward_one_backward";
 
   /// What `stage` computes, in order; fewer microbatches than stages are allowed.
-  [[nodiscard]] static constexpr std::vector<operation> order(int stages, int stage,
-                                                              int microbatches) {
+  [[nodiscard]] static constexpr std::vector<scheduled_work> order(int stages, int stage,
+                                                                   int microbatches) {
     int const warm_up = std::min(stages - 1 - stage, microbatches);
-    std::vector<operation> list;
+    std::vector<scheduled_work> list;
     list.reserve(2 * static_cast<std::size_t>(microbatches));
     for (int i = 0; i < warm_up; ++i) list.push_back({work::forward, i});
     for (int i = 0; i < microbatches; ++i) {

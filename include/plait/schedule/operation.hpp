@@ -27,7 +27,7 @@ enum class work : std::uint8_t {
 inline constexpr int work_kinds = 6;
 
 /// The words used for `kind` in messages and pictures.
-[[nodiscard]] constexpr std::string_view text(work kind) {
+[[nodiscard]] constexpr std::string_view to_string(work kind) {
   constexpr std::string_view words[work_kinds]{"forward",         "backward",
                                                "send_activation", "receive_activation",
                                                "send_gradient",   "receive_gradient"};
@@ -40,16 +40,16 @@ inline constexpr int work_kinds = 6;
 }
 
 /// One entry of a stage's list: a kind of work on one microbatch.
-struct operation {
+struct scheduled_work {
   work kind = work::forward;
   int microbatch = 0;
 
-  friend constexpr bool operator==(operation const&, operation const&) = default;
+  friend constexpr bool operator==(scheduled_work const&, scheduled_work const&) = default;
 };
 
 /// For example "send_gradient 3".
-[[nodiscard]] inline std::string text(operation op) {
-  return std::string{text(op.kind)} + ' ' + std::to_string(op.microbatch);
+[[nodiscard]] inline std::string to_string(scheduled_work op) {
+  return std::string{to_string(op.kind)} + ' ' + std::to_string(op.microbatch);
 }
 
 /// The stage at the other end of a message that `stage` sends or receives.
@@ -87,7 +87,7 @@ struct stage_slots {
 
 /// All that one stage does in a step, in the order in which it does it.
 struct stage_program {
-  std::vector<operation> operations;
+  std::vector<scheduled_work> operations;
   stage_slots slots;
 };
 

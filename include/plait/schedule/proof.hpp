@@ -30,7 +30,7 @@ enum class schedule_fault : std::uint8_t {
 };
 
 /// One sentence on `fault`.
-[[nodiscard]] constexpr std::string_view text(schedule_fault fault) {
+[[nodiscard]] constexpr std::string_view to_string(schedule_fault fault) {
   switch (fault) {
     case schedule_fault::none: return "nothing is wrong";
     case schedule_fault::out_of_order:
@@ -92,7 +92,7 @@ class timetable_check {
     constexpr int operator[](work kind) const { return of[static_cast<int>(kind)]; }
   };
 
-  constexpr std::vector<operation> const& list(int stage) const {
+  constexpr std::vector<scheduled_work> const& list(int stage) const {
     return table_.stages[static_cast<std::size_t>(stage)].operations;
   }
 
@@ -117,7 +117,7 @@ class timetable_check {
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
     counts done;
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      operation const op = operations[i];
+      scheduled_work const op = operations[i];
       if (!computes(op.kind)) continue;
       if (op.microbatch != done[op.kind] || op.microbatch >= expected(op.kind, stage))
         return verdict(schedule_fault::out_of_order, stage, i);
@@ -142,7 +142,7 @@ class timetable_check {
     auto const& operations = list(stage);
     counts done;
     for (std::size_t i = 0; i < operations.size(); ++i) {
-      operation const op = operations[i];
+      scheduled_work const op = operations[i];
       if (auto const fault = message_fault(op, stage, done); fault != schedule_fault::none)
         return verdict(fault, stage, i);
       ++done[op.kind];
@@ -154,7 +154,7 @@ class timetable_check {
     return verdict(schedule_fault::none, 0, 0);
   }
 
-  constexpr schedule_fault message_fault(operation op, int stage, counts const& done) const {
+  constexpr schedule_fault message_fault(scheduled_work op, int stage, counts const& done) const {
     auto const& slots = table_.stages[static_cast<std::size_t>(stage)].slots;
     if (!computes(op.kind)) {
       if (expected(op.kind, stage) == 0) return schedule_fault::no_partner;
@@ -198,12 +198,13 @@ class timetable_check {
       auto const& operations = list(stage);
       auto& here = next[static_cast<std::size_t>(stage)];
       for (; here < operations.size(); ++here) {
-        operation const op = operations[here];
+        scheduled_work const op = operations[here];
         if (computes(op.kind)) continue;
         int const partner = partner_stage(op.kind, stage);
         auto& there = next[static_cast<std::size_t>(partner)];
         auto const& theirs = list(partner);
-        if (there == theirs.size() || theirs[there] != operation{other_end(op.kind), op.microbatch})
+        if (there == theirs.size() ||
+            theirs[there] != scheduled_work{other_end(op.kind), op.microbatch})
           break;  // the partner wakes this stage when it comes to the message
         ++there;
         awake.push_back(partner);
@@ -261,8 +262,8 @@ consteval schedule_verdict first_fault(std::integer_sequence<int, MicrobatchesLe
   throw schedule_error{"timetable for " + std::to_string(verdict.stages) + " stages and " +
                        std::to_string(verdict.microbatches) + " microbatches: stage " +
                        std::to_string(verdict.stage) + ", operation " + std::to_string(index) +
-                       " (" + (index < list.size() ? text(list[index]) : "end of the list") +
-                       "): " + std::string{text(verdict.fault)}};
+                       " (" + (index < list.size() ? to_string(list[index]) : "end of the list") +
+                       "): " + std::string{to_string(verdict.fault)}};
 }
 
 /// The first fault of `Schedule` with `Stages` stages and 1, 2, ... `Microbatches` microbatches.

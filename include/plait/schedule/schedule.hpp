@@ -17,7 +17,7 @@ struct schedule_tag {};
 /// Decides in which order each stage of a pipeline computes its microbatches.
 ///
 /// Syntax:  name -> std::string_view;
-///          order(stages, stage, microbatches) -> std::vector<operation>;
+///          order(stages, stage, microbatches) -> std::vector<scheduled_work>;
 ///          peak_activations(stages, stage, microbatches) -> int;
 ///          all three static and constexpr.
 /// Meaning: order lists only forward and backward; every microbatch once in each kind, forwards and
@@ -28,7 +28,7 @@ struct schedule_tag {};
 template <class S>
 concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requires {
   { S::name } -> std::convertible_to<std::string_view>;
-  { S::order(1, 0, 1) } -> std::same_as<std::vector<operation>>;
+  { S::order(1, 0, 1) } -> std::same_as<std::vector<scheduled_work>>;
   { S::peak_activations(1, 0, 1) } -> std::same_as<int>;
   typename std::integral_constant<std::size_t, S::order(1, 0, 1).size()>;
   typename std::integral_constant<int, S::peak_activations(1, 0, 1)>;

@@ -177,7 +177,7 @@ class cuda_state {
   }
   void wait_for_stream(stream which) const {
     wait_until([&] { return is_empty(which); },
-               [&] { return "stream " + std::string(text(which)); });
+               [&] { return "stream " + std::string(to_string(which)); });
   }
 
   // All other streams after what compute has been given, or compute after what they have.
@@ -255,7 +255,7 @@ class cuda_state {
     for (int s = 0; s < stream_count; ++s) {
       auto const which = static_cast<stream>(s);
       if (cudaStreamQuery(on(which)) == cudaSuccess) continue;
-      message += " stream " + std::string(text(which));
+      message += " stream " + std::string(to_string(which));
       if (auto const& site = last_wait[static_cast<std::size_t>(s)])
         message += " (last wait: " + to_string(*site) + ")";
       message += ";";

@@ -358,9 +358,9 @@ class simulated_world {
   [[nodiscard]] std::string head_text(int rank, stream on) const {
     auto const* const head = ranks_[std::size_t(rank)]->head(on);
     if (head == nullptr) return "";
-    auto out = ", stream " + std::string(plait::text(on));
+    auto out = ", stream " + std::string(plait::to_string(on));
     if (auto const* const wait = std::get_if<stream_wait_item>(head))
-      return out + " waits for stream " + std::string(plait::text(wait->awaited));
+      return out + " waits for stream " + std::string(plait::to_string(wait->awaited));
     auto const* const meeting = std::get_if<stream_meeting_item>(head);
     if (meeting == nullptr) return "";
     out += " waits in " + call_text(meeting->call, group_at(meeting->group).members);

@@ -21,7 +21,7 @@ struct schedule_costs {
 
 /// A computation with the times at which it begins and ends.
 struct timed_operation {
-  operation op;
+  scheduled_work op;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
@@ -59,7 +59,7 @@ struct schedule_times {
 [[nodiscard]] constexpr int count_messages(timetable const& table) {
   int count = 0;
   for (auto const& stage : table.stages)
-    for (operation const op : stage.operations)
+    for (scheduled_work const op : stage.operations)
       count += op.kind == work::send_activation || op.kind == work::send_gradient;
   return count;
 }
@@ -69,7 +69,7 @@ struct schedule_times {
 ///
 /// Cost:    O(operations).
 /// Errors:  schedule_error if a computation waits for something that never comes.
-[[nodiscard]] [[gnu::cold]] constexpr schedule_times simulate(timetable const& table,
+[[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
                                                               schedule_costs const& costs = {}) {
   std::size_t const stages = table.stages.size();
   auto const microbatches = static_cast<std::size_t>(table.microbatches);
@@ -89,7 +89,7 @@ struct schedule_times {
     awake.pop_back();
     auto const& list = table.stages[stage].operations;
     for (auto& here = next[stage]; here < list.size(); ++here) {
-      operation const op = list[here];
+      scheduled_work const op = list[here];
       if (!computes(op.kind)) continue;
       bool const is_forward = op.kind == work::forward;
       auto& input_at = is_forward ? activation_at : gradient_at;
@@ -107,7 +107,7 @@ struct schedule_times {
   }
   for (std::size_t s = 0; s < stages; ++s)
     if (next[s] != table.stages[s].operations.size())
-      throw schedule_error{"simulate: a stage waits for ever; check() names the fault"};
+      throw schedule_error{"times_of: a stage waits for ever; check() names the fault"};
   return times;
 }
 

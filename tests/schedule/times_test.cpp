@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/schedule/simulation.hpp"
+#include "plait/schedule/times.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,8 +24,9 @@ struct reference {
 
 template <class Schedule>
 void expect_reference(reference const& expected) {
-  auto const table = plait::planning::training_timetable<Schedule>(expected.stages, expected.microbatches);
-  auto const times = plait::planning::simulate(table);
+  auto const table =
+      plait::planning::training_timetable<Schedule>(expected.stages, expected.microbatches);
+  auto const times = plait::planning::times_of(table);
   EXPECT_EQ(times.makespan(), expected.makespan);
   EXPECT_EQ(times.longest_span(), expected.makespan);
   EXPECT_EQ(plait::planning::count_messages(table), expected.messages);
@@ -44,7 +45,8 @@ TEST(ReferenceVectors, OneForwardOneBackward8x16) {
   expect_reference<one_forward_one_backward>({8, 16, 69, 21, 224, {8, 7, 6, 5, 4, 3, 2, 1}});
 }
 
-constexpr plait::planning::schedule_costs cost_list[]{{1, 2, 0}, {10, 15, 0}, {9, 16, 0}, {5, 3, 0}};
+constexpr plait::planning::schedule_costs cost_list[]{
+    {1, 2, 0}, {10, 15, 0}, {9, 16, 0}, {5, 3, 0}};
 
 template <class Schedule>
 class ClosedForms : public testing::Test {};
@@ -57,7 +59,7 @@ TYPED_TEST(ClosedForms, BubbleAndMessages) {
       auto const table = plait::planning::training_timetable<TypeParam>(p, m);
       EXPECT_EQ(plait::planning::count_messages(table), 2 * m * (p - 1));
       for (auto const& costs : cost_list)
-        EXPECT_EQ(plait::planning::simulate(table, costs).bubble(),
+        EXPECT_EQ(plait::planning::times_of(table, costs).bubble(),
                   (p - 1) * (costs.forward + costs.backward))
             << p << ' ' << m << ' ' << costs.forward << ' ' << costs.backward;
     }
@@ -67,8 +69,8 @@ TYPED_TEST(ClosedForms, BubbleAndMessages) {
 template <class Schedule>
 std::int64_t latency_part(int p, int m) {
   auto const table = plait::planning::training_timetable<Schedule>(p, m);
-  return plait::planning::simulate(table, {4, 8, 1}).makespan() -
-         plait::planning::simulate(table, {4, 8, 0}).makespan();
+  return plait::planning::times_of(table, {4, 8, 1}).makespan() -
+         plait::planning::times_of(table, {4, 8, 0}).makespan();
 }
 
 TEST(ClosedFormsOfLatency, Gpipe) {
@@ -84,20 +86,22 @@ TEST(ClosedFormsOfLatency, OneForwardOneBackwardIfStagesDivideMicrobatches) {
 }
 
 TEST(Simulation, EvaluationIsAStraightPipeline) {
-  auto const times = plait::planning::simulate(plait::planning::evaluation_timetable(4, 6), {3, 100, 0});
+  auto const times =
+      plait::planning::times_of(plait::planning::evaluation_timetable(4, 6), {3, 100, 0});
   EXPECT_EQ(times.makespan(), (6 + 4 - 1) * 3);
   EXPECT_EQ(times.longest_span(), 6 * 3);
-  EXPECT_EQ(times.stages[2][1].op, (plait::operation{plait::work::forward, 1}));
+  EXPECT_EQ(times.stages[2][1].op, (plait::scheduled_work{plait::work::forward, 1}));
   EXPECT_EQ(times.stages[2][1].begin, 9);
   EXPECT_EQ(times.stages[2][1].end, 12);
 }
 
 TEST(Simulation, RefusesATimetableThatNeverEnds) {
   auto table = plait::planning::training_timetable<gpipe>(2, 2);
-  std::erase(table.stages[0].operations, plait::operation{plait::work::forward, 1});
-  EXPECT_THROW((void)plait::planning::simulate(table), plait::schedule_error);
+  std::erase(table.stages[0].operations, plait::scheduled_work{plait::work::forward, 1});
+  EXPECT_THROW((void)plait::planning::times_of(table), plait::schedule_error);
 }
 
-static_assert(plait::planning::simulate(plait::planning::training_timetable<gpipe>(4, 8)).makespan() == 33);
+static_assert(
+    plait::planning::times_of(plait::planning::training_timetable<gpipe>(4, 8)).makespan() == 33);
 
 }  // namespace
