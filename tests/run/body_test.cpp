@@ -129,6 +129,8 @@ struct rotary {
 
 template <std::size_t Groups, std::size_t HeadWidth, bool Back>
 struct share {
+  static constexpr bool any_placement = true;  // whole heads on both sides, in other parts
+
   // few: Groups parts of queries, then keys and values, of `heads` heads; all: three parts, the
   // queries, keys and values of head after head, Groups queries for each.
   template <class Queue, class From, class To>
