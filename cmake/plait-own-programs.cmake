@@ -57,6 +57,14 @@ function(plait_for_this_processor target)
   endif()
 endfunction()
 
+# What a program needs that links plait::thrust, if that is among the libraries that follow: Thrust itself forms
+# references that are null, which a sanitizer would report.
+function(plait_for_thrust target)
+  if("plait::thrust" IN_LIST ARGN)
+    target_compile_options(${target} PRIVATE -fno-sanitize=null)
+  endif()
+endfunction()
+
 # A source file may say in a comment `// <key>: words` among its first lines how it wants to be built
 # or run. Sets `found` and, as a list, `words`. The build is configured anew when the file changes.
 function(plait_read_comment file key found words)
