@@ -85,7 +85,7 @@ TEST(Sampler, ShufflingIsUniform) {
 }
 
 TEST(Sampler, EverySampleIsSeenByExactlyOneDataRank) {
-  for (order const how : {sample_order::sequential, sample_order::shuffled})
+  for (sample_order const how : {sample_order::sequential, sample_order::shuffled})
     for (last_batch const last : {last_batch::keep, last_batch::drop})
       for (int ranks = 1; ranks <= 5; ++ranks)
         for (std::size_t const share : {1u, 2u, 3u})

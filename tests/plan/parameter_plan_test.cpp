@@ -92,7 +92,7 @@ using tied_model = sequential<named<"wte", table>, nn::layer_norm<16>,
 template <class Model, int Ranks = 1>
 constexpr auto listed() {
   auto const tree = make_outline<Model>();
-  return list_parameters(tree, write_program(tree, choose_forms(tree, Ranks, false), Ranks), Ranks);
+  return list_parameters(tree, write_program(tree, choose_forms(tree, Ranks, {}), Ranks), Ranks);
 }
 
 TEST(ParameterPlan, ATiedParameterHasAnOwner) {

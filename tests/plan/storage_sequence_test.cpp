@@ -11,7 +11,7 @@
 namespace {
 
 using namespace plait;
-using namespace plait::shared_models;
+using namespace plait::planning::shared_models;
 
 // Every model has a layer that says how long the sequences are.
 template <class Model>

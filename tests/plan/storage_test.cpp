@@ -11,7 +11,7 @@ namespace {
 
 using namespace plait;
 using namespace plait::planning;
-using namespace plait::shared_models;
+using namespace plait::planning::shared_models;
 
 template <class Model>
 struct Storage : ::testing::Test {};

@@ -12,7 +12,7 @@
 
 #include "plan/models.hpp"
 
-namespace plait {
+namespace plait::planning {
 
 /// Runs an item of a plan on symbols instead of numbers and notes each step that reads something
 /// else than what was last written to the value that it names.
@@ -376,4 +376,4 @@ using Models = ::testing::Types<
     repeat<2, residual<sequential<fan_out<residual<dense>, nn::relu<width>>, nn::product<width>>>>>;
 }  // namespace shared_models
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -103,7 +103,7 @@ TEST(Deadlock, NaiveLoweringOfGpipeIsProven) {
 class rendezvous {
  public:
   // False if the other end does not come in time.
-  bool meet(operation message, bool sends, std::chrono::milliseconds patience) {
+  bool meet(scheduled_work message, bool sends, std::chrono::milliseconds patience) {
     std::unique_lock lock{mutex_};
     auto& mine = sends ? sent_ : received_;
     auto const& other = sends ? received_ : sent_;
@@ -209,7 +209,7 @@ TEST(Rejects, TooManyLiveActivations) {
 struct Spoilt : testing::Test {
   timetable table = plait::planning::training_timetable<one_forward_one_backward>(4, 8);
 
-  operation& find(std::size_t stage, work kind, int microbatch) {
+  scheduled_work& find(std::size_t stage, work kind, int microbatch) {
     auto& list = table.stages[stage].operations;
     return *std::find(list.begin(), list.end(), scheduled_work{kind, microbatch});
   }

@@ -119,6 +119,25 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   return true;
 }
 
+/// `T`: of the elements of a view that an operation writes.
+template <class T>
+consteval void check_written() {
+  static_assert(!std::is_const_v<T>,
+                "an operation writes to a view that may only be read: forward alone writes what is "
+                "saved, and nobody an input or the gradient of an output; write to l.y, l.dx, l.dp "
+                "or a scratch slot");
+}
+
+template <bool SameType, placement At, placement Out>
+consteval void check_copy() {
+  static_assert(SameType,
+                "ops.copy(x, y): x and y have elements of different types; write ops.map(f, x, y), "
+                "or give a slot the other slot_element");
+  static_assert(At == Out,
+                "ops.copy(x, y): x and y must have one placement; correct the form, or the view "
+                "that is not placed as the form says");
+}
+
 template <placement A, placement B, placement Out>
 consteval void check_product() {
   static_assert(product(A, B) != no_rule,

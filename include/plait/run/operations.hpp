@@ -10,6 +10,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/epilogue.hpp"
+#include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/transition.hpp"
@@ -101,9 +102,10 @@ class operations {
   }
 
   /// y += row, on each row of y.
-  template <class T, placement Row, placement At>
-  void add_row(view_of<T, Row> row, view_of<std::remove_const_t<T>, At> y) {
+  template <class R, class T, placement Row, placement At>
+  void add_row(view_of<R, Row> row, view_of<T, At> y) {
     typing::check_add_row<At, Row>();
+    typing::check_written<T>();
     check_row("add_row", named("row", row), named("y", y));
     queue_.add_row(row.data, y.data, y.rows, y.columns);
   }
@@ -125,8 +127,10 @@ class operations {
   }
 
   /// y = x. y may be x.
-  template <class T, placement At>
-  void copy(view_of<T, At> x, view_of<std::remove_const_t<T>, At> y) {
+  template <class X, class T, placement At, placement Out>
+  void copy(view_of<X, At> x, view_of<T, Out> y) {
+    typing::check_written<T>();
+    typing::check_copy<std::is_same_v<std::remove_const_t<X>, std::remove_const_t<T>>, At, Out>();
     shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
@@ -134,6 +138,7 @@ class operations {
   template <class X, class Y, class T, placement A, placement B, placement Out>
   void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
     typing::check_sum<A, B, Out>();
+    typing::check_written<T>();
     shapes_.equal("add", named("a", a), named("out", out));
     shapes_.equal("add", named("b", b), named("out", out));
     queue_.add(a.data, b.data, out.data, out.count());
@@ -143,6 +148,8 @@ class operations {
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
     typing::check_map<typing::linearity_of<Function>, Out, At>();
+    typing::check_written<T>();
+    check_function<Function, X>();
     shapes_.equal("map", named("x", x), named("y", y));
     queue_.map(f, y.count(), x.data, y.data);
   }
@@ -152,6 +159,8 @@ class operations {
   template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
   void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
     typing::check_map<typing::linearity_of<Function>, Out, A, B>();
+    typing::check_written<T>();
+    check_function<Function, X, Y>();
     shapes_.equal("map", named("a", a), named("y", y));
     shapes_.equal("map", named("b", b), named("y", y));
     queue_.map(f, y.count(), a.data, b.data, y.data);
@@ -359,6 +368,10 @@ class operations {
     static_assert(!is_partial(Terms),
                   "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
                   "ops.move<plait::invariant>(terms) first");
+    static_assert(is_whole(Terms) || is_partial(Terms),
+                  "ops.cross_entropy(terms, ...): the tensor ranks have parts of the terms, and "
+                  "each would add its part of the loss alone; give the form an output that is "
+                  "invariant");
     check_kept("cross_entropy", named("terms", terms), 2, named("labels", labels));
     queue_.cross_entropy_sum(terms.data, labels.data, ignored, terms.rows, context.loss_scale,
                              loss.data);
@@ -447,6 +460,14 @@ class operations {
   }
 
  private:
+  template <class Function, class... Operands>
+  static consteval void check_function() {
+    static_assert(
+        std::is_invocable_v<Function const&, accumulate_t<std::remove_const_t<Operands>>...>,
+        "ops.map(f, operands..., y): f cannot be called with one number of each operand; give it "
+        "a call operator that takes as many numbers as there are operands");
+  }
+
   struct share_of_label {
     double const* share;  // in the device's memory
     template <class T>

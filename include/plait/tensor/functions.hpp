@@ -60,6 +60,8 @@ PLAIT_HOST_DEVICE inline float exponential(float x) {
 
 /// a times b.
 struct multiply {
+  static constexpr bool is_linear_in_last = true;
+
   template <class T>
   PLAIT_HOST_DEVICE constexpr T operator()(T a, T b) const {
     return a * b;
@@ -76,6 +78,8 @@ struct relu {
 
 /// Gradient of relu: dy where x > 0, else 0. `x` may be relu's input or its output.
 struct relu_derivative {
+  static constexpr bool is_linear_in_last = true;
+
   template <class T>
   PLAIT_HOST_DEVICE constexpr T operator()(T x, T dy) const {
     return choose(x > T{0}, dy, T{0});
@@ -117,6 +121,8 @@ struct gelu_tanh {
 
 /// Gradient of gelu_tanh at its input x: dy (s + 2u' x s (1 - s)) with s = 1 / (1 + e^(-2u)).
 struct gelu_tanh_derivative {
+  static constexpr bool is_linear_in_last = true;
+
   template <class T>
   PLAIT_HOST_DEVICE T operator()(T x, T dy) const {
     T const decay = detail::gelu_inner<T>::decay(x);
