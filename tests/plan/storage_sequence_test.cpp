@@ -11,6 +11,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
 using namespace plait::planning::shared_models;
 
 // Every model has a layer that says how long the sequences are.

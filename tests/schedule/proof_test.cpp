@@ -318,7 +318,7 @@ TEST(RequireProven, NamesFaultStageAndOperation) {
 TEST(ScheduleFault, EachHasATextOfItsOwn) {
   std::vector<std::string_view> texts;
   for (int i = 0; i <= static_cast<int>(schedule_fault::deadlock); ++i)
-    texts.push_back(plait::to_string(static_cast<schedule_fault>(i)));
+    texts.push_back(plait::planning::to_string(static_cast<schedule_fault>(i)));
   std::sort(texts.begin(), texts.end());
   EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
   EXPECT_FALSE(std::binary_search(texts.begin(), texts.end(), std::string_view{"unknown"}));
