@@ -20,7 +20,7 @@ template <class Plan>
   sets.add(axis_sets_of<Plan>(grid));
 }
 
-/// Runs `program(rank)` on every rank of a job: `execution::launch<job>(plait::threads{},
+/// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{},
 /// program)`.
 ///
 /// A program that runs several jobs names them all, `launch<first, second>(...)`; they must have

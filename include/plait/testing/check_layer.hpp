@@ -116,6 +116,74 @@ bool run_checked(check_report& report, std::string const& where, trial_setup con
   }
 }
 
+/// What of the largest element a number may be off in a type that is not double, where every value
+/// between two operations is rounded.
+template <class T>
+inline constexpr double rounding_of = std::is_same_v<T, float> ? 1e-5 : 0.03;
+
+/// Rounds what a trial runs with, so that another type has the same numbers as double.
+template <class T>
+trial_setup rounded(trial_setup setup) {
+  auto const round = [](std::vector<double>& values) {
+    values = converted<double>(converted<T>(values));
+  };
+  for (auto& values : setup.parameters) round(values);
+  for (auto& values : setup.changed_parameters) round(values);
+  round(setup.targets);
+  round(setup.weights);
+  setup.differences.clear();
+  return setup;
+}
+
+/// Compares a layer in another type with itself in double.
+template <class L, class Element>
+class precision_checker {
+  using compute = typename plait::precision_of<Element>::compute;
+
+ public:
+  explicit precision_checker(layer_options const& options)
+      : setup_(rounded<compute>(make_setup<L>(options))) {
+    bool const is_loss = std::is_same_v<typename L::output, loss_value>;
+    output_ = is_loss ? compared_tensor{"loss", 1, 1}
+                      : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
+    constexpr auto choice = form_choices<L>[0];
+    if (!run_checked<layer_job<L, choice.pin, 1, choice.sharded>>(
+            report_, choice.text() + " on one rank, in double", setup_, reference_))
+      return;
+    [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+      (check_form<form_choices<L>[Index].pin, form_choices<L>[Index].sharded>(), ...);
+    }(std::make_index_sequence<form_choices<L>.size()>{});
+  }
+
+  [[nodiscard]] check_report const& report() const { return report_; }
+
+ private:
+  template <name Form, bool Sharded>
+  void check_form() {
+    constexpr int ranks = fit_of<L, Form, 2, Sharded>() == fit::divides   ? 2
+                          : fit_of<L, Form, 3, Sharded>() == fit::divides ? 3
+                                                                          : 1;
+    if constexpr (fit_of<L, Form, ranks, Sharded>() == fit::divides) {
+      auto const where = form_choice{Form, Sharded}.text() + " on " + std::to_string(ranks) +
+                         " tensor ranks, in " +
+                         (std::is_same_v<compute, float> ? "float" : "bfloat16");
+      trial got;
+      if (!run_checked<layer_job<L, Form, ranks, Sharded, Element>>(report_, where, setup_, got))
+        return;
+      constexpr double rounding = rounding_of<compute>;
+      compare_trials(report_, where, reference_, got, output_, "must be near that in double",
+                     rounding);
+      check_accumulation(report_, where, got, rounding);
+      check_bytes(report_, where, got);
+    }
+  }
+
+  check_report report_;
+  trial_setup setup_;
+  trial reference_;
+  compared_tensor output_;
+};
+
 template <class L>
 class layer_checker {
   static constexpr bool is_loss = std::is_same_v<typename L::output, loss_value>;
@@ -252,16 +320,20 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - nothing is read that was not written: unused memory is filled with NaN;
 /// - the communicators count the bytes that the plan says.
 ///
+/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` run each form on two or
+/// three ranks in that type, and compare with double: to 1e-5 and to 0.03 of the largest element.
+///
 /// Of a combination the planner's choice is run, without and with sequence shards.
 /// Random layers are fine: they draw the same numbers each time.
 /// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
-template <class L>
+template <class L, class Element = double>
 check_report check_layer(layer_options const& options = {}) {
   static_assert(
       layer<L>,
       "check_layer<L>: L is not a layer; it needs `using concept_tag = plait::layer_tag;`, "
       "`using input = ...;` and `using output = ...;`");
-  return detail::layer_checker<L>(options).report();
+  if constexpr (std::is_same_v<Element, double>) return detail::layer_checker<L>(options).report();
+  else return detail::precision_checker<L, Element>(options).report();
 }
 
 }  // namespace plait::testing

@@ -78,10 +78,10 @@ constexpr auto model_around() {
         one_item<sequential<source, layer_type, relay<sequence, L::output::info.width>>>>{};
 }
 
-template <class L, name Form, int Ranks, bool Sharded>
+template <class L, name Form, int Ranks, bool Sharded, class Element = double>
 struct layer_job
     : parallel<typename decltype(model_around<L, Form>())::type,
-               tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, double> {
+               tensor_parallel<Ranks, Sharded ? sequence::sharded : sequence::unsharded>, Element> {
 };
 
 enum class fit : int { divides, does_not_divide, no_chain, left_out };

@@ -30,18 +30,22 @@ inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
   return {tensor_name(of.parameters[parameter].name), info.columns, info.count()};
 }
 
-/// Sums of up to some thousand terms, made in another order, differ by less than 1e-10 of the
+/// Sums of up to some thousand terms, made in another order, differ by less than this part of the
 /// largest element in double.
-inline double rounding_bound(std::vector<double> const& expected) {
-  return 1e-10 * std::max(1.0, largest(expected));
+inline constexpr double double_rounding = 1e-10;
+
+inline double rounding_bound(std::vector<double> const& expected,
+                             double rounding = double_rounding) {
+  return rounding * std::max(1.0, largest(expected));
 }
 
 /// Outputs and all gradients of two trials, and the sameness of what several ranks have.
 inline void compare_trials(check_report& report, std::string const& where, trial const& expected,
-                           trial const& got, compared_tensor const& output,
-                           std::string const& law) {
+                           trial const& got, compared_tensor const& output, std::string const& law,
+                           double rounding = double_rounding) {
   auto const& first = got.ranks[0].once.output;
-  compare(report, where, output, expected.ranks[0].once.output, first, rounding_bound(first), law);
+  compare(report, where, output, expected.ranks[0].once.output, first,
+          rounding_bound(first, rounding), law);
   for (std::size_t r = 1; r < got.ranks.size(); ++r)
     compare(report, where, output, first, got.ranks[r].once.output, 0,
             "rank 0 (expected) and rank " + std::to_string(r) + " (got) must have the same bits");
@@ -49,20 +53,21 @@ inline void compare_trials(check_report& report, std::string const& where, trial
     bool disagree = false, ignored = false;
     auto const right = assemble(expected, &rank_record::once, i, ignored);
     auto const mine = assemble(got, &rank_record::once, i, disagree);
-    compare(report, where, tensor_of(got, i), right, mine, rounding_bound(right), law);
+    compare(report, where, tensor_of(got, i), right, mine, rounding_bound(right, rounding), law);
     if (disagree)
       report.failures.push_back(where + ": " + tensor_of(got, i).name +
                                 ": ranks that keep the same elements have different bits");
   }
 }
 
-inline void check_accumulation(check_report& report, std::string const& where, trial const& got) {
+inline void check_accumulation(check_report& report, std::string const& where, trial const& got,
+                               double rounding = double_rounding) {
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
     bool ignored = false;
     auto expected = assemble(got, &rank_record::once, i, ignored);
     for (double& value : expected) value *= 2;
     compare(report, where, tensor_of(got, i), expected,
-            assemble(got, &rank_record::twice, i, ignored), rounding_bound(expected),
+            assemble(got, &rank_record::twice, i, ignored), rounding_bound(expected, rounding),
             "two backwards must add up to twice the gradient (dp += ..., not dp = ...)");
   }
 }

@@ -27,7 +27,11 @@ struct probe {
 
   static void forward(auto& ops, auto const& l) { ops.copy(l.p[values{}], l.y); }
   static void backward_parameters(auto& ops, auto const& l) {
-    ops.add(l.dy, l.dp[values{}], l.dp[values{}]);
+    // One long row, so that gradients may be of a wider type than activations.
+    auto const row = [](auto of) {
+      return of.rows = 1, of.columns = Sequence * Samples * Width, of;
+    };
+    ops.accumulate_column_sums(row(l.dy), row(l.dp[values{}]));
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"
+#include "plait/core/bfloat16.hpp"
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/train/gradients.hpp"
@@ -68,11 +70,23 @@ struct trial {
   std::vector<parameter_entry> entries;  ///< of each parameter
 };
 
+/// Numbers in another type; bfloat16 is made from float.
+template <class To, class From>
+std::vector<To> converted(From const& from) {
+  std::vector<To> out;
+  out.reserve(from.size());
+  for (auto const value : from) {
+    if constexpr (std::is_same_v<To, bfloat16>) out.push_back(To(static_cast<float>(value)));
+    else out.push_back(static_cast<To>(value));
+  }
+  return out;
+}
+
 /// Runs a model on one rank, again and again, without a trainer in between.
 template <class Job, class Rank>
 class layer_bench {
   using plan = typename Job::plan_type;
-  static_assert(std::is_same_v<typename Job::element, double>);
+  using T = typename Job::element;
 
  public:
   layer_bench(Rank& rank, trial_setup const& setup)
@@ -86,6 +100,7 @@ class layer_bench {
         parameters_(plan::parameter_layout_for(0, rank.grid()).count()),
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan::tree.leaves[0].input().width),
+        targets_(converted<T>(setup.targets)),
         output_(plan::code.has_loss ? 1 : setup.weights.size()),
         runner_(rank, load_, {activations_.data(), parameters_.data(), gradients_.data()}) {
     std::fill(activations_.data() + arena_.zeros_offset, activations_.data() + arena_.total_bytes,
@@ -127,8 +142,9 @@ class layer_bench {
   }
   void set(std::size_t parameter, std::vector<double> const& values) {
     auto const& where = owned_[parameter];
-    take_block<double>(plan::entries[where.entry], rank_.tensor_rank(), plan::tensor_ranks, values,
-                       std::span(parameters_).subspan(where.offset, where.count));
+    auto const here = converted<T>(values);
+    take_block<T>(plan::entries[where.entry], rank_.tensor_rank(), plan::tensor_ranks, here,
+                  std::span(parameters_).subspan(where.offset, where.count));
   }
 
   std::byte* input() {
@@ -148,21 +164,21 @@ class layer_bench {
     double loss = 0;
     constexpr bool from_targets =
         has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::features;
-    if constexpr (from_targets) runner_.set_loss(setup_.targets.data(), &loss);
+    if constexpr (from_targets) runner_.set_loss(targets_.data(), &loss);
     else runner_.set_loss(tokens_->data(), &loss);
     std::byte const* const made = runner_.forward(input(), 0);
     if constexpr (has_loss) output_[0] = loss;
-    else std::memcpy(output_.data(), made, output_.size() * sizeof(double));
+    else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
   void backward() {
     spoil(arena_.edges_offset);  // what need not live from the forward to the backward
-    auto weights = setup_.weights;
+    auto weights = converted<T>(setup_.weights);
     runner_.backward(input(), 0, reinterpret_cast<std::byte*>(weights.data()));
   }
 
   pass run_passes(int count, std::vector<rank_record::bytes>* moved = nullptr) {
-    for (auto& gradient : gradients_) gradient = 0;
+    std::fill(gradients_.begin(), gradients_.end(), typename Job::gradient_element{0});
     for (auto const over : rank_.groups().sets()) rank_.group(over).reset_counted();
     for (int i = 0; i < count; ++i) {
       forward();
@@ -172,7 +188,7 @@ class layer_bench {
     if (moved != nullptr)
       for (auto const over : {axis_set(axis::tensor), axis::data | axis::tensor})
         if (rank_.groups().index_of(over) >= 0) moved->push_back(compare_bytes(over));
-    return {output_, gradients_};
+    return {output_, converted<double>(gradients_)};
   }
 
   rank_record::bytes compare_bytes(axis_set over) {
@@ -207,7 +223,10 @@ class layer_bench {
   std::vector<local_parameter> owned_;
   double loss_scale_;
   typename Rank::device_type::arena activations_;
-  std::vector<double> parameters_, gradients_, zeros_, output_;
+  std::vector<T> parameters_;
+  std::vector<typename Job::gradient_element> gradients_;
+  std::vector<T> zeros_, targets_;
+  std::vector<double> output_;
   std::vector<std::int32_t> const* tokens_ = nullptr;
   stage_runner<Job, Rank> runner_;
 };

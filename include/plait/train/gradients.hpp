@@ -33,7 +33,7 @@ consteval void check_reduced() {
   static_assert(!is_partial(OnBatch),
                 "an optimizer step, a norm or a clip was asked for on gradients that are still "
                 "partial (each data rank has its own summand); write "
-                "execution::reduce_gradients<Job>(rank, gradients) first and use what it returns");
+                "plait::reduce_gradients<Job>(rank, gradients) first and use what it returns");
 }
 
 /// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
@@ -180,5 +180,6 @@ void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, On
 namespace plait {
 
 using execution::gradients;
+using execution::reduce_gradients;
 
 }  // namespace plait

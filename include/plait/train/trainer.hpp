@@ -383,7 +383,7 @@ class trainer_on {
   std::int64_t step_ = 0;
 };
 
-/// Makes the trainer of a job on one rank: `auto trainer = execution::trainer<job>(rank, adamw{});`
+/// Makes the trainer of a job on one rank: `auto trainer = plait::trainer<job>(rank, adamw{});`
 template <class Job, class Rank, class Optimizer>
 auto trainer(Rank& rank, Optimizer optimizer, trainer_options const& options = {}) {
   return trainer_on<Job, Rank, Optimizer>(rank, std::move(optimizer), options);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every ready-made layer in float and in bfloat16, near itself in double.
+#include <gtest/gtest.h>
+
+#include "plait/nn/activation.hpp"
+#include "plait/nn/attention.hpp"
+#include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/dropout.hpp"
+#include "plait/nn/embedding.hpp"
+#include "plait/nn/layer_norm.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/nn/product.hpp"
+#include "plait/testing/check_layer.hpp"
+
+namespace {
+
+namespace nn = plait::nn;
+
+template <class L>
+struct InOtherTypes : testing::Test {};
+using layers =
+    testing::Types<nn::linear<12, 24>, nn::embedding<24, 12>, nn::positions<12, 12>,
+                   nn::layer_norm<12>, nn::relu<12>, nn::gelu<12>, nn::attention_heads<12, 4, 12>,
+                   nn::dropout<12, 200>, nn::product<12>, nn::cross_entropy<12>>;
+TYPED_TEST_SUITE(InOtherTypes, layers);
+
+TYPED_TEST(InOtherTypes, FloatIsNearDouble) {
+  auto const report = plait::testing::check_layer<TypeParam, float>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+TYPED_TEST(InOtherTypes, Bfloat16IsNearDouble) {
+  using mixed = plait::precision<plait::bfloat16, float>;
+  auto const report = plait::testing::check_layer<TypeParam, mixed>();
+  EXPECT_TRUE(report.passed()) << report.text();
+  EXPECT_GE(report.checked.size(), 2u);
+}
+
+}  // namespace
