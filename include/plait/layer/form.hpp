@@ -89,8 +89,10 @@ struct form_info {
   [[nodiscard]] constexpr bool shares_work() const { return is_shard(input) || is_shard(output); }
 };
 
+namespace planning {
 /// Where a parameter that a form uses `used` is kept between steps.
 constexpr placement stored(placement used) { return is_shard(used) ? used : invariant; }
+}  // namespace planning
 
 namespace detail {
 
