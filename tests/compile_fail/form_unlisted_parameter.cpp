@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: form<...>: a clause names a parameter that is not in the layer's parameter_list; list it
-// there
+// first: form<...>: a clause names a parameter that is not in the layer's parameter_list, or a slot
 #include "plait/layer/layer.hpp"
 
 struct scale {

@@ -33,24 +33,21 @@ class prediction {
     workload const load{.rows = batch.rows(), .microbatches = batch.microbatches};
     std::size_t const each = load.rows * output.info.width;
     std::size_t const count = each * static_cast<std::size_t>(load.microbatches);
-    std::size_t const here = local_block(output, load.rows, plan::tensor_ranks).count();
     if (values_.size() != count) {
       values_.resize(count);
       whole_ = device.allocate(count * sizeof(T));
-      placed_ = device.allocate(here * static_cast<std::size_t>(load.microbatches) * sizeof(T));
       staging_ = device.allocate(each * sizeof(T));
     }
     auto* const all = reinterpret_cast<T*>(whole_.data());
-    passes.run_to_output(rank, batch, placed_.data(), here * sizeof(T));
+    passes.run_to_output(rank, batch, [&](int microbatch, std::byte const* made) {
+      device.synchronize();  // nothing here is worth a wait of its own
+      move_value<output.at, invariant>(
+          device.on(within_layers), rank.tensor_group(), whole_shape{load.rows, output.info.width},
+          reinterpret_cast<T const*>(made), all + each * static_cast<std::size_t>(microbatch),
+          reinterpret_cast<T*>(staging_.data()));
+      device.synchronize();
+    });
     device.synchronize();
-    if (plan::is_last(rank.stage()))
-      for (std::size_t m = 0; m < static_cast<std::size_t>(load.microbatches); ++m) {
-        move_value<output.at, invariant>(device.on(within_layers), rank.tensor_group(),
-                                         whole_shape{load.rows, output.info.width},
-                                         reinterpret_cast<T const*>(placed_.data()) + here * m,
-                                         all + each * m, reinterpret_cast<T*>(staging_.data()));
-        device.synchronize();  // the room for staging is needed again
-      }
     if constexpr (plan::stages > 1) {
       exchange_runner<Rank> const messages(rank,
                                            exchanges_on<plan>(rank, load, job_part::prediction));
@@ -64,7 +61,7 @@ class prediction {
 
  private:
   std::vector<T> values_;
-  arena placed_{}, whole_{}, staging_{};
+  arena whole_{}, staging_{};
 };
 
 }  // namespace plait::execution

@@ -62,27 +62,27 @@ class timetable_runner {
   /// Moves: activations and gradients between stages, see `plan::wire`.
   template <class Batch>
   void run(Rank& rank, Batch const& batch, double* loss) {
-    walk(rank, batch, loss, {});
+    for (std::size_t i = 0; i < program_.operations.size(); ++i)
+      run_operation(rank, i, batch, loss, all_items);
   }
 
-  /// The same up to the model's output, without its loss: the last stage puts that of microbatch
-  /// after microbatch into `outputs`, `bytes` each.
-  template <class Batch>
-  [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, std::byte* outputs,
-                                   std::size_t bytes) {
-    walk(rank, batch, nullptr, {outputs, bytes});
+  /// The same up to the model's output, without its loss; on the last stage then(microbatch,
+  /// output) is called behind each.
+  template <class Batch, class Then>
+  [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, Then then) {
+    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
+      run_operation(rank, i, batch, nullptr, all_items - 1);
+      auto const& now = program_.operations[i];
+      if (now.kind == work::forward && plan::is_last(rank.stage())) then(now.microbatch, output_);
+    }
   }
 
  private:
-  /// Where outputs go; nowhere if the loss is wanted.
-  struct output_room {
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-  };
+  static constexpr int all_items = plan::code.items.size();
 
   template <class Batch>
-  void walk(Rank& rank, Batch const& batch, double* loss, output_room outputs) {
-    int const end_item = plan::code.items.size() - (outputs.data == nullptr ? 0 : 1);
+  void run_operation(Rank& rank, std::size_t index, Batch const& batch, double* loss,
+                     int end_item) {
     auto const& arena = runner_.arena();
     auto const& slots = program_.slots;
     int const stage = rank.stage();
@@ -96,47 +96,40 @@ class timetable_runner {
       return arena_.data() + arena.gradients_offset +
              arena.output_bytes * static_cast<std::size_t>(microbatch % slots.gradients);
     };
-    auto const queue = rank.device().on(stream::compute);
-    std::byte* output = nullptr;
-    std::byte* gradient = nullptr;
-    std::size_t index = 0;
-    for (auto const& now : program_.operations) {
-      int const m = now.microbatch;
-      runner_.context().microbatch = m;
-      runner_.context().first_sample =
-          batch.first_sample + batch.samples * static_cast<std::size_t>(m);
-      runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
-      auto const forget_slots = [&] {
-        int const slot = m % slots.activations;
-        queue.discard(arena_.data() + arena.record_bytes * std::size_t(slot), arena.record_bytes);
-        if (!plan::is_first(stage)) queue.discard(input_of(m), arena.input_bytes);
-        if (has_backward_ && !plan::is_last(stage))
-          queue.discard(gradient_of(m), arena.output_bytes);
-      };
-      [[maybe_unused]] auto const mark = rank.device().mark(to_string(now.kind).data());
-      waits_.run(index++, [&] {
-        if (now.kind == work::forward) {
-          output = runner_.forward(input_of(m), m % slots.activations, end_item);
-          if (outputs.data != nullptr && plan::is_last(stage))
-            queue.copy_bytes(output, outputs.data + outputs.bytes * std::size_t(m), outputs.bytes);
-        } else if (now.kind == work::backward) {
-          gradient = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
-          forget_slots();
-        } else if constexpr (plan::stages > 1) {
-          constexpr auto forth = exchange_place::activation_edge;
-          constexpr auto back = exchange_place::gradient_edge;
-          auto const as_elements = [](std::byte* data) {
-            return reinterpret_cast<typename Job::element*>(data);
-          };
-          if (now.kind == work::send_activation) messages_.run_sends(forth, as_elements(output), m);
-          else if (now.kind == work::receive_activation)
-            messages_.run_receives(forth, as_elements(input_of(m)), m);
-          else if (now.kind == work::send_gradient)
-            messages_.run_sends(back, as_elements(gradient), m);
-          else messages_.run_receives(back, as_elements(gradient_of(m)), m);
-        }
-      });
-    }
+    auto const& now = program_.operations[index];
+    int const m = now.microbatch;
+    runner_.context().microbatch = m;
+    runner_.context().first_sample =
+        batch.first_sample + batch.samples * static_cast<std::size_t>(m);
+    runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+    auto const forget_slots = [&] {
+      auto const queue = rank.device().on(stream::compute);
+      int const slot = m % slots.activations;
+      queue.discard(arena_.data() + arena.record_bytes * std::size_t(slot), arena.record_bytes);
+      if (!plan::is_first(stage)) queue.discard(input_of(m), arena.input_bytes);
+      if (has_backward_ && !plan::is_last(stage)) queue.discard(gradient_of(m), arena.output_bytes);
+    };
+    [[maybe_unused]] auto const mark = rank.device().mark(to_string(now.kind).data());
+    waits_.run(index, [&] {
+      if (now.kind == work::forward) {
+        output_ = runner_.forward(input_of(m), m % slots.activations, end_item);
+      } else if (now.kind == work::backward) {
+        gradient_ = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
+        forget_slots();
+      } else if constexpr (plan::stages > 1) {
+        constexpr auto forth = exchange_place::activation_edge;
+        constexpr auto back = exchange_place::gradient_edge;
+        auto const as_elements = [](std::byte* data) {
+          return reinterpret_cast<typename Job::element*>(data);
+        };
+        if (now.kind == work::send_activation) messages_.run_sends(forth, as_elements(output_), m);
+        else if (now.kind == work::receive_activation)
+          messages_.run_receives(forth, as_elements(input_of(m)), m);
+        else if (now.kind == work::send_gradient)
+          messages_.run_sends(back, as_elements(gradient_), m);
+        else messages_.run_receives(back, as_elements(gradient_of(m)), m);
+      }
+    });
   }
 
   [[gnu::cold]] static stage_program program_for(int stage, workload const& load, purpose what) {
@@ -166,6 +159,8 @@ class timetable_runner {
   runner_type runner_;
   synchronizer<typename Rank::device_type> waits_;
   exchange_runner<Rank> messages_;
+  std::byte* output_ = nullptr;    // of the last forward,
+  std::byte* gradient_ = nullptr;  // and of the last backward
 };
 
 }  // namespace plait::execution
