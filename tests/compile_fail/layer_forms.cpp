@@ -7,11 +7,14 @@ struct scale {
 
   using input = plait::features<8>;
   using output = plait::features<8>;
-  using one = plait::whole;
+  template <plait::name Label>
+  using one = plait::form<Label, plait::invariant, plait::invariant>;
 #ifdef PLAIT_EXPECT_FAIL
-  using forms = plait::forms<one, one, one, one, one, one, one, one, one>;
+  using forms = plait::forms<one<"1">, one<"2">, one<"3">, one<"4">, one<"5">, one<"6">, one<"7">,
+                             one<"8">, one<"9">>;
 #else
-  using forms = plait::forms<one, one, one, one, one, one, one, one>;
+  using forms =
+      plait::forms<one<"1">, one<"2">, one<"3">, one<"4">, one<"5">, one<"6">, one<"7">, one<"8">>;
 #endif
 };
 

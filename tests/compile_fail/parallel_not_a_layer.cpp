@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: parallel<Model, Policy>: Model is not a layer
+// first: parallel<Model, Policy>: the policy stands first
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 

@@ -6,7 +6,7 @@
 struct mine {
   using concept_tag = plait::policy_tag;
 #ifdef PLAIT_EXPECT_FAIL
-  static constexpr plait::axis along = plait::axis::context;
+  static constexpr plait::axis along = plait::axis::stage;
 #else
   static constexpr plait::axis along = plait::axis::tensor;
 #endif

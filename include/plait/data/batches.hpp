@@ -152,8 +152,9 @@ template <class Data>
 consteval void check_dataset() {
   static_assert(is_dataset<Data>,
                 "batches(dataset, size, rank): what is given is no data set; write "
-                "plait::in_memory<float> data(...) for samples in memory, or a type with `using "
-                "concept_tag = plait::dataset_tag;` as in plait/data/dataset.hpp");
+                "plait::in_memory<float> data(...) for samples in memory, or give a type of your "
+                "own all of concept_tag, element, size, sequence_length, inputs and targets (of "
+                "features width, too), as plait/data/dataset.hpp has them");
 }
 
 }  // namespace detail

@@ -167,6 +167,13 @@ template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
     read_form<Keys, Forms>::value()...};
 
+constexpr bool labels_differ(auto const& table) {
+  for (std::size_t i = 0; i < table.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (table[i].label == table[k].label) return false;
+  return true;
+}
+
 }  // namespace detail
 
 /// Where a layer in form `form` has a slot: as a clause of the form says, else as the slot's

@@ -181,6 +181,9 @@ constexpr leaf_info read_leaf() {
   constexpr auto& table = form_table<clause_keys<list, saved, scratch>, typename forms_of<L>::type>;
   static_assert(table.size() <= leaf_info::most_forms,
                 "forms<...>: a layer may have eight forms at most; leave out those that cost more");
+  static_assert(labels_differ(table),
+                "forms<...>: two forms of this layer have the same label; give each its own, "
+                "form<Label, Input, Output, Clauses...>");
   for (auto const& form : table)
     if (info.form_count < leaf_info::most_forms)
       info.forms[static_cast<std::size_t>(info.form_count++)] = form;

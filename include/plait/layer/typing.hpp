@@ -140,14 +140,18 @@ consteval void check_copy() {
 
 template <placement A, placement B, placement Out>
 consteval void check_product() {
-  static_assert(product(A, B) != no_rule,
-                "ops.matmul(a, b, out): there is no product of a placed A and b placed B; the "
-                "rules are (replicate, replicate), (invariant, invariant), (rows, replicate), "
-                "(replicate, columns), (columns, rows) -> partial, (partial, replicate), "
-                "(replicate, partial); correct the form's placements");
-  static_assert(product(A, B) == no_rule || product(A, B) == Out,
-                "ops.matmul(a, b, out): the product of A and B is not placed Out, as the form "
-                "promises; correct the form's output, or that of the parameter's gradient");
+  static_assert(
+      product(A, B) != no_rule,
+      "ops.matmul(a, b, out): there is no product of a placed A and b placed B; the "
+      "rules are (replicate, replicate), (invariant, invariant), (rows, replicate), "
+      "(replicate, columns), (columns, rows) -> partial, (partial, replicate), "
+      "(replicate, partial); correct the form's placements, or write plait::transposed(b) "
+      "for an operand that is to be read transposed");
+  static_assert(
+      product(A, B) == no_rule || product(A, B) == Out,
+      "ops.matmul(a, b, out): the product of A and B is not placed Out, as the form "
+      "promises; correct the form's output, or that of the parameter's gradient; a slot is "
+      "cut by features if it says follows::features");
 }
 
 template <placement A, placement B, placement Out>
@@ -260,6 +264,32 @@ consteval void check_whole_rows() {
   static_assert(is_whole(Matrix) || is_rows(Matrix),
                 "ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none; "
                 "give the form an input that is invariant or cut by positions");
+}
+
+template <placement Qkv, placement Out>
+consteval void check_heads() {
+  static_assert(
+      (is_whole(Qkv) && Qkv == Out) || (is_columns(Qkv) && Qkv.parts == 3 && is_columns(Out)),
+      "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
+      "(whole heads of query, key and value), and out alike");
+}
+
+template <placement Table, placement Out>
+consteval void check_lookup() {
+  static_assert(is_rows(Table) ? Out == partial
+                : is_rows(Out) ? Table == replicate
+                               : Table == Out,
+                "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
+                "partial; otherwise out is placed like the table, or cut by positions");
+}
+
+template <placement Gradient, placement Sums>
+consteval void check_lookup_gradient() {
+  static_assert(is_rows(Sums)       ? Gradient == replicate
+                : is_rows(Gradient) ? Sums == partial
+                                    : Sums == Gradient,
+                "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
+                "placed Sums, as the form promises; correct the use<...> of the table");
 }
 
 }  // namespace plait::typing

@@ -109,10 +109,10 @@ consteval void check_forms() {
                 "a form that ends as it began); unpin a form, or add a `whole` form to your layer");
 }
 
-enum class body_error : int { none, forward, backward_input, backward_parameters, count };
+enum class missing_kind : int { none, forward, backward_input, backward_parameters, count };
 
 struct missing_body {
-  body_error what = body_error::none;
+  missing_kind what = missing_kind::none;
   int leaf = 0;
 };
 
@@ -123,34 +123,34 @@ constexpr missing_body find_missing_body(auto const& code, auto const& leaves,
     if (now.kind != step_kind::leaf) continue;
     auto const& leaf = leaves[now.leaf];
     bool const gives_gradient = now.second >= 0 || needs_gradient[std::size_t(now.in)];
-    if (!leaf.has_forward) return {body_error::forward, now.leaf};
-    if (gives_gradient && !leaf.has_backward_input) return {body_error::backward_input, now.leaf};
+    if (!leaf.has_forward) return {missing_kind::forward, now.leaf};
+    if (gives_gradient && !leaf.has_backward_input) return {missing_kind::backward_input, now.leaf};
     if (leaf.parameter_count > 0 && !leaf.has_backward_parameters)
-      return {body_error::backward_parameters, now.leaf};
-    if (leaf.is_loss && !leaf.has_count) return {body_error::count, now.leaf};
+      return {missing_kind::backward_parameters, now.leaf};
+    if (leaf.is_loss && !leaf.has_count) return {missing_kind::count, now.leaf};
   }
   return {};
 }
 
-template <body_error Error, printed_text LayerName, class Layer>
+template <missing_kind Error, printed_text LayerName, class Layer>
 consteval void report_missing_body() {
-  static_assert(Error != body_error::forward || has_body<LayerName, Layer>,
+  static_assert(Error != missing_kind::forward || has_body<LayerName, Layer>,
                 "this layer has no forward; write `static void forward(auto& ops, auto l)`, which "
                 "computes l.y from l.x");
-  static_assert(Error != body_error::backward_input || has_body<LayerName, Layer>,
+  static_assert(Error != missing_kind::backward_input || has_body<LayerName, Layer>,
                 "this layer has no backward_input; write `static void backward_input(auto& ops, "
                 "auto l)`, which writes the gradient of its input to l.dx");
-  static_assert(Error != body_error::backward_parameters || has_body<LayerName, Layer>,
+  static_assert(Error != missing_kind::backward_parameters || has_body<LayerName, Layer>,
                 "this layer has parameters and no backward_parameters; write `static void "
                 "backward_parameters(auto& ops, auto l)`, which adds their gradients to l.dp");
-  static_assert(Error != body_error::count || has_body<LayerName, Layer>,
+  static_assert(Error != missing_kind::count || has_body<LayerName, Layer>,
                 "this loss has no count; write `static std::int64_t "
                 "count(std::span<std::int32_t const> labels)`, which says how many of them count");
 }
 
-template <class Model, body_error Error, int Leaf>
+template <class Model, missing_kind Error, int Leaf>
 consteval void check_bodies() {
-  if constexpr (Error != body_error::none)
+  if constexpr (Error != missing_kind::none)
     report_missing_body<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>>();
 }
 

@@ -147,7 +147,10 @@ template <class Plan>
     }
     if (need.total() == 0) continue;
     auto const size = [](std::int64_t bytes) { return with_unit(static_cast<double>(bytes)); };
-    table.add({to_string(over), std::to_string(ranks), size(need.forward), size(need.backward),
+    axis_set named;  // without those of one rank
+    for (axis const which : all_axes)
+      if (over.contains(which) && Plan::grid_for(load).size(which) > 1) named = named | which;
+    table.add({to_string(named), std::to_string(ranks), size(need.forward), size(need.backward),
                size(need.step)});
   }
   auto const text = table.text();

@@ -14,12 +14,16 @@ namespace plait {
 /// that gives each its own.
 template <class Model, class Policy, class Element = float>
 struct parallel {
-  static_assert(layer<Model>,
+  static_assert(!policy<Model>,
+                "parallel<Model, Policy>: the policy stands first; write the model first, then the "
+                "policy");
+  static_assert(layer<Model> || policy<Model>,
                 "parallel<Model, Policy>: Model is not a layer; it needs `using concept_tag = "
                 "plait::layer_tag;`");
   static_assert(policy<Policy>,
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
-                "tensor_parallel<N>, pipeline<N> or hybrid<...>");
+                "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
+                "`using concept_tag = plait::policy_tag;`");
   using model = Model;
   using policy_type = Policy;
   /// The types of activations, of parameters in the optimizer's hands, and of their gradients.

@@ -78,6 +78,9 @@ consteval void check_policy_rules() {
   static_assert(has_samples || rule == parameter_rule{},
                 "this policy says how parameters stand on an axis where forms or stages decide; "
                 "leave `parameters` out");
+  static_assert(along != axis::context && along != axis::expert,
+                "this policy is along a context or expert axis, whose ranks nothing of plait's "
+                "gives other work yet: all would do the same; write another role");
   static_assert(
       along == axis::tensor || !requires { Policy::forms; },
       "this policy lets forms cut on another axis than the tensor axis, which is where "

@@ -40,9 +40,9 @@ struct zero {
 ///        with `zero<1>` as much, as a reduce_scatter and an all_gather.
 template <int Ranks = at_launch, class Sharding = unsharded>
 struct data_parallel {
-  static_assert(Ranks >= 0,
-                "data_parallel<Ranks>: Ranks is negative; write the number of ranks, or nothing to "
-                "choose it at launch");
+  static_assert(Ranks >= 1 || Ranks == at_launch,
+                "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or nothing "
+                "to choose it at launch");
   static_assert(data_sharding<Sharding>,
                 "data_parallel<Ranks, Sharding>: Sharding does not say how parameters stand; write "
                 "zero<1> or unsharded");

@@ -52,7 +52,7 @@ struct policy_traits<P> {
   static_assert((check_policy<P>(), true));
   static constexpr mesh grid() {
     mesh out;
-    out.add(P::along, P::ranks);
+    out.add(P::along, P::ranks == at_launch ? 0 : P::ranks);
     return out;
   }
   static constexpr void add_rules(policy_rules& to) { to.add<P>(); }
@@ -103,7 +103,7 @@ struct composed_traits<policy_list<Policies...>> {
                 "so multiply their sizes into one policy");
   static constexpr int count_at_launch() {
     int count = 0;
-    for (axis const which : all_axes) count += grid().size(which) == at_launch;
+    for (axis const which : all_axes) count += grid().size(which) == 0;
     return count;
   }
   static_assert(count_at_launch() <= 1,
@@ -115,7 +115,12 @@ struct composed_traits<policy_list<Policies...>> {
 
 template <class P>
   requires is_composed<P>
-struct policy_traits<P> : composed_traits<typename P::policies> {};
+struct policy_traits<P> : composed_traits<typename P::policies> {
+  static_assert(
+      !has_axis<P> && !requires { P::ranks; },
+      "this policy consists of others (`policies`) and has an axis or ranks of its own; "
+      "leave `along` and `ranks` out, or put them into a policy of the list");
+};
 
 }  // namespace detail
 

@@ -37,8 +37,9 @@ struct serial {
   using concept_tag = policy_tag;
 };
 
-/// The number of ranks is given when the job is launched.
-inline constexpr int at_launch = 0;
+/// The number of ranks is given when the job is launched. (Not 0, so that a number that was worked
+/// out wrong does not mean it.)
+inline constexpr int at_launch = -1;
 
 /// How parameters stand on one axis. All communication of parameters and of their gradients follows
 /// from these three by the table of transitions: what a step does with the gradients is the row

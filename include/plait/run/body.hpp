@@ -50,20 +50,45 @@ backward_parameters_body(P, Y, D, V, W, layer_context const&)
 // A body takes (ops, l). Layers may also take the members one by one, as the first version of the
 // protocol had it; scratch is then read through `saved`.
 
+template <class L, bool CanBeCalled>
+consteval void check_body() {
+  static_assert(CanBeCalled,
+                "a body of this layer cannot be called: write `static void forward(auto& ops, auto "
+                "l)`, backward_input and backward_parameters likewise; they are static and take "
+                "two arguments");
+}
+
 template <class L, class Ops, class Body>
 void call_forward(Ops& ops, Body const& l) {
-  if constexpr (requires { L::forward(ops, l); }) L::forward(ops, l);
-  else L::forward(ops, l.p, l.x, l.y, l.saved.and_scratch());
+  if constexpr (requires { L::forward(ops, l); }) {
+    L::forward(ops, l);
+  } else {
+    constexpr bool in_order = requires { L::forward(ops, l.p, l.x, l.y, l.saved.and_scratch()); };
+    check_body<L, in_order>();
+    if constexpr (in_order) L::forward(ops, l.p, l.x, l.y, l.saved.and_scratch());
+  }
 }
 template <class L, class Ops, class Body>
 void call_backward_input(Ops& ops, Body const& l) {
-  if constexpr (requires { L::backward_input(ops, l); }) L::backward_input(ops, l);
-  else L::backward_input(ops, l.p, l.saved.and_scratch(), l.dy, l.dx);
+  if constexpr (requires { L::backward_input(ops, l); }) {
+    L::backward_input(ops, l);
+  } else {
+    constexpr bool in_order =
+        requires { L::backward_input(ops, l.p, l.saved.and_scratch(), l.dy, l.dx); };
+    check_body<L, in_order>();
+    if constexpr (in_order) L::backward_input(ops, l.p, l.saved.and_scratch(), l.dy, l.dx);
+  }
 }
 template <class L, class Ops, class Body>
 void call_backward_parameters(Ops& ops, Body const& l) {
-  if constexpr (requires { L::backward_parameters(ops, l); }) L::backward_parameters(ops, l);
-  else L::backward_parameters(ops, l.p, l.saved.and_scratch(), l.dy, l.dp);
+  if constexpr (requires { L::backward_parameters(ops, l); }) {
+    L::backward_parameters(ops, l);
+  } else {
+    constexpr bool in_order =
+        requires { L::backward_parameters(ops, l.p, l.saved.and_scratch(), l.dy, l.dp); };
+    check_body<L, in_order>();
+    if constexpr (in_order) L::backward_parameters(ops, l.p, l.saved.and_scratch(), l.dy, l.dp);
+  }
 }
 
 }  // namespace plait::execution

@@ -237,7 +237,7 @@ class operations {
             placement Any>
   void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
                  view_of<Kept, Any> scratch, std::size_t head_width) {
-    check_heads<Qkv, Out>();
+    typing::check_heads<Qkv, Out>();
     constexpr auto name = "attention";
     named_shape const of_qkv = named("qkv", qkv);
     shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum),
@@ -251,7 +251,7 @@ class operations {
   void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
                           view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, view_of<Sum, Any> scratch,
                           std::size_t head_width) {
-    check_heads<Qkv, Out>();
+    typing::check_heads<Qkv, Out>();
     typing::check_gradient<Out, DOut>();
     typing::check_gradient<Qkv, DQkv>();
     constexpr auto name = "attention_backward";
@@ -270,7 +270,7 @@ class operations {
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
   template <class X, class T, placement Table, placement Out>
   void gather_rows(token_input ids, view_of<X, Table> table, view_of<T, Out> out) {
-    check_lookup<Table, Out>();
+    typing::check_lookup<Table, Out>();
     named_shape const of_out = named("out", out);
     shapes_.expect("gather_rows", of_out, ids.rows, out.columns, named("ids", ids));
     shapes_.expect("gather_rows", of_out, out.rows, table.columns, named("table", table));
@@ -280,7 +280,7 @@ class operations {
   /// Row ids[r] of sums += row r of dy: the gradient of gather_rows by its table.
   template <class T, class Sum, placement Gradient, placement Sums>
   void scatter_add_rows(token_input ids, view_of<T, Gradient> dy, view_of<Sum, Sums> sums) {
-    check_lookup_gradient<Gradient, Sums>();
+    typing::check_lookup_gradient<Gradient, Sums>();
     named_shape const of_dy = named("dy", dy);
     shapes_.expect("scatter_add_rows", of_dy, ids.rows, dy.columns, named("ids", ids));
     shapes_.expect("scatter_add_rows", of_dy, dy.rows, sums.columns, named("sums", sums));
@@ -463,9 +463,11 @@ class operations {
   template <class Function, class... Operands>
   static consteval void check_function() {
     static_assert(
-        std::is_invocable_v<Function const&, accumulate_t<std::remove_const_t<Operands>>...>,
+        std::is_invocable_r_v<double, Function const&,
+                              accumulate_t<std::remove_const_t<Operands>>...>,
         "ops.map(f, operands..., y): f cannot be called with one number of each operand; give it "
-        "a call operator that takes as many numbers as there are operands");
+        "a call operator that is const, takes as many numbers as there are operands, and returns "
+        "one");
   }
 
   struct share_of_label {
@@ -557,29 +559,6 @@ class operations {
     return then;
   }
 
-  template <placement Qkv, placement Out>
-  static consteval void check_heads() {
-    static_assert((is_whole(Qkv) && Qkv == Out) ||
-                      (typing::is_columns(Qkv) && Qkv.parts == 3 && typing::is_columns(Out)),
-                  "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
-                  "(whole heads of query, key and value), and out alike");
-  }
-  template <placement Table, placement Out>
-  static consteval void check_lookup() {
-    static_assert(typing::is_rows(Table) ? Out == partial
-                  : typing::is_rows(Out) ? Table == replicate
-                                         : Table == Out,
-                  "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
-                  "partial; otherwise out is placed like the table, or cut by positions");
-  }
-  template <placement Gradient, placement Sums>
-  static consteval void check_lookup_gradient() {
-    static_assert(typing::is_rows(Sums)       ? Gradient == replicate
-                  : typing::is_rows(Gradient) ? Sums == partial
-                                              : Sums == Gradient,
-                  "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
-                  "placed Sums, as the form promises; correct the use<...> of the table");
-  }
   template <placement At, placement Table, class View>
   [[nodiscard]] std::size_t first_table_row(View const& x) const {
     return typing::is_rows(At) && At == Table ? 0 : first_position(x);
