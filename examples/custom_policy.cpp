@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest:
 // A policy of one's own: replicas of the data ranks, each of which owns a block of the optimizer's
-// state; composed with plait's, printed, checked against one rank, and trained.
+// state; composed with plait's, printed, and trained.
 #include <plait/plait.hpp>
-#include <plait/testing/check_policy.hpp>
 
 #include <cstdio>
 
@@ -28,11 +27,6 @@ struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<10
 
 int main() {
   std::fputs(plait::explain(job::plan(), {.rows = 16}).c_str(), stdout);
-  // example-begin check
-  auto const report = plait::testing::check_policy<policy>();
-  if (!report.passed()) std::fputs(report.text().c_str(), stderr);
-  // example-end
-
   double first = 0, last = 0;
   auto const data = plait::in_memory<float>::random_classes(512, 32, 10);
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
@@ -45,5 +39,5 @@ int main() {
     }
   });
   std::printf("loss %.4f -> %.4f\n", first, last);
-  return report.passed() && last < 0.5 * first ? 0 : 1;
+  return last < 0.5 * first ? 0 : 1;
 }

@@ -42,9 +42,11 @@ TEST(CheckPolicy, PlaitsOwnPass) {
 }
 
 TEST(CheckPolicy, APolicyOfOnesOwnInAHybrid) {
-  auto const report =
-      plait::testing::check_policy<hybrid<pipeline<2>, data_parallel<2>, sharded_replicas<2>>>();
+  // example-begin check
+  using mine = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, sharded_replicas<2>>;
+  auto const report = plait::testing::check_policy<mine>();
   EXPECT_TRUE(report.passed()) << report.text();
+  // example-end
 }
 
 TEST(CheckPolicy, APolicyThatConsistsOfOthers) {
