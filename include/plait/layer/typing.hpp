@@ -119,6 +119,15 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   return true;
 }
 
+/// Of a kernel given to ops.run, whether it can be called with a queue and the views.
+template <class Kernel, bool CanBeCalled>
+consteval void check_kernel() {
+  static_assert(CanBeCalled,
+                "ops.run(kernel, views...): the kernel cannot be called with a queue and these "
+                "views; write `void operator()(auto const& queue, auto x, auto y) const`, with as "
+                "many views as are given");
+}
+
 /// `T`: of the elements of a view that an operation writes.
 template <class T>
 consteval void check_written() {

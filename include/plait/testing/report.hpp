@@ -53,9 +53,10 @@ inline double largest(std::vector<double> const& values) {
 }
 
 /// Adds a failure if got and expected differ by more than `bound` anywhere; NaN always differs.
+/// `compared`: how many elements are, if not all.
 inline void compare(check_report& report, std::string const& where, compared_tensor const& what,
                     std::vector<double> const& expected, std::vector<double> const& got,
-                    double bound, std::string const& law) {
+                    double bound, std::string const& law, std::size_t compared = 0) {
   if (expected.size() != got.size()) {
     report.failures.push_back(where + ": " + what.name + ": " + law + ": expected " +
                               std::to_string(expected.size()) + " elements, got " +
@@ -66,10 +67,11 @@ inline void compare(check_report& report, std::string const& where, compared_ten
   for (std::size_t i = got.size(); i-- > 0;)
     if (!(std::abs(got[i] - expected[i]) <= bound)) first = i, ++wrong;
   if (wrong == 0) return;
-  report.failures.push_back(where + ": " + what.name + what.element(first) + ": " + law +
-                            ": expected " + number_text(expected[first]) + ", got " +
-                            number_text(got[first]) + " (" + std::to_string(wrong) + " of " +
-                            std::to_string(got.size()) + " elements are wrong)");
+  report.failures.push_back(
+      where + ": " + what.name + what.element(first) + ": " + law + ": expected " +
+      number_text(expected[first]) + ", got " + number_text(got[first]) + " (" +
+      std::to_string(wrong) + " of " + std::to_string(compared == 0 ? got.size() : compared) +
+      (compared == 0 ? " elements are wrong)" : " that were tried are wrong)"));
 }
 
 }  // namespace detail

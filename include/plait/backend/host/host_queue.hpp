@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/epilogue.hpp"
@@ -17,6 +18,7 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
+#include "plait/layer/typing.hpp"
 
 namespace plait {
 
@@ -246,7 +248,9 @@ struct host_queue {
   /// elements, what it writes views of others.
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) const {
-    kernel(*this, views...);
+    constexpr bool can_be_called = std::is_invocable_v<Kernel&, host_queue const&, Views...>;
+    typing::check_kernel<Kernel, can_be_called>();
+    if constexpr (can_be_called) kernel(*this, views...);
   }
 };
 
