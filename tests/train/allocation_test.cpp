@@ -14,8 +14,8 @@ std::atomic<long> allocations{0};
 
 }  // namespace
 
-// The array and nothrow forms call these. Not inline, as the compiler would else take malloc and
-// operator delete for a mismatched pair.
+// The array forms call these, and the nothrow ones do, but where a sanitizer has its own. Not
+// inline, as the compiler would else take malloc and operator delete for a mismatched pair.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -27,6 +27,14 @@ std::atomic<long> allocations{0};
   if (void* const memory = std::aligned_alloc(step, (bytes + step - 1) / step * step))
     return memory;
   throw std::bad_alloc{};
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment,
+                                     std::nothrow_t const&) noexcept {
+  try {
+    return operator new(bytes, alignment);
+  } catch (std::bad_alloc const&) {
+    return nullptr;
+  }
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
