@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies that mean nothing.
+// first: this policy says what ranks do but not along which axis
+// first: this policy gives its ranks samples of their own but would never add up
+// first: this policy lets forms cut on another axis than the tensor axis
+// first: this policy says wrong how samples lie
+// first: this policy names an axis but not its ranks
+#include <type_traits>
+
+#include "plait/policy/policies.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr bool right = false;
+#else
+constexpr bool right = true;
+#endif
+
+using plait::axis;
+using plait::parameter_rule;
+using plait::placement;
+constexpr placement by_samples = plait::shard<plait::dim::batch>;
+
+struct empty {};
+struct along_data {
+  static constexpr axis along = axis::data;
+};
+struct two_ranks {
+  static constexpr int ranks = 2;
+};
+struct cut_samples {
+  static constexpr placement samples = by_samples;
+};
+struct summed {
+  static constexpr parameter_rule parameters{.summed = plait::partial};
+};
+template <class... Parts>
+struct policy_of : Parts... {
+  using concept_tag = plait::policy_tag;
+};
+template <class Part>
+using if_right = std::conditional_t<right, Part, empty>;
+
+struct cuts_forms {
+  using concept_tag = plait::policy_tag;
+  static constexpr axis along = right ? axis::tensor : axis::stage;
+  static constexpr int ranks = 2;
+  static constexpr plait::form_cuts forms{.features = false, .sequence = true};
+};
+
+int const without_axis =
+    plait::mesh_of<policy_of<if_right<along_data>, two_ranks, cut_samples, summed>>.world_size();
+int const never_sums =
+    plait::mesh_of<policy_of<along_data, two_ranks, cut_samples, if_right<summed>>>.world_size();
+int const forms_elsewhere = plait::mesh_of<cuts_forms>.world_size();
+int const same_samples =
+    plait::mesh_of<policy_of<along_data, two_ranks, if_right<cut_samples>, summed>>.world_size();
+int const without_ranks =
+    plait::mesh_of<policy_of<along_data, if_right<two_ranks>, cut_samples, summed>>.world_size();
+
+int main() {}
