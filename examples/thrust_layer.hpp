@@ -128,28 +128,27 @@ struct unit_linear {  // y = x w / |w|
   using parameters = plait::parameter_list<weight>;
   using input = plait::features<In>;
   using output = plait::features<Out>;
-  using norm = plait::slot<"norm", 0, plait::follows::rows, 1>;
+  using norm = plait::slot<"norm", 0, 1>;
   using saved = plait::saved<plait::input_slot, plait::output_slot, norm>;
-  using temporary = plait::slot<"temporary", 0, plait::follows::rows, values_for_cub>;
+  using temporary = plait::slot<"temporary", 0, values_for_cub>;
   using scaled = plait::slot<"scaled", Out>;
   using scratch = plait::scratch<temporary, scaled>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const& saved) {
-    ops.run(norm_of{}, p[weight{}], saved[norm{}], saved[temporary{}]);
-    ops.matmul(x, p[weight{}], y);
-    ops.run(divide{}, saved[norm{}], y, y);
+  static void forward(auto& ops, auto l) {
+    ops.run(norm_of{}, l.p[weight{}], l.saved[norm{}], l.scratch[temporary{}]);
+    ops.matmul(l.x, l.p[weight{}], l.y);
+    ops.run(divide{}, l.saved[norm{}], l.y, l.y);
   }
-  static void backward_input(auto& ops, auto const& p, auto const& saved, auto dy, auto dx) {
-    ops.matmul(dy, plait::transposed(p[weight{}]), dx);
-    ops.run(divide{}, saved[norm{}], dx, dx);
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
+    ops.run(divide{}, l.saved[norm{}], l.dx, l.dx);
   }
-  static void backward_parameters(auto& ops, auto const& p, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.run(divide{}, saved[norm{}], dy, saved[scaled{}]);
-    ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), saved[scaled{}],
-                          dp[weight{}]);
-    ops.run(remove_radial_part{}, p[weight{}], saved[plait::output_slot{}], dy, saved[norm{}],
-            saved[temporary{}], dp[weight{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.run(divide{}, l.saved[norm{}], l.dy, l.scratch[scaled{}]);
+    ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.scratch[scaled{}],
+                          l.dp[weight{}]);
+    ops.run(remove_radial_part{}, l.p[weight{}], l.saved[plait::output_slot{}], l.dy,
+            l.saved[norm{}], l.scratch[temporary{}], l.dp[weight{}]);
   }
 };
 // example-end
@@ -246,14 +245,12 @@ struct top_k_gate {
   using output = plait::features<Width>;
   using saved = plait::saved<plait::output_slot>;
   // Values and two lists of columns, and as much again without one of the lists for CUB.
-  using temporary = plait::slot<"temporary", 5 * Width, plait::follows::rows, values_for_cub>;
+  using temporary = plait::slot<"temporary", 5 * Width, values_for_cub>;
   using scratch = plait::scratch<temporary>;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const& saved) {
-    ops.run(top_k{Keep}, x, y, saved[temporary{}]);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.rows(softmax_gradient{}, saved[plait::output_slot{}], dy, dx);
+  static void forward(auto& ops, auto l) { ops.run(top_k{Keep}, l.x, l.y, l.scratch[temporary{}]); }
+  static void backward_input(auto& ops, auto l) {
+    ops.rows(softmax_gradient{}, l.saved[plait::output_slot{}], l.dy, l.dx);
   }
 };
 

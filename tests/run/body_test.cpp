@@ -27,7 +27,6 @@ struct dense_base {
   using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 1>>,
                              plait::row_split<plait::split<weight, 0>>>;
   using saved = plait::saved<plait::input_slot>;
-  using scratch = plait::scratch<plait::slot<"room", 3>>;
 };
 
 template <std::size_t In, std::size_t Out>

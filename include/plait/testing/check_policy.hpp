@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

@@ -52,7 +52,7 @@ TEST(ThrustScratch, SaysHowMuchIsNeededAndHowMuchIsLeft) {
   } catch (plait::out_of_memory const& e) {
     EXPECT_EQ(std::string(e.what()),
               "thrust_scratch: 136 bytes are needed, 128 of 256 are left; make the slot larger: "
-              "slot<Label, PerRow, Shape, Fixed>");
+              "slot<Label, PerRow, Values>");
     EXPECT_EQ(e.bytes.asked, 136u);
     EXPECT_EQ(e.bytes.free, 128u);
     EXPECT_EQ(e.bytes.total, 256u);

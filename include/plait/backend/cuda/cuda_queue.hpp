@@ -31,6 +31,7 @@
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 
 namespace plait {
@@ -372,9 +373,11 @@ class cuda_queue {
   /// Errors: cuda_error that says why, if the kernel did what a recorded step cannot contain.
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) const {
+    constexpr bool can_be_called = std::is_invocable_v<Kernel&, cuda_queue const&, Views...>;
+    typing::check_kernel<Kernel, can_be_called>();
     device_scope const scope(state_->place);
     try {
-      kernel(*this, views...);
+      if constexpr (can_be_called) kernel(*this, views...);
     } catch (std::exception const&) {
       state_->require_capture_goes_on(on_);  // libraries have names of their own for that
       throw;

@@ -82,7 +82,7 @@ class thrust_scratch {
   [[noreturn, gnu::cold]] void refuse(std::size_t bytes, std::size_t left) const {
     throw out_of_memory("thrust_scratch: " + std::to_string(bytes) + " bytes are needed, " +
                             std::to_string(left) + " of " + std::to_string(size_) +
-                            " are left; make the slot larger: slot<Label, PerRow, Shape, Fixed>",
+                            " are left; make the slot larger: slot<Label, PerRow, Values>",
                         {.asked = bytes, .free = left, .total = size_, .held = used_});
   }
 
