@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ class expansion {
             job_part part, std::vector<exchange> list)
       : grid_(grid), place_(place), load_(load), list_(std::move(list)) {
     switch (part) {
+      case job_part::set_up: at(exchange_place::agreement); break;
       case job_part::training:
         run_step(plait::planning::training_timetable<typename plan::schedule_type>(
             plan::stages, load.microbatches));
@@ -103,6 +105,7 @@ class expansion {
       case plait::planning::exchange_element::parameter:
         return add(typename Job::parameter_element{});
       case plait::planning::exchange_element::real: return add(0.0);
+      case plait::planning::exchange_element::bits: return add(std::uint64_t{0});
     }
   }
 
@@ -164,6 +167,7 @@ class expansion {
         default: break;
       }
     output_of(true);
+    at(outputs);
   }
   /// The output of one microbatch within the last stage, or of all to the others.
   void output_of(bool to_stages) {

@@ -76,7 +76,9 @@ struct optimizer_arena {
   std::size_t state_stride = 0;
   update_range const* ranges = nullptr;
   int range_count = 0;
-  double const* gradient_scale = nullptr;  ///< gradients are multiplied by it first (clipping)
+  /// Gradients are multiplied by it first (clipping); if it is not a number the step is not taken:
+  /// the optimizer leaves everything as it is.
+  double const* gradient_scale = nullptr;
 };
 
 }  // namespace plait

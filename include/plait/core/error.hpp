@@ -42,6 +42,17 @@ struct out_of_memory : error {
   numbers bytes;
 };
 
+/// The job ends after the same step on all ranks, each of which throws this.
+struct job_ended : error {
+  using error::error;
+};
+
+/// The loss or the norm of the gradients of a step was not a finite number; `what()` says where it
+/// came from. The weights are those before the step.
+struct not_finite_error : job_ended {
+  using job_ended::job_ended;
+};
+
 /// The job ended because another rank failed; `what()` carries that rank's message.
 struct job_aborted : error {
   using error::error;

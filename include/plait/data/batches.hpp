@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
+#include <new>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -32,23 +36,32 @@ struct batch_options {
 /// The batches of one data rank, one for each step, in the memory of the rank's device.
 ///
 /// All ranks that differ only along the tensor or stage axis get the same samples, every sample
-/// goes to exactly one data rank per epoch.
+/// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it.
 /// Cost:   one allocation when it is made; the next batch takes the place of the last.
-/// Errors: input_error if the samples of a data rank do not divide into microbatches.
-template <class Data, class Batch, class Rank, class Element = void>
+/// Errors: input_error if the samples of a data rank do not divide into microbatches, or if the
+///         data set is smaller than one batch and the last is dropped; out_of_memory.
+template <class Held, class Batch, class Rank, class Element = void>
 class batch_range {
+  using Data = std::remove_cvref_t<Held>;
   static_assert((require_global_batch<Batch>(), true));
   using memory = typename Rank::device_type::memory;
   using loader_type = loader<Data, Element>;  // says what a data set needs
   using element = typename loader_type::element;
 
  public:
-  [[gnu::cold]] batch_range(Data const& data, Batch size, Rank& rank, batch_options const& options)
+  [[gnu::cold]] batch_range(Held&& data, Batch size, Rank& rank, batch_options const& options)
       : rank_(rank),
-        loader_(data),
-        sampler_(data.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
+        data_(std::forward<Held>(data)),
+        loader_(data_),
+        sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
         size_(size),
         epochs_(options.epochs) {
+    if (steps_per_epoch() == 0)
+      throw input_error("batches: a global batch of " + std::to_string(size.samples) +
+                        " samples is larger than the data set of " +
+                        std::to_string(data_.size()) +
+                        " samples, so that an epoch has no step; use a smaller batch, or "
+                        ".last = plait::last_batch::keep");
     batch_.microbatches =
         options.microbatches > 0 ? options.microbatches : rank.grid().size(axis::stage);
     std::size_t const per_rank = size.per_rank(rank.grid().size(batch_axes));
@@ -59,21 +72,26 @@ class batch_range {
                         std::to_string(rank.grid().size(batch_axes)) +
                         " data ranks, which do not divide into " + std::to_string(pieces) +
                         " microbatches");
-    samples_.resize(per_rank);
     batch_.samples = per_rank / pieces;
-    batch_.sequence = data.sequence_length();
+    batch_.sequence = data_.sequence_length();
     batch_.element_bytes = sizeof(element);
     batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
-                    loader_.inputs_per_sample() / data.sequence_length()};
-    host_inputs_.resize(per_rank * loader_.inputs_per_sample());
-    host_targets_.resize(per_rank * loader_.targets_per_sample());
+                    loader_.inputs_per_sample() / data_.sequence_length()};
+    allocate(per_rank);
     batch_.input_stride_bytes = host_inputs_.size() / pieces * sizeof(element);
     batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(std::int32_t);
-    buffer_ = rank.device().allocate(target_offset() + host_targets_.size() * sizeof(std::int32_t));
     batch_.inputs = buffer_.data();
     batch_.targets = buffer_.data() + target_offset();
     batch_.labels = host_targets_.data();
-    source_ = rank.next_number();
+    if constexpr (std::is_integral_v<element>) batch_.tokens = host_inputs_.data();
+    batch_.sample_numbers = samples_.data();
+    batch_.description = &description_;
+    description_ = {.number = rank.next_number(),
+                    .seed = options.seed,
+                    .samples = size.samples,
+                    .data_set = data_.size(),
+                    .is_shuffled = options.how == sample_order::shuffled,
+                    .keeps_last = options.last == last_batch::keep};
   }
   batch_range(batch_range const&) = delete;
   batch_range& operator=(batch_range const&) = delete;
@@ -92,10 +110,10 @@ class batch_range {
     auto const& grid = rank_.grid();
     auto const slice = sampler_.slice(
         size_, where.batch, grid.place_in_group(rank_.place(), batch_axes), grid.size(batch_axes));
-    // In a partial batch the shares of the data ranks differ.
-    bool const is_full = (where.batch + 1) * size_.samples <= loader_.data().size();
-    batch_.first_sample = slice.first - where.batch * size_.samples;
-    batch_.source = is_full ? source_ : 0;
+    std::size_t const first = where.batch * size_.samples;
+    batch_.first_sample = slice.first - first;
+    batch_.missing_samples =
+        size_.samples - std::min<std::size_t>(size_.samples, data_.size() - first);
     std::span<std::size_t> const mine(samples_.data(), slice.count);
     sampler_.fill(where.epoch, slice, mine);
     loader_.fill(mine, batch_.microbatches, host_inputs_, host_targets_);
@@ -126,16 +144,45 @@ class batch_range {
   std::default_sentinel_t end() { return {}; }
 
  private:
+  /// Room for the samples of this rank on the host and on its device.
+  [[gnu::cold]] void allocate(std::size_t samples) {
+    std::size_t const each = loader_.inputs_per_sample() * sizeof(element) +
+                             loader_.targets_per_sample() * sizeof(std::int32_t) +
+                             sizeof(std::size_t);
+    auto const fail = [&](std::string const& why) {
+      throw out_of_memory("batches: a global batch of " + std::to_string(size_.samples) +
+                              " samples gives " + std::to_string(samples) +
+                              " samples to each data rank, whose inputs and targets take " +
+                              std::to_string(each) + " bytes each; rank " +
+                              std::to_string(rank_.world_rank()) + " has no room for them" + why +
+                              "; use a smaller batch or more data ranks",
+                          {.asked = samples * each});
+    };
+    if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each) fail("");
+    try {
+      samples_.resize(samples);
+      host_inputs_.resize(samples * loader_.inputs_per_sample());
+      host_targets_.resize(samples * loader_.targets_per_sample());
+      buffer_ =
+          rank_.device().allocate(target_offset() + host_targets_.size() * sizeof(std::int32_t));
+    } catch (std::bad_alloc const&) {
+      fail(" on the host");
+    } catch (out_of_memory const& problem) {
+      fail(std::string(": ") + problem.what());
+    }
+  }
+
   [[nodiscard]] std::size_t target_offset() const {
     return (host_inputs_.size() * sizeof(element) + 63) / 64 * 64;
   }
 
   Rank& rank_;
+  Held data_;
   loader_type loader_;
   sampler sampler_;
   Batch size_;
   std::uint64_t epochs_;
-  std::uint64_t source_;
+  batch_description description_;
   std::vector<std::size_t> samples_;
   std::vector<element> host_inputs_;
   std::vector<std::int32_t> host_targets_;
@@ -163,18 +210,19 @@ consteval void check_dataset() {
 /// rank))`.
 ///
 /// Features have the type of the data set. For a job that computes in another one, name that:
-/// `plait::batches<plait::bfloat16>(data, ...)`.
+/// `plait::batches<plait::bfloat16>(data, ...)`. A data set that is named must outlive the batches;
+/// one that is made in the call is kept by them.
 template <class Element, class Data, class Batch, class Rank>
-auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
-  detail::check_dataset<Data>();
-  if constexpr (detail::is_dataset<Data>)
-    return batch_range<Data, Batch, Rank, Element>(data, size, rank, options);
+auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
+  detail::check_dataset<std::remove_cvref_t<Data>>();
+  if constexpr (detail::is_dataset<std::remove_cvref_t<Data>>)
+    return batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank, options);
   else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
 }
 /// \overload
 template <class Data, class Batch, class Rank>
-auto batches(Data const& data, Batch size, Rank& rank, batch_options const& options = {}) {
-  return batches<void>(data, size, rank, options);
+auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
+  return batches<void>(std::forward<Data>(data), size, rank, options);
 }
 
 /// Without a rank every rank would read the same samples: does not compile.

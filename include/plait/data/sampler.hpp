@@ -10,6 +10,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/random.hpp"
 #include "plait/data/batch_size.hpp"
+#include "plait/tensor/batch.hpp"
 
 namespace plait {
 
@@ -31,14 +32,6 @@ struct epoch_position {
   std::size_t batch = 0;
 
   friend constexpr bool operator==(epoch_position, epoch_position) = default;
-};
-
-/// A contiguous piece of an epoch's order: the indices `first` to `first + count - 1`.
-struct sample_slice {
-  std::size_t first = 0;
-  std::size_t count = 0;
-
-  friend constexpr bool operator==(sample_slice, sample_slice) = default;
 };
 
 /// Decides which samples each data rank sees in each step. The order of an epoch depends on the
@@ -110,18 +103,15 @@ class sampler {
   [[nodiscard]] constexpr sample_slice slice(Batch batch, std::size_t batch_index, int data_rank,
                                              int data_ranks) const {
     require_global_batch<Batch>();
-    std::size_t const share = batch.per_rank(data_ranks);
+    (void)batch.per_rank(data_ranks);  // divides
     if (batch_index >= batches_per_epoch(batch) || data_rank < 0 || data_rank >= data_ranks)
       throw error("sampler: batch " + std::to_string(batch_index) + " of " +
                   std::to_string(batches_per_epoch(batch)) + " on data rank " +
                   std::to_string(data_rank) + " of " + std::to_string(data_ranks));
-    auto const rank = static_cast<std::size_t>(data_rank);
     std::size_t const begin = batch_index * batch.samples;
-    if (samples_ - begin >= batch.samples) return {begin + rank * share, share};
-    std::size_t const rest = samples_ - begin;
-    std::size_t const each = rest / static_cast<std::size_t>(data_ranks);
-    std::size_t const longer = rest % static_cast<std::size_t>(data_ranks);
-    return {begin + rank * each + std::min(rank, longer), each + (rank < longer ? 1 : 0)};
+    auto const mine =
+        share_of_samples(std::min(batch.samples, samples_ - begin), data_rank, data_ranks);
+    return {begin + mine.first, mine.count};
   }
 
   /// Writes the samples of a slice of the epoch's order.

@@ -11,8 +11,12 @@ enum class value_kind : int { features, tokens };
 struct value_info {
   value_kind kind = value_kind::features;
   std::size_t width = 1;
+  std::size_t vocabulary = 0;  ///< tokens are below it; 0 for tokens of any value
 
-  friend constexpr bool operator==(value_info const&, value_info const&) = default;
+  /// Whether one fits where the other is wanted.
+  friend constexpr bool operator==(value_info const& a, value_info const& b) {
+    return a.kind == b.kind && a.width == b.width;
+  }
 };
 
 /// Rows of `Width` real numbers: (sequence, batch, Width), row index = position * batch + sample.
@@ -24,6 +28,13 @@ struct features {
 /// One integer per row, for example a token or a class: (sequence, batch). It has no gradient.
 struct tokens {
   static constexpr value_info info{value_kind::tokens, 1};
+};
+
+/// The same, in [0, Vocabulary): trainers refuse a batch with others.
+template <std::size_t Vocabulary>
+struct tokens_below : tokens {
+  static_assert(Vocabulary > 0, "tokens_below<Vocabulary>: there is no token below 0");
+  static constexpr value_info info{value_kind::tokens, 1, Vocabulary};
 };
 
 /// Several inputs of one layer, given to its body as a tuple of views.

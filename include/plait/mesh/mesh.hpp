@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -10,6 +11,9 @@
 #include "plait/mesh/axis.hpp"
 
 namespace plait {
+
+/// As a backend's number of data ranks: as many as the machine has processors for.
+inline constexpr int all_processors = -1;
 
 /// Where a rank stands: its index along each axis, 0 along an axis that the mesh lacks.
 struct coordinates {
@@ -152,6 +156,29 @@ struct mesh {
             (extent.size == 0 ? "at launch" : std::to_string(extent.size));
   }
   return text.empty() ? "one rank" : text;
+}
+
+/// The mesh of a launch: `data_ranks` is what the backend was given, 0 for nothing and
+/// `all_processors` for as many as a machine with `processors` has room for. An axis whose size is
+/// left to the launch gets 1 if nothing was given.
+///
+/// Errors: input_error, with both numbers, if the plan has another number of data ranks.
+[[nodiscard]] [[gnu::cold]] inline mesh mesh_at_launch(mesh const& planned, int data_ranks,
+                                                       int processors) {
+  bool const all = data_ranks == all_processors;
+  if (!planned.is_complete()) {
+    int const others = planned.with_ranks_at_launch(1).world_size();
+    return planned.with_ranks_at_launch(all               ? std::max(1, processors / others)
+                                        : data_ranks == 0 ? 1
+                                                          : data_ranks);
+  }
+  if (!all && data_ranks != 0 && data_ranks != planned.size(axis::data))
+    throw input_error("launch: the backend is given " + std::to_string(data_ranks) +
+                      " data ranks, the policy has " + std::to_string(planned.size(axis::data)) +
+                      " in its mesh '" + to_string(planned) +
+                      "'; leave data_ranks out, or write data_parallel<>, which takes the number "
+                      "at launch");
+  return planned;
 }
 
 }  // namespace plait

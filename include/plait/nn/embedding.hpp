@@ -10,7 +10,8 @@ namespace plait::nn {
 /// The row of a table for each token.
 ///
 /// Shapes: tokens (rows), weight (Vocabulary, Width), y (rows, Width). Tokens are in
-///         [0, Vocabulary). The weight is held with PaddedTo rows, so that ranks can divide them.
+///         [0, Vocabulary), which trainers check. The weight is held with PaddedTo rows, so that
+///         ranks can divide them.
 /// Moves:  cut by vocabulary each rank looks up what it has, the output is partial.
 template <std::size_t Vocabulary, std::size_t Width, initializer Initial = normal(0.02),
           std::size_t PaddedTo = Vocabulary>
@@ -21,7 +22,7 @@ struct embedding {
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<PaddedTo, Width>, Initial, PaddedTo - Vocabulary>;
   using parameters = parameter_list<weight>;
-  using input = tokens;
+  using input = tokens_below<Vocabulary>;
   using output = features<Width>;
   using forms =
       plait::forms<whole, form<"features", replicate, shard<dim::features>, split<weight, 1>>,

@@ -21,6 +21,7 @@ namespace plait::planning {
 
 /// What a job does; each part has a list of exchanges of its own.
 enum class job_part : int {
+  set_up,             ///< once, and for each source of batches
   training,           ///< one step, with clipping if the workload says so
   evaluation,         ///< the loss of one batch
   prediction,         ///< the output for one batch
@@ -29,10 +30,11 @@ enum class job_part : int {
 };
 
 /// The number of enumerators of `job_part`.
-inline constexpr int job_parts = 5;
+inline constexpr int job_parts = 6;
 
 /// Where in its part of a job an exchange takes place.
 enum class exchange_place : int {
+  agreement,        ///< what must be the same on all ranks, of each rank
   labels,           ///< before the passes: their count
   forward,          ///< within an item, in each of its copies, for each microbatch
   backward,         ///< the same
@@ -40,24 +42,25 @@ enum class exchange_place : int {
   gradient_edge,    ///< the same, against the order of the stages
   ties,             ///< behind the passes: gradients of tied uses, to be added to their owner's
   gradients,
-  loss,
+  loss,      ///< and whether to stop
   squares,   ///< of the gradients, for their norm
   refresh,   ///< behind the update: from what optimizers own to what layers see
-  output,    ///< of a prediction
+  output,    ///< of a prediction, for one data rank
+  outputs,   ///< of all data ranks
   blocks,    ///< before an export: what optimizers own, where that is not all
   parameter  ///< of an export
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 13;
+inline constexpr int exchange_places = 15;
 
 /// Which of a job's types the elements of an exchange have.
-enum class exchange_element : int { compute, slot, gradient, parameter, real };
+enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
 
 /// One communication of a job: the value that goes from one layout to another. The movement and
 /// the axes follow from the table.
 struct exchange {
-  exchange_place place = exchange_place::labels;
+  exchange_place place = exchange_place::agreement;
   layout from{}, to{};
   exchange_element element = exchange_element::real;
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
@@ -93,6 +96,13 @@ struct listed_plan {
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
 
+/// The 64-bit numbers that each rank gives when ranks compare what must be the same: some fields
+/// and a bit for each parameter tensor.
+constexpr std::size_t agreed_fields = 40;
+constexpr std::size_t agreed_numbers(int parameter_tensors) {
+  return agreed_fields + (std::size_t(parameter_tensors) + 63) / 64;
+}
+
 /// Where the parameters of a stage lie.
 struct listed_parameters {
   std::array<element_range, 2> regions{};
@@ -120,6 +130,10 @@ struct exchange_lister {
       if (plan.samples.at(which) == shard<dim::batch>) sum = sum.with(which, partial);
     return sum;
   }
+  /// Of a number to which each rank gives a summand.
+  constexpr layout over_all_ranks() const {
+    return over_samples().with(axis::stage, partial).with_form(partial);
+  }
   constexpr std::int64_t copies(int item) const {
     return copies_in(plan.items.first, item, plan.stage_units[stage]).copies;
   }
@@ -128,11 +142,19 @@ struct exchange_lister {
   }
 
   /// A sum of numbers that all ranks of some axes have a summand of.
-  constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1) {
+  constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1,
+                         exchange_element element = exchange_element::real) {
     layout to = from;
     for (axis const which : all_axes)
       if (is_partial(from.at(which))) to = to.with(which, invariant);
-    add({place, from, to, exchange_element::real, count});
+    add({place, from, to, element, count});
+  }
+
+  /// Each rank has its numbers in a place of its own among zeros.
+  constexpr void add_agreement() {
+    add_sum(exchange_place::agreement, over_all_ranks(),
+            std::size_t(plan.grid.world_size()) * agreed_numbers(plan.parameter_tensors),
+            exchange_element::bits);
   }
 
   /// The regions of the parameters' arena from one layout to another. Along each axis of which one
@@ -224,14 +246,14 @@ struct exchange_lister {
                     region);
       }
     }
-    // The last stage alone has a loss; with zeros elsewhere it is a sum over the stages, too.
-    auto const of_stages = over_samples().with(axis::stage, partial);
-    add_sum(exchange_place::loss, of_stages);
+    // Whether to stop is for all ranks to know; of those that have the same loss, one counts. The
+    // last stage alone has one; with zeros elsewhere it is a sum over the stages, too.
+    if (training && load.stops) add_sum(exchange_place::loss, over_all_ranks(), 2);
+    else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial));
     if (!training) return;
     // Each block of a gradient counts on one of the ranks that have it.
     if (load.gradient_norm)
-      add_sum(exchange_place::squares, of_stages.with_form(partial),
-              std::size_t(plan.parameter_tensors));
+      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.parameter_tensors));
     for (int region : {0, 1}) {
       auto const at = layouts_of_region(region);
       add_regions(exchange_place::refresh, at.owned, at.kept,
@@ -268,9 +290,23 @@ struct exchange_lister {
       add({exchange_place::output, of_samples(made.at), of_samples(invariant),
            exchange_element::compute, count, -1, -1, load.microbatches});
     auto const last = of_samples(invariant).on_stage(plan.stages() - 1);
+    auto const everywhere = last.with(axis::stage, invariant);
+    std::size_t const all = count * std::size_t(load.microbatches);
     if (plan.stages() > 1)
-      add({exchange_place::output, last, last.with(axis::stage, invariant),
-           exchange_element::compute, count * std::size_t(load.microbatches)});
+      add({exchange_place::output, last, everywhere, exchange_element::compute, all});
+    if (load.prediction == predicted::of_all) add_outputs(everywhere, all);
+  }
+
+  /// The outputs of all data ranks, in the order of their samples: along the fastest axis first.
+  constexpr void add_outputs(layout from, std::size_t count) {
+    for (int i = plan.grid.dimension_count - 1; i >= 0; --i) {
+      auto const& [which, ranks] = plan.grid.dimensions[std::size_t(i)];
+      if (from.at(which) != shard<dim::batch>) continue;
+      auto const to = from.with(which, invariant);
+      count *= std::size_t(ranks);
+      add({exchange_place::outputs, from, to, exchange_element::compute, count});
+      from = to;
+    }
   }
 
   constexpr void add_export(bool gradients) {
@@ -311,6 +347,7 @@ constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
                                                workload const& load, job_part part) {
   exchange_lister list{plan, parameters, stage, load};
   switch (part) {
+    case job_part::set_up: list.add_agreement(); break;
     case job_part::training: list.add_step(true); break;
     case job_part::evaluation: list.add_step(false); break;
     case job_part::prediction: list.add_prediction(); break;
@@ -348,7 +385,9 @@ template <class Plan>
 [[gnu::cold]] axis_sets axis_sets_of(mesh const& grid) {
   workload const load{.rows = Plan::sequence_length,
                       .data_ranks = Plan::grid.ranks_at_launch(grid),
-                      .gradient_norm = true};
+                      .gradient_norm = true,
+                      .stops = true,
+                      .prediction = predicted::of_all};
   axis_sets out;
   for (int part = 0; part < job_parts; ++part)
     for (int stage = 0; stage < Plan::stages; ++stage)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plait/layer/value.hpp"
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/workload.hpp"
@@ -63,15 +64,53 @@ constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots
 template <class Plan>
 constexpr std::size_t batch_bytes(workload const& load) {
   auto const bytes_of = [&](value_info const& info) {
-    return aligned(load.rows * (info.kind == value_kind::tokens
-                                    ? sizeof(std::int32_t)
-                                    : info.width * Plan::element_bytes));
+    return std::size_t(load.microbatches) * load.rows *
+           (info.kind == value_kind::tokens ? sizeof(std::int32_t)
+                                            : info.width * Plan::element_bytes);
   };
   auto const& leaves = Plan::tree.leaves;
   auto const& last = leaves[leaves.size() - 1];
-  return std::size_t(load.microbatches) *
-         (bytes_of(leaves[0].input()) +
-          (last.is_loss && last.input_count > 1 ? bytes_of(last.inputs[1]) : 0));
+  bool const has_targets = last.is_loss && last.input_count > 1;
+  return aligned(bytes_of(leaves[0].input())) + (has_targets ? bytes_of(last.inputs[1]) : 0);
+}
+
+/// Where the small numbers of a trainer lie: those of a step, the squares of each parameter tensor,
+/// what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
+struct number_tables {
+  static constexpr std::size_t step_bytes = 512, range_bytes = 24;
+  std::size_t squares_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0, total = 0;
+};
+
+template <class Plan>
+constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
+  std::size_t local = 0;
+  for (auto const& entry : Plan::entries)
+    if (entry.owner < 0)
+      local += std::size_t(copies_in(Plan::code, entry.item, Plan::stage_units[std::size_t(stage)])
+                               .copies);
+  number_tables out;
+  std::size_t next = number_tables::step_bytes;
+  auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + aligned(bytes)); };
+  out.squares_at = take(std::size_t(Plan::parameter_tensor_count()) * sizeof(double));
+  out.updated_at = take(local * number_tables::range_bytes);
+  out.squared_at = take(local * number_tables::range_bytes);
+  out.agreed_at = take(std::size_t(grid.world_size()) *
+                       agreed_numbers(Plan::parameter_tensor_count()) * sizeof(std::uint64_t));
+  out.total = next;
+  return out;
+}
+
+/// Bytes of the outputs that a rank gets from a prediction, and of the room in which those of one
+/// microbatch are brought together.
+template <class Plan>
+constexpr std::size_t output_bytes(workload const& load) {
+  if (load.prediction == predicted::nothing) return 0;
+  auto const& code = Plan::code;
+  std::size_t const each =
+      load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
+  std::size_t const ranks =
+      load.prediction == predicted::of_all ? std::size_t(Plan::grid_for(load).size(batch_axes)) : 1;
+  return (each * std::size_t(load.microbatches) * ranks + each) * Plan::element_bytes;
 }
 
 /// Bytes that a rank of one stage of a plan needs.
@@ -89,7 +128,8 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
                            : kept * Plan::parameter_bytes,
           (kept + parameters.tied_count) * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
-          lay_out_stage<Plan>(stage, load, slots).total_bytes, batch_bytes<Plan>(load)};
+          lay_out_stage<Plan>(stage, load, slots).total_bytes, batch_bytes<Plan>(load),
+          output_bytes<Plan>(load), lay_out_numbers<Plan>(stage, grid).total};
 }
 
 }  // namespace plait::planning

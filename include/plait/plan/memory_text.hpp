@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <new>
 #include <string>
 
 #include "plait/core/error.hpp"
@@ -33,6 +34,8 @@ namespace plait::detail {
   add("optimizer ", need.optimizer);
   add("activations ", need.activations);
   add("batches ", need.batches);
+  add("outputs ", need.outputs);
+  add("numbers ", need.numbers);
   return out + with_unit(static_cast<double>(need.total())) + " in all";
 }
 
@@ -40,14 +43,19 @@ namespace plait::detail {
 /// by its plan.
 template <class Make>
 decltype(auto) allocate_for_plan(int rank, memory_need const& need, Make make) {
+  auto const problem = [&](std::string const& what, out_of_memory::numbers const& bytes) {
+    return out_of_memory(what + "; the plan of rank " + std::to_string(rank) +
+                             " needs: " + memory_text(need) +
+                             "; use a smaller batch, more microbatches, or more tensor ranks or "
+                             "stages",
+                         bytes);
+  };
   try {
     return make();
   } catch (out_of_memory const& e) {
-    throw out_of_memory(std::string(e.what()) + "; the plan of rank " + std::to_string(rank) +
-                            " needs: " + memory_text(need) +
-                            "; use a smaller batch, more microbatches, or more tensor ranks or "
-                            "stages",
-                        e.bytes);
+    throw problem(e.what(), e.bytes);
+  } catch (std::bad_alloc const&) {
+    throw problem("out of memory on the host", {});
   }
 }
 

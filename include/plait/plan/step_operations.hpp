@@ -30,6 +30,7 @@ struct step_shape {
   bool has_gradients = false;
   bool clips = false;
   bool updates = false;
+  bool checks_loss = false;  ///< before it updates
 };
 
 /// The operations of a step, in their order: phases, and rows of the list.
@@ -76,7 +77,9 @@ constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which);
     rows(exchange_place::squares, squares);
   }
   if (of.updates) {
-    compute(step_phase::update, {gradients, squares}, {parameters});
+    std::vector<int> reads{gradients, squares};
+    if (of.checks_loss) reads.push_back(loss);
+    compute(step_phase::update, std::move(reads), {parameters});
     rows(exchange_place::refresh, parameters);
   }
   compute(step_phase::read, {labels, loss}, {});

@@ -17,7 +17,8 @@ constexpr std::int64_t bytes_of(exchange_element element) {
     case exchange_element::slot: return std::int64_t{Plan::slot_bytes};
     case exchange_element::gradient: return std::int64_t{Plan::gradient_bytes};
     case exchange_element::parameter: return std::int64_t{Plan::parameter_bytes};
-    case exchange_element::real: break;
+    case exchange_element::real:
+    case exchange_element::bits: break;
   }
   return std::int64_t{sizeof(double)};
 }

@@ -8,6 +8,13 @@
 
 namespace plait {
 
+/// Which outputs of the model a rank gets from a prediction.
+enum class predicted : int {
+  nothing,
+  of_data_rank,  ///< those of its own samples
+  of_all         ///< those of the global batch
+};
+
 /// The run-time numbers that bytes depend on.
 struct workload {
   std::size_t rows = 1;        ///< of one microbatch on one data rank: positions times samples
@@ -15,6 +22,8 @@ struct workload {
   int data_ranks = 1;          ///< counts only if the policy leaves it to the launch
   int optimizer_states = 2;    ///< arenas the size of the parameters: 2 for AdamW
   bool gradient_norm = false;  ///< true when gradients are clipped
+  bool stops = false;          ///< true when ranks agree to stop on signals
+  predicted prediction = predicted::nothing;
 };
 
 /// Bytes that one rank needs.
@@ -24,9 +33,11 @@ struct memory_need {
   std::size_t optimizer = 0;
   std::size_t activations = 0;  ///< and boundary buffers and scratch
   std::size_t batches = 0;      ///< inputs and targets of one step
+  std::size_t outputs = 0;      ///< of a prediction, if the workload has one
+  std::size_t numbers = 0;      ///< of a step, what optimizers treat alike, what ranks compare
 
   [[nodiscard]] constexpr std::size_t total() const {
-    return parameters + gradients + optimizer + activations + batches;
+    return parameters + gradients + optimizer + activations + batches + outputs + numbers;
   }
 };
 

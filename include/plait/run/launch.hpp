@@ -37,7 +37,9 @@ void launch(Backend const& backend, Program&& program) {
   static_assert(takes_rank,
                 "launch<Job>(backend, program): program cannot be called with a rank alone; write "
                 "[&](auto& rank) { ... }");
-  auto const grid = plan::grid.with_ranks_at_launch(backend.data_ranks);
+  auto const grid =
+      mesh_at_launch(plan::grid, backend.data_ranks,
+                     backend.data_ranks == all_processors ? backend.processors() : 0);
   axis_sets sets;
   add_axis_sets<plan>(sets, grid);
   (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);

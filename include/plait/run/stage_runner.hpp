@@ -12,6 +12,7 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/forward_watch.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/stage_memory.hpp"
@@ -78,6 +79,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     loss_ = loss;
   }
 
+  /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks for;
+  /// null ends that.
+  void watch(forward_watch* by) { watch_ = by; }
+
   /// Runs the stage on `input` and returns its output, which lies in activation slot `slot`. The
   /// items from `end_item` on are left out (the loss, when only the model's output is wanted).
   std::byte* forward(std::byte* input, int slot, int end_item = code.items.size()) {
@@ -94,6 +99,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
             this->template forward_step<Step>(input, output, copy);
             if constexpr (has_waits) end_step<Item, Step, direction::forward>();
           }
+          if constexpr (code.steps[Step].kind == step_kind::leaf &&
+                        !plan::is_epilogue(Step + 1, direction::forward))
+            if (watch_ != nullptr) this->template show<Step>(input, output);
         });
         if constexpr (has_waits) pass_edge<Item, waits::end, direction::forward>();
         forget_transients();
@@ -318,6 +326,22 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
 
   template <int Step>
+  [[gnu::cold]] void show(std::byte* input, std::byte* output) {
+    if (watch_->found) return;
+    constexpr auto& now = code.steps[Step];
+    if constexpr (plan::tree.leaves[now.leaf].is_loss) {
+      watch_->look(rank_.device(), loss_, 1);
+    } else {
+      watch_->look(rank_.device(), as_elements(this->template value_data<now.out>(input, output)),
+                   this->template block<now.out>().count());
+    }
+    watch_->microbatch = context_.microbatch;
+    watch_->site = static_cast<std::uint32_t>(unit_ * leaves + now.leaf);
+    watch_->leaf = now.leaf;
+    watch_->copy = context_.copy;
+  }
+
+  template <int Step>
   void backward_parameters(std::byte* input, std::byte* output, int copy, std::byte* of_output,
                            std::byte* of_input) {
     constexpr auto& now = code.steps[Step];
@@ -407,6 +431,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   std::byte* record_ = nullptr;
   int unit_ = 0;
   double* loss_ = nullptr;
+  forward_watch* watch_ = nullptr;
 };
 
 }  // namespace plait::execution

@@ -15,10 +15,9 @@
 
 namespace plait::execution {
 
-/// Runs the timetable of a rank's stage on batches of one shape: it has the arena for activations
-/// and a runner of the stage.
+/// Runs the timetable of a rank's stage on batches of one shape, in an arena that has room for it.
 ///
-/// Cost:   one allocation when it is made, none when it is used.
+/// Cost:   none of its calls allocates.
 /// Errors: schedule_error if the timetable for this number of microbatches is not proven.
 template <class Job, class Rank>
 class timetable_runner {
@@ -29,32 +28,34 @@ class timetable_runner {
   /// Which timetable it runs: forward and backward, or forward alone.
   enum class purpose : bool { training, evaluation };
 
+  /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between.
   [[gnu::cold]] timetable_runner(Rank& rank, workload const& load, purpose what,
-                                 typename Job::element const* parameters,
-                                 typename Job::gradient_element* gradients)
+                                 typename runner_type::arenas const& where)
       : load_(load),
         has_backward_(what == purpose::training),
         program_(program_for(rank.stage(), load, what)),
-        arena_(rank.device().allocate(plan::arena_for(rank.stage(), load).total_bytes)),
-        runner_(rank, load, {arena_.data(), parameters, gradients}),
+        arena_(where.activations),
+        runner_(rank, load, where),
         waits_(rank.device(), wait_site::part::timetable,
                timetable_operations(program_, plan::is_first(rank.stage()),
                                     plan::is_last(rank.stage())),
                numbers_of(program_)),
-        messages_(rank, messages_of(rank, load)) {
+        messages_(rank, messages_of(rank, load)) {}
+
+  /// Clears what layers read as zeros: before the first run, and when others have used the arena.
+  [[gnu::cold]] void take_over(Rank& rank) {
     using T = typename Job::element;
-    auto const zeros = runner_.arena().zeros_offset;
+    auto const& at = runner_.arena();
     rank.device()
         .on(stream::compute)
-        .fill(T{0}, reinterpret_cast<T*>(arena_.data() + zeros),
-              (arena_.size() - zeros) / sizeof(T));
+        .fill(T{0}, reinterpret_cast<T*>(arena_ + at.zeros_offset),
+              (at.total_bytes - at.zeros_offset) / sizeof(T));
   }
 
   [[nodiscard]] bool fits(workload const& load) const {
     return load.rows == load_.rows && load.microbatches == load_.microbatches;
   }
   [[nodiscard]] runner_type& runner() { return runner_; }
-  [[nodiscard]] std::size_t arena_bytes() const { return arena_.size(); }
 
   /// Runs the stage's timetable on the microbatches of a batch. The stream of the stage axis must
   /// be at rest, and the host must wait for it afterwards.
@@ -88,12 +89,12 @@ class timetable_runner {
     int const stage = rank.stage();
     auto const input_of = [&](int microbatch) {
       if (plan::is_first(stage)) return batch.input_of(microbatch);
-      return arena_.data() + arena.inputs_offset +
+      return arena_ + arena.inputs_offset +
              arena.input_bytes * static_cast<std::size_t>(microbatch % slots.inputs);
     };
     auto const gradient_of = [&](int microbatch) -> std::byte* {
       if (plan::is_last(stage)) return nullptr;
-      return arena_.data() + arena.gradients_offset +
+      return arena_ + arena.gradients_offset +
              arena.output_bytes * static_cast<std::size_t>(microbatch % slots.gradients);
     };
     auto const& now = program_.operations[index];
@@ -105,7 +106,7 @@ class timetable_runner {
     auto const forget_slots = [&] {
       auto const queue = rank.device().on(stream::compute);
       int const slot = m % slots.activations;
-      queue.discard(arena_.data() + arena.record_bytes * std::size_t(slot), arena.record_bytes);
+      queue.discard(arena_ + arena.record_bytes * std::size_t(slot), arena.record_bytes);
       if (!plan::is_first(stage)) queue.discard(input_of(m), arena.input_bytes);
       if (has_backward_ && !plan::is_last(stage)) queue.discard(gradient_of(m), arena.output_bytes);
     };
@@ -155,7 +156,7 @@ class timetable_runner {
   workload load_;
   bool has_backward_;
   stage_program program_;
-  typename Rank::device_type::arena arena_;
+  std::byte* arena_;
   runner_type runner_;
   synchronizer<typename Rank::device_type> waits_;
   exchange_runner<Rank> messages_;

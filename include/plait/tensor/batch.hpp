@@ -10,6 +10,32 @@
 
 namespace plait {
 
+/// What batches are made of; a trainer sees to it that it is the same on all ranks.
+struct batch_description {
+  std::uint64_t number = 0;  ///< of these batches on their rank, see rank_handle::next_number
+  std::uint64_t seed = 0;
+  std::size_t samples = 0;   ///< of a global batch
+  std::size_t data_set = 0;  ///< samples in all
+  bool is_shuffled = false, keeps_last = false;
+};
+
+/// Neighbours in an order of samples: the indices `first` to `first + count - 1`.
+struct sample_slice {
+  std::size_t first = 0;
+  std::size_t count = 0;
+
+  friend constexpr bool operator==(sample_slice, sample_slice) = default;
+};
+
+/// The share of rank `rank` in `count` samples, which are dealt out in pieces that differ by at most
+/// one sample, longer ones first.
+constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks) {
+  auto const r = static_cast<std::size_t>(rank);
+  std::size_t const each = count / static_cast<std::size_t>(ranks);
+  std::size_t const longer = count % static_cast<std::size_t>(ranks);
+  return {r * each + (r < longer ? r : longer), each + (r < longer ? 1 : 0)};
+}
+
 /// The samples of one step that one data rank works on, in the memory of its device: what a loader
 /// gives and a trainer takes.
 ///
@@ -23,9 +49,8 @@ struct device_batch {
   std::size_t sequence = 1;
   int microbatches = 1;
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
-  /// Not 0 if a recorded step can be repeated on it: batches of one number lie in the same memory
-  /// and have the same first_sample. All ranks have the same number for a batch.
-  std::uint64_t source = 0;
+  /// Places of the global batch that have no sample: of the last batch of an epoch, if it is kept.
+  std::size_t missing_samples = 0;
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
   value_info input{};             ///< what the inputs are, per row
@@ -33,8 +58,22 @@ struct device_batch {
   std::byte* targets = nullptr;
   std::size_t target_stride_bytes = 0;
   std::int32_t const* labels = nullptr;  ///< the targets in host memory, all microbatches together
+  std::int32_t const* tokens = nullptr;  ///< the inputs in host memory, if they are tokens
+  std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
+  /// The same for all batches that lie in the same memory.
+  batch_description const* description = nullptr;
 
   [[nodiscard]] std::size_t rows() const { return samples * sequence; }
+  /// Places for samples in all microbatches.
+  [[nodiscard]] std::size_t places() const {
+    return samples * static_cast<std::size_t>(microbatches);
+  }
+  /// The samples that data rank `rank` of `ranks` has, in the first of its places.
+  [[nodiscard]] std::size_t samples_of(int rank, int ranks) const {
+    return share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank,
+                            ranks)
+        .count;
+  }
   [[nodiscard]] std::byte* input_of(int microbatch) const {
     return inputs + input_stride_bytes * static_cast<std::size_t>(microbatch);
   }

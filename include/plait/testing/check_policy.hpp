@@ -110,11 +110,14 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
     auto trainer = plait::trainer<job>(rank, adamw{.learning_rate = 0.01}, {.clip = options.clip});
     int steps = 0;
     workload load;
-    for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
     for (auto const& batch :
          batches(data, global_batch<>{samples}, rank,
                  {.epochs = checked_steps, .microbatches = options.microbatches})) {
       if (steps == checked_steps) break;
+      if (steps == 0) {
+        trainer.evaluate(batch);  // what is sent once has been sent
+        for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
+      }
       double const loss = trainer.step(batch).loss;
       if (rank.is_root()) out.losses.push_back(loss);
       load = {.rows = batch.rows(),

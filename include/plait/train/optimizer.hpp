@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -58,6 +59,12 @@ inline bool decay_all(parameter_description const&) { return true; }
 /// Decay matrices, not biases and norms.
 inline bool decay_matrices(parameter_description const& what) { return what.rank == 2; }
 
+/// A number of an optimizer that must be the same on all ranks.
+struct setting {
+  char const* name = "";
+  double value = 0;
+};
+
 /// AdamW as in PyTorch: decoupled decay, bias correction.
 ///
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
@@ -72,6 +79,14 @@ struct adamw {
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
 
+  /// What trainers compare between ranks, besides `numbers`.
+  [[nodiscard]] std::array<setting, 5> settings() const {
+    return {{{"learning_rate", learning_rate},
+             {"beta1", beta1},
+             {"beta2", beta2},
+             {"epsilon", epsilon},
+             {"weight_decay", weight_decay}}};
+  }
   /// What changes from step to step, at step `step` counted from 0.
   [[nodiscard]] numbers numbers_of(std::int64_t step, double rate_factor) const {
     auto const t = static_cast<double>(step + 1);
@@ -95,6 +110,12 @@ struct sgd {
   double weight_decay = 0;
   bool (*decays)(parameter_description const&) = decay_all;
 
+  /// \see adamw::settings
+  [[nodiscard]] std::array<setting, 3> settings() const {
+    return {{{"learning_rate", learning_rate},
+             {"momentum", momentum},
+             {"weight_decay", weight_decay}}};
+  }
   /// \see adamw::numbers_of
   [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
     return {learning_rate * rate_factor};
@@ -106,13 +127,16 @@ struct sgd {
   }
 };
 
-/// Syntax:  the members above; `numbers` is trivially copyable.
+/// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, one of
+///          them `learning_rate`, which is what reports say. settings() may be missing.
+/// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number.
 template <class O>
 concept optimizer =
     std::same_as<typename O::concept_tag, optimizer_tag> &&
     std::is_trivially_copyable_v<typename O::numbers> && requires(O const& how, std::int64_t step) {
       { O::states } -> std::convertible_to<int>;
       { how.numbers_of(step, 1.0) } -> std::same_as<typename O::numbers>;
+      { how.numbers_of(step, 1.0).learning_rate } -> std::convertible_to<double>;
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,41 +19,32 @@
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/step_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/run/forward_watch.hpp"
 #include "plait/run/prediction.hpp"
 #include "plait/run/step_runner.hpp"
 #include "plait/run/timetable_runner.hpp"
 #include "plait/tensor/batch.hpp"
+#include "plait/train/batch_checks.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/optimizer.hpp"
+#include "plait/train/not_finite.hpp"
 #include "plait/train/parameter_store.hpp"
+#include "plait/train/set_up_checks.hpp"
 #include "plait/train/step_memory.hpp"
+#include "plait/train/stop_on_signals.hpp"
+#include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {
-
-struct trainer_options {
-  std::uint64_t seed = 0;
-  /// Gradients are scaled down to this norm; 0 leaves them.
-  double clip = 0;
-  learning_rate_schedule rate{};
-  /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
-  bool replay = false;
-};
-
-/// What happened in one step; the same on every rank.
-struct step_report {
-  std::int64_t step = 0;    ///< counted from 0
-  double loss = 0;          ///< of the global batch, before the update
-  std::int64_t labels = 0;  ///< rows that counted
-  double learning_rate = 0;
-  double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
-};
 
 /// Holds the parameters of one rank's stage and trains them.
 ///
 /// All ranks of the job make a trainer and call the same functions in the same order.
-/// Cost:   a step allocates nothing after the first of a shape.
+/// Cost:   a step allocates nothing after the first of a shape; memory is never more than the
+///         plan's for the greatest shape.
 /// Errors: an exception on one rank ends the step on all ranks. input_error if the ranks are in
-///         another mesh than the job's. out_of_memory says what the plan needs the memory for.
+///         another mesh than the job's, and, with both values, if they differ in the plan, the
+///         options, the optimizer or the batches; out_of_memory says what the plan needs the
+///         memory for; not_finite_error and stopped_by_signal as the options say.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -61,6 +55,7 @@ class trainer_on {
   using loss_layer =
       std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
   using passes_type = timetable_runner<Job, Rank>;
+  using purpose = typename passes_type::purpose;
   using numbers = step_numbers<Optimizer>;
   using batch_type = device_batch<memory>;
 
@@ -77,10 +72,13 @@ class trainer_on {
       : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
         options_(options),
+        number_(rank.next_number()),
         store_(rank, Optimizer::states, options.seed),
-        memory_(rank.device(), update_tables(),
+        memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
-                plan::parameter_tensor_count()) {}
+                plan::parameter_tensor_count()) {
+    compare_trainers<plan>(rank, number_, optimizer_, options_, memory_.agreed());
+  }
 
   [[nodiscard]] Rank& rank() { return rank_; }
   /// The number of the next step.
@@ -90,25 +88,33 @@ class trainer_on {
   ///
   /// Moves: what `plan::wire` says.
   step_report step(batch_type const& batch) {
-    auto& passes = begin(training_, batch, passes_type::purpose::training);
+    auto& passes = begin(training_, batch, purpose::training);
     auto const enqueue = [&] {
       open(whole_step_);
       update(enqueue_gradients(passes, batch, whole_step_));
       close(whole_step_);
     };
     // What decides is the same on all ranks: a recorded collective must not meet one that is not.
-    if (options_.replay && batch.source != 0)
-      rank_.device().replay(recorded_step(batch.source), enqueue);
+    if (options_.replay && batch.description != nullptr && batch.missing_samples == 0)
+      rank_.device().replay(recorded_step(batch.description->number), enqueue);
     else enqueue();
-    step_report report = read_report();
-    report.learning_rate = optimizer_.learning_rate * options_.rate.factor(step_);
+    step_report const report = read_report();
+    if (options_.stop_at_nan &&
+        !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
+      end_at_nan(batch, report);
+    last_loss_ = report.loss;
     ++step_;
+    if (int const signal = agreed_signal(signals_); signal != 0) end_at_signal(signal);
     return report;
   }
 
+  /// Calls hook() on each rank when a signal has ended the job, after its last step and before
+  /// `stopped_by_signal` is thrown: to save what has been trained. All ranks give one or none.
+  void on_stop(std::function<void()> hook) { on_stop_ = std::move(hook); }
+
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
-    auto& passes = begin(training_, batch, passes_type::purpose::training);
+    auto& passes = begin(training_, batch, purpose::training);
     open(only_gradients_);
     enqueue_gradients(passes, batch, only_gradients_);
     close(only_gradients_);
@@ -117,7 +123,7 @@ class trainer_on {
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
-    auto& passes = begin(evaluation_, batch, passes_type::purpose::evaluation);
+    auto& passes = begin(evaluation_, batch, purpose::evaluation);
     open(only_loss_);
     count_labels(only_loss_);
     only_loss_.compute(step_phase::passes,
@@ -127,13 +133,18 @@ class trainer_on {
     return read_report().loss;
   }
 
-  /// The model's output for the samples of this data rank, whole, on each of its ranks.
+  /// The model's outputs for the samples of this data rank, or of all, on each rank.
   ///
-  /// Shapes: microbatch after microbatch, (rows, width) each; valid until the next call.
-  std::span<T const> predict(batch_type const& batch) {
-    auto& passes = passes_for(evaluation_, batch, passes_type::purpose::evaluation);
+  /// Shapes: (samples, sequence, width), the samples in the order of the batch, only those that
+  ///         there are; valid until the next call.
+  std::span<T const> predict(batch_type const& batch,
+                             predicted which = predicted::of_data_rank) {
+    if (which == predicted::nothing) return {};
+    require_equal_batches(batch);
+    check_inputs(batch);
+    auto& passes = passes_for(evaluation_, batch, purpose::evaluation);
     passes.runner().context() = context_for(batch, false);
-    return prediction_.run(rank_, passes, batch);
+    return prediction_.run(rank_, passes, batch, which);
   }
 
   /// A batch of `plait::batches`. Anything but a batch in the memory of this rank's device, of the
@@ -154,8 +165,9 @@ class trainer_on {
     else return 0;
   }
   template <class Other>
-  std::span<T const> predict(Other const& batch) {
-    if constexpr (is_batch<Other>()) return predict(static_cast<batch_type const&>(batch));
+  std::span<T const> predict(Other const& batch, predicted which = predicted::of_data_rank) {
+    if constexpr (is_batch<Other>())
+      return predict(static_cast<batch_type const&>(batch), which);
     else return {};
   }
 
@@ -179,11 +191,13 @@ class trainer_on {
     store_.import_from(source);
   }
 
-  /// Bytes of this rank's arenas; equal to the plan's `memory` for the shape it trains. The numbers
-  /// of a step, a few for each parameter tensor, come on top.
+  /// Bytes of this rank on its device, but for batches: equal to the plan's `memory` for the
+  /// greatest shape that it has run.
   [[nodiscard]] memory_need allocated() const {
     auto need = store_.allocated();
-    need.activations = training_ ? training_->arena_bytes() : 0;
+    need.activations = activations_.size();
+    need.outputs = prediction_.bytes();
+    need.numbers = memory_.bytes();
     return need;
   }
 
@@ -212,39 +226,64 @@ class trainer_on {
     return out;
   }
 
+  /// How messages begin.
+  [[nodiscard]] [[gnu::cold]] std::string name() const {
+    return "trainer " + std::to_string(number_);
+  }
+  [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
+    return name() + ": rank " + std::to_string(rank_.world_rank());
+  }
+
+  /// Once for each source of batches.
+  void require_equal_batches(batch_type const& batch) {
+    if (batch.description == nullptr || batch.description->number == compared_) return;
+    compared_ = batch.description->number;
+    if (std::ranges::find(all_compared_, compared_) != all_compared_.end()) return;
+    all_compared_.push_back(compared_);
+    compare_batches<plan>(rank_, batch, memory_.agreed());
+  }
+
+  void check_inputs(batch_type const& batch) const {
+    constexpr std::size_t vocabulary = least_vocabulary(plan::tree);
+    if constexpr (vocabulary > 0)
+      if (auto const at = find_bad_token(batch, vocabulary); at >= 0)
+        refuse_token(batch, static_cast<std::size_t>(at), vocabulary, name_on_rank());
+  }
+
   passes_type& passes_for(std::optional<passes_type>& passes, batch_type const& batch,
-                          typename passes_type::purpose what) {
-    workload load{.rows = batch.rows(),
-                  .microbatches = batch.microbatches,
-                  .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
-                  .optimizer_states = Optimizer::states};
-    if (!passes || !passes->fits(load)) {
-      check_shape(batch);
-      detail::allocate_for_plan(
-          rank_.world_rank(), plan::memory(rank_.stage(), load), [&]() -> auto& {
-            return passes.emplace(rank_, load, what, store_.seen(), store_.gradients());
-          });
-      recorded_ = {};
+                          purpose what) {
+    workload const load{.rows = batch.rows(),
+                        .microbatches = batch.microbatches,
+                        .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
+                        .optimizer_states = Optimizer::states};
+    if (!passes || !passes->fits(load)) make_passes(passes, batch, load, what);
+    if (last_run_ != what) {
+      passes->take_over(rank_);
+      last_run_ = what;
     }
     return *passes;
   }
-
-  [[gnu::cold]] void check_shape(batch_type const& batch) const {
-    auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
-      if (expected != given)
-        throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) +
-                            " got a batch of " + what + " " + std::to_string(given) +
-                            ", the model takes " + std::to_string(expected));
-    };
-    auto const& input = plan::tree.leaves[0].input();
-    if (plan::sequence_length > 1)
-      say("sequences of length", plan::sequence_length, batch.sequence);
-    say("inputs of width", input.width, batch.input.width);
-    if (input.kind == value_kind::features && batch.element_bytes != sizeof(T))
-      throw size_mismatch("trainer: rank " + std::to_string(rank_.world_rank()) +
-                          " got a batch of features of " + std::to_string(batch.element_bytes) +
-                          " bytes, the job computes with " + std::to_string(sizeof(T)) +
-                          "; write plait::batches<typename job::element>(data, ...)");
+  [[gnu::cold]] void make_passes(std::optional<passes_type>& passes, batch_type const& batch,
+                                 workload const& load, purpose what) {
+    execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(), sizeof(T),
+                           name_on_rank());
+    last_run_.reset();
+    recorded_ = {};
+    passes.reset();
+    detail::allocate_for_plan(
+        rank_.world_rank(), plan::memory(rank_.stage(), load), [&]() -> auto& {
+          std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
+          if (activations_.size() < bytes) {  // what was there before has ended
+            training_.reset();
+            evaluation_.reset();
+            activations_ = {};
+            activations_ = rank_.device().allocate(bytes);
+          }
+          return passes.emplace(
+              rank_, load, what,
+              typename stage_runner<Job, Rank>::arenas{activations_.data(), store_.seen(),
+                                                       store_.gradients()});
+        });
   }
 
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
@@ -273,20 +312,27 @@ class trainer_on {
 
   [[gnu::cold]] steps steps_for(job_part part, bool updates) {
     bool const clips = updates && options_.clip > 0;
-    return steps(rank_, exchanges_on<plan>(rank_, {.gradient_norm = clips}, part),
-                 {.has_gradients = part == job_part::training, .clips = clips, .updates = updates});
+    bool const stops = updates && options_.stop != nullptr;
+    return steps(rank_, exchanges_on<plan>(rank_, {.gradient_norm = clips, .stops = stops}, part),
+                 {.has_gradients = part == job_part::training,
+                  .clips = clips,
+                  .updates = updates,
+                  .checks_loss = updates && options_.stop_at_nan});
   }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
   passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch,
-                     typename passes_type::purpose what) {
+                     purpose what) {
+    require_equal_batches(batch);
+    check_inputs(batch);
     auto& ready = passes_for(passes, batch, what);
-    ready.runner().context() = context_for(batch, what == passes_type::purpose::training);
+    ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
     now.labels = static_cast<double>(loss_layer::count(std::span<std::int32_t const>(
         batch.labels, batch.rows() * std::size_t(batch.microbatches))));
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, options_.rate.factor(step_));
+    if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
     rank_.device().upload(&now, memory_.numbers(), sizeof now);
     return ready;
   }
@@ -315,6 +361,9 @@ class trainer_on {
     with.compute(step_phase::passes, [&] {
       queue().fill(gradient_element{0}, mine.data, layout.count() + layout.tied_count);
       passes.run(rank_, batch, &memory_.numbers()->loss);
+      // With the number that says whether to stop the loss is summed over all ranks.
+      if (&with == &whole_step_ && options_.stop != nullptr && rank_.tensor_rank() != 0)
+        queue().fill(0.0, &memory_.numbers()->loss, 1);
     });
     auto const out = settle_gradients<Job>(rank_, with, mine, layout,
                                            [&] { clear_padding(rank_, mine, store_.local()); });
@@ -335,6 +384,8 @@ class trainer_on {
       if (clips)
         queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
                      &now->gradient_scale);
+      if (options_.stop_at_nan)
+        queue().check_finite(&now->loss, &now->gradient_norm, &now->gradient_scale);
       int index = 0;
       for (auto const& block : store_.owned()) {
         auto const ranges = memory_.updated(index++);
@@ -357,8 +408,28 @@ class trainer_on {
     report.step = step_;
     report.loss = now.loss;
     report.labels = static_cast<std::int64_t>(now.labels);
+    report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
     report.gradient_norm = now.gradient_norm;
+    signals_ = now.stop;
     return report;
+  }
+
+  [[noreturn]] [[gnu::cold]] void end_at_signal(int signal) {
+    if (on_stop_) on_stop_();
+    throw stopped_by_signal(signal, step_ - 1);
+  }
+
+  /// Runs the forward of the step again, on weights that are still those before it, to find the
+  /// first layer that made a number that is not finite; on all ranks, which then throw the same.
+  [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
+    auto& passes = passes_for(evaluation_, batch, purpose::evaluation);
+    passes.runner().context() = context_for(batch, true);
+    forward_watch watch;
+    passes.runner().watch(&watch);
+    passes.run(rank_, batch, &memory_.numbers()->loss);
+    rank_.device().synchronize();
+    throw not_finite_error(
+        not_finite_text<plan>(rank_, report, last_loss_, watch, memory_.agreed()));
   }
 
   /// What the device has recorded, emptied if the batch is from elsewhere.
@@ -371,16 +442,23 @@ class trainer_on {
   Rank& rank_;
   Optimizer optimizer_;
   trainer_options options_;
+  std::uint64_t number_;
   parameter_store<Job, Rank> store_;
   step_memory<device_type, Optimizer> memory_;
   steps whole_step_{steps_for(job_part::training, true)};
   steps only_gradients_{steps_for(job_part::training, false)};
   steps only_loss_{steps_for(job_part::evaluation, false)};
+  typename device_type::arena activations_{};  // all passes use it, one after the other
   std::optional<passes_type> training_, evaluation_;
+  std::optional<purpose> last_run_{};
   prediction<Job, Rank> prediction_;
   typename device_type::graph recorded_{};
   std::uint64_t recorded_source_ = 0;
   std::int64_t step_ = 0;
+  std::uint64_t compared_ = 0;  // the batches that were compared last, and all of them
+  std::vector<std::uint64_t> all_compared_{};
+  double last_loss_ = 0, signals_ = 0;
+  std::function<void()> on_stop_{};
 };
 
 /// Makes the trainer of a job on one rank: `auto trainer = plait::trainer<job>(rank, adamw{});`
@@ -393,8 +471,7 @@ auto trainer(Rank& rank, Optimizer optimizer, trainer_options const& options = {
 
 namespace plait {
 
-using execution::step_report;
 using execution::trainer;
-using execution::trainer_options;
+using execution::trainer_on;
 
 }  // namespace plait

@@ -35,14 +35,23 @@ namespace plait {
 /// plan where there is only one GPU.
 /// Threads: rank 0 is the calling thread, whose current device is the same afterwards.
 struct cuda {
-  /// Ranks of a data axis whose size the policy leaves to the launch.
-  int data_ranks = 1;
+  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
+  /// or 1, and `all_processors` as many as fit.
+  int data_ranks = 0;
   bool share_one_gpu = false;
   /// The GPU of rank 0; the others follow.
   int first_device = 0;
   cuda_options options{};
 
   using rank_type = cuda_rank;
+
+  /// The ranks that the machine has GPUs for.
+  [[nodiscard]] int processors() const {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) devices = 0;
+    (void)cudaGetLastError();
+    return devices - first_device;
+  }
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
@@ -70,6 +79,9 @@ struct cuda {
     run_ranks(world, [&](int rank) {
       try {
         of_rank(rank);
+      } catch (job_ended const&) {  // on all ranks, each when it has done its part
+        end(rank);
+        throw;
       } catch (...) {
         signal.raise(std::current_exception(), rank);
         fail(signal.text());
@@ -136,14 +148,20 @@ struct cuda {
                        std::function<void(rank_type&)> const& program, detail::job_signal& signal,
                        Meet meet) {
     cuda_rank handle(where, rank, std::move(device), std::move(groups));
+    std::exception_ptr ended;
     try {
-      program(handle);
+      try {
+        program(handle);
+      } catch (job_ended const&) {
+        ended = std::current_exception();
+      }
       handle.device().synchronize();  // what is still to be done may fail, too
       meet();
     } catch (...) {
       signal.raise(std::current_exception(), rank);
       throw;
     }
+    if (ended) std::rethrow_exception(ended);
   }
 };
 

@@ -29,8 +29,9 @@ namespace plait {
 /// Threads: the rank is the calling thread. The rank's GPU stays its current device: to go back to
 ///          the first GPU would be to take memory there, for each process of the machine.
 struct cuda_process {
-  /// Ranks of a data axis whose size the policy leaves to the launch.
-  int data_ranks = 1;
+  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
+  /// or 1, and `all_processors` as many as fit.
+  int data_ranks = 0;
   /// Which rank this process is; if empty, the environment says.
   std::optional<process_ranks> ranks{};
   /// A path that all processes see and no other job uses; if empty, that in PLAIT_RENDEZVOUS.
@@ -39,6 +40,11 @@ struct cuda_process {
 
   using rank_type = cuda_rank;
 
+  /// The processes that were started.
+  ///
+  /// Errors: input_error if the environment cannot be used.
+  [[nodiscard]] int processors() const { return place().world_size; }
+
   /// Calls program(rank) for the rank of this process and returns when it has ended.
   ///
   /// Errors: input_error if the environment or the rendezvous file cannot be used or the number of
@@ -46,9 +52,7 @@ struct cuda_process {
   ///         what the program throws. The other processes see it as nccl_error or
   ///         communication_timeout.
   void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
-    auto const here = ranks ? *ranks : read_process_ranks([](char const* name) {
-      return static_cast<char const*>(std::getenv(name));
-    });
+    auto const here = place();
     check_world_size(here, where.grid().world_size());
     // A launcher may show each process its own GPU only.
     int devices = 0;
@@ -74,6 +78,12 @@ struct cuda_process {
   }
 
  private:
+  [[nodiscard]] process_ranks place() const {
+    return ranks ? *ranks : read_process_ranks([](char const* name) {
+      return static_cast<char const*>(std::getenv(name));
+    });
+  }
+
   [[nodiscard]] rendezvous_file file(process_ranks const& here) const {
     auto const job =
         std::to_string(here.world_size) + " processes" + (here.job.empty() ? "" : ", " + here.job);

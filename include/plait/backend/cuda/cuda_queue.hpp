@@ -359,6 +359,9 @@ class cuda_queue {
             double* factor) const {
     cuda_kernels::clip_factor(launcher(), squares, count, limit, norm, factor);
   }
+  void check_finite(double const* loss, double const* norm, double* factor) const {
+    cuda_kernels::check_finite(launcher(), loss, norm, factor);
+  }
 
   /// Until the stream is empty: for a kernel given to run() that needs a value on the host.
   ///

@@ -201,6 +201,7 @@ struct host_queue {
   template <class T, class Gradient, class Copy>
   void adamw(optimizer_arena<T, Gradient, Copy> const& of, adamw_constants const& fixed,
              adamw_numbers const* now) const {
+    if (std::isnan(*of.gradient_scale)) return;
     for (int i = 0; i < of.range_count; ++i) {
       auto const& [offset, count, decays] = of.ranges[i];
       host_maths::adamw_update(of.parameters + offset, of.gradients + offset, of.states + offset,
@@ -214,6 +215,7 @@ struct host_queue {
   template <class T, class Gradient, class Copy>
   void sgd(optimizer_arena<T, Gradient, Copy> const& of, sgd_constants const& fixed,
            sgd_numbers const* now) const {
+    if (std::isnan(*of.gradient_scale)) return;
     for (int i = 0; i < of.range_count; ++i) {
       auto const& [offset, count, decays] = of.ranges[i];
       host_maths::sgd_update(of.parameters + offset, of.gradients + offset, of.states + offset,
@@ -242,6 +244,12 @@ struct host_queue {
     *norm = std::sqrt(sum);
     // The same guard against a division by zero as in PyTorch.
     *factor = std::min(1.0, limit / (*norm + 1e-6));
+  }
+
+  /// *factor is no number from now on if *loss or *norm is not finite.
+  void check_finite(double const* loss, double const* norm, double* factor) const {
+    if (!std::isfinite(*loss) || !std::isfinite(*norm))
+      *factor = std::numeric_limits<double>::quiet_NaN();
   }
 
   /// Calls kernel(*this, views...): a layer's own operation. What it reads are views of const

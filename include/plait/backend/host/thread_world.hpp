@@ -118,7 +118,8 @@ namespace detail {
 ///
 /// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
 ///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
-///          another standard exception is nested in a plait::error. The text names the rank.
+///          another standard exception is nested in a plait::error. The text names the rank. A
+///          job_ended aborts nothing: all ranks throw it, each when it has done its part.
 template <class Program>
 [[gnu::cold]] void run_ranks(thread_world& world, Program const& program) {
   std::mutex mutex;
@@ -126,18 +127,19 @@ template <class Program>
   int failed_rank = -1;
 
   auto const run = [&](int rank) {
+    auto const keep_first = [&] {
+      std::scoped_lock const lock{mutex};
+      if (failure) return;
+      failure = std::current_exception();
+      failed_rank = rank;
+    };
     try {
       program(rank);
+    } catch (job_ended const&) {
+      keep_first();
     } catch (...) {
-      auto const current = std::current_exception();
-      {
-        std::scoped_lock const lock{mutex};
-        if (!failure) {
-          failure = current;
-          failed_rank = rank;
-        }
-      }
-      world.abort(detail::failure_text(current, rank));
+      keep_first();
+      world.abort(detail::failure_text(std::current_exception(), rank));
     }
     world.finish(rank);
   };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,17 @@ namespace plait {
 ///
 /// It keeps OpenBLAS at one thread per rank while the job runs and restores the setting afterwards.
 struct threads {
-  /// Ranks of a data axis whose size the policy leaves to the launch.
-  int data_ranks = 1;
+  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
+  /// or 1, and `all_processors` as many as fit.
+  int data_ranks = 0;
   thread_options options{};
 
   using rank_type = rank_handle<host_device, thread_communicator>;
+
+  /// The ranks that the machine has processors for.
+  [[nodiscard]] static int processors() {
+    return static_cast<int>(std::thread::hardware_concurrency());
+  }
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,9 @@ struct simulated_statistics {
 ///          input_error as `threads`, and where a pointer is not into the rank's device. All ranks
 ///          get the error out of synchronize() or barrier().
 struct simulated {
-  /// Ranks of a data axis whose size the policy leaves to the launch.
-  int data_ranks = 1;
+  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
+  /// or 1, and `all_processors` as many as fit.
+  int data_ranks = 0;
   std::uint64_t seed = 0;
   simulated_order order = simulated_order::adversarial;
   /// Waits at this place are left out, to see whether that is found.
@@ -51,6 +53,11 @@ struct simulated {
   simulated_statistics* statistics = nullptr;
 
   using rank_type = rank_handle<simulated_device, simulated_communicator>;
+
+  /// The ranks that the machine has processors for.
+  [[nodiscard]] static int processors() {
+    return static_cast<int>(std::thread::hardware_concurrency());
+  }
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended and all is
   /// executed.

@@ -387,6 +387,16 @@ class simulated_queue {
     });
   }
 
+  void check_finite(double const* loss, double const* norm, double* factor) const {
+    put("check_finite", [=](execution& now) {
+      now.reads(loss, 1);
+      now.reads(norm, 1);
+      now.reads(factor, 1);
+      now.writes(factor, 1);
+      now.run([&] { host_queue{}.check_finite(loss, norm, factor); });
+    });
+  }
+
   /// Calls kernel(queue of the host, views...) when the operation is executed. Views of other than
   /// const elements count as written; they may be read after that.
   template <class Kernel, class... Views>

@@ -66,14 +66,15 @@ class simulated_world {
   void run(int rank, Program&& program) {
     try {
       std::forward<Program>(program)();
-    } catch (...) {
-      auto const failure = std::current_exception();
+    } catch (job_ended const&) {  // on all ranks, each when it has done its part
       std::scoped_lock const lock{mutex_};
-      if (!failure_) {
-        failure_ = failure;
-        failed_rank_ = rank;
-      }
-      break_world<job_aborted>(failure_text(failure, rank));
+      keep_first_failure(rank);
+      finish(rank);
+      throw;
+    } catch (...) {
+      std::scoped_lock const lock{mutex_};
+      keep_first_failure(rank);
+      break_world<job_aborted>(failure_text(std::current_exception(), rank));
       finish(rank);
       throw;
     }
@@ -126,6 +127,12 @@ class simulated_world {
   }
 
   // The rest is called with the mutex held.
+
+  void keep_first_failure(int rank) {
+    if (failure_) return;
+    failure_ = std::current_exception();
+    failed_rank_ = rank;
+  }
 
   [[noreturn]] void throw_verdict() {
     is_delivered_ = true;

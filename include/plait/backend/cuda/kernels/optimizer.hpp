@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
@@ -86,6 +87,7 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
     scalars.step_size = static_cast<P>(-(numbers->learning_rate / numbers->bias_correction1));
   }
   __syncthreads();
+  if (std::isnan(scalars.gradient_scale)) return;
   P const weight1 = static_cast<P>(1 - constants.beta1);
   P const beta2 = static_cast<P>(constants.beta2);
   P const weight2 = static_cast<P>(1 - constants.beta2);
@@ -119,7 +121,8 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
 /// `compute_copy` is not null, it gets the new parameters, rounded.
 ///
 /// Shapes: parameter, gradient, m, v, compute_copy (count); ranges (range_count), sorted, cover
-///         [0, count); numbers and gradient_scale are in device memory, gradient_scale may be null
+///         [0, count); numbers and gradient_scale are in device memory, gradient_scale may be null;
+///         nothing is done if it is not a number
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
 template <launcher Launch, class P, class S, class C = bfloat16>
 void adamw(Launch launch, P* parameter, S const* gradient, P* m, P* v, std::size_t count,
@@ -145,6 +148,7 @@ __global__ __launch_bounds__(block_threads) void sgd_kernel(
     scalars.step_size = static_cast<P>(-numbers->learning_rate);
   }
   __syncthreads();
+  if (std::isnan(scalars.gradient_scale)) return;
   P const weight_decay = static_cast<P>(constants.weight_decay);
   P const momentum = static_cast<P>(constants.momentum);
   bool const keeps = constants.momentum != 0;
@@ -268,6 +272,17 @@ template <launcher Launch>
 void clip_factor(Launch launch, double const* squares, std::size_t count, double limit,
                  double* norm, double* factor) {
   launch(clip_factor_kernel<double>, launch_shape{}, squares, count, limit, norm, factor);
+}
+
+template <class T>
+__global__ void check_finite_kernel(T const* loss, T const* norm, T* factor) {
+  if (!std::isfinite(*loss) || !std::isfinite(*norm)) *factor = std::numeric_limits<T>::quiet_NaN();
+}
+
+/// *factor is no number from now on if *loss or *norm is not finite.
+template <launcher Launch>
+void check_finite(Launch launch, double const* loss, double const* norm, double* factor) {
+  launch(check_finite_kernel<double>, launch_shape{}, loss, norm, factor);
 }
 
 template <class T>

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+namespace plait::detail {
+
+struct any_number {
+  template <class T>
+    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  constexpr operator T() const;  // NOLINT: implicit
+};
+
+template <class T, class... Known>
+consteval int count_fields() {
+  if constexpr (requires { T{Known{}..., any_number{}}; })
+    return count_fields<T, Known..., any_number>();
+  else return sizeof...(Known);
+}
+
+inline constexpr int most_fields = 8;
+
+/// Calls each(double) for the members of a struct of numbers, in their order: never for the bytes
+/// between them.
+template <class T, class Each>
+constexpr void for_each_field(T const& of, Each each) {
+  static_assert(std::is_aggregate_v<T> && count_fields<T>() > 0 && count_fields<T>() <= most_fields,
+                "optimizer: what changes from step to step is compared between ranks; let `numbers` "
+                "be a struct of 1 to 8 numbers, without bases, arrays and constructors");
+  auto const all = [&](auto... fields) { (each(static_cast<double>(fields)), ...); };
+  constexpr int count = count_fields<T>();
+  if constexpr (count == 1) {
+    auto const& [a] = of;
+    all(a);
+  } else if constexpr (count == 2) {
+    auto const& [a, b] = of;
+    all(a, b);
+  } else if constexpr (count == 3) {
+    auto const& [a, b, c] = of;
+    all(a, b, c);
+  } else if constexpr (count == 4) {
+    auto const& [a, b, c, d] = of;
+    all(a, b, c, d);
+  } else if constexpr (count == 5) {
+    auto const& [a, b, c, d, e] = of;
+    all(a, b, c, d, e);
+  } else if constexpr (count == 6) {
+    auto const& [a, b, c, d, e, f] = of;
+    all(a, b, c, d, e, f);
+  } else if constexpr (count == 7) {
+    auto const& [a, b, c, d, e, f, g] = of;
+    all(a, b, c, d, e, f, g);
+  } else if constexpr (count == 8) {
+    auto const& [a, b, c, d, e, f, g, h] = of;
+    all(a, b, c, d, e, f, g, h);
+  }
+}
+
+}  // namespace plait::detail

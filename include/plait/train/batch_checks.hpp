@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plait/core/error.hpp"
+#include "plait/layer/value.hpp"
+#include "plait/plan/outline.hpp"
+#include "plait/tensor/batch.hpp"
+
+namespace plait::execution {
+
+/// Compares a batch with what a model takes: `sequence`, 0 for any, and the first layer's input.
+/// `trainer` is how messages begin.
+///
+/// Errors: size_mismatch.
+template <class Memory>
+[[gnu::cold]] void check_shape(device_batch<Memory> const& batch, std::size_t sequence,
+                               value_info const& input, std::size_t element_bytes,
+                               std::string const& trainer) {
+  auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
+    if (expected != given)
+      throw size_mismatch(trainer + " got a batch of " + what + " " + std::to_string(given) +
+                          ", the model takes " + std::to_string(expected));
+  };
+  if (sequence > 1) say("sequences of length", sequence, batch.sequence);
+  say("inputs of width", input.width, batch.input.width);
+  if (input.kind == value_kind::features && batch.element_bytes != element_bytes)
+    throw size_mismatch(trainer + " got a batch of features of " +
+                        std::to_string(batch.element_bytes) + " bytes, the job computes with " +
+                        std::to_string(element_bytes) +
+                        "; write plait::batches<typename job::element>(data, ...)");
+}
+
+/// The least vocabulary of the layers that take tokens, which are all from the batch; 0 if none has
+/// one.
+template <class Tree>
+constexpr std::size_t least_vocabulary(Tree const& tree) {
+  std::size_t least = 0;
+  for (auto const& leaf : tree.leaves) {
+    auto const& input = leaf.input();
+    if (leaf.is_loss || input.kind != value_kind::tokens || input.vocabulary == 0) continue;
+    if (least == 0 || input.vocabulary < least) least = input.vocabulary;
+  }
+  return least;
+}
+
+/// Errors: input_error with the token, its sample and its position.
+template <class Memory>
+[[noreturn]] [[gnu::cold]] void refuse_token(device_batch<Memory> const& batch, std::size_t index,
+                                             std::size_t vocabulary, std::string const& trainer) {
+  std::size_t const row = index % batch.rows();
+  std::size_t const place = index / batch.rows() * batch.samples + row % batch.samples;
+  throw input_error(
+      trainer + " got token " + std::to_string(batch.tokens[index]) + " at position " +
+      std::to_string(row / batch.samples) + " of sample " +
+      std::to_string(batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place) +
+      (batch.sample_numbers != nullptr ? " of the data set" : " of the batch") +
+      "; the model takes tokens from 0 to " + std::to_string(vocabulary - 1));
+}
+
+/// The index of the first token of a batch that is not in [0, vocabulary), or -1.
+///
+/// Cost: reads the tokens once, on the host.
+template <class Memory>
+std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t vocabulary) {
+  if (batch.tokens == nullptr) return -1;
+  std::size_t const count = batch.rows() * static_cast<std::size_t>(batch.microbatches);
+  std::uint32_t largest = 0;  // a negative one is large
+  for (std::size_t i = 0; i < count; ++i) {
+    auto const token = static_cast<std::uint32_t>(batch.tokens[i]);
+    largest = token > largest ? token : largest;
+  }
+  if (largest < vocabulary) return -1;
+  std::size_t at = 0;
+  while (static_cast<std::uint32_t>(batch.tokens[at]) < vocabulary) ++at;
+  return static_cast<std::ptrdiff_t>(at);
+}
+
+}  // namespace plait::execution

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "plait/plan/outline.hpp"
+#include "plait/run/forward_watch.hpp"
+#include "plait/train/agreement.hpp"
+#include "plait/train/local_parameters.hpp"
+#include "plait/train/trainer_options.hpp"
+
+namespace plait::execution {
+
+/// Why a step was not taken, in one sentence that is the same on all ranks.
+///
+/// `last_loss` is of the step before, `mine` what this rank's forward has found, `room` on the
+/// device.
+/// Moves: the set-up's row of the list.
+template <class Plan, class Rank>
+[[gnu::cold]] std::string not_finite_text(Rank& rank, step_report const& of, double last_loss,
+                                          forward_watch const& mine, std::uint64_t* room) {
+  enum field : std::size_t { found, site, microbatch, leaf, copy };
+  std::size_t const numbers = agreed_numbers(Plan::parameter_tensor_count());
+  std::vector<std::uint64_t> values(numbers);
+  values[found] = mine.found ? 1 : 0;
+  values[site] = mine.site;
+  values[microbatch] = static_cast<std::uint64_t>(mine.microbatch);
+  values[leaf] = static_cast<std::uint64_t>(mine.leaf);
+  values[copy] = static_cast<std::uint64_t>(mine.copy);
+  auto const all = numbers_of_all<Plan>(rank, values, room);
+
+  std::uint64_t const* first = nullptr;
+  int first_rank = 0;
+  for (int other = 0; other < rank.world_size(); ++other) {
+    auto const* const theirs = all.data() + numbers * static_cast<std::size_t>(other);
+    if (theirs[found] == 0 || (first != nullptr && theirs[site] >= first[site])) continue;
+    first = theirs;
+    first_rank = other;
+  }
+
+  auto const number = [](double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", std::isnan(value) ? std::fabs(value) : value);
+    return std::string(text);
+  };
+  bool const is_loss = !std::isfinite(of.loss);
+  std::string out = "trainer: step " + std::to_string(of.step) + ": ";
+  out += is_loss ? "the loss is " + number(of.loss)
+                 : "the norm of the gradients is " + number(of.gradient_norm);
+  if (of.step > 0)
+    out += "; the last good loss, of step " + std::to_string(of.step - 1) + ", is " +
+           number(last_loss);
+  out += "; the weights are those before the step; ";
+  if (first != nullptr) {
+    auto name = name_of_copy(leaf_names(Plan::tree)[first[leaf]], static_cast<int>(first[copy]));
+    if (name.ends_with('.')) name.pop_back();
+    out += "the first layer whose output is not finite is '" + name + "', in microbatch " +
+           std::to_string(first[microbatch]) + " on rank " + std::to_string(first_rank);
+  } else {
+    out += "the outputs of all layers are finite in the forward";
+  }
+  return out + "; .stop_at_nan = false trains on";
+}
+
+}  // namespace plait::execution

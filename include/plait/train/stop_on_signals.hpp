@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
+
+namespace plait {
+
+/// Training has ended after a whole step because a process of the job got SIGINT or SIGTERM; every
+/// rank throws it after the same step.
+struct stopped_by_signal : job_ended {
+  stopped_by_signal(int number, std::int64_t after)
+      : job_ended(std::string("stopped by ") + (number == SIGINT ? "SIGINT" : "SIGTERM") +
+                  " after step " + std::to_string(after)),
+        signal(number),
+        step(after) {}
+
+  int signal;
+  std::int64_t step;  ///< the last one, counted from 0
+  /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM.
+  [[nodiscard]] int exit_code() const { return 128 + signal; }
+};
+
+/// While it lives, SIGINT (Ctrl-C) and SIGTERM do not end the program at once but are kept for
+/// trainers that are given it: `trainer_options{.stop = &stop}`. A second signal of the same kind
+/// ends the program as without it.
+///
+/// Errors:  input_error if there is one already, or if a handler cannot be installed.
+/// Threads: made and destroyed where no job runs; received() may be called by any thread.
+class stop_on_signals {
+ public:
+  stop_on_signals() {
+    if (exists().exchange(true))
+      throw input_error("stop_on_signals: there is one already; make one for the whole program");
+    pending() = 0;
+    for (std::size_t i = 0; i < signals.size(); ++i) {
+      struct sigaction action {};
+      action.sa_handler = keep;
+      sigemptyset(&action.sa_mask);
+      action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+      if (sigaction(signals[i], &action, &before_[i]) != 0) {
+        restore(i);
+        throw input_error("stop_on_signals: the handler of signal " + std::to_string(signals[i]) +
+                          " cannot be installed");
+      }
+    }
+  }
+  stop_on_signals(stop_on_signals const&) = delete;
+  stop_on_signals& operator=(stop_on_signals const&) = delete;
+  ~stop_on_signals() { restore(signals.size()); }
+
+  /// The first signal that came, 0 if none.
+  [[nodiscard]] int received() const { return pending().load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
+
+  static std::atomic<int>& pending() {
+    static constinit std::atomic<int> signal{0};
+    static_assert(std::atomic<int>::is_always_lock_free);  // a handler may touch it
+    return signal;
+  }
+  static std::atomic<bool>& exists() {
+    static constinit std::atomic<bool> one{false};
+    return one;
+  }
+  static void keep(int signal) {
+    int none = 0;
+    pending().compare_exchange_strong(none, signal);
+  }
+  void restore(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) (void)sigaction(signals[i], &before_[i], nullptr);
+    exists() = false;
+  }
+
+  std::array<struct sigaction, 2> before_{};
+};
+
+namespace execution {
+
+/// What a rank adds to the number by which ranks agree to stop, and what the sum says: a signal, or
+/// 0. Any SIGTERM outweighs all SIGINTs.
+constexpr double stop_summand(int signal) {
+  return signal == 0 ? 0 : signal == SIGINT ? 1 : 16777216.0;
+}
+constexpr int agreed_signal(double sum) {
+  return sum == 0 ? 0 : sum < stop_summand(SIGTERM) ? SIGINT : SIGTERM;
+}
+
+}  // namespace execution
+
+}  // namespace plait

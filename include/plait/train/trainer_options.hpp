@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "plait/train/optimizer.hpp"
+#include "plait/train/stop_on_signals.hpp"
+
+namespace plait {
+
+/// How a trainer trains, besides its optimizer.
+struct trainer_options {
+  std::uint64_t seed = 0;
+  /// Gradients are scaled down to this norm; 0 leaves them.
+  double clip = 0;
+  learning_rate_schedule rate{};
+  /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
+  bool replay = false;
+  /// Ends the job at a step whose loss, or norm of the gradients where they are clipped, is not
+  /// finite, without its update. Otherwise training goes on with what comes out.
+  bool stop_at_nan = true;
+  /// Ends the job after the step in which a signal comes to one of its processes, see
+  /// `trainer_on::on_stop`; null lets signals do what they do. It outlives the trainer.
+  stop_on_signals const* stop = nullptr;
+};
+
+/// What happened in one step; the same on every rank.
+struct step_report {
+  std::int64_t step = 0;    ///< counted from 0
+  double loss = 0;          ///< of the global batch, before the update
+  std::int64_t labels = 0;  ///< rows that counted
+  double learning_rate = 0;  ///< as in the optimizer's numbers
+  double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
+};
+
+}  // namespace plait
