@@ -198,6 +198,53 @@ TEST(SimulatedErrors, MessagesThatDoNotFit) {
       "called receive of 16 bytes from rank 0 with tag 8 on group {0,1} (float32)");
 }
 
+TEST(SimulatedErrors, DifferentTrainers) {
+  auto const program = [](auto use) {
+    return [=](auto& rank, std::span<float> x) {
+      auto const calls = rank.calls_for(std::uint64_t(rank.world_rank()) + 1);
+      use(rank.group(axis::data), x.first(4));
+    };
+  };
+  expect_everywhere(errors_of<plait::collective_mismatch>(
+                        2, program([](auto& comm, std::span<float> x) { comm.all_reduce(x); })),
+                    "rank 0 called all_reduce of 16 bytes on group {0,1} (float32, sum) for "
+                    "trainer 1, but rank 1 "
+                    "called all_reduce of 16 bytes on group {0,1} (float32, sum) for trainer 2");
+  expect_everywhere(
+      errors_of<plait::collective_mismatch>(2, program([](auto& comm, std::span<float> x) {
+                                              if (comm.rank() == 0) comm.send(x, 1, 7);
+                                              else comm.receive(x, 0, 7);
+                                            })),
+      "rank 0 called send of 16 bytes to rank 1 with tag 7 on group {0,1} (float32) for trainer 1, "
+      "but rank 1 called receive of 16 bytes from rank 0 with tag 7 on group {0,1} (float32) for "
+      "trainer 2");
+}
+
+// On both backends: what differs between the ranks is over where they communicate.
+TEST(CallsForATrainer, EndWithTheirScope) {
+  auto const program = [](auto& rank) {
+    auto const room = rank.device().allocate(sizeof(float));
+    std::span<float> const x(reinterpret_cast<float*>(room.data()), 1);
+    auto& comm = rank.group(axis::data);
+    rank.device().on(plait::stream::data).fill(1.0f, x.data(), 1);
+    {
+      auto const calls = rank.calls_for(1);
+      try {
+        auto const inner = rank.calls_for(std::uint64_t(rank.world_rank()) + 2);
+        throw rank.world_rank();
+      } catch (int) {
+      }
+      comm.all_reduce(x);
+    }
+    if (rank.is_root()) {
+      auto const calls = rank.calls_for(5);
+    }
+    comm.all_reduce(x);
+  };
+  EXPECT_NO_THROW(run_on(plait::threads{}, 2, program));
+  EXPECT_NO_THROW(run_on(plait::simulated{}, 2, program));
+}
+
 TEST(SimulatedErrors, NoSuchOtherEnd) {
   plait::mesh grid;
   grid.add(axis::data, 2);

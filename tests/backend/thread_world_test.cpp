@@ -137,6 +137,36 @@ TEST_F(ThreadErrors, DifferentReductions) {
                          "rank 1 called all_reduce of 8 bytes on group {0,1} (float64, sum)");
 }
 
+TEST_F(ThreadErrors, DifferentTrainers) {
+  auto texts = expect_each<plait::collective_mismatch>(3, [](thread_communicator& comm) {
+    std::vector<float> x(4, 1.0f);
+    comm.call_for(7);
+    comm.all_reduce(std::span{x});
+    comm.call_for(comm.rank() == 2 ? 0 : 8);
+    comm.all_reduce(std::span{x});
+  });
+  expect_text_everywhere(
+      texts,
+      "rank 0 called all_reduce of 16 bytes on group {0,1,2} (float32, sum) for trainer 8, but "
+      "rank 2 called all_reduce of 16 bytes on group {0,1,2} (float32, sum)");
+  texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
+    std::vector<float> x(4, static_cast<float>(comm.rank()));
+    comm.call_for(comm.rank() == 0 ? 1 : 2);
+    try {
+      if (comm.rank() == 0) comm.send(std::span{x}, 1, 7);
+      else comm.receive(std::span{x}, 0, 7);
+    } catch (...) {
+      EXPECT_EQ(x[0], static_cast<float>(comm.rank()));
+      throw;
+    }
+  });
+  expect_text_everywhere(
+      texts,
+      "rank 0 called send of 16 bytes to rank 1 with tag 7 on group {0,1} (float32) for trainer 1, "
+      "but rank 1 called receive of 16 bytes from rank 0 with tag 7 on group {0,1} (float32) for "
+      "trainer 2");
+}
+
 TEST_F(ThreadErrors, BlockSizesThatDoNotFitAreAnErrorOnEveryRank) {
   auto texts = expect_each<plait::size_mismatch>(3, [](thread_communicator& comm) {
     std::vector<float> x(2), all(comm.rank() == 1 ? 5 : 6, 1.0f);

@@ -188,6 +188,36 @@ TEST(ExchangesAtLaunch, AreWhatThreadsCall) {
 }
 
 // The gradient of the second use is summed before it is added to the first one's.
+// Those of two trainers are alike in all that a list has, and yet they are not each other's.
+template <class Policy>
+void expect_no_meeting_of_two_trainers(std::string const& mine, std::string const& theirs) {
+  using job = small_gpt::job<Policy>;
+  auto const text = small_gpt::text();
+  std::vector<std::string> said(2);
+  plait::launch<job>(plait::simulated{}, [&](auto& rank) {
+    auto one = plait::trainer<job>(rank, plait::adamw{}, {.clip = 1.0});
+    auto two = plait::trainer<job>(rank, plait::adamw{}, {.clip = 1.0});
+    auto batches = plait::batches(text, plait::global_batch<>{batch}, rank,
+                                  {.epochs = 0, .microbatches = microbatches});
+    try {
+      (rank.is_root() ? one : two).step(batches.at(0));
+    } catch (plait::collective_mismatch const& e) {
+      said[std::size_t(rank.world_rank())] = e.what();
+    }
+  });
+  EXPECT_EQ(said,
+            std::vector<std::string>(2, "rank 0 called " + mine + " for trainer 1, but rank 1 " +
+                                            "called " + theirs + " for trainer 2"));
+}
+
+TEST(ExchangesOfTrainers, MeetThoseOfTheSameTrainerOnSimulatedRanks) {
+  std::string const sum = "all_reduce of 8 bytes on group {0,1} (float64, sum)";
+  expect_no_meeting_of_two_trainers<data_parallel<2>>(sum, sum);
+  std::string const message = " with tag 0 on group {0,1} (float64)";
+  expect_no_meeting_of_two_trainers<pipeline<2>>("send of 4096 bytes to rank 1" + message,
+                                                 "receive of 4096 bytes from rank 0" + message);
+}
+
 TEST(ExchangesOfTies, AreWhatIsCalled) {
   using plait::named;
   constexpr std::size_t width = small_gpt::width, vocabulary = small_gpt::vocabulary;

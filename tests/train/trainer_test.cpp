@@ -282,6 +282,58 @@ TEST(TrainerErrors, RanksOfAnotherJobAreRefused) {
   }
 }
 
+// Two trainers of a job, used in another order on rank 0 than on the others; what ranks say then.
+// On the simulated device: plan.exchanges.
+template <class Job, class Use>
+std::vector<std::string> in_another_order(Use use) {
+  auto const data = small_gpt::text();
+  std::vector<std::string> said(std::size_t(Job::plan_type::grid.world_size()));
+  plait::launch<Job>(plait::threads{}, [&](auto& rank) {
+    auto batches = plait::batches(data, plait::global_batch<4>{}, rank);
+    auto one = plait::trainer<Job>(rank, plait::sgd{}),
+         two = plait::trainer<Job>(rank, plait::sgd{});
+    auto const& batch = batches.at(0);
+    try {
+      use(rank.is_root() ? one : two, batch);
+      use(rank.is_root() ? two : one, batch);
+    } catch (plait::collective_mismatch const& e) {
+      said[std::size_t(rank.world_rank())] = e.what();
+    }
+  });
+  return said;
+}
+
+TEST(TrainerErrors, TrainersInAnotherOrderOnOneRankAreRefused) {
+  auto const step = [](auto& trainer, auto const& batch) { trainer.step(batch); };
+  using data = small_gpt::job<plait::data_parallel<2>>;
+  std::string const sum = "all_reduce of 8 bytes on group {0,1} (float64, sum) for trainer ";
+  std::vector<std::string> const sums(2,
+                                      "rank 0 called " + sum + "1, but rank 1 called " + sum + "2");
+  EXPECT_EQ(in_another_order<data>(step), sums);
+
+  using stages = small_gpt::job<plait::pipeline<2>>;
+  std::string const all = " with tag 0 on group {0,1} (float64) for trainer ";
+  std::vector<std::string> const messages(
+      2, "rank 0 called send of 2048 bytes to rank 1" + all +
+             "1, but rank 1 called receive of 2048 bytes from rank 0" + all + "2");
+  EXPECT_EQ(in_another_order<stages>(step), messages);
+}
+
+TEST(TrainerErrors, AllThatATrainerCallsIsItsOwn) {
+  auto const expect_names = [](auto use) {
+    for (auto const& said : in_another_order<small_gpt::job<small_gpt::tp2>>(use))
+      for (auto const* const trainer : {" for trainer 1, but rank 1 called ", " for trainer 2"})
+        EXPECT_NE(said.find(trainer), std::string::npos) << said;
+  };
+  expect_names([](auto& trainer, auto const& batch) { trainer.step(batch); });
+  expect_names([](auto& trainer, auto const& batch) { trainer.gradients_of(batch); });
+  expect_names([](auto& trainer, auto const& batch) { trainer.evaluate(batch); });
+  expect_names([](auto& trainer, auto const& batch) { (void)trainer.predict(batch); });
+  tensors out;
+  expect_names([&](auto& trainer, auto const&) { trainer.export_parameters(into(out)); });
+  expect_names([&](auto& trainer, auto const&) { trainer.export_gradients(into(out)); });
+}
+
 TEST(TrainerErrors, ParametersThatAreNotFiniteAreRefused) {
   using job = small_gpt::job<plait::data_parallel<2>>;
   try {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -42,10 +43,16 @@ struct collective_call {
   std::size_t whole_bytes = 0;  // of the other buffer, on the ranks where it is used
   void const* source = nullptr;
   void* target = nullptr;
+  std::uint64_t caller = 0;  // the number of the trainer that calls; 0 outside of one
 
   bool agrees_with(collective_call const& call) const {
-    return kind == call.kind && element == call.element && operation == call.operation &&
-           other == call.other && tag == call.tag && bytes == call.bytes;
+    return kind == call.kind && operation == call.operation && other == call.other && fits(call);
+  }
+
+  // The same of the two ends of a message.
+  bool fits(collective_call const& call) const {
+    return element == call.element && tag == call.tag && bytes == call.bytes &&
+           caller == call.caller;
   }
 };
 
@@ -97,18 +104,21 @@ inline constexpr bool has_root(collective kind) {
   return text + " on group " + group_text(members);
 }
 
-// The same, with what a waiting rank need not say: "... (float32, sum)".
+// The same, with what a waiting rank need not say: "... (float32, sum) for trainer 1".
 [[gnu::cold]] inline std::string full_call_text(collective_call const& call,
                                                 std::vector<int> const& members) {
   auto text = call_text(call, members);
-  if (call.element.kind == ' ') return text;
-  char const* const kind = call.element.kind == 'f'   ? "float"
-                           : call.element.kind == 'b' ? "bfloat"
-                           : call.element.kind == 'i' ? "int"
-                                                      : "uint";
-  text += std::string(" (") + kind + std::to_string(8 * call.element.bytes);
-  if (call.kind == collective::all_reduce) text += std::string(", ") + to_string(call.operation);
-  return text + ")";
+  if (call.element.kind != ' ') {
+    char const* const kind = call.element.kind == 'f'   ? "float"
+                             : call.element.kind == 'b' ? "bfloat"
+                             : call.element.kind == 'i' ? "int"
+                                                        : "uint";
+    text += std::string(" (") + kind + std::to_string(8 * call.element.bytes);
+    if (call.kind == collective::all_reduce) text += std::string(", ") + to_string(call.operation);
+    text += ")";
+  }
+  if (call.caller != 0) text += " for trainer " + std::to_string(call.caller);
+  return text;
 }
 
 // "rank 0 called X, but rank 1 called Y"; the arguments are world ranks.

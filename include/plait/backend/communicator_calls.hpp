@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -35,6 +36,11 @@ class communicator_calls {
     log_ = log;
     group_in_log_ = group;
   }
+
+  /// Further calls are those of trainer `number`; 0: of none. Members whose calls meet compare the
+  /// numbers; a backend that compares no calls ignores them.
+  /// \see rank_handle::calls_for, which tells all communicators of a rank
+  void call_for(std::uint64_t number) noexcept { caller_ = number; }
 
   /// Returns on no rank before the last rank has called it.
   void barrier() {
@@ -149,15 +155,15 @@ class communicator_calls {
 
  protected:
   template <class T>
-  static detail::collective_call call_of(collective kind, std::size_t elements,
-                                         std::size_t whole_elements, void const* source,
-                                         void* target) {
+  detail::collective_call call_of(collective kind, std::size_t elements, std::size_t whole_elements,
+                                  void const* source, void* target) const {
     return {.kind = kind,
             .element = detail::element_type::of<T>(),
             .bytes = elements * sizeof(T),
             .whole_bytes = whole_elements * sizeof(T),
             .source = source,
-            .target = target};
+            .target = target,
+            .caller = caller_};
   }
 
   void count(collective kind, std::size_t tensor_bytes) {
@@ -189,6 +195,7 @@ class communicator_calls {
   traffic counted_;
   std::vector<detail::logged_call>* log_ = nullptr;
   int group_in_log_ = 0;
+  std::uint64_t caller_ = 0;
 };
 
 }  // namespace plait

@@ -63,6 +63,16 @@ class rank_handle {
 
   /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
   [[nodiscard]] std::uint64_t next_number() { return ++last_number_; }
+  /// The number of the next trainer: 1, 2, 3 and so on, as trainers alone are counted.
+  [[nodiscard]] std::uint64_t next_trainer() { return ++last_trainer_; }
+
+  /// As long as the caller keeps what it returns, this rank's calls are those of trainer `number`,
+  /// whoever makes them; then they are whose they were before, also behind an exception.
+  ///
+  /// Cost:    two stores for each communicator of the rank.
+  /// Errors:  where calls that meet are not for the same trainer on all ranks, they throw
+  ///          collective_mismatch, but through NCCL, which compares no calls.
+  [[nodiscard]] auto calls_for(std::uint64_t number) { return caller_scope(*this, number); }
 
   /// Runs communicate(), which communicates on stream `over`: after what stream compute has been
   /// given so far, and before what it is given from now on. `site` names the first of the two
@@ -77,6 +87,25 @@ class rank_handle {
   }
 
  private:
+  class caller_scope {
+   public:
+    caller_scope(rank_handle& rank, std::uint64_t number) : rank_(rank), before_(rank.caller_) {
+      rank_.call_for(number);
+    }
+    caller_scope(caller_scope const&) = delete;
+    caller_scope& operator=(caller_scope const&) = delete;
+    ~caller_scope() { rank_.call_for(before_); }
+
+   private:
+    rank_handle& rank_;
+    std::uint64_t before_;
+  };
+
+  void call_for(std::uint64_t number) noexcept {
+    caller_ = number;
+    for (auto& member : members_) member.call_for(number);
+  }
+
   [[noreturn]] [[gnu::cold]] void refuse(axis_set over) const {
     throw input_error("rank " + std::to_string(world_rank_) + ": there is no group over '" +
                       to_string(over) +
@@ -90,7 +119,8 @@ class rank_handle {
   Device device_;
   std::vector<Comm> members_;
   typename Device::event before_, after_;
-  std::uint64_t last_number_ = 0;
+  std::uint64_t last_number_ = 0, last_trainer_ = 0;
+  std::uint64_t caller_ = 0;  // as its communicators have it
 };
 
 /// Declares the groups of all ranks, each once and in the order of the sets, by add_group(world

@@ -40,7 +40,7 @@ template <class Plan, class Rank, class Optimizer>
   if (rank.world_size() == 1) return;
   agreement mine("trainer " + std::to_string(number),
                  agreed_numbers(Plan::parameter_tensor_count()));
-  mine.add("the number of trainers and batches made so far", number);
+  mine.add("the number of trainers made so far", number);
   mine.add("the parameters of the model", Plan::parameter_count());
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
@@ -79,7 +79,7 @@ template <class Plan, class Rank, class Memory>
   auto const& of = *batch.description;
   agreement mine("batches " + std::to_string(of.number),
                  agreed_numbers(Plan::parameter_tensor_count()));
-  mine.add("the number of trainers and batches made so far", of.number);
+  mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);
   mine.add("microbatches", batch.microbatches);

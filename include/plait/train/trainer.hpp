@@ -38,13 +38,16 @@ namespace plait::execution {
 
 /// Holds the parameters of one rank's stage and trains them.
 ///
-/// All ranks of the job make a trainer and call the same functions in the same order.
+/// All ranks of the job make a trainer and call the same functions in the same order; with several
+/// trainers, they make these in one order, too.
 /// Cost:   a step allocates nothing after the first of a shape; memory is never more than the
 ///         plan's for the greatest shape.
 /// Errors: an exception on one rank ends the step on all ranks. input_error if the ranks are in
 ///         another mesh than the job's, and, with both values, if they differ in the plan, the
-///         options, the optimizer or the batches; out_of_memory says what the plan needs the
-///         memory for; not_finite_error and stopped_by_signal as the options say.
+///         options, the optimizer or the batches. collective_mismatch where calls of ranks meet
+///         that are for different trainers; NCCL does not compare them. out_of_memory says what
+///         the plan needs the memory for. not_finite_error and stopped_by_signal as the options
+///         say.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -72,11 +75,11 @@ class trainer_on {
       : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
         options_(options),
-        number_(rank.next_number()),
         store_(rank, Optimizer::states, options.seed),
         memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
                 plan::parameter_tensor_count()) {
+    auto const calls = rank.calls_for(number_);
     compare_trainers<plan>(rank, number_, optimizer_, options_, memory_.agreed());
   }
 
@@ -88,6 +91,7 @@ class trainer_on {
   ///
   /// Moves: what `plan::wire` says.
   step_report step(batch_type const& batch) {
+    auto const calls = rank_.calls_for(number_);
     auto& passes = begin(training_, batch, purpose::training);
     auto const enqueue = [&] {
       open(whole_step_);
@@ -114,6 +118,7 @@ class trainer_on {
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
+    auto const calls = rank_.calls_for(number_);
     auto& passes = begin(training_, batch, purpose::training);
     open(only_gradients_);
     enqueue_gradients(passes, batch, only_gradients_);
@@ -123,6 +128,7 @@ class trainer_on {
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
+    auto const calls = rank_.calls_for(number_);
     auto& passes = begin(evaluation_, batch, purpose::evaluation);
     open(only_loss_);
     count_labels(only_loss_);
@@ -140,6 +146,7 @@ class trainer_on {
   std::span<T const> predict(batch_type const& batch,
                              predicted which = predicted::of_data_rank) {
     if (which == predicted::nothing) return {};
+    auto const calls = rank_.calls_for(number_);
     require_equal_batches(batch);
     check_inputs(batch);
     auto& passes = passes_for(evaluation_, batch, purpose::evaluation);
@@ -175,11 +182,13 @@ class trainer_on {
   /// calls sink(name, parameter_info, values) there, without padding. Collective.
   template <class Sink>
   void export_parameters(Sink sink) {
+    auto const calls = rank_.calls_for(number_);
     store_.export_parameters(sink);
   }
   /// The same for the gradients that the last step left.
   template <class Sink>
   void export_gradients(Sink sink) {
+    auto const calls = rank_.calls_for(number_);
     store_.export_gradients(sink);
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
@@ -440,9 +449,9 @@ class trainer_on {
   }
 
   Rank& rank_;
+  std::uint64_t number_ = rank_.next_trainer();  // says to other ranks whose calls these are
   Optimizer optimizer_;
   trainer_options options_;
-  std::uint64_t number_;
   parameter_store<Job, Rank> store_;
   step_memory<device_type, Optimizer> memory_;
   steps whole_step_{steps_for(job_part::training, true)};

@@ -336,6 +336,29 @@ TEST(Loopback, MessagesThatDoNotFitAreAnErrorOfBothEnds) {
   expect_text(text, "rank 1 called receive of 8 bytes from rank 0 with tag 7");
 }
 
+TEST(Loopback, CallsForDifferentTrainersAreAnError) {
+  auto const text_of = [](auto use) {
+    return message_of<plait::collective_mismatch>([&] {
+      on<one_gpu>(2, [&](rank_type& rank) {
+        on_device<float> const x(rank.device(), std::vector<float>(4, 1.0f));
+        auto const calls = rank.calls_for(static_cast<std::uint64_t>(rank.world_rank()) + 1);
+        use(rank.group(plait::axis::tensor), x.span());
+      });
+    });
+  };
+  expect_text(
+      text_of([](auto& comm, std::span<float> x) { comm.all_reduce(x); }),
+      "rank 0 called all_reduce of 16 bytes on group {0,1} (float32, sum) for trainer 1, but "
+      "rank 1 called all_reduce of 16 bytes on group {0,1} (float32, sum) for trainer 2");
+  expect_text(
+      text_of([](auto& comm, std::span<float> x) {
+        if (comm.rank() == 0) comm.send(x, 1, 7);
+        else comm.receive(x, 0, 7);
+      }),
+      " for trainer 1, but rank 1 called receive of 16 bytes from rank 0 with tag 7 on group "
+      "{0,1} (float32) for trainer 2");
+}
+
 TEST(Loopback, ADeadlockIsFoundAtOnce) {
   auto const text = message_of<plait::collective_mismatch>([&] {
     on<one_gpu>(2, [&](rank_type& rank) {

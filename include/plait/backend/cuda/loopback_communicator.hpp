@@ -189,7 +189,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     int const peer = world_rank(to);
     room_->wake({&peer, 1});
     wait_until(box.state, posted + 2, posted + 1, peer, call);
-    if (!fit(box)) throw collective_mismatch(message_text(box, peer));
+    if (!box.sent.fits(box.received)) throw collective_mismatch(message_text(box, peer));
     wait_for(events_of(to).received[static_cast<std::size_t>(rank())]);
   }
 
@@ -203,7 +203,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
     wait_until(box.state, posted, posted, peer, call);
     room_->advance(box.state);
     box.received = call;
-    bool const good = fit(box);
+    bool const good = box.sent.fits(box.received);
     auto const text = good ? std::string{} : message_text(box, world_rank(rank()));
     std::exception_ptr failure;
     try {
@@ -239,10 +239,6 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
                                                 .members = &group_->table.members});
   }
 
-  static bool fit(detail::thread_mailbox const& box) {
-    return box.sent.tag == box.received.tag && box.sent.bytes == box.received.bytes &&
-           box.sent.element == box.received.element;
-  }
   [[nodiscard]] std::string message_text(detail::thread_mailbox const& box, int receiver) const {
     return detail::mismatch_text(world_rank(box.received.other), box.sent, receiver, box.received,
                                  group_->table.members);

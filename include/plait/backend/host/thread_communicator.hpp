@@ -26,10 +26,10 @@ namespace plait {
 /// Cost:    at most two meetings of the group per call; elements go straight from buffer to
 ///          buffer; no allocation after construction.
 /// Errors:  all members compare their calls before any buffer is written. collective_mismatch on
-///          every member if kind, size, element type, operation or root differ; size_mismatch on
-///          every member if a block size does not fit; collective_mismatch if ranks wait for each
-///          other in different calls or for a rank that has finished; communication_timeout;
-///          job_aborted if another rank has failed.
+///          every member if kind, size, element type, operation, root or trainer differ;
+///          size_mismatch on every member if a block size does not fit; collective_mismatch if
+///          ranks wait for each other in different calls or for a rank that has finished;
+///          communication_timeout; job_aborted if another rank has failed.
 /// Threads: used by the thread of its rank only.
 class thread_communicator : public communicator_calls<thread_communicator> {
  public:

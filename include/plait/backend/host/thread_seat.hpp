@@ -106,7 +106,7 @@ class thread_seat {
     int const peer = world_rank(call.other);
     room_->wake({&peer, 1});
     wait(box.state, posted + 2, posted + 1, {&peer, 1}, call);
-    if (!fit(box)) throw collective_mismatch(message_text(box, peer));
+    if (!box.sent.fits(box.received)) throw collective_mismatch(message_text(box, peer));
   }
 
   // Waits for the message and copies it.
@@ -118,7 +118,7 @@ class thread_seat {
     wait(box.state, posted, posted, {&peer, 1}, call);
     room_->advance(box.state);  // from here on the sender stays until we are done
     box.received = call;
-    bool const good = fit(box);
+    bool const good = box.sent.fits(box.received);
     auto const text = good ? std::string{} : message_text(box, world_rank(rank_));
     if (good) copy_bytes(call.target, box.sent.source, call.bytes);
     box.state.fetch_add(1);
@@ -150,11 +150,6 @@ class thread_seat {
     throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
                       call_text(call, group_->members) +
                       ": the other end must be another member of the group");
-  }
-
-  static bool fit(thread_mailbox const& box) {
-    return box.sent.tag == box.received.tag && box.sent.bytes == box.received.bytes &&
-           box.sent.element == box.received.element;
   }
 
   // `receiver` is a world rank.

@@ -22,10 +22,7 @@ inline void check_calls(std::span<collective_call const> calls, std::vector<int>
                         std::vector<int> const& members) {
   bool const is_message = calls.front().kind == collective::send;
   for (std::size_t i = 1; i < calls.size(); ++i) {
-    bool const agrees = is_message
-                            ? calls[0].tag == calls[i].tag && calls[0].bytes == calls[i].bytes &&
-                                  calls[0].element == calls[i].element
-                            : calls[0].agrees_with(calls[i]);
+    bool const agrees = is_message ? calls[0].fits(calls[i]) : calls[0].agrees_with(calls[i]);
     if (!agrees)
       throw collective_mismatch(mismatch_text(ranks[0], calls[0], ranks[i], calls[i], members));
   }
