@@ -212,7 +212,8 @@ byte_text_or_tokens open_text(train_gpt::options const& wanted, entry const& job
   return plait::token_file(wanted.data, job.sequence, job.vocabulary);
 }
 
-void train(train_gpt::options const& wanted, entry const& job) {
+/// The exit code of the program.
+int train(train_gpt::options const& wanted, entry const& job) {
   auto const opened = open_text(wanted, job);
   auto const sequences = std::visit([](auto const& text) { return text.size(); }, opened);
   if (static_cast<std::size_t>(wanted.batch) > sequences)
@@ -266,23 +267,34 @@ void train(train_gpt::options const& wanted, entry const& job) {
     speed = tokens_per_second;
     progress.update(step, loss, tokens_per_second);
   };
-  auto const outcome = job.run(request);
-  if (losses) losses->commit();
-  if (save) save->writer.commit();
+  auto const keep_files = [&] {
+    if (losses) losses->commit();
+    if (save) save->writer.commit();
+  };
+  plait::stop_on_signals const stop;
+  request.stop = &stop;
+  train_gpt::outcome outcome;
+  try {
+    outcome = job.run(request);
+  } catch (plait::stopped_by_signal const& stopped) {
+    keep_files();
+    std::printf("\n%s, loss %.4f -> %.4f%s\n", stopped.what(), first_loss, last_loss,
+                save ? "; the weights are saved" : "");
+    return stopped.exit_code();
+  }
+  keep_files();
   if (wanted.steps > 0)
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)
     std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
   if (!outcome.sample.empty())
     std::printf("\na sample:\n%s\n", printable(outcome.sample, job.reads_tokens).c_str());
+  return 0;
 }
 
-void run(train_gpt::options const& wanted) {
-  if (wanted.help) {
-    std::fputs(train_gpt::usage, stdout);
-    return;
-  }
-  if (wanted.list_plans) return list_plans(wanted);
+int run(train_gpt::options const& wanted) {
+  if (wanted.help) return std::fputs(train_gpt::usage, stdout), 0;
+  if (wanted.list_plans) return list_plans(wanted), 0;
   auto const& job = find(wanted);
   check_batch(wanted, job);
   check_files(wanted);
@@ -292,6 +304,7 @@ void run(train_gpt::options const& wanted) {
   request.microbatches = static_cast<int>(wanted.microbatches);
   request.clip = wanted.clip;
   std::fputs(job.explain(request).c_str(), stdout);
+  return 0;
 }
 
 }  // namespace
@@ -299,9 +312,9 @@ void run(train_gpt::options const& wanted) {
 int main(int count, char** words) {
   try {
     command_line::hold_standard_files();
-    run(train_gpt::parse(count, words));
+    int const code = run(train_gpt::parse(count, words));
     command_line::check_output();
-    return 0;
+    return code;
   } catch (plait::input_error const& problem) {
     std::fprintf(stderr, "train_gpt: %s\n", problem.what());
     return 2;

@@ -91,7 +91,7 @@ outcome run(request const& wanted, Backend const& backend) {
     auto trainer = plait::trainer<Job>(
         rank,
         plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
-        {.seed = wanted.seed, .clip = wanted.clip, .replay = wanted.replay});
+        {.seed = wanted.seed, .clip = wanted.clip, .replay = wanted.replay, .stop = wanted.stop});
     if (wanted.init != nullptr)
       trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
         wanted.init->read(name, values);
@@ -104,32 +104,38 @@ outcome run(request const& wanted, Backend const& backend) {
          .microbatches = wanted.microbatches});
     using clock = std::chrono::steady_clock;
     auto const begin = clock::now();
+    auto const say = [&](plait::step_report const& report) {
+      double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
+      if (rank.is_root() && wanted.on_step)
+        wanted.on_step(report.step, report.loss,
+                       double(report.step + 1) * double(wanted.batch * Size::sequence) / seconds);
+    };
+    auto const save = [&] {
+      if (wanted.save != nullptr)
+        trainer.export_parameters(
+            [&](std::string const& name, auto const&, std::span<T const> values) {
+              wanted.save->write(name, values);
+            });
+    };
+    trainer.on_stop([&](plait::step_report const& last) {
+      say(last);
+      save();
+    });
     for (std::int64_t step = 0; step < wanted.steps; ++step) {
       auto const report = trainer.step(batches.at(std::uint64_t(step)));
-      if (!std::isfinite(report.loss))
-        throw plait::error(
-            "the loss of step " + std::to_string(step) + " is not a finite number; " +
-            (step == 0 ? "begin with other weights" : "use a smaller --learning-rate"));
       if (wanted.gradients != nullptr)
         trainer.export_gradients(
             [&](std::string const& name, auto const&, std::span<sum const> values) {
               wanted.gradients->write(name, values);
             });
-      double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
-      if (rank.is_root() && wanted.on_step)
-        wanted.on_step(step, report.loss,
-                       double(step + 1) * double(wanted.batch * Size::sequence) / seconds);
+      say(report);
     }
     std::array<std::int64_t, plait::axis_set_count> moved{};
     auto const& sets = rank.groups().sets();
     for (int i = 0; i < sets.size(); ++i)
       moved[std::size_t(i)] = std::int64_t(rank.group(sets[i]).counted().total_bytes());
     plait::sum_over_world(rank, std::span<std::int64_t>(moved));
-    if (wanted.save != nullptr)
-      trainer.export_parameters(
-          [&](std::string const& name, auto const&, std::span<T const> values) {
-            wanted.save->write(name, values);
-          });
+    save();
     std::vector<std::int32_t> sample;
     if (wanted.generate > 0) sample = generate<Size>(trainer, data, wanted.generate, wanted.seed);
     if (!rank.is_root()) return;

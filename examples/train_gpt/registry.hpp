@@ -55,6 +55,7 @@ struct request {
   bool cudnn = false;                     ///< attention in bfloat16 by cuDNN on a GPU
   std::uint64_t schedule_seed = 0;        ///< of the simulated device's order of events
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
+  plait::stop_on_signals const* stop = nullptr;
   tensor_source* init = nullptr;
   tensor_sink* save = nullptr;
   /// Where the gradients of every step go; for comparisons.

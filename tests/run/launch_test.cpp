@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,35 @@ TEST(Launch, JobsAreInTheMeshThatIsLaunched) {
     EXPECT_NE(text.find("data 2 x tensor 2"), std::string::npos) << text;
     EXPECT_NE(text.find("data 3 x tensor 2"), std::string::npos) << text;
   }
+}
+
+template <class Job>
+int ranks_on(threads const& backend) {
+  int ranks = 0;
+  launch<Job>(backend, [&](auto& rank) {
+    if (rank.is_root()) ranks = rank.world_size();
+  });
+  return ranks;
+}
+
+TEST(Launch, DataRanksAreThePolicysOrThoseThatAreGiven) {
+  EXPECT_EQ(ranks_on<whole_job>(threads{}), 4);
+  EXPECT_EQ(ranks_on<whole_job>(threads{.data_ranks = 2}), 4);
+  EXPECT_EQ(ranks_on<whole_job>(threads{.data_ranks = all_processors}), 4);
+  EXPECT_EQ(ranks_on<at_launch_job>(threads{}), 2);
+  EXPECT_EQ(ranks_on<at_launch_job>(threads{.data_ranks = all_processors}),
+            2 * std::max(1, threads::processors() / 2));
+  try {
+    ranks_on<whole_job>(threads{.data_ranks = 3});
+    FAIL() << "no exception";
+  } catch (input_error const& problem) {
+    EXPECT_NE(std::string(problem.what())
+                  .find("the backend is given 3 data ranks, the policy has 2 in its mesh 'data 2 x "
+                        "tensor 2'; leave data_ranks out"),
+              std::string::npos)
+        << problem.what();
+  }
+  EXPECT_THROW(ranks_on<at_launch_job>(threads{.data_ranks = -2}), input_error);
 }
 
 }  // namespace

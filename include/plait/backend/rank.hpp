@@ -62,7 +62,7 @@ class rank_handle {
   [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
 
   /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
-  [[nodiscard]] std::uint64_t next_number() { return ++last_number_; }
+  [[nodiscard]] std::uint64_t next_batches() { return ++last_number_; }
   /// The number of the next trainer: 1, 2, 3 and so on, as trainers alone are counted.
   [[nodiscard]] std::uint64_t next_trainer() { return ++last_trainer_; }
 

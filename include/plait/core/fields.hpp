@@ -24,9 +24,10 @@ inline constexpr int most_fields = 8;
 /// between them.
 template <class T, class Each>
 constexpr void for_each_field(T const& of, Each each) {
-  static_assert(std::is_aggregate_v<T> && count_fields<T>() > 0 && count_fields<T>() <= most_fields,
-                "optimizer: what changes from step to step is compared between ranks; let `numbers` "
-                "be a struct of 1 to 8 numbers, without bases, arrays and constructors");
+  static_assert(
+      std::is_aggregate_v<T> && count_fields<T>() > 0 && count_fields<T>() <= most_fields,
+      "optimizer: what changes from step to step is compared between ranks; let `numbers` "
+      "be a struct of 1 to 8 numbers, without bases, arrays and constructors");
   auto const all = [&](auto... fields) { (each(static_cast<double>(fields)), ...); };
   constexpr int count = count_fields<T>();
   if constexpr (count == 1) {

@@ -58,8 +58,7 @@ class batch_range {
         epochs_(options.epochs) {
     if (steps_per_epoch() == 0)
       throw input_error("batches: a global batch of " + std::to_string(size.samples) +
-                        " samples is larger than the data set of " +
-                        std::to_string(data_.size()) +
+                        " samples is larger than the data set of " + std::to_string(data_.size()) +
                         " samples, so that an epoch has no step; use a smaller batch, or "
                         ".last = plait::last_batch::keep");
     batch_.microbatches =
@@ -86,7 +85,7 @@ class batch_range {
     if constexpr (std::is_integral_v<element>) batch_.tokens = host_inputs_.data();
     batch_.sample_numbers = samples_.data();
     batch_.description = &description_;
-    description_ = {.number = rank.next_number(),
+    description_ = {.number = rank.next_batches(),
                     .seed = options.seed,
                     .samples = size.samples,
                     .data_set = data_.size(),

@@ -86,11 +86,13 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   std::size_t local = 0;
   for (auto const& entry : Plan::entries)
     if (entry.owner < 0)
-      local += std::size_t(copies_in(Plan::code, entry.item, Plan::stage_units[std::size_t(stage)])
-                               .copies);
+      local += std::size_t(
+          copies_in(Plan::code, entry.item, Plan::stage_units[std::size_t(stage)]).copies);
   number_tables out;
   std::size_t next = number_tables::step_bytes;
-  auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + aligned(bytes)); };
+  auto const take = [&next](std::size_t bytes) {
+    return std::exchange(next, next + aligned(bytes));
+  };
   out.squares_at = take(std::size_t(Plan::parameter_tensor_count()) * sizeof(double));
   out.updated_at = take(local * number_tables::range_bytes);
   out.squared_at = take(local * number_tables::range_bytes);
@@ -106,8 +108,7 @@ template <class Plan>
 constexpr std::size_t output_bytes(workload const& load) {
   if (load.prediction == predicted::nothing) return 0;
   auto const& code = Plan::code;
-  std::size_t const each =
-      load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
+  std::size_t const each = load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
   std::size_t const ranks =
       load.prediction == predicted::of_all ? std::size_t(Plan::grid_for(load).size(batch_axes)) : 1;
   return (each * std::size_t(load.microbatches) * ranks + each) * Plan::element_bytes;
@@ -128,8 +129,10 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
                            : kept * Plan::parameter_bytes,
           (kept + parameters.tied_count) * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
-          lay_out_stage<Plan>(stage, load, slots).total_bytes, batch_bytes<Plan>(load),
-          output_bytes<Plan>(load), lay_out_numbers<Plan>(stage, grid).total};
+          lay_out_stage<Plan>(stage, load, slots).total_bytes,
+          batch_bytes<Plan>(load),
+          output_bytes<Plan>(load),
+          lay_out_numbers<Plan>(stage, grid).total};
 }
 
 }  // namespace plait::planning

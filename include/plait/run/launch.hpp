@@ -37,9 +37,10 @@ void launch(Backend const& backend, Program&& program) {
   static_assert(takes_rank,
                 "launch<Job>(backend, program): program cannot be called with a rank alone; write "
                 "[&](auto& rank) { ... }");
-  auto const grid =
-      mesh_at_launch(plan::grid, backend.data_ranks,
-                     backend.data_ranks == all_processors ? backend.processors() : 0);
+  int processors = 1;
+  if constexpr (requires { backend.processors(); })
+    if (backend.data_ranks == all_processors) processors = backend.processors();
+  auto const grid = mesh_at_launch(plan::grid, backend.data_ranks, processors);
   axis_sets sets;
   add_axis_sets<plan>(sets, grid);
   (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);

@@ -90,14 +90,14 @@ class prediction {
   [[gnu::cold]] void take_room(Rank& rank, workload const& load, std::size_t count) {
     std::size_t const bytes = output_bytes<plan>(load);
     if (room_.size() == bytes) return;
-    plait::detail::allocate_for_plan(
-        rank.world_rank(), plan::memory(rank.stage(), load), [&]() -> auto& {
-          room_ = {};
-          room_ = rank.device().allocate(bytes);
-          received_.resize(count);
-          values_.resize(count);
-          return room_;
-        });
+    plait::detail::allocate_for_plan(rank.world_rank(), plan::memory(rank.stage(), load),
+                                     [&]() -> auto& {
+                                       room_ = {};
+                                       room_ = rank.device().allocate(bytes);
+                                       received_.resize(count);
+                                       values_.resize(count);
+                                       return room_;
+                                     });
   }
 
   std::vector<T> received_, values_;

@@ -79,8 +79,8 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     loss_ = loss;
   }
 
-  /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks for;
-  /// null ends that.
+  /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks
+  /// for; null ends that.
   void watch(forward_watch* by) { watch_ = by; }
 
   /// Runs the stage on `input` and returns its output, which lies in activation slot `slot`. The

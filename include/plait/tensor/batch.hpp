@@ -12,7 +12,7 @@ namespace plait {
 
 /// What batches are made of; a trainer sees to it that it is the same on all ranks.
 struct batch_description {
-  std::uint64_t number = 0;  ///< of these batches on their rank, see rank_handle::next_number
+  std::uint64_t number = 0;  ///< of these batches on their rank, see rank_handle::next_batches
   std::uint64_t seed = 0;
   std::size_t samples = 0;   ///< of a global batch
   std::size_t data_set = 0;  ///< samples in all
@@ -27,8 +27,8 @@ struct sample_slice {
   friend constexpr bool operator==(sample_slice, sample_slice) = default;
 };
 
-/// The share of rank `rank` in `count` samples, which are dealt out in pieces that differ by at most
-/// one sample, longer ones first.
+/// The share of rank `rank` in `count` samples, which are dealt out in pieces that differ by at
+/// most one sample, longer ones first.
 constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks) {
   auto const r = static_cast<std::size_t>(rank);
   std::size_t const each = count / static_cast<std::size_t>(ranks);

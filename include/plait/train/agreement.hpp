@@ -71,8 +71,8 @@ class agreement {
  private:
   [[noreturn]] [[gnu::cold]] void fail(std::string const& what, std::string const& first,
                                        std::string const& other, std::size_t rank) const {
-    throw input_error(subject_ + ": the ranks differ in " + what + ": " + first +
-                      " on rank 0, " + other + " on rank " + std::to_string(rank) +
+    throw input_error(subject_ + ": the ranks differ in " + what + ": " + first + " on rank 0, " +
+                      other + " on rank " + std::to_string(rank) +
                       "; what trains together must be made with the same numbers on every rank");
   }
   [[nodiscard]] std::string text(std::size_t field, std::uint64_t bits) const {

@@ -112,9 +112,8 @@ struct sgd {
 
   /// \see adamw::settings
   [[nodiscard]] std::array<setting, 3> settings() const {
-    return {{{"learning_rate", learning_rate},
-             {"momentum", momentum},
-             {"weight_decay", weight_decay}}};
+    return {
+        {{"learning_rate", learning_rate}, {"momentum", momentum}, {"weight_decay", weight_decay}}};
   }
   /// \see adamw::numbers_of
   [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
@@ -127,7 +126,8 @@ struct sgd {
   }
 };
 
-/// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, one of
+/// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, one
+/// of
 ///          them `learning_rate`, which is what reports say. settings() may be missing.
 /// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number.
 template <class O>

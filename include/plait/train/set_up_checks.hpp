@@ -25,9 +25,8 @@ template <class Plan>
 /// Compares with the other ranks; `room` is on the device.
 template <class Plan, class Rank>
 [[gnu::cold]] void compare(Rank& rank, agreement const& mine, std::uint64_t* room) {
-  mine.require_equal(
-      numbers_of_all<Plan>(rank, mine.mine(), room), "decays", "does not decay",
-      [&](int number) { return parameter_name<Plan>(number, rank.grid()); });
+  mine.require_equal(numbers_of_all<Plan>(rank, mine.mine(), room), "decays", "does not decay",
+                     [&](int number) { return parameter_name<Plan>(number, rank.grid()); });
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the optimizer by its
@@ -57,9 +56,9 @@ template <class Plan, class Rank, class Optimizer>
   for (std::int64_t step : {0, 1}) {
     int field = 0;
     for_each_field(optimizer.numbers_of(step, options.rate.factor(step)), [&](double value) {
-      mine.add("number " + std::to_string(field++) + " of the optimizer at step " +
-                   std::to_string(step),
-               value);
+      mine.add(
+          "number " + std::to_string(field++) + " of the optimizer at step " + std::to_string(step),
+          value);
     });
   }
   for (int stage = 0; stage < Plan::stages; ++stage)

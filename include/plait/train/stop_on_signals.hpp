@@ -41,7 +41,7 @@ class stop_on_signals {
       throw input_error("stop_on_signals: there is one already; make one for the whole program");
     pending() = 0;
     for (std::size_t i = 0; i < signals.size(); ++i) {
-      struct sigaction action {};
+      struct sigaction action{};
       action.sa_handler = keep;
       sigemptyset(&action.sa_mask);
       action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);

@@ -26,8 +26,8 @@
 #include "plait/tensor/batch.hpp"
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/gradients.hpp"
-#include "plait/train/optimizer.hpp"
 #include "plait/train/not_finite.hpp"
+#include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/set_up_checks.hpp"
 #include "plait/train/step_memory.hpp"
@@ -108,13 +108,13 @@ class trainer_on {
       end_at_nan(batch, report);
     last_loss_ = report.loss;
     ++step_;
-    if (int const signal = agreed_signal(signals_); signal != 0) end_at_signal(signal);
+    if (int const signal = agreed_signal(signals_); signal != 0) end_at_signal(signal, report);
     return report;
   }
 
-  /// Calls hook() on each rank when a signal has ended the job, after its last step and before
+  /// Calls hook(report of the last step) on each rank when a signal has ended the job, before
   /// `stopped_by_signal` is thrown: to save what has been trained. All ranks give one or none.
-  void on_stop(std::function<void()> hook) { on_stop_ = std::move(hook); }
+  void on_stop(std::function<void(step_report const&)> hook) { on_stop_ = std::move(hook); }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
@@ -143,8 +143,7 @@ class trainer_on {
   ///
   /// Shapes: (samples, sequence, width), the samples in the order of the batch, only those that
   ///         there are; valid until the next call.
-  std::span<T const> predict(batch_type const& batch,
-                             predicted which = predicted::of_data_rank) {
+  std::span<T const> predict(batch_type const& batch, predicted which = predicted::of_data_rank) {
     if (which == predicted::nothing) return {};
     auto const calls = rank_.calls_for(number_);
     require_equal_batches(batch);
@@ -173,8 +172,7 @@ class trainer_on {
   }
   template <class Other>
   std::span<T const> predict(Other const& batch, predicted which = predicted::of_data_rank) {
-    if constexpr (is_batch<Other>())
-      return predict(static_cast<batch_type const&>(batch), which);
+    if constexpr (is_batch<Other>()) return predict(static_cast<batch_type const&>(batch), which);
     else return {};
   }
 
@@ -288,10 +286,9 @@ class trainer_on {
             activations_ = {};
             activations_ = rank_.device().allocate(bytes);
           }
-          return passes.emplace(
-              rank_, load, what,
-              typename stage_runner<Job, Rank>::arenas{activations_.data(), store_.seen(),
-                                                       store_.gradients()});
+          return passes.emplace(rank_, load, what,
+                                typename stage_runner<Job, Rank>::arenas{
+                                    activations_.data(), store_.seen(), store_.gradients()});
         });
   }
 
@@ -330,8 +327,7 @@ class trainer_on {
   }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
-  passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch,
-                     purpose what) {
+  passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch, purpose what) {
     require_equal_batches(batch);
     check_inputs(batch);
     auto& ready = passes_for(passes, batch, what);
@@ -423,9 +419,9 @@ class trainer_on {
     return report;
   }
 
-  [[noreturn]] [[gnu::cold]] void end_at_signal(int signal) {
-    if (on_stop_) on_stop_();
-    throw stopped_by_signal(signal, step_ - 1);
+  [[noreturn]] [[gnu::cold]] void end_at_signal(int signal, step_report const& last) {
+    if (on_stop_) on_stop_(last);
+    throw stopped_by_signal(signal, last.step);
   }
 
   /// Runs the forward of the step again, on weights that are still those before it, to find the
@@ -467,7 +463,7 @@ class trainer_on {
   std::uint64_t compared_ = 0;  // the batches that were compared last, and all of them
   std::vector<std::uint64_t> all_compared_{};
   double last_loss_ = 0, signals_ = 0;
-  std::function<void()> on_stop_{};
+  std::function<void(step_report const&)> on_stop_{};
 };
 
 /// Makes the trainer of a job on one rank: `auto trainer = plait::trainer<job>(rank, adamw{});`

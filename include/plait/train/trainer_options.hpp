@@ -26,9 +26,9 @@ struct trainer_options {
 
 /// What happened in one step; the same on every rank.
 struct step_report {
-  std::int64_t step = 0;    ///< counted from 0
-  double loss = 0;          ///< of the global batch, before the update
-  std::int64_t labels = 0;  ///< rows that counted
+  std::int64_t step = 0;     ///< counted from 0
+  double loss = 0;           ///< of the global batch, before the update
+  std::int64_t labels = 0;   ///< rows that counted
   double learning_rate = 0;  ///< as in the optimizer's numbers
   double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
 };

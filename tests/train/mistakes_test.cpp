@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=3
+//
+// Mistakes at run time, and runs that end early: each is one sentence with the numbers, the same on
+// all ranks, and nothing is lost.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t width = 8, classes = 4;
+using body =
+    sequential<named<"first", nn::linear<width, 2 * width>>, named<"act", nn::relu<2 * width>>,
+               named<"second", nn::linear<2 * width, width>>,
+               named<"last", nn::linear<width, classes>>>;
+using model = objective<body, nn::cross_entropy<classes>>;
+struct grid_job : parallel<model, hybrid<data_parallel<2>, tensor_parallel<2>>, double> {};
+struct staged_job : parallel<model, hybrid<pipeline<2>, data_parallel<2>>, double> {};
+
+in_memory<double> const& samples() {
+  static auto const data = in_memory<double>::random_classes(20, width, classes);
+  return data;
+}
+
+template <class Error, class Run>
+std::string message_of(Run run) {
+  try {
+    run();
+  } catch (Error const& problem) {
+    return problem.what();
+  } catch (std::exception const& other) {
+    ADD_FAILURE() << "another error: " << other.what();
+    return {};
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+#define EXPECT_SAYS(text, words) \
+  EXPECT_NE((text).find(words), std::string::npos) << "'" << (words) << "' is not in: " << (text)
+
+// --- batches
+// --------------------------------------------------------------------------------------
+
+TEST(Mistakes, ADataSetBelowOneBatchIsAnErrorWithBothNumbers) {
+  auto const text = message_of<input_error>([] {
+    launch<grid_job>(threads{}, [](auto& rank) { batches(samples(), global_batch<32>{}, rank); });
+  });
+  EXPECT_SAYS(text, "a global batch of 32 samples is larger than the data set of 20 samples");
+  launch<grid_job>(threads{}, [](auto& rank) {
+    auto kept = batches(samples(), global_batch<32>{}, rank, {.last = last_batch::keep});
+    EXPECT_EQ(kept.steps_per_epoch(), 1u);
+  });
+}
+
+TEST(Mistakes, BatchesKeepADataSetThatIsMadeInTheCall) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    std::vector<std::int32_t> kept, named;
+    for (auto const& batch :
+         batches(in_memory<double>::random_classes(20, width, classes), global_batch<4>{}, rank))
+      kept.insert(kept.end(), batch.labels, batch.labels + batch.rows());
+    for (auto const& batch : batches(samples(), global_batch<4>{}, rank))
+      named.insert(named.end(), batch.labels, batch.labels + batch.rows());
+    EXPECT_EQ(kept, named);
+  });
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Mistakes, ABatchThatNoHostHoldsIsAnErrorWithItsBytes) {
+  for (auto const size : {std::size_t{1} << 50, std::size_t{1} << 62}) {
+    auto const text = message_of<out_of_memory>([&] {
+      launch<grid_job>(threads{}, [&](auto& rank) {
+        batches(samples(), global_batch<>{size}, rank, {.last = last_batch::keep});
+      });
+    });
+    EXPECT_SAYS(text, "a global batch of " + std::to_string(size) + " samples gives " +
+                          std::to_string(size / 2) + " samples to each data rank");
+    EXPECT_SAYS(text, "take 76 bytes each; rank ");
+  }
+}
+#endif
+
+// --- what must be the same on all ranks
+// -----------------------------------------------------------
+
+/// As sgd, with a rate of its own that falls with the steps.
+struct falling {
+  using concept_tag = optimizer_tag;
+  struct numbers {
+    float learning_rate = 0;
+    double twice = 0;  // with bytes between the two that no one compares
+  };
+  static constexpr int states = 1;
+  double rate = 0.1;
+  bool (*decays)(parameter_description const&) = decay_all;
+
+  [[nodiscard]] numbers numbers_of(std::int64_t step, double) const {
+    numbers out;
+    std::fill_n(reinterpret_cast<unsigned char*>(&out), sizeof out,
+                static_cast<unsigned char>(reinterpret_cast<std::uintptr_t>(&out) >> 12));
+    out.learning_rate = static_cast<float>(rate / double(step + 1));
+    out.twice = 2 * rate / double(step + 1);
+    return out;
+  }
+  template <class Queue, class Arena>
+  void update(Queue, Arena const&, numbers const*) const {}
+};
+
+struct difference {
+  trainer_options options{};
+  adamw optimizer{};
+  falling own{};
+  std::size_t batch = 8;
+  batch_options how{};
+};
+
+template <class Job, class Backend = threads>
+std::string with_rank_2(difference const& other, Backend const& backend = {}) {
+  return message_of<input_error>([&] {
+    launch<Job>(backend, [&](auto& rank) {
+      auto const mine = rank.world_rank() == 2 ? other : difference{};
+      auto first = trainer<Job>(rank, mine.optimizer, mine.options);
+      auto second = trainer<Job>(rank, mine.own);
+      auto from = batches(samples(), global_batch<>{mine.batch}, rank, mine.how);
+      first.step(from.at(0));
+    });
+  });
+}
+
+TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
+  auto const says = [](difference const& other, std::string const& words) {
+    EXPECT_SAYS(with_rank_2<grid_job>(other), words);
+  };
+  says({.options = {.seed = 5}}, "trainer 1: the ranks differ in seed: 0 on rank 0, 5 on rank 2;");
+  says({.options = {.clip = 0.5}}, "differ in clip: 0 on rank 0, 0.5 on rank 2;");
+  says({.options = {.rate = cosine_rate(10, 100)}}, "differ in rate.how: 0 on rank 0, 1 on rank 2");
+  says({.options = {.rate = constant_rate(9)}}, "rate.warm_up_steps: 0 on rank 0, 9 on rank 2");
+  says({.options = {.stop_at_nan = false}}, "differ in stop_at_nan: 1 on rank 0, 0 on rank 2");
+  says({.optimizer = {.learning_rate = 0.002}},
+       "the optimizer's learning_rate: 0.001 on rank 0, 0.002 on rank 2");
+  says({.optimizer = {.epsilon = 1e-7}}, "optimizer's epsilon: 1e-08 on rank 0, 1e-07 on rank 2");
+  says({.optimizer = {.decays = decay_matrices}},
+       "the ranks differ in parameter 'first.bias': decays on rank 0, does not decay on rank 2");
+  says({.own = {.rate = 0.25}},
+       "trainer 2: the ranks differ in number 0 of the optimizer at step 0: 0.1");
+  says({.batch = 4},
+       "batches 1: the ranks differ in the samples of a global batch: 8 on rank 0, 4 on rank 2");
+  says({.how = {.seed = 3}}, "batches 1: the ranks differ in seed: 0 on rank 0, 3 on rank 2");
+  says({.how = {.last = last_batch::keep}}, "last (1 if the last batch is kept): 0 on rank 0");
+  EXPECT_SAYS(with_rank_2<staged_job>({.options = {.seed = 5}}), "differ in seed: 0 on rank 0, 5");
+  EXPECT_SAYS(with_rank_2<grid_job>({.options = {.seed = 5}}, simulated{}),
+              "differ in seed: 0 on rank 0, 5 on rank 2");
+}
+
+TEST(Mistakes, ReportsSayTheRateOfAnOptimizerWithAScheduleOfItsOwn) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    auto own = trainer<grid_job>(rank, falling{}, {.rate = constant_rate(100)});
+    auto ours = trainer<grid_job>(rank, sgd{.learning_rate = 0.5}, {.rate = constant_rate(4)});
+    auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      EXPECT_FLOAT_EQ(float(own.step(from.at(step)).learning_rate), 0.1f / float(step + 1));
+      EXPECT_EQ(ours.step(from.at(step)).learning_rate, 0.5 * double(step + 1) / 4);
+    }
+  });
+}
+
+// --- tokens
+// ---------------------------------------------------------------------------------------
+
+/// 6 samples of 2 tokens, of which one is `odd`.
+struct some_tokens {
+  using concept_tag = dataset_tag;
+  using element = std::int32_t;
+  std::int32_t odd = 0;
+  [[nodiscard]] std::size_t size() const { return 6; }
+  [[nodiscard]] std::size_t sequence_length() const { return 2; }
+  void inputs(std::size_t sample, std::span<std::int32_t> out) const {
+    out[0] = static_cast<std::int32_t>(sample);
+    out[1] = sample == 4 ? odd : 15;
+  }
+  void targets(std::size_t, std::span<std::int32_t> out) const { std::ranges::fill(out, 1); }
+};
+
+TEST(Mistakes, TokensOutsideTheTableAreNamedWithSampleAndPosition) {
+  using table = nn::embedding<16, width, normal(0.02), 32>;  // padding is no vocabulary
+  using job =
+      parallel<objective<sequential<table, nn::linear<width, classes>>, nn::cross_entropy<classes>>,
+               data_parallel<2>>;
+  for (std::int32_t const odd : {16, 1000000, -1}) {
+    auto const text = message_of<input_error>([&] {
+      launch<job>(threads{}, [&](auto& rank) {
+        auto trainer = plait::trainer<job>(rank, sgd{});
+        for (auto const& batch :
+             batches(some_tokens{odd}, global_batch<6>{}, rank, {.how = sample_order::sequential}))
+          trainer.step(batch);
+      });
+    });
+    EXPECT_SAYS(text, "trainer 1: rank 1 got token " + std::to_string(odd) +
+                          " at position 1 of sample 4 of the data set; the model takes tokens "
+                          "from 0 to 15");
+  }
+}
+
+// --- steps that are not finite
+// --------------------------------------------------------------------
+
+using tensors = std::map<std::string, std::vector<double>>;
+template <class Trainer>
+tensors weights_of(Trainer& trainer) {
+  tensors out;
+  trainer.export_parameters(
+      [&](std::string const& name, auto const&, std::span<double const> values) {
+        out[name].assign(values.begin(), values.end());
+      });
+  return out;
+}
+
+/// Makes the values of some parameters so large on rank `where` that a product overflows, before
+/// step 2.
+template <class Job, class Optimizer, class Backend>
+void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimizer, int where,
+                                       std::set<std::string> const& planted,
+                                       std::string const& said) {
+  std::mutex mutex;
+  std::set<std::string> texts;
+  int ends = 0;
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, optimizer);
+    auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
+    for (std::uint64_t step = 0; step < 2; ++step) trainer.step(from.at(step));
+    auto kept = weights_of(trainer);
+    rank.world().barrier();
+    static tensors whole;  // of the root
+    if (rank.is_root()) whole = kept;
+    rank.world().barrier();
+    trainer.import_parameters([&](std::string const& name, auto const&, std::span<double> out) {
+      std::ranges::copy(whole.at(name), out.begin());
+      if (rank.world_rank() == where && planted.contains(name)) std::ranges::fill(out, 1e308);
+    });
+    auto const before = weights_of(trainer);
+    try {
+      trainer.step(from.at(2));
+      ADD_FAILURE() << "the step was taken";
+    } catch (not_finite_error const& problem) {
+      std::scoped_lock const lock{mutex};
+      texts.insert(problem.what());
+      ++ends;
+    }
+    // All ranks are still there: nothing was aborted.
+    EXPECT_EQ(weights_of(trainer), before);
+    EXPECT_EQ(trainer.step_number(), 2);
+    rank.world().barrier();
+  });
+  EXPECT_EQ(ends, 4);
+  ASSERT_EQ(texts.size(), 1u) << "the same on all ranks";
+  EXPECT_SAYS(*texts.begin(), "trainer: step 2: the loss is ");
+  EXPECT_SAYS(*texts.begin(), "the last good loss, of step 1, is ");
+  EXPECT_SAYS(*texts.begin(), said);
+}
+
+TEST(NotFinite, OneBlockEndsAllRanksAtTheSameStepWithTheirWeights) {
+  expect_to_end_before_it_is_ruined<grid_job>(
+      threads{}, adamw{.learning_rate = 0.01}, 3, {"first.weight"},
+      "the first layer whose output is not finite is 'first', in microbatch 0 on rank 3");
+  expect_to_end_before_it_is_ruined<staged_job>(
+      threads{}, sgd{.momentum = 0.9}, 2, {"second.weight", "last.weight"},
+      "the first layer whose output is not finite is 'last', in microbatch 0 on rank 2");
+  expect_to_end_before_it_is_ruined<staged_job>(simulated{}, adamw{}, 3,
+                                                {"second.weight", "last.weight"},
+                                                "is 'last', in microbatch 0 on rank 3");
+}
+
+TEST(NotFinite, TrainingGoesOnWhereThatIsWanted) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    auto trainer = plait::trainer<grid_job>(rank, sgd{}, {.stop_at_nan = false});
+    auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0});
+    trainer.import_parameters([&](std::string const&, auto const&, std::span<double> out) {
+      std::ranges::fill(out, 1e308);
+    });
+    for (std::uint64_t step = 0; step < 2; ++step)
+      EXPECT_FALSE(std::isfinite(trainer.step(from.at(step)).loss));
+    EXPECT_EQ(trainer.step_number(), 2);
+  });
+}
+
+// --- signals
+// --------------------------------------------------------------------------------------
+
+template <class Job, class Backend>
+void expect_to_stop_together(Backend const& backend, int number, int sender) {
+  std::mutex mutex;
+  std::multiset<std::int64_t> by_hook, by_error;
+  stop_on_signals const stop;
+  auto const text = message_of<stopped_by_signal>([&] {
+    launch<Job>(backend, [&](auto& rank) {
+      auto trainer = plait::trainer<Job>(rank, sgd{}, {.stop = &stop});
+      trainer.on_stop([&](step_report const& last) {
+        EXPECT_FALSE(weights_of(trainer).empty() && rank.is_root());
+        std::scoped_lock const lock{mutex};
+        by_hook.insert(last.step);
+      });
+      auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0});
+      try {
+        for (std::uint64_t step = 0;; ++step) {
+          if (rank.world_rank() == sender && step == 3) std::raise(number);
+          auto const report = trainer.step(from.at(step));
+          EXPECT_LT(report.step, 4);
+        }
+      } catch (stopped_by_signal const& problem) {
+        std::scoped_lock const lock{mutex};
+        by_error.insert(problem.step);
+        EXPECT_EQ(problem.exit_code(), 128 + number);
+        throw;
+      }
+    });
+  });
+  EXPECT_SAYS(text, number == SIGINT ? "stopped by SIGINT after step " : "by SIGTERM after step ");
+  EXPECT_EQ(by_hook.size(), 4u) << "once on each rank";
+  EXPECT_EQ(by_hook, by_error);
+  EXPECT_EQ(std::set(by_hook.begin(), by_hook.end()).size(), 1u) << "after the same step";
+}
+
+TEST(StopOnSignals, AllRanksEndAfterTheSameStepAndTheHookHasRun) {
+  for (int sender = 0; sender < 4; ++sender) {
+    expect_to_stop_together<grid_job>(threads{}, SIGTERM, sender);
+    expect_to_stop_together<staged_job>(threads{}, SIGINT, sender);
+  }
+  expect_to_stop_together<grid_job>(simulated{}, SIGTERM, 3);
+}
+
+// The number travels with the loss, whose value stays the same.
+TEST(StopOnSignals, LossesAreTheSame) {
+  stop_on_signals const stop;
+  std::vector<double> with, without;
+  launch<grid_job>(threads{}, [&](auto& rank) {
+    auto one = trainer<grid_job>(rank, sgd{}, {.clip = 1, .stop = &stop});
+    auto other = trainer<grid_job>(rank, sgd{}, {.clip = 1});
+    auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      double const a = one.step(from.at(step)).loss, b = other.step(from.at(step)).loss;
+      if (rank.is_root()) with.push_back(a), without.push_back(b);
+    }
+  });
+  EXPECT_EQ(with, without);
+}
+
+TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
+  static std::atomic<int> mine{0};
+  auto const before = std::signal(SIGTERM, [](int) { ++mine; });
+  {
+    stop_on_signals const stop;
+    EXPECT_THROW(stop_on_signals{}, input_error);
+    std::raise(SIGTERM);
+    EXPECT_EQ(stop.received(), SIGTERM);
+    EXPECT_EQ(mine, 0);
+  }
+  std::raise(SIGTERM);
+  EXPECT_EQ(mine, 1);
+  std::signal(SIGTERM, before);
+}
+
+// --- memory
+// ---------------------------------------------------------------------------------------
+
+/// A processor with so many bytes.
+struct small_device : host_device {
+  struct arena {
+    host_device::arena held{};
+    std::shared_ptr<std::size_t> left{};
+    arena() = default;
+    arena(std::size_t bytes, std::shared_ptr<std::size_t> const& from) {
+      if (bytes > *from)
+        throw out_of_memory(
+            "asked for " + std::to_string(bytes) + " bytes of " + std::to_string(*from),
+            {.asked = bytes, .free = *from});
+      held = host_device::arena(bytes);
+      left = from;
+      *left -= bytes;
+    }
+    arena(arena&&) noexcept = default;
+    arena& operator=(arena&& other) noexcept {
+      std::swap(held, other.held);
+      std::swap(left, other.left);
+      return *this;
+    }
+    ~arena() {
+      if (left) *left += held.size();
+    }
+    [[nodiscard]] std::byte* data() const { return held.data(); }
+    [[nodiscard]] std::size_t size() const { return held.size(); }
+  };
+  std::shared_ptr<std::size_t> left;
+  [[nodiscard]] arena allocate(std::size_t bytes) const { return {bytes, left}; }
+};
+
+struct small_machine {
+  std::function<std::size_t(coordinates const&)> bytes_of;
+  int data_ranks = 0;
+  using rank_type = rank_handle<small_device, thread_communicator>;
+
+  void run(mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+    auto const& grid = groups.grid();
+    thread_world world(grid.world_size());
+    auto const ids = declare_groups(groups, [&](std::vector<int> members, axis_set) {
+      return world.add_group(std::move(members));
+    });
+    run_ranks(world, [&](int rank) {
+      std::vector<thread_communicator> members;
+      for (int i = 0; i < groups.sets().size(); ++i)
+        members.emplace_back(world, ids[std::size_t(rank)][i],
+                             grid.group_of(rank, groups.sets()[i]), rank);
+      small_device device;
+      device.left = std::make_shared<std::size_t>(bytes_of(grid.coordinates_of(rank)));
+      rank_type handle(groups, rank, std::move(device), std::move(members));
+      program(handle);
+    });
+  }
+};
+
+template <class Job>
+void expect_the_plans_memory(int missing) {
+  using plan = typename Job::plan_type;
+  workload const load{.rows = 2, .microbatches = 2, .prediction = predicted::of_all};
+  small_machine const machine{[&](coordinates const& at) {
+    return plan::memory(at.along(axis::stage), load).total() - std::size_t(missing);
+  }};
+  launch<Job>(machine, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, adamw{}, {.clip = 1});
+    auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      trainer.step(from.at(step));
+      trainer.evaluate(from.at(step));
+      (void)trainer.predict(from.at(step), predicted::of_all);
+    }
+    auto const planned = plan::memory(rank.stage(), load);
+    EXPECT_EQ(trainer.allocated().total() + planned.batches, planned.total());
+    EXPECT_EQ(*rank.device().left, 0u) << "all of it was needed";
+  });
+}
+
+TEST(Memory, IsThePlansInTrainingEvaluationAndPrediction) {
+  expect_the_plans_memory<grid_job>(0);
+  expect_the_plans_memory<staged_job>(0);
+  auto const text = message_of<out_of_memory>([] { expect_the_plans_memory<staged_job>(1); });
+  EXPECT_SAYS(text, "the plan of rank ");
+  EXPECT_SAYS(text, "outputs ");
+}
+
+}  // namespace
