@@ -271,9 +271,10 @@ int train(train_gpt::options const& wanted, entry const& job) {
     if (losses) losses->commit();
     if (save) save->writer.commit();
   };
-  plait::stop_on_signals const stop;
-  request.stop = &stop;
   train_gpt::outcome outcome;
+  // example-begin stop
+  plait::stop_on_signals const stop;  // for all trainers of the program
+  request.stop = &stop;
   try {
     outcome = job.run(request);
   } catch (plait::stopped_by_signal const& stopped) {
@@ -282,6 +283,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
                 save ? "; the weights are saved" : "");
     return stopped.exit_code();
   }
+  // example-end
   keep_files();
   if (wanted.steps > 0)
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);

@@ -11,6 +11,7 @@
 
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
+#include <plait/train/stop_on_signals.hpp>
 
 // What the main program knows of the jobs: every (size, plan, precision, backend) is compiled apart
 // from it, some in each unit, and enters itself into one list.

@@ -219,6 +219,21 @@ while read -r file; do
 done < <(comm -13 <(printf '%s\n' "$before" ./w | sort) <(find . | sort))
 rm w
 
+# A signal ends the training after a step; the files are as at the end.
+for wait in 0.3 0.45; do
+  "$train_gpt" "${some[@]}" --plan dp2.pp2 --steps 1000000 --save s --losses l >../out 2>../err &
+  sleep "$wait"
+  kill -TERM $!
+  code=0
+  wait $! || code=$?
+  [[ $code == 143 && ! -s ../err ]] || complain "SIGTERM: exit code $code: $(cat ../err)"
+  last="$(tail -n 1 l | cut -d, -f1)"
+  grep -q "^stopped by SIGTERM after step $last, loss .*; the weights are saved$" ../out ||
+    complain "SIGTERM after step $last: $(tail -n 1 ../out)"
+  succeeds "${some[@]}" --init s --steps 0
+  rm s l
+done
+
 # Weights that are not finite.
 echo "of the user" >w
 code=0

@@ -187,7 +187,6 @@ TEST(ExchangesAtLaunch, AreWhatThreadsCall) {
     expect_calls_of_the_list<job>(plait::threads{.data_ranks = ranks});
 }
 
-// The gradient of the second use is summed before it is added to the first one's.
 // Those of two trainers are alike in all that a list has, and yet they are not each other's.
 template <class Policy>
 void expect_no_meeting_of_two_trainers(std::string const& mine, std::string const& theirs) {
@@ -199,8 +198,10 @@ void expect_no_meeting_of_two_trainers(std::string const& mine, std::string cons
     auto two = plait::trainer<job>(rank, plait::adamw{}, {.clip = 1.0});
     auto batches = plait::batches(text, plait::global_batch<>{batch}, rank,
                                   {.epochs = 0, .microbatches = microbatches});
+    auto const& first = batches.at(0);
+    for (auto* const each : {&one, &two}) each->evaluate(first);  // compares the batches
     try {
-      (rank.is_root() ? one : two).step(batches.at(0));
+      (rank.is_root() ? one : two).step(first);
     } catch (plait::collective_mismatch const& e) {
       said[std::size_t(rank.world_rank())] = e.what();
     }
@@ -218,6 +219,7 @@ TEST(ExchangesOfTrainers, MeetThoseOfTheSameTrainerOnSimulatedRanks) {
                                                  "receive of 4096 bytes from rank 0" + message);
 }
 
+// The gradient of the second use is summed before it is added to the first one's.
 TEST(ExchangesOfTies, AreWhatIsCalled) {
   using plait::named;
   constexpr std::size_t width = small_gpt::width, vocabulary = small_gpt::vocabulary;

@@ -105,8 +105,9 @@ template <class Plan>
   auto const& code = Plan::code;
   auto const names = leaf_names(Plan::tree);
   text_table table;
+  bool const predicts = load.prediction != predicted::nothing;
   table.add({"stage", "layers", "parameters", "gradients", "optimizer", "activations", "batches",
-             "bytes per rank"});
+             predicts ? "outputs and numbers" : "numbers", "bytes per rank"});
   for (int stage = 0; stage < Plan::stages; ++stage) {
     std::string layers;
     for (int i = 0; i < code.items.size(); ++i) {
@@ -125,7 +126,7 @@ template <class Plan>
     auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({std::to_string(stage), layers, size(need.parameters), size(need.gradients),
                size(need.optimizer), size(need.activations), size(need.batches),
-               size(need.total())});
+               size(need.outputs + need.numbers), size(need.total())});
   }
   return table.text();
 }
