@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: trainer<Job>(rank, optimizer): the second argument is not an optimizer
+// expect: optimizer: `numbers` has a member that is no number, which cannot be compared between ranks
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
@@ -8,12 +9,24 @@
 struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn::cross_entropy<4>>,
                              plait::serial> {};
 
+struct with_a_name : plait::sgd {
+  struct numbers {
+    double learning_rate;
+#ifdef PLAIT_EXPECT_FAIL
+    char const* name;
+#endif
+  };
+  numbers numbers_of(std::int64_t, double) const { return {}; }
+  void update(auto, auto const&, numbers const*) const {}
+};
+
 void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
 #ifdef PLAIT_EXPECT_FAIL
   plait::trainer<job>(rank, plait::trainer_options{.seed = 3}).step(next);
 #else
   plait::trainer<job>(rank, plait::adamw{}, plait::trainer_options{.seed = 3}).step(next);
 #endif
+  plait::trainer<job>(rank, with_a_name{}).step(next);
 }
 
 int main() {}

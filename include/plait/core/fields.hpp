@@ -5,16 +5,15 @@
 
 namespace plait::detail {
 
-struct any_number {
+struct any_field {
   template <class T>
-    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   constexpr operator T() const;  // NOLINT: implicit
 };
 
 template <class T, class... Known>
 consteval int count_fields() {
-  if constexpr (requires { T{Known{}..., any_number{}}; })
-    return count_fields<T, Known..., any_number>();
+  if constexpr (requires { T{Known{}..., any_field{}}; })
+    return count_fields<T, Known..., any_field>();
   else return sizeof...(Known);
 }
 

@@ -69,7 +69,8 @@ class trainer_on {
   static_assert(optimizer<Optimizer>,
                 "trainer<Job>(rank, optimizer): the second argument is not an optimizer; write "
                 "plait::adamw{} or plait::sgd{}, or give yours `concept_tag = "
-                "plait::optimizer_tag`, `numbers`, `states`, `decays` and `numbers_of`");
+                "plait::optimizer_tag`, `numbers` with a `learning_rate`, `states`, `decays` and "
+                "`numbers_of`");
 
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
       : rank_(in_mesh_of_the_plan(rank)),

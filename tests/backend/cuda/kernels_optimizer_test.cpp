@@ -2,6 +2,9 @@
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include "backend/cuda/kernel_testing.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
@@ -97,6 +100,43 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
       expect_near(b.wide(), b1, 4 * rounding<P>);
       expect_near(copy.wide(), p1, 2 * rounding<plait::bfloat16>);
     }
+}
+
+// What is not finite changes nothing, if it is asked for.
+TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
+  using P = TypeParam;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (auto const& [loss, norm] : {std::pair{infinity, 0.0}, std::pair{2.0, -infinity},
+                                   std::pair{std::nan(""), 1.0}, std::pair{2.0, 1.0}}) {
+    double scale = 0.5;
+    cuda::check_finite(launcher{}, &loss, &norm, &scale);
+    bool const is_taken = std::isfinite(loss) && std::isfinite(norm);
+    EXPECT_EQ(std::isnan(scale), !is_taken);
+    if (is_taken) {
+      EXPECT_EQ(scale, 0.5);
+    }
+    auto const& ranges = arenas[1];
+    std::size_t const n = count_of(ranges);
+    auto const start = values<P>(n, 1);
+    auto const run = [&](auto update) {
+      memory<P> p(start), first(start), second(start), g(start);
+      memory<plait::bfloat16> copy(n);
+      auto const before = copy.wide();
+      update(p.data(), g.data(), first.data(), second.data(), copy.data());
+      EXPECT_EQ(p.get() == start, !is_taken);
+      EXPECT_EQ(first.get() == start && second.get() == start && copy.wide() == before, !is_taken);
+    };
+    run([&](P* p, P* g, P* first, P* second, plait::bfloat16* copy) {
+      plait::adamw_numbers const numbers{0.05, 0.36, 0.09};
+      cuda::adamw(launcher{}, p, g, first, second, n, ranges.data(),
+                  static_cast<int>(ranges.size()), {}, &numbers, &scale, copy);
+    });
+    run([&](P* p, P* g, P* first, P*, plait::bfloat16* copy) {
+      plait::sgd_numbers const numbers{0.05};
+      cuda::sgd(launcher{}, p, g, first, n, ranges.data(), static_cast<int>(ranges.size()),
+                {0.9, 0.1}, &numbers, &scale, copy);
+    });
+  }
 }
 
 TYPED_TEST(Optimizer, SumsOfSquares) {

@@ -104,6 +104,7 @@ struct lion_without_decay {
     numbers const* now;
     double const* gradient_scale;
     void operator()(auto const&, auto parameters, auto gradients, auto means) const {
+      if (std::isnan(*gradient_scale)) return;  // the step is not taken
       for (std::size_t i = 0; i < parameters.count(); ++i) {
         double const mean = 0.9 * means.data[i] + 0.1 * gradients.data[i] * *gradient_scale;
         means.data[i] = mean;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
@@ -276,7 +275,7 @@ void clip_factor(Launch launch, double const* squares, std::size_t count, double
 
 template <class T>
 __global__ void check_finite_kernel(T const* loss, T const* norm, T* factor) {
-  if (!std::isfinite(*loss) || !std::isfinite(*norm)) *factor = std::numeric_limits<T>::quiet_NaN();
+  *factor += (*loss - *loss) + (*norm - *norm);  // 0, or no number
 }
 
 /// *factor is no number from now on if *loss or *norm is not finite.
