@@ -9,7 +9,7 @@
 #include "plait/backend/cuda/cuda_device.hpp"
 #include "plait/backend/cuda/requirements.hpp"
 #include "plait/core/bfloat16.hpp"
-#include "plait/core/random.hpp"
+#include "plait/core/random_normal.hpp"
 
 namespace device_measurements {
 

@@ -50,35 +50,6 @@ TEST(Random, UniformNumbersAreNeverZeroOrOne) {
   EXPECT_LT(uniform_from_bits(0x7fffffff), 0.5);
 }
 
-// With n numbers the mean has the deviation 1/sqrt(n), the variance sqrt(2/n), the third moment
-// sqrt(15/n) and the fourth sqrt(96/n); five deviations are never reached by a right generator,
-// and the numbers are the same in every run.
-TEST(Random, NormalNumbersHaveTheRightMoments) {
-  constexpr int n = 200000;
-  random_key const key{42, 1, 0};
-  double moments[5]{};
-  for (int i = 0; i < n; ++i) {
-    double const x = random_normal(key, static_cast<std::uint64_t>(i));
-    double power = 1;
-    for (double& moment : moments) moment += power / n, power *= x;
-  }
-  EXPECT_NEAR(moments[1], 0.0, 5 * std::sqrt(1.0 / n));
-  EXPECT_NEAR(moments[2], 1.0, 5 * std::sqrt(2.0 / n));
-  EXPECT_NEAR(moments[3], 0.0, 5 * std::sqrt(15.0 / n));
-  EXPECT_NEAR(moments[4], 3.0, 5 * std::sqrt(96.0 / n));
-}
-
-TEST(Random, NeighbouringNormalNumbersAreUncorrelated) {
-  constexpr int n = 200000;
-  random_key const key{42, 1, 0};
-  for (std::uint64_t const lag : {1u, 2u, 3u, 4u}) {
-    double sum = 0;
-    for (std::uint64_t i = 0; i < n; ++i)
-      sum += random_normal(key, i) * random_normal(key, i + lag);
-    EXPECT_NEAR(sum / n, 0.0, 5 / std::sqrt(static_cast<double>(n))) << "lag " << lag;
-  }
-}
-
 TEST(Random, UniformNumbersFillTheirBins) {
   constexpr int n = 160000, bins = 16;
   int counts[bins]{};

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <cstdint>
-#include <numbers>
 
 #include "plait/core/macros.hpp"
 
@@ -56,14 +53,6 @@ PLAIT_HOST_DEVICE constexpr std::uint32_t random_word(random_key key, std::uint6
 /// A uniform number in (0, 1), never 0 or 1, from 32 bits.
 PLAIT_HOST_DEVICE constexpr double uniform_from_bits(std::uint32_t bits) {
   return (static_cast<double>(bits) + 0.5) * (1.0 / 4294967296.0);
-}
-
-/// Standard normal number `index` of the stream (Box-Muller on two words of a block).
-inline double random_normal(random_key key, std::uint64_t index) {
-  auto const block = random_bits(key, index / 2);
-  auto const pair = 2 * (index % 2);
-  double const radius = std::sqrt(-2.0 * std::log(uniform_from_bits(block.word[pair])));
-  return radius * std::cos(2.0 * std::numbers::pi * uniform_from_bits(block.word[pair + 1]));
 }
 
 }  // namespace plait

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
-#include "plait/core/random.hpp"
+#include "plait/core/random_normal.hpp"
 #include "plait/data/dataset.hpp"
 
 namespace plait {
@@ -45,13 +45,13 @@ class in_memory {
     if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");
     std::vector<T> features(samples * width);
     std::vector<std::int32_t> labels(samples);
+    std::vector<double> centres(std::min(samples, classes) * width), around(width);
+    random_normals<double>({seed, 0, 0}, 0, 1.0, centres);
     for (std::size_t s = 0; s < samples; ++s) {
       labels[s] = static_cast<std::int32_t>(s % classes);
-      for (std::size_t i = 0; i < width; ++i) {
-        double const centre = random_normal({seed, 0, 0}, s % classes * width + i);
-        features[s * width + i] =
-            static_cast<T>(centre + random_normal({seed, 1, 0}, s * width + i));
-      }
+      random_normals<double>({seed, 1, 0}, s * width, 1.0, around);
+      for (std::size_t i = 0; i < width; ++i)
+        features[s * width + i] = static_cast<T>(centres[s % classes * width + i] + around[i]);
     }
     return {std::move(features), std::move(labels), width};
   }

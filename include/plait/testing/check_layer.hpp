@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/random.hpp"
+#include "plait/core/random_normal.hpp"
 #include "plait/testing/layer_forms.hpp"
 #include "plait/testing/layer_laws.hpp"
 #include "plait/testing/layer_probe.hpp"
@@ -38,7 +38,8 @@ namespace detail {
 inline std::vector<double> random_numbers(random_key key, std::size_t count, double mean,
                                           double deviation) {
   std::vector<double> out(count);
-  for (std::size_t i = 0; i < count; ++i) out[i] = mean + deviation * random_normal(key, i);
+  random_normals<double>(key, 0, deviation, out);
+  for (double& value : out) value += mean;
   return out;
 }
 

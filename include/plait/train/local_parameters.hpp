@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/random.hpp"
+#include "plait/core/random_normal.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/move.hpp"
 
@@ -105,19 +105,20 @@ void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Acti
 /// global index of each element, so that every plan starts from the same weights. Padding is at the
 /// end of the whole parameter, so it changes no index; it starts as zeros.
 template <class T>
-void initial_values(parameter_entry const& entry, int number, std::uint64_t seed, int tensor_rank,
-                    int ranks, std::span<T> block) {
+[[gnu::cold]] void initial_values(parameter_entry const& entry, int number, std::uint64_t seed,
+                                  int tensor_rank, int ranks, std::span<T> block) {
   random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
   double const scale = entry.info.initial.number();
   bool const is_constant = entry.info.initial.how == initializer::kind::constant;
   std::size_t const end = entry.info.unpadded().count();
-  for_each_run(
-      entry, tensor_rank, ranks, [&](std::size_t global, std::size_t local, std::size_t length) {
-        for (std::size_t i = 0; i < length; ++i)
-          block[local + i] = static_cast<T>(global + i >= end ? 0.0
-                                            : is_constant     ? scale
-                                                          : scale * random_normal(key, global + i));
-      });
+  for_each_run(entry, tensor_rank, ranks,
+               [&](std::size_t global, std::size_t local, std::size_t length) {
+                 auto const out = block.subspan(local, length);
+                 auto const valid = out.first(std::min(length, end - std::min(end, global)));
+                 if (is_constant) std::fill(valid.begin(), valid.end(), static_cast<T>(scale));
+                 else random_normals(key, global, scale, valid);
+                 std::fill(valid.end(), out.end(), static_cast<T>(0.0));
+               });
 }
 
 /// How many elements at the end of a rank's block are padding; the first dimension is cut in one
