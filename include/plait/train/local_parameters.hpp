@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -104,21 +106,43 @@ void for_each_run(parameter_entry const& entry, int tensor_rank, int ranks, Acti
 /// Writes the first value of a parameter's block: a function of the seed, the parameter and the
 /// global index of each element, so that every plan starts from the same weights. Padding is at the
 /// end of the whole parameter, so it changes no index; it starts as zeros.
+///
+/// Threads: a large block is cut in up to `threads` pieces, each made by a thread of its own; the
+///          values do not depend on it.
 template <class T>
 [[gnu::cold]] void initial_values(parameter_entry const& entry, int number, std::uint64_t seed,
-                                  int tensor_rank, int ranks, std::span<T> block) {
+                                  int tensor_rank, int ranks, std::span<T> block,
+                                  std::size_t threads = 1) {
   random_key const key{seed, static_cast<std::uint32_t>(number), 0xffffffffu};
   double const scale = entry.info.initial.number();
   bool const is_constant = entry.info.initial.how == initializer::kind::constant;
   std::size_t const end = entry.info.unpadded().count();
-  for_each_run(entry, tensor_rank, ranks,
-               [&](std::size_t global, std::size_t local, std::size_t length) {
-                 auto const out = block.subspan(local, length);
-                 auto const valid = out.first(std::min(length, end - std::min(end, global)));
-                 if (is_constant) std::fill(valid.begin(), valid.end(), static_cast<T>(scale));
-                 else random_normals(key, global, scale, valid);
-                 std::fill(valid.end(), out.end(), static_cast<T>(0.0));
-               });
+  auto const make = [&](element_range piece) {
+    for_each_run(entry, tensor_rank, ranks,
+                 [&](std::size_t global, std::size_t local, std::size_t length) {
+                   std::size_t const begin = std::max(local, piece.offset);
+                   std::size_t const stop = std::min(local + length, piece.end());
+                   if (begin >= stop) return;
+                   std::size_t const first = global + (begin - local);
+                   auto const out = block.subspan(begin, stop - begin);
+                   auto const valid = out.first(std::min(out.size(), end - std::min(end, first)));
+                   if (is_constant) std::fill(valid.begin(), valid.end(), static_cast<T>(scale));
+                   else random_normals(key, first, scale, valid);
+                   std::fill(valid.end(), out.end(), static_cast<T>(0.0));
+                 });
+  };
+  constexpr std::size_t worth_a_thread = std::size_t{1} << 15;  // 0.2 ms
+  std::size_t const count = std::max(worth_a_thread, (block.size() + threads - 1) / threads);
+  std::vector<std::jthread> others;
+  for (std::size_t begin = count; begin < block.size(); begin += count) {
+    element_range const piece{begin, std::min(count, block.size() - begin)};
+    try {
+      others.emplace_back(make, piece);
+    } catch (std::system_error const&) {  // no thread to be had
+      make(piece);
+    }
+  }
+  make({0, std::min(count, block.size())});
 }
 
 /// How many elements at the end of a rank's block are padding; the first dimension is cut in one

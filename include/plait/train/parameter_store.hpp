@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -46,11 +48,14 @@ class parameter_store {
     queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states));
     queue.fill(parameter_element{0}, parameters(), stored_count());  // the padding
     if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.count());
+    // Processors that no rank has, if all ranks of the job run on this machine.
+    std::size_t const threads = std::max(
+        1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank.world_size()));
     std::vector<parameter_element> block;
     for (auto const& parameter : local_) {
       block.resize(parameter.count);
       initial_values<parameter_element>(entry_of(parameter), parameter.number, seed,
-                                        rank_.tensor_rank(), plan::tensor_ranks, block);
+                                        rank_.tensor_rank(), plan::tensor_ranks, block, threads);
       set(parameter, block);
     }
   }
