@@ -11,6 +11,7 @@
 #include <numeric>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -518,6 +519,29 @@ TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
   });
   expect_text_everywhere(texts, "");
   EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.25);
+}
+
+// Beside threads that never sleep a rank that yields waits for a slice of time each time that it
+// looks: 30 times as long as one that sleeps, before ranks noticed it.
+TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
+  auto const seconds = [](plait::thread_options const& options) {
+    plait::thread_world world{4, options};
+    int const group = world.add_group({0, 1, 2, 3});
+    auto const begin = std::chrono::steady_clock::now();
+    plait::run_ranks(world, [&](int rank) {
+      thread_communicator comm{world, group, {0, 1, 2, 3}, rank};
+      for (int i = 0; i < 300; ++i) comm.barrier();
+    });
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  std::vector<std::jthread> busy;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+    busy.emplace_back([](std::stop_token const& stop) {
+      while (!stop.stop_requested()) {
+      }
+    });
+  double const asleep = seconds({.yields = 0}), chosen = seconds({});
+  EXPECT_LT(chosen, 8 * asleep + 0.2);
 }
 
 TEST_F(ThreadErrors, AWorldRunsAgainAfterRanksHaveFinished) {
