@@ -24,7 +24,7 @@ struct with_length<objective<Model, Loss>> {
   using type = objective<typename with_length<Model>::type, Loss>;
 };
 template <class Model>
-  requires std::same_as<typename Model::input, tokens>
+  requires std::derived_from<typename Model::input, tokens>
 struct with_length<Model> {
   using type = Model;  // these have positions of their own
 };

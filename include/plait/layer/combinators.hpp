@@ -28,7 +28,7 @@ consteval void check_same_width() {
 }
 
 template <class Value>
-inline constexpr bool is_tokens = std::is_same_v<Value, tokens>;
+inline constexpr bool is_tokens = std::is_base_of_v<tokens, Value>;
 
 template <class Value>
 inline constexpr bool is_several = false;
