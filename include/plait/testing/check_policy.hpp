@@ -106,7 +106,8 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
   auto const data = Model::data(2 * samples);
   policy_run out;
   std::mutex mutex;
-  launch<job>(threads{.data_ranks = options.data_ranks}, [&](auto& rank) {
+  int const data_ranks = plan::grid.is_complete() ? 0 : options.data_ranks;
+  launch<job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, adamw{.learning_rate = 0.01}, {.clip = options.clip});
     int steps = 0;
     workload load;

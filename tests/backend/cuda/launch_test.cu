@@ -84,7 +84,7 @@ TEST(CudaLaunch, RecordedStepsAreTheSame) {
 // Each rank as the only one of a process.
 struct pretended_processes {
   plait::cuda_options options{};
-  int data_ranks = 1;
+  int data_ranks = 0;
 
   using rank_type = plait::cuda_rank;
 

@@ -90,6 +90,7 @@ inline void join_values(ncclDataType_t type, call_of_all const& call, std::size_
   if (type == ncclFloat32) join_values<float>(call, first, count, how, to);
   else if (type == ncclFloat64) join_values<double>(call, first, count, how, to);
   else if (type == ncclBfloat16) join_values<plait::bfloat16>(call, first, count, how, to);
+  else if (type == ncclUint64) join_values<std::uint64_t>(call, first, count, how, to);
   else if (type == ncclInt32) join_values<std::int32_t>(call, first, count, how, to);
   else throw std::logic_error("pretended NCCL: a type without sums");
 }
