@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: launch<Job, Jobs...>: a job has another mesh than the first one
+// expect: launch<Job>(backend, program): program cannot be called with a rank alone
+// expect: launch<Job, Jobs...>: a job has another mesh than the first one
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/run/launch.hpp"
@@ -9,10 +10,13 @@ struct job : plait::parallel<plait::nn::linear<4, 4>, Policy> {};
 
 #ifdef PLAIT_EXPECT_FAIL
 using other = job<plait::tensor_parallel<2>>;
+auto const program = [](auto& rank, int count) { (void)rank.device(), (void)count; };
 #else
 using other = job<plait::data_parallel<>>;
+auto const program = [](auto& rank) { (void)rank.device(); };
 #endif
 
 int main() {
+  plait::launch<job<plait::data_parallel<2>>>(plait::threads{}, program);
   plait::launch<job<plait::data_parallel<2>>, other>(plait::threads{.data_ranks = 2}, [](auto&) {});
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bodies ask for and the layer has not listed.
+// expect: saved[input_slot{}]: the layer does not save its input; add input_slot to its saved<...>
+// expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its
+// expect: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
+// expect: p[Parameter{}]: the layer has no such parameter; list it in parameter_list
+#include "plait/backend/host/threads.hpp"
+#include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/train/trainer.hpp"
+
+struct twice {
+  static constexpr bool is_linear = true;
+  float operator()(float, float x) const { return 2 * x; }
+};
+
+#ifdef PLAIT_EXPECT_FAIL
+template <class...>
+using saved = plait::saved<>;
+template <class...>
+using parameter_list = plait::parameter_list<>;
+#else
+template <class... Slots>
+using saved = plait::saved<Slots...>;
+template <class... Parameters>
+using parameter_list = plait::parameter_list<Parameters...>;
+#endif
+
+template <class Slot>
+struct scale {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<4>;
+  using output = plait::features<4>;
+  using saved = ::saved<Slot>;
+
+  static void forward(auto& ops, auto l) { ops.copy(l.x, l.y); }
+  static void backward_input(auto& ops, auto l) { ops.map(twice{}, l.saved[Slot{}], l.dy, l.dx); }
+};
+
+struct move {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<4>;
+  using output = plait::features<4>;
+  using shift = plait::parameter<"shift", plait::extents<4>>;
+  using parameters = parameter_list<shift>;
+
+  static void forward(auto& ops, auto l) {
+    ops.copy(l.x, l.y);
+    ops.add_row(l.p[shift{}], l.y);
+  }
+  static void backward_input(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_column_sums(l.dy, l.dp[shift{}]);
+  }
+};
+
+using model =
+    plait::sequential<plait::nn::linear<8, 4>, scale<plait::input_slot>, scale<plait::output_slot>,
+                      scale<plait::slot<"mask", 4>>, move>;
+struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
+};
+
+void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
+  plait::trainer<job>(rank, plait::adamw{}).step(next);
+}
+
+int main() {}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What trainers are not made for, and batches that they do not take.
+// expect: a host buffer was given where a batch on the rank's device is needed
+// expect: trainer: the batch is in the memory of another device than this rank's
+// expect: trainer<Job>: the job's model has no loss
+#include "plait/backend/host/threads.hpp"
+#include "plait/nn/cross_entropy.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/train/trainer.hpp"
+
+using model = plait::nn::linear<8, 4>;
+struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
+};
+struct other_memory {
+  using concept_tag = plait::memory_tag;
+};
+
+using batch = plait::device_batch<plait::host_memory>;
+#ifdef PLAIT_EXPECT_FAIL
+using buffer = std::vector<float>;
+using elsewhere = plait::device_batch<other_memory>;
+struct without_loss : plait::parallel<model, plait::serial> {};
+#else
+using buffer = batch;
+using elsewhere = batch;
+using without_loss = job;
+#endif
+
+void train(plait::threads::rank_type& rank, buffer const& in_no_memory,
+           elsewhere const& in_other_memory, batch const& next) {
+  auto trainer = plait::trainer<job>(rank, plait::adamw{});
+  trainer.step(in_no_memory);
+  trainer.evaluate(in_no_memory);
+  trainer.predict(in_no_memory);
+  trainer.step(in_other_memory);
+  plait::trainer<without_loss>(rank, plait::adamw{}).step(next);
+}
+
+int main() {}
