@@ -54,9 +54,8 @@ struct move {
   }
 };
 
-using model =
-    plait::sequential<plait::nn::linear<8, 4>, scale<plait::input_slot>, scale<plait::output_slot>,
-                      scale<plait::slot<"mask", 4>>, move>;
+using model = plait::sequential<plait::nn::linear<8, 4>, scale<plait::input_slot>,
+                                scale<plait::output_slot>, scale<plait::slot<"mask", 4>>, move>;
 struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
 };
 

@@ -209,8 +209,8 @@ rm w l
 # A training that is broken off leaves the old files, and at most what has the documented name.
 echo "of the user" >w
 code=0
-timeout --signal=INT 2 "$train_gpt" "${some[@]}" --steps 1000000000 --save w --losses l >../out 2>&1 || code=$?
-[[ $code == 124 && -s ../out ]] || complain "the long training ended by itself: $(cat ../out)"
+timeout --signal=KILL 2 "$train_gpt" "${some[@]}" --steps 1000000000 --save w --losses l >../out 2>&1 || code=$?
+[[ $code == 137 && -s ../out ]] || complain "the long training ended by itself: $(cat ../out)"
 keeps w
 [[ ! -e l ]] || complain "losses of half a training"
 while read -r file; do
