@@ -11,6 +11,7 @@
 #include "plait/nn/attention.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/dropout.hpp"
+#include "plait/nn/elementwise_loss.hpp"
 #include "plait/nn/embedding.hpp"
 #include "plait/nn/layer_norm.hpp"
 #include "plait/nn/linear.hpp"

@@ -45,7 +45,7 @@ TEST(Loader, TokensArePositionMajor) {
   plait::loader load(text);
   std::array<std::size_t, 2> const samples{3, 1};
   ints inputs(6), targets(6);
-  load.fill_microbatch(samples, inputs, targets);
+  load.fill(samples, 1, {inputs, targets});
   EXPECT_EQ(inputs, (ints{'j', 'd', 'k', 'e', 'l', 'f'}));
   EXPECT_EQ(targets, (ints{'k', 'e', 'l', 'f', 'm', 'g'}));
 }
@@ -58,7 +58,7 @@ TEST(Loader, FeaturesKeepTheirWidthContiguous) {
   std::array<std::size_t, 2> const samples{4, 0};
   std::vector<double> inputs(12);
   ints targets(6);
-  load.fill_microbatch(samples, inputs, targets);
+  load.fill(samples, 1, {inputs, targets});
   EXPECT_EQ(inputs,
             (std::vector<double>{500, 501, 100, 101, 510, 511, 110, 111, 520, 521, 120, 121}));
   EXPECT_EQ(targets, (ints{50, 10, 51, 11, 52, 12}));
@@ -71,11 +71,11 @@ TEST(Loader, MicrobatchesFollowEachOther) {
   std::iota(samples.begin(), samples.end(), std::size_t{20});
   std::vector<double> inputs(36);
   ints targets(18);
-  load.fill(samples, 3, inputs, targets);
+  load.fill(samples, 3, {inputs, targets});
   for (std::size_t m = 0; m < 3; ++m) {
     std::vector<double> expected_inputs(12);
     ints expected_targets(6);
-    load.fill_microbatch(std::span(samples).subspan(2 * m, 2), expected_inputs, expected_targets);
+    load.fill(std::span(samples).subspan(2 * m, 2), 1, {expected_inputs, expected_targets});
     for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(inputs[12 * m + i], expected_inputs[i]);
     for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(targets[6 * m + i], expected_targets[i]);
   }
@@ -89,12 +89,12 @@ TEST(Loader, PartialBatchesAreFilledUpWithIgnoredTargets) {
   std::vector<float> inputs(4, 99), many(8, 99);
   ints targets(4, 99), more(8, 99);
   constexpr auto none = plait::ignored_target;
-  load.fill(samples, 2, inputs, targets);
+  load.fill(samples, 2, {inputs, targets});
   EXPECT_EQ(inputs, (std::vector<float>{1, 2, 3, 0}));
   EXPECT_EQ(targets, (ints{4, 5, 6, none}));
-  load.fill(samples, 2, many, more);
+  load.fill(samples, 2, {many, more});
   EXPECT_EQ(more, (ints{4, 5, 6, none, none, none, none, none}));
-  load.fill({}, 1, inputs, targets);
+  load.fill({}, 1, {inputs, targets});
   EXPECT_EQ(inputs, (std::vector<float>(4, 0)));
   EXPECT_EQ(targets, (ints(4, none)));
 }
@@ -105,15 +105,15 @@ TEST(Loader, SizesAreCheckedBeforeAnythingIsWritten) {
   std::array<std::size_t, 3> const samples{0, 1, 2};
   std::vector<double> inputs(12, -1);
   ints targets(6, -1);
-  EXPECT_THROW(load.fill_microbatch(samples, inputs, targets), plait::size_mismatch);
+  EXPECT_THROW(load.fill(samples, 1, {inputs, targets}), plait::size_mismatch);
   auto const two = std::span(samples).first(2);
-  EXPECT_THROW(load.fill_microbatch(two, std::span(inputs).first(11), targets),
+  EXPECT_THROW(load.fill(two, 1, {std::span(inputs).first(11), targets}),
                plait::size_mismatch);
-  EXPECT_THROW(load.fill_microbatch(two, inputs, std::span(targets).first(5)),
+  EXPECT_THROW(load.fill(two, 1, {inputs, std::span(targets).first(5)}),
                plait::size_mismatch);
-  EXPECT_THROW(load.fill(two, 0, inputs, targets), plait::size_mismatch);
-  EXPECT_THROW(load.fill(two, 4, inputs, targets), plait::size_mismatch);
-  EXPECT_THROW(load.fill(samples, 2, inputs, targets), plait::size_mismatch);
+  EXPECT_THROW(load.fill(two, 0, {inputs, targets}), plait::size_mismatch);
+  EXPECT_THROW(load.fill(two, 4, {inputs, targets}), plait::size_mismatch);
+  EXPECT_THROW(load.fill(samples, 2, {inputs, targets}), plait::size_mismatch);
   EXPECT_EQ(inputs, std::vector<double>(12, -1));
   EXPECT_EQ(targets, ints(6, -1));
 }
@@ -131,7 +131,7 @@ TEST(Loader, SequentialStepsReadTheTextInOrder) {
     for (int rank = 0; rank < 2; ++rank) {
       auto const at = order.position(plait::global_batch<4>{}, step);
       order.fill(at.epoch, order.slice(plait::global_batch<4>{}, at.batch, rank, 2), mine);
-      load.fill_microbatch(mine, inputs, targets);
+      load.fill(mine, 1, {inputs, targets});
       for (std::size_t i = 0; i < 2; ++i)
         EXPECT_EQ(inputs[i],
                   static_cast<int>((step * 4 + static_cast<std::size_t>(rank) * 2 + i) * 5));
@@ -149,7 +149,7 @@ TEST(Loader, FillingAllocatesNothing) {
     auto const at = order.position(plait::global_batch<16>{}, step);
     auto const slice = order.slice(plait::global_batch<16>{}, at.batch, 1, 2);
     order.fill(at.epoch, slice, mine);
-    load.fill(std::span(mine).first(slice.count), 2, inputs, targets);
+    load.fill(std::span(mine).first(slice.count), 2, {inputs, targets});
   }
   EXPECT_EQ(allocations, before);
 }

@@ -77,9 +77,9 @@ TEST(Mistakes, BatchesKeepADataSetThatIsMadeInTheCall) {
     std::vector<std::int32_t> kept, named;
     for (auto const& batch :
          batches(in_memory<double>::random_classes(20, width, classes), global_batch<4>{}, rank))
-      kept.insert(kept.end(), batch.labels, batch.labels + batch.rows());
+      kept.insert(kept.end(), batch.labels(), batch.labels() + batch.rows());
     for (auto const& batch : batches(samples(), global_batch<4>{}, rank))
-      named.insert(named.end(), batch.labels, batch.labels + batch.rows());
+      named.insert(named.end(), batch.labels(), batch.labels() + batch.rows());
     EXPECT_EQ(kept, named);
   });
 }

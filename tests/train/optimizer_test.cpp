@@ -182,7 +182,7 @@ void check_only_matrices_decay() {
     auto batches = plait::batches(data, plait::global_batch<4>{}, rank);
     auto batch = batches.at(0);
     std::vector<std::int32_t> ignored(batch.rows() * std::size_t(batch.microbatches), -100);
-    batch.labels = ignored.data();
+    batch.host_targets = ignored.data();
     batch.targets = reinterpret_cast<std::byte*>(ignored.data());
     std::vector<std::vector<double>> before;
     trainer.export_parameters([&](auto const&, auto const&, auto values) {

@@ -88,7 +88,7 @@ class training_by_hand {
     float* const values = elements(parameters_);
     float* const sums = elements(gradients_);
     queue.fill(0.0f, sums, count);
-    auto const labels = loss::count({batch.labels, rows});
+    auto const labels = loss::count({batch.labels(), rows});
     plait::layer_context context;
     context.batch = rows;
     double const loss_scale = 1.0 / static_cast<double>(labels);

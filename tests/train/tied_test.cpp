@@ -73,7 +73,7 @@ double gradients_at(tensors& weights, tensors& gradients) {
     batch.inputs = reinterpret_cast<std::byte*>(tokens.data());
     batch.targets = reinterpret_cast<std::byte*>(labels.data());
     batch.input = {value_kind::tokens, 1};
-    batch.labels = labels.data();
+    batch.host_targets = labels.data();
     auto trainer = plait::trainer<Job>(rank, sgd{}, {.seed = 3});
     auto const into = [](tensors& out) {
       return [&out](std::string const& name, parameter_info const&, std::span<double const> from) {

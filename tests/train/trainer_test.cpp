@@ -228,7 +228,7 @@ TEST(TrainerSerial, EvaluationDropsNothingAndChangesNothing) {
       double total = 0;
       for (double const logit : of) total += std::exp(logit);
       std::size_t const sample = row / small_gpt::length, position = row % small_gpt::length;
-      sum += std::log(total) - of[std::size_t(batch.labels[position * batch.samples + sample])];
+      sum += std::log(total) - of[std::size_t(batch.labels()[position * batch.samples + sample])];
     }
     EXPECT_NEAR(sum / double(batch.rows()), first, rounding);
   });

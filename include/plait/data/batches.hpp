@@ -47,8 +47,11 @@ class batch_range {
   using memory = typename Rank::device_type::memory;
   using loader_type = loader<Data, Element>;  // says what a data set needs
   using element = typename loader_type::element;
+  using target = typename loader_type::target;
 
  public:
+  using batch_type = batch_of<memory, element, target>;
+
   [[gnu::cold]] batch_range(Held&& data, Batch size, Rank& rank, batch_options const& options)
       : rank_(rank),
         data_(std::forward<Held>(data)),
@@ -77,11 +80,18 @@ class batch_range {
     batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
                     loader_.inputs_per_sample() / data_.sequence_length()};
     allocate(per_rank);
+    batch_.target = {std::is_integral_v<target> ? value_kind::tokens : value_kind::reals,
+                     loader_.target_width()};
+    batch_.target_bytes = sizeof(target);
     batch_.input_stride_bytes = host_inputs_.size() / pieces * sizeof(element);
-    batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(std::int32_t);
+    batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(target);
     batch_.inputs = buffer_.data();
-    batch_.targets = buffer_.data() + target_offset();
-    batch_.labels = host_targets_.data();
+    batch_.targets = buffer_.data() + targets_at();
+    batch_.host_targets = host_targets_.data();
+    if (!host_weights_.empty()) {
+      batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
+      batch_.host_weights = host_weights_.data();
+    }
     if constexpr (std::is_integral_v<element>) batch_.tokens = host_inputs_.data();
     batch_.sample_numbers = samples_.data();
     batch_.description = &description_;
@@ -104,7 +114,7 @@ class batch_range {
   }
 
   /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
-  batch_of<memory, element> const& at(std::uint64_t step) {
+  batch_type const& at(std::uint64_t step) {
     auto const where = sampler_.position(size_, step);
     auto const& grid = rank_.grid();
     auto const slice = sampler_.slice(
@@ -115,18 +125,20 @@ class batch_range {
         size_.samples - std::min<std::size_t>(size_.samples, data_.size() - first);
     std::span<std::size_t> const mine(samples_.data(), slice.count);
     sampler_.fill(where.epoch, slice, mine);
-    loader_.fill(mine, batch_.microbatches, host_inputs_, host_targets_);
-    rank_.device().upload(host_inputs_.data(), batch_.inputs,
-                          host_inputs_.size() * sizeof(element));
-    rank_.device().upload(host_targets_.data(), batch_.targets,
-                          host_targets_.size() * sizeof(std::int32_t));
+    loader_.fill(mine, batch_.microbatches, {host_inputs_, host_targets_, host_weights_});
+    auto const upload = [&](auto const& values, void* to) {
+      rank_.device().upload(values.data(), to, values.size() * sizeof(values[0]));
+    };
+    upload(host_inputs_, batch_.inputs);
+    upload(host_targets_, batch_.targets);
+    if (!host_weights_.empty()) upload(host_weights_, batch_.weights);
     return batch_;
   }
 
   class iterator {
    public:
     iterator(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
-    batch_of<memory, element> const& operator*() const { return range_->at(step_); }
+    batch_type const& operator*() const { return range_->at(step_); }
     iterator& operator++() {
       ++step_;
       return *this;
@@ -146,7 +158,8 @@ class batch_range {
   /// Room for the samples of this rank on the host and on its device.
   [[gnu::cold]] void allocate(std::size_t samples) {
     std::size_t const each = loader_.inputs_per_sample() * sizeof(element) +
-                             loader_.targets_per_sample() * sizeof(std::int32_t) +
+                             loader_.targets_per_sample() * sizeof(target) +
+                             loader_.weights_per_sample() * sizeof(double) +
                              sizeof(std::size_t);
     auto const fail = [&](std::string const& why) {
       throw out_of_memory("batches: a global batch of " + std::to_string(size_.samples) +
@@ -162,8 +175,8 @@ class batch_range {
       samples_.resize(samples);
       host_inputs_.resize(samples * loader_.inputs_per_sample());
       host_targets_.resize(samples * loader_.targets_per_sample());
-      buffer_ =
-          rank_.device().allocate(target_offset() + host_targets_.size() * sizeof(std::int32_t));
+      host_weights_.resize(samples * loader_.weights_per_sample());
+      buffer_ = rank_.device().allocate(weights_at() + host_weights_.size() * sizeof(double));
     } catch (std::bad_alloc const&) {
       fail(" on the host");
     } catch (out_of_memory const& problem) {
@@ -171,8 +184,11 @@ class batch_range {
     }
   }
 
-  [[nodiscard]] std::size_t target_offset() const {
+  [[nodiscard]] std::size_t targets_at() const {
     return (host_inputs_.size() * sizeof(element) + 63) / 64 * 64;
+  }
+  [[nodiscard]] std::size_t weights_at() const {
+    return (targets_at() + host_targets_.size() * sizeof(target) + 63) / 64 * 64;
   }
 
   Rank& rank_;
@@ -184,9 +200,10 @@ class batch_range {
   batch_description description_;
   std::vector<std::size_t> samples_;
   std::vector<element> host_inputs_;
-  std::vector<std::int32_t> host_targets_;
+  std::vector<target> host_targets_;
+  std::vector<double> host_weights_;
   typename Rank::device_type::arena buffer_;
-  batch_of<memory, element> batch_;
+  batch_type batch_;
 };
 
 namespace detail {

@@ -16,32 +16,41 @@
 
 namespace plait {
 
-/// A small data set held in memory: rows of features, each with a label.
+/// A small data set held in memory: rows of features, each with a class, or with `target_width`
+/// real numbers: `in_memory<float, float>`.
 ///
-/// Shapes: features (labels.size(), width), row-major.
-/// Errors: input_error if there is no sample or width is 0; size_mismatch if the numbers of
-/// features
-///         and labels do not fit.
-template <std::floating_point T>
+/// Shapes: features (samples, width), targets (samples, target_width), row-major.
+/// Errors: input_error if there is no sample or a width is 0; size_mismatch if the numbers of
+///         features and targets do not fit.
+template <std::floating_point T, class Target = std::int32_t>
 class in_memory {
  public:
   using concept_tag = dataset_tag;
   using element = T;
+  using target = Target;
 
-  in_memory(std::vector<T> features, std::vector<std::int32_t> labels, std::size_t width)
-      : features_(std::move(features)), labels_(std::move(labels)), width_(width) {
-    if (labels_.empty() || width_ == 0)
-      throw input_error("in_memory: " + std::to_string(labels_.size()) + " samples of width " +
-                        std::to_string(width_) + "; both must be at least 1");
-    if (features_.size() % width_ != 0 || features_.size() / width_ != labels_.size())
+  in_memory(std::vector<T> features, std::vector<Target> targets, std::size_t width,
+            std::size_t target_width = 1)
+      : features_(std::move(features)),
+        targets_(std::move(targets)),
+        width_(width),
+        target_width_(target_width) {
+    if (targets_.empty() || width_ == 0 || target_width_ == 0)
+      throw input_error("in_memory: " + std::to_string(targets_.size()) + " targets of width " +
+                        std::to_string(target_width_) + " for samples of width " +
+                        std::to_string(width_) + "; all must be at least 1");
+    if (targets_.size() % target_width_ != 0 || features_.size() != size() * width_)
       throw size_mismatch("in_memory: " + std::to_string(features_.size()) +
                           " features are not rows of width " + std::to_string(width_) + " for " +
-                          std::to_string(labels_.size()) + " labels");
+                          std::to_string(targets_.size()) + " targets of width " +
+                          std::to_string(target_width_));
   }
 
   /// Made-up samples: each class has a random centre, its samples lie around it.
   [[nodiscard]] static in_memory random_classes(std::size_t samples, std::size_t width,
-                                                std::size_t classes, std::uint64_t seed = 0) {
+                                                std::size_t classes, std::uint64_t seed = 0)
+    requires std::same_as<Target, std::int32_t>
+  {
     if (classes == 0) throw input_error("in_memory: random_classes needs at least 1 class");
     std::vector<T> features(samples * width);
     std::vector<std::int32_t> labels(samples);
@@ -56,18 +65,19 @@ class in_memory {
     return {std::move(features), std::move(labels), width};
   }
 
-  [[nodiscard]] std::size_t size() const { return labels_.size(); }
+  [[nodiscard]] std::size_t size() const { return targets_.size() / target_width_; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return width_; }
+  [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
   void inputs(std::size_t sample, std::span<T> out) const {
     check(sample, out.size(), width_);
     std::copy_n(features_.data() + sample * width_, width_, out.data());
   }
 
-  void targets(std::size_t sample, std::span<std::int32_t> out) const {
-    check(sample, out.size(), 1);
-    out[0] = labels_[sample];
+  void targets(std::size_t sample, std::span<Target> out) const {
+    check(sample, out.size(), target_width_);
+    std::copy_n(targets_.data() + sample * target_width_, target_width_, out.data());
   }
 
  private:
@@ -79,10 +89,10 @@ class in_memory {
   }
 
   std::vector<T> features_;
-  std::vector<std::int32_t> labels_;
-  std::size_t width_;
+  std::vector<Target> targets_;
+  std::size_t width_, target_width_;
 };
 
-static_assert(feature_dataset<in_memory<float>> && feature_dataset<in_memory<double>>);
+static_assert(feature_dataset<in_memory<float>> && feature_dataset<in_memory<double, float>>);
 
 }  // namespace plait

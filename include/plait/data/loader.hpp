@@ -2,28 +2,34 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/precision.hpp"
 #include "plait/data/dataset.hpp"
 
 namespace plait {
 
-/// The target of a place without a sample; the losses' default for "does not count".
+/// The target of a place without a sample; the losses' default for "does not count". Real targets
+/// that do not count are not numbers.
 inline constexpr std::int32_t ignored_target = -100;
 
 /// Copies samples of a data set into host buffers in the layout of activations, position-major:
 /// sample s of a microbatch at position p is row p * batch + s. Features may be converted to
-/// another type, `Element`, on the way.
+/// another type, `Element`, on the way; real targets are in the type in which a job of that element
+/// forms sums.
 ///
 /// A microbatch that gets fewer samples than it has places (a last partial batch) is filled up with
-/// inputs 0 and targets `ignored_target`, so that all microbatches of a run have the same shape.
-/// The loss divides by the targets that count, so the filling changes nothing.
+/// inputs 0, targets that do not count and weights 0, so that all microbatches of a run have the
+/// same shape. The loss divides by the targets that count, so the filling changes nothing.
 ///
 /// Cost:    room for one sample, allocated by the constructor; filling allocates nothing.
 /// Threads: one loader per thread; the data set is only read and must outlive its loaders.
@@ -34,88 +40,86 @@ class loader {
       "loader<Data>: Data is no data set; it needs using concept_tag = dataset_tag, using "
       "element, size(), sequence_length(), inputs(), targets(), and width() if element is "
       "a floating-point type, see plait/data/dataset.hpp");
+  static constexpr bool has_real_targets = std::floating_point<target_of<Data>>;
 
-  static_assert(feature_dataset<Data> || std::is_void_v<Element>,
+  static_assert(feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
                 "batches<Element>(data, ...): the data set has tokens, which are std::int32_t in "
                 "every precision; write batches(data, ...)");
 
  public:
-  using element = std::conditional_t<std::is_void_v<Element>, typename Data::element, Element>;
+  /// What an input is.
+  using element = std::conditional_t<std::is_void_v<Element> || token_dataset<Data>,
+                                     typename Data::element, Element>;
+  /// What a target is.
+  using target = std::conditional_t<
+      has_real_targets,
+      accumulate_t<std::conditional_t<
+          std::is_void_v<Element>,
+          std::conditional_t<token_dataset<Data>, float, typename Data::element>, Element>>,
+      std::int32_t>;
+  /// A target that does not count.
+  static constexpr target no_target = [] {
+    if constexpr (has_real_targets) return std::numeric_limits<target>::quiet_NaN();
+    else return ignored_target;
+  }();
+
+  /// The buffers of a microbatch, or of several one behind the other. Without weights they are
+  /// empty.
+  struct buffers {
+    std::span<element> inputs;   ///< (sequence, batch, width); width is 1 for tokens
+    std::span<target> targets;   ///< (sequence, batch, target_width)
+    std::span<double> weights{};  ///< (sequence, batch)
+  };
 
   /// Errors: input_error if a sample has no elements.
   explicit loader(Data const& data)
       : data_(&data),
         sequence_(data.sequence_length()),
         width_(width_of(data)),
+        target_width_(target_width_of(data)),
         inputs_(sequence_ * width_),
-        targets_(sequence_) {
-    if (sequence_ == 0 || width_ == 0)
+        targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
+    if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
       throw input_error("loader: samples have the shape (" + std::to_string(sequence_) + ", " +
-                        std::to_string(width_) + "); both must be at least 1");
+                        std::to_string(width_) + ") and targets of width " +
+                        std::to_string(target_width_) + "; all must be at least 1");
   }
   explicit loader(Data const&&) = delete;
 
   [[nodiscard]] Data const& data() const { return *data_; }
 
-  /// Elements of `inputs` per place of a batch.
-  [[nodiscard]] std::size_t inputs_per_sample() const { return inputs_.size(); }
-  [[nodiscard]] std::size_t targets_per_sample() const { return targets_.size(); }
-
-  /// Fills one microbatch whose number of places, `batch`, follows from the sizes of the buffers.
-  ///
-  /// Shapes: samples (at most batch), inputs (sequence, batch, width), targets (sequence, batch);
-  ///         width is 1 for tokens
-  /// Errors: size_mismatch if these do not fit together, before anything is written.
-  void fill_microbatch(std::span<std::size_t const> samples, std::span<element> inputs,
-                       std::span<std::int32_t> targets) {
-    std::size_t const batch = targets.size() / sequence_;
-    if (targets.size() != batch * sequence_ || inputs.size() != targets.size() * width_ ||
-        samples.size() > batch)
-      throw size_mismatch("loader: " + std::to_string(samples.size()) + " samples of (" +
-                          std::to_string(sequence_) + ", " + std::to_string(width_) +
-                          ") do not fit into " + std::to_string(inputs.size()) + " inputs and " +
-                          std::to_string(targets.size()) + " targets");
-    for (std::size_t place = 0; place < batch; ++place) {
-      if (place < samples.size()) {
-        data_->inputs(samples[place], std::span(inputs_));                  // (sequence, width)
-        data_->targets(samples[place], std::span<std::int32_t>(targets_));  // (sequence)
-      } else if (place == samples.size()) {
-        std::ranges::fill(inputs_, typename Data::element{0});
-        std::ranges::fill(targets_, ignored_target);
-      }
-      for (std::size_t position = 0; position < sequence_; ++position) {
-        std::size_t const row = position * batch + place;
-        std::transform(inputs_.data() + position * width_, inputs_.data() + (position + 1) * width_,
-                       inputs.data() + row * width_,
-                       [](auto value) { return static_cast<element>(value); });
-        targets[row] = targets_[position];
-      }
-    }
+  /// Elements of the buffers per place of a batch.
+  [[nodiscard]] std::size_t inputs_per_sample() const { return sequence_ * width_; }
+  [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
+  [[nodiscard]] std::size_t target_width() const { return target_width_; }
+  [[nodiscard]] std::size_t weights_per_sample() const {
+    return weighted_dataset<Data> ? sequence_ : 0;
   }
 
   /// Fills the microbatches of one step, one after another; microbatch m gets the samples from
-  /// m * batch on.
+  /// m * batch on, where the places of a microbatch, `batch`, follow from the buffers' sizes.
   ///
-  /// Shapes: samples (at most microbatches * batch), inputs (microbatches, sequence, batch, width),
-  ///         targets (microbatches, sequence, batch)
-  /// Errors: size_mismatch as for fill_microbatch.
-  void fill(std::span<std::size_t const> samples, int microbatches, std::span<element> inputs,
-            std::span<std::int32_t> targets) {
+  /// Shapes: samples (at most microbatches * batch)
+  /// Errors: size_mismatch if these do not fit together, before anything is written; input_error
+  ///         for a weight that is negative or not finite.
+  void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out) {
     auto const count = static_cast<std::size_t>(std::max(microbatches, 1));
-    std::size_t const batch = targets.size() / sequence_ / count;
-    if (microbatches < 1 || targets.size() != count * batch * sequence_ ||
-        inputs.size() != targets.size() * width_ || samples.size() > count * batch)
+    std::size_t const batch = out.targets.size() / targets_per_sample() / count;
+    std::size_t const places = count * batch;
+    if (microbatches < 1 || out.targets.size() != places * targets_per_sample() ||
+        out.inputs.size() != places * inputs_per_sample() ||
+        out.weights.size() != places * weights_per_sample() || samples.size() > places)
       throw size_mismatch("loader: " + std::to_string(samples.size()) + " samples of (" +
                           std::to_string(sequence_) + ", " + std::to_string(width_) +
                           ") do not fit into " + std::to_string(microbatches) +
-                          " microbatches with " + std::to_string(inputs.size()) + " inputs and " +
-                          std::to_string(targets.size()) + " targets in all");
-    for (std::size_t m = 0; m < count; ++m) {
-      std::size_t const first = std::min(m * batch, samples.size());
-      std::size_t const here = std::min(batch, samples.size() - first);
-      fill_microbatch(samples.subspan(first, here),
-                      inputs.subspan(m * batch * inputs_.size(), batch * inputs_.size()),
-                      targets.subspan(m * batch * sequence_, batch * sequence_));
+                          " microbatches with " + std::to_string(out.inputs.size()) +
+                          " inputs, " + std::to_string(out.targets.size()) + " targets and " +
+                          std::to_string(out.weights.size()) + " weights in all");
+    for (std::size_t place = 0; place < places; ++place) {
+      read(samples, place);
+      std::size_t const first = place / batch * batch * sequence_ + place % batch;
+      for (std::size_t position = 0; position < sequence_; ++position)
+        write(position, first + position * batch, out);
     }
   }
 
@@ -125,11 +129,47 @@ class loader {
     else return 1;
   }
 
+  /// Brings the sample of a place here, or what a place without one gets.
+  void read(std::span<std::size_t const> samples, std::size_t place) {
+    if (place < samples.size()) {
+      data_->inputs(samples[place], std::span(inputs_));
+      data_->targets(samples[place], std::span(targets_));
+      if constexpr (weighted_dataset<Data>) {
+        weight_ = static_cast<double>(data_->weight(samples[place]));
+        if (!(weight_ >= 0) || !std::isfinite(weight_))
+          throw input_error("loader: sample " + std::to_string(samples[place]) +
+                            " has the weight " + std::to_string(weight_) +
+                            "; weights are finite and not negative");
+      }
+    } else if (place == samples.size()) {
+      std::ranges::fill(inputs_, typename Data::element{0});
+      std::ranges::fill(targets_, missing());
+      weight_ = 0;
+    }
+  }
+  void write(std::size_t position, std::size_t row, buffers const& out) const {
+    std::transform(inputs_.data() + position * width_, inputs_.data() + (position + 1) * width_,
+                   out.inputs.data() + row * width_,
+                   [](auto value) { return static_cast<element>(value); });
+    auto* const targets = out.targets.data() + row * target_width_;
+    bool const has_targets = !has_targets_per_sample<Data> || position + 1 == sequence_;
+    std::size_t const from = has_targets_per_sample<Data> ? 0 : position * target_width_;
+    for (std::size_t i = 0; i < target_width_; ++i)
+      targets[i] = has_targets ? static_cast<target>(targets_[from + i]) : no_target;
+    if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
+  }
+  static target_of<Data> missing() {
+    if constexpr (has_real_targets) return std::numeric_limits<target_of<Data>>::quiet_NaN();
+    else return ignored_target;
+  }
+
   Data const* data_;
   std::size_t sequence_;
   std::size_t width_;
-  std::vector<typename Data::element> inputs_;  // (sequence, width) of one sample
-  std::vector<std::int32_t> targets_;           // (sequence) of one sample
+  std::size_t target_width_;
+  std::vector<typename Data::element> inputs_;  // of one sample
+  std::vector<target_of<Data>> targets_;
+  double weight_ = 0;
 };
 
 }  // namespace plait

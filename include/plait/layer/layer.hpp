@@ -157,6 +157,12 @@ struct read_inputs<inputs<Inputs...>> {
   }
 };
 
+template <class Input>
+inline constexpr bool compares_with_features = false;
+template <class X, class Targets>
+inline constexpr bool compares_with_features<inputs<X, Targets>> =
+    Targets::info.kind == value_kind::features;
+
 template <class... Parameters>
 constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
   static_assert(sizeof...(Parameters) <= form_info::most_parameters,
@@ -174,6 +180,11 @@ constexpr leaf_info read_leaf() {
   read_inputs<typename L::input>::apply(info);
   info.output = L::output::info;
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
+  static_assert(!std::is_same_v<typename L::output, loss_value> ||
+                    !compares_with_features<typename L::input>,
+                "this loss takes plait::features<W> twice; what comes from the data set is "
+                "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
+                "plait::reals<W>>");
   using list = typename parameters_of<L>::type;
   read_parameters(info, list{});
   using saved = typename saved_of<L>::type;

@@ -5,7 +5,7 @@
 
 namespace plait {
 
-enum class value_kind : int { features, tokens };
+enum class value_kind : int { features, tokens, reals };
 
 /// What flows along one edge of a model, per row (a row is one position of one sample).
 struct value_info {
@@ -35,6 +35,14 @@ template <std::size_t Vocabulary>
 struct tokens_below : tokens {
   static_assert(Vocabulary > 0, "tokens_below<Vocabulary>: there is no token below 0");
   static constexpr value_info info{value_kind::tokens, 1, Vocabulary};
+};
+
+/// Rows of `Width` real numbers of the data set, which a loss compares features with:
+/// (sequence, batch, Width). They have no gradient and are in the type in which sums are formed,
+/// float or double, whatever layers compute in. A number that is missing is not a number (nan).
+template <std::size_t Width>
+struct reals {
+  static constexpr value_info info{value_kind::reals, Width};
 };
 
 /// Several inputs of one layer, given to its body as a tuple of views.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/core/macros.hpp"
+
 namespace plait {
 
 /// Where in the job a layer's body is being run: what it must know besides its operands so that
@@ -31,6 +33,11 @@ struct loss_sum {
 /// The gradient of the job's loss by the sum of a loss layer, in the device's memory.
 struct loss_seed {
   double const* scale = nullptr;
+  double const* weights = nullptr;
+
+  [[nodiscard]] PLAIT_HOST_DEVICE double at(std::size_t row) const {
+    return weights == nullptr ? *scale : *scale * weights[row];
+  }
 };
 
 }  // namespace plait

@@ -166,7 +166,8 @@ class operations {
     queue_.map(f, y.count(), a.data, b.data, y.data);
   }
   /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
-  /// Pointers are to const where the view is; f is as for `map`.
+  /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
+  /// takes_row = true;` f is called with the number of the row first.
   template <class Function, class First, class... Views>
   void rows(Function f, First first, Views... views) {
     typing::check_whole_rows<First::at>();
@@ -179,7 +180,10 @@ class operations {
       };
       return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : of.columns, of.columns};
     };
-    queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
+    if constexpr (requires { Function::takes_row; })
+      queue_.rows(numbered_rows<Function, typename First::element>{f, first.data, first.columns},
+                  first.rows, first.columns, strided(first), strided(views)...);
+    else queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
   }
 
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row; statistics holds the mean
@@ -469,6 +473,17 @@ class operations {
         "a call operator that is const, takes as many numbers as there are operands, and returns "
         "one");
   }
+
+  template <class Function, class T>
+  struct numbered_rows {
+    Function f;
+    T* first;
+    std::size_t stride;
+    template <class... Rows>
+    PLAIT_HOST_DEVICE void operator()(std::size_t columns, T* row, Rows... others) const {
+      f(static_cast<std::size_t>(row - first) / stride, columns, row, others...);
+    }
+  };
 
   struct share_of_label {
     double const* share;  // in the device's memory

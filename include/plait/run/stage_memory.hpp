@@ -180,12 +180,13 @@ class stage_memory {
     if constexpr (now.second >= 0) {
       return std::pair{x, value_view<now.second, true>(value_data<now.second>(input, output))};
     } else if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
-      if constexpr (plan::tree.leaves[now.leaf].inputs[1].kind == value_kind::tokens) {
+      constexpr auto& targets = plan::tree.leaves[now.leaf].inputs[1];
+      if constexpr (targets.kind == value_kind::tokens) {
         return std::pair{x, token_view<memory>{static_cast<std::int32_t const*>(targets_), rows_}};
       } else {
-        return std::pair{
-            x, view<T const, invariant, memory>{static_cast<T const*>(targets_), rows_,
-                                                plan::tree.leaves[now.leaf].inputs[1].width}};
+        using element = accumulate_t<T>;
+        return std::pair{x, view<element const, invariant, memory>{
+                                static_cast<element const*>(targets_), rows_, targets.width}};
       }
     } else {
       return x;

@@ -57,12 +57,22 @@ struct device_batch {
   std::size_t element_bytes = 0;  ///< of inputs that are features
   std::byte* targets = nullptr;
   std::size_t target_stride_bytes = 0;
-  std::int32_t const* labels = nullptr;  ///< the targets in host memory, all microbatches together
+  value_info target{value_kind::tokens, 1};  ///< what they are, per row
+  std::size_t target_bytes = sizeof(std::int32_t);
+  double* weights = nullptr;  ///< of rows, all microbatches together; null if all are 1
+  // The same in host memory.
+  void const* host_targets = nullptr;
+  double const* host_weights = nullptr;
   std::int32_t const* tokens = nullptr;  ///< the inputs in host memory, if they are tokens
   std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
   /// The same for all batches that lie in the same memory.
   batch_description const* description = nullptr;
 
+  /// The targets in host memory, if they are integers.
+  [[nodiscard]] std::int32_t const* labels() const {
+    return target.kind == value_kind::tokens ? static_cast<std::int32_t const*>(host_targets)
+                                             : nullptr;
+  }
   [[nodiscard]] std::size_t rows() const { return samples * sequence; }
   /// Places for samples in all microbatches.
   [[nodiscard]] std::size_t places() const {
@@ -80,19 +90,24 @@ struct device_batch {
   [[nodiscard]] std::byte* targets_of(int microbatch) const {
     return targets + target_stride_bytes * static_cast<std::size_t>(microbatch);
   }
+  [[nodiscard]] double const* weights_of(int microbatch) const {
+    return weights == nullptr ? nullptr : weights + rows() * static_cast<std::size_t>(microbatch);
+  }
 };
 
-/// A batch whose inputs are `Element`, std::int32_t for tokens: what `plait::batches` gives. The
-/// trainer compares it with the job when it is compiled, and the rest when it runs.
-template <class Memory, class Element>
+/// A batch whose inputs are `Element` and whose targets are `Target`, std::int32_t for tokens and
+/// classes: what `plait::batches` gives. The trainer compares it with the job when it is compiled,
+/// and the rest when it runs.
+template <class Memory, class Element, class Target = std::int32_t>
 struct batch_of : device_batch<Memory> {
   using element = Element;
+  using target_element = Target;
 };
 
 namespace detail {
 
-/// `Element`: of what the job takes.
-template <class Batch, class Memory, class Element>
+/// `Element` and `Target`: of what the job takes; void for a job that takes no targets.
+template <class Batch, class Memory, class Element, class Target>
 consteval void check_batch() {
   static_assert(
       requires { typename Batch::memory; },
@@ -112,6 +127,22 @@ consteval void check_batch() {
         std::is_integral_v<given> != std::is_integral_v<Element> || std::is_same_v<given, Element>,
         "trainer: the features of the batch have another type than the job computes "
         "with; write plait::batches<typename job::element>(dataset, batch size, rank)");
+  }
+  if constexpr (requires { typename Batch::target_element; } && !std::is_void_v<Target>) {
+    using given = typename Batch::target_element;
+    static_assert(!std::is_integral_v<Target> || std::is_integral_v<given>,
+                  "trainer: the targets of the batch are real numbers and the loss takes integers "
+                  "(plait::tokens); take a loss of plait::reals<W>, or let the data set's targets "
+                  "be std::int32_t");
+    static_assert(std::is_integral_v<Target> || !std::is_integral_v<given>,
+                  "trainer: the targets of the batch are integers and the loss takes real numbers "
+                  "(plait::reals<W>); let the data set say `using target = float;`, or take a loss "
+                  "of plait::tokens");
+    static_assert(std::is_integral_v<given> != std::is_integral_v<Target> ||
+                      std::is_same_v<given, Target>,
+                  "trainer: the real targets of the batch have another type than that in which the "
+                  "job forms sums; write plait::batches<typename job::element>(dataset, batch "
+                  "size, rank)");
   }
 }
 

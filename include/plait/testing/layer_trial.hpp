@@ -100,7 +100,7 @@ class layer_bench {
         parameters_(plan::parameter_layout_for(0, rank.grid()).count()),
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan::tree.leaves[0].input().width),
-        targets_(converted<T>(setup.targets)),
+        targets_(converted<accumulate_t<T>>(setup.targets)),
         output_(plan::code.has_loss ? 1 : setup.weights.size()),
         runner_(rank, load_, {activations_.data(), parameters_.data(), gradients_.data()}) {
     std::fill(activations_.data() + arena_.zeros_offset, activations_.data() + arena_.total_bytes,
@@ -163,7 +163,7 @@ class layer_bench {
     spoil(0);
     double loss = 0;
     constexpr bool from_targets =
-        has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::features;
+        has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::reals;
     if constexpr (from_targets) runner_.set_loss(targets_.data(), &loss);
     else runner_.set_loss(tokens_->data(), &loss);
     std::byte const* const made = runner_.forward(input(), 0);
@@ -225,7 +225,8 @@ class layer_bench {
   typename Rank::device_type::arena activations_;
   std::vector<T> parameters_;
   std::vector<typename Job::gradient_element> gradients_;
-  std::vector<T> zeros_, targets_;
+  std::vector<T> zeros_;
+  std::vector<accumulate_t<T>> targets_;
   std::vector<double> output_;
   std::vector<std::int32_t> const* tokens_ = nullptr;
   stage_runner<Job, Rank> runner_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "plait/core/error.hpp"
@@ -12,13 +13,32 @@
 
 namespace plait::execution {
 
+/// The targets of a batch that count for a loss, weighted.
+///
+/// Errors: those of Loss::count.
+/// Cost:   reads the targets once, on the host.
+template <class Loss, class Target, class Memory>
+double count_targets(device_batch<Memory> const& batch, std::size_t width) {
+  std::size_t const rows = batch.rows() * static_cast<std::size_t>(batch.microbatches);
+  auto const* const targets = static_cast<Target const*>(batch.host_targets);
+  auto const count = [&](std::size_t first, std::size_t number) {
+    return static_cast<double>(
+        Loss::count(std::span<Target const>(targets + first * width, number * width)));
+  };
+  if (batch.host_weights == nullptr) return count(0, rows);
+  double sum = 0;
+  for (std::size_t row = 0; row < rows; ++row) sum += batch.host_weights[row] * count(row, 1);
+  return sum;
+}
+
 /// Compares a batch with what a model takes: `sequence`, 0 for any, and the first layer's input.
 /// `trainer` is how messages begin.
 ///
 /// Errors: size_mismatch.
 template <class Memory>
 [[gnu::cold]] void check_shape(device_batch<Memory> const& batch, std::size_t sequence,
-                               value_info const& input, std::size_t element_bytes,
+                               value_info const& input, value_info const& targets,
+                               std::size_t element_bytes,
                                std::string const& trainer) {
   auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
     if (expected != given)
@@ -27,6 +47,7 @@ template <class Memory>
   };
   if (sequence > 1) say("sequences of length", sequence, batch.sequence);
   say("inputs of width", input.width, batch.input.width);
+  if (batch.host_targets != nullptr) say("targets of width", targets.width, batch.target.width);
   if (input.kind == value_kind::features && batch.element_bytes != element_bytes)
     throw size_mismatch(trainer + " got a batch of features of " +
                         std::to_string(batch.element_bytes) + " bytes, the job computes with " +

@@ -55,6 +55,9 @@ class trainer_on {
   using gradient_element = typename Job::gradient_element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
+  static constexpr value_info targets = plan::tree.leaves[plan::leaf_count - 1].inputs[1];
+  using target =
+      std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<T>>;
   using loss_layer =
       std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
   using passes_type = timetable_runner<Job, Rank>;
@@ -214,7 +217,7 @@ class trainer_on {
   static constexpr bool is_batch() {
     constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
     using element = std::conditional_t<takes_tokens, std::int32_t, T>;
-    detail::check_batch<Other, memory, element>();
+    detail::check_batch<Other, memory, element, target>();
     return std::is_base_of_v<batch_type, Other>;
   }
 
@@ -273,7 +276,8 @@ class trainer_on {
   }
   [[gnu::cold]] void make_passes(std::optional<passes_type>& passes, batch_type const& batch,
                                  workload const& load, purpose what) {
-    execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(), sizeof(T),
+    execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(), targets,
+                           sizeof(T),
                            name_on_rank());
     last_run_.reset();
     recorded_ = {};
@@ -334,8 +338,7 @@ class trainer_on {
     auto& ready = passes_for(passes, batch, what);
     ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
-    now.labels = static_cast<double>(loss_layer::count(std::span<std::int32_t const>(
-        batch.labels, batch.rows() * std::size_t(batch.microbatches))));
+    now.labels = count_targets<loss_layer, target>(batch, targets.width);
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, options_.rate.factor(step_));
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());

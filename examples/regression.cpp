@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// ctest:
+// A regression: the last column of a table of numbers from the others, on two data ranks.
+// example-begin
+#include <plait/plait.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using model = plait::sequential<plait::nn::linear<3, 32>, plait::nn::gelu<32>,  //
+                                plait::nn::linear<32, 1>>;
+using job = plait::parallel<plait::objective<model, plait::nn::mse<1>>, plait::data_parallel<2>>;
+
+// Lines of comma-separated numbers, as a file has them.
+std::string table() {
+  std::string lines;
+  for (int i = 0; i < 500; ++i) {
+    double const a = std::sin(i), b = std::cos(3 * i), c = std::sin(0.1 * i);
+    lines += std::to_string(a) + ',' + std::to_string(b) + ',' + std::to_string(c) + ',' +
+             std::to_string(a * b + 0.5 * c) + '\n';
+  }
+  return lines;
+}
+
+int main() {
+  std::vector<float> features, targets;
+  std::istringstream file(table());
+  for (std::string line, cell; std::getline(file, line);) {
+    std::istringstream cells(line);
+    for (int column = 0; std::getline(cells, cell, ','); ++column)
+      (column < 3 ? features : targets).push_back(std::stof(cell));
+  }
+  plait::in_memory<float, float> const data(features, targets, 3);
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01});
+    for (auto const& batch : plait::batches(data, plait::global_batch<50>{}, rank, {.epochs = 40}))
+      if (auto const report = trainer.step(batch); rank.is_root() && report.step % 100 == 0)
+        std::printf("step %3ld  mean squared error %.5f\n", long(report.step), report.loss);
+  });
+}
+// example-end

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "plait/core/macros.hpp"
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// Function::value(x, target), summed over all numbers of all rows and divided by the count of the
+/// targets, of the whole global batch, that are numbers. With weights each row counts as many times
+/// as its weight says. Derive a loss of your own from it.
+///
+/// `Function` has value(x, target) and slope(x, target), its derivative by x, both static,
+/// PLAIT_HOST_DEVICE and in the type in which sums are formed.
+/// Shapes: x (rows, Width), targets (rows, Width); one that is nan does not count.
+/// Moves:  the features are whole on every tensor rank.
+template <std::size_t Width, class Function>
+struct elementwise_loss {
+  using concept_tag = layer_tag;
+  using input = inputs<features<Width>, reals<Width>>;
+  using output = loss_value;
+  using terms = slot<"terms", 1, slot_element::accumulate>;
+  using saved = plait::saved<input_slot>;
+  using scratch = plait::scratch<terms>;
+  static constexpr bool takes_weights = true;
+  static constexpr double flops_per_row = 4.0 * Width;
+
+  /// The targets that count.
+  template <class T>
+  static std::int64_t count(std::span<T const> targets) {
+    std::int64_t numbers = 0;
+    for (T const target : targets) numbers += std::isnan(target) ? 0 : 1;
+    return numbers;
+  }
+
+  struct add_up {
+    template <class X, class Target>
+    PLAIT_HOST_DEVICE void operator()(std::size_t columns, X const* x, Target const* targets,
+                                      Target* term) const {
+      Target sum = 0;
+      for (std::size_t c = 0; c < columns; ++c)
+        if (!std::isnan(targets[c])) sum += Function::value(static_cast<Target>(x[c]), targets[c]);
+      *term = sum;
+    }
+  };
+  template <class Seed>
+  struct differentiate {
+    static constexpr bool takes_row = true;
+    Seed dy;
+    template <class X, class Target>
+    PLAIT_HOST_DEVICE void operator()(std::size_t row, std::size_t columns, X const* x,
+                                      Target const* targets, X* dx) const {
+      Target const seed = static_cast<Target>(dy.at(row));
+      for (std::size_t c = 0; c < columns; ++c)
+        dx[c] = static_cast<X>(std::isnan(targets[c])
+                                   ? Target{0}
+                                   : seed * Function::slope(static_cast<Target>(x[c]), targets[c]));
+    }
+  };
+
+  static void forward(auto& ops, auto const& l) {
+    auto const& [x, targets] = l.x;
+    ops.rows(add_up{}, x, targets, l.scratch[terms{}]);
+    ops.add_to_loss(l.scratch[terms{}], l.y);
+  }
+  static void backward_input(auto& ops, auto const& l) {
+    auto const& [x, targets] = l.saved[input_slot{}];
+    using seed = std::remove_cvref_t<decltype(l.dy)>;
+    ops.rows(differentiate<seed>{l.dy}, x, targets, l.dx);
+  }
+};
+
+namespace losses {
+
+struct squared_error {
+  template <class T>
+  PLAIT_HOST_DEVICE static T value(T x, T target) {
+    return (x - target) * (x - target);
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE static T slope(T x, T target) {
+    return 2 * (x - target);
+  }
+};
+
+template <std::size_t PerMille>
+struct huber {
+  template <class T>
+  PLAIT_HOST_DEVICE static T value(T x, T target) {
+    T const delta = static_cast<T>(PerMille) / 1000, error = std::abs(x - target);
+    return error <= delta ? error * error / 2 : delta * (error - delta / 2);
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE static T slope(T x, T target) {
+    T const delta = static_cast<T>(PerMille) / 1000, error = x - target;
+    return error > delta ? delta : error < -delta ? -delta : error;
+  }
+};
+
+struct cross_entropy_of_logit {
+  template <class T>
+  PLAIT_HOST_DEVICE static T value(T x, T target) {
+    return (x > 0 ? x : T{0}) - x * target + std::log1p(std::exp(-std::abs(x)));
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE static T slope(T x, T target) {
+    T const small = std::exp(-std::abs(x));
+    return (x >= 0 ? 1 / (1 + small) : small / (1 + small)) - target;
+  }
+};
+
+}  // namespace losses
+
+/// (x - target)^2, the mean over all numbers: PyTorch's MSELoss.
+template <std::size_t Width>
+struct mse : elementwise_loss<Width, losses::squared_error> {};
+
+/// The Huber loss, the mean over all numbers: error^2 / 2 up to a distance of PerMille / 1000,
+/// linear beyond; PyTorch's HuberLoss.
+///
+/// Source: Huber, "Robust estimation of a location parameter", 1964.
+template <std::size_t Width, std::size_t PerMille = 1000>
+struct huber : elementwise_loss<Width, losses::huber<PerMille>> {
+  static_assert(PerMille > 0, "huber<Width, PerMille>: PerMille / 1000 is the distance from which "
+                              "on it is linear; write at least 1");
+};
+
+/// -target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), the mean over all numbers, for
+/// logits x and targets from 0 to 1: PyTorch's BCEWithLogitsLoss.
+template <std::size_t Width>
+struct binary_cross_entropy : elementwise_loss<Width, losses::cross_entropy_of_logit> {};
+
+}  // namespace plait::nn

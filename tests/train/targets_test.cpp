@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=4
+//
+// Targets that are numbers, of any width, per position or per sample, with weights: what a plan
+// computes is what a loop over the samples computes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t length = 3, width = 6, wide = 2, count = 22;
+
+double input_of(std::size_t sample, std::size_t i) { return std::sin(double(7 * sample + i)); }
+/// One is missing.
+double target_of_place(std::size_t sample, std::size_t i) {
+  if (sample == 5 && i == 1) return std::numeric_limits<double>::quiet_NaN();
+  return 0.5 + 0.5 * std::cos(double(3 * sample + 2 * i));
+}
+double weight_of(std::size_t sample) { return double(sample % 4) / 2; }
+
+template <bool PerSample, bool Weighted>
+struct table {
+  using concept_tag = dataset_tag;
+  using element = double;
+  using target = float;  // converted to what the job sums in
+  static constexpr bool targets_per_sample = PerSample;
+  [[nodiscard]] std::size_t size() const { return count; }
+  [[nodiscard]] std::size_t sequence_length() const { return length; }
+  [[nodiscard]] std::size_t width() const { return ::width; }
+  [[nodiscard]] std::size_t target_width() const { return wide; }
+  void inputs(std::size_t sample, std::span<double> out) const {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = input_of(sample, i);
+  }
+  void targets(std::size_t sample, std::span<float> out) const {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(target_of_place(sample, i));
+  }
+  [[nodiscard]] double weight(std::size_t sample) const
+    requires Weighted
+  {
+    return weight_of(sample);
+  }
+};
+
+using body = sequential<named<"in", nn::linear<width, 12>>, nn::gelu<12>,
+                        named<"out", nn::linear<12, wide>>>;
+template <class Policy, class Loss, class Element = double>
+struct job : parallel<objective<body, Loss>, Policy, Element> {};
+
+struct outcome {
+  std::vector<double> losses;
+  std::vector<std::int64_t> labels;
+  double evaluated = 0;
+  std::map<std::string, std::vector<double>> weights;
+};
+
+template <class Job, class Data, class Backend = threads>
+outcome train(Data const& data, Backend const& backend = {}) {
+  outcome out;
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, sgd{.learning_rate = 0.3, .momentum = 0.9},
+                                       {.seed = 4, .clip = 1});
+    auto from = batches<typename Job::element>(
+        data, global_batch<8>{}, rank,
+        {.last = last_batch::keep, .epochs = 0, .microbatches = 2});
+    for (std::uint64_t step = 0; step < 5; ++step) {  // the third has 6 samples
+      auto const report = trainer.step(from.at(step));
+      if (rank.is_root()) {
+        out.losses.push_back(report.loss);
+        out.labels.push_back(report.labels);
+      }
+    }
+    double const evaluated = trainer.evaluate(from.at(2));
+    if (rank.is_root()) out.evaluated = evaluated;
+    trainer.export_parameters([&](std::string const& name, auto const&, auto values) {
+      out.weights[name].assign(values.begin(), values.end());
+    });
+  });
+  return out;
+}
+
+void expect_near(outcome const& expected, outcome const& got, double tolerance) {
+  EXPECT_EQ(expected.labels, got.labels);
+  ASSERT_EQ(expected.losses.size(), got.losses.size());
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], expected.losses[i], tolerance) << i;
+  EXPECT_NEAR(got.evaluated, expected.evaluated, tolerance);
+  for (auto const& [name, values] : expected.weights)
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(got.weights.at(name)[i], values[i], 10 * tolerance) << name;
+}
+
+using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
+
+template <class Loss, class Data>
+void expect_plans_are_serial(Data const& data) {
+  auto const serial_run = train<job<serial, Loss>>(data);
+  EXPECT_LT(serial_run.losses.back(), serial_run.losses.front());
+  expect_near(serial_run, train<job<data_parallel<2>, Loss>>(data), 1e-12);
+  expect_near(serial_run, train<job<grid, Loss>>(data), 1e-12);
+  expect_near(serial_run, train<job<grid, Loss>>(data, simulated{}), 1e-12);
+}
+
+TEST(Targets, PlansAreTheSerialRun) {
+  expect_plans_are_serial<nn::mse<wide>>(table<false, false>{});
+  expect_plans_are_serial<nn::binary_cross_entropy<wide>>(table<true, true>{});
+}
+
+// The mean of the first batch, by hand, from what the model makes.
+template <bool PerSample, bool Weighted, class Element>
+void expect_loss_by_hand(double tolerance) {
+  using one = job<data_parallel<2>, nn::mse<wide>, Element>;
+  table<PerSample, Weighted> const data;
+  launch<one>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<one>(rank, sgd{}, {.seed = 4});
+    auto from = batches<typename one::element>(
+        data, global_batch<16>{}, rank,
+        {.how = sample_order::sequential, .last = last_batch::keep, .microbatches = 2});
+    for (std::uint64_t step : {0, 1}) {  // 16 samples, and 6
+      auto const& batch = from.at(step);
+      double const loss = trainer.evaluate(batch);
+      auto const made = trainer.predict(batch, predicted::of_all);
+      std::size_t const samples = step == 0 ? 16 : 6;
+      ASSERT_EQ(made.size(), samples * length * wide);
+      double sum = 0, weights = 0;
+      for (std::size_t s = 0; s < samples; ++s)
+        for (std::size_t p = PerSample ? length - 1 : 0; p < length; ++p)
+          for (std::size_t c = 0; c < wide; ++c) {
+            std::size_t const sample = 16 * step + s;
+            double const target =
+                float(target_of_place(sample, (PerSample ? 0 : p) * wide + c));
+            if (std::isnan(target)) continue;
+            double const weight = Weighted ? weight_of(sample) : 1;
+            double const x = static_cast<double>(
+                static_cast<accumulate_t<typename one::element>>(made[(s * length + p) * wide + c]));
+            sum += weight * (x - target) * (x - target);
+            weights += weight;
+          }
+      EXPECT_NEAR(loss, sum / weights, tolerance * sum / weights) << step;
+    }
+  });
+}
+
+TEST(Targets, TheLossIsTheWeightedMeanOfWhatCounts) {
+  expect_loss_by_hand<false, false, double>(1e-12);
+  expect_loss_by_hand<true, true, double>(1e-12);
+  expect_loss_by_hand<false, true, float>(1e-5);
+  expect_loss_by_hand<true, false, precision<bfloat16, float>>(1e-5);
+}
+
+TEST(Targets, OfAnotherWidthAreRefused) {
+  using narrow = parallel<objective<nn::linear<width, 1>, nn::mse<1>>, serial, double>;
+  try {
+    launch<narrow>(threads{}, [](auto& rank) {
+      auto trainer = plait::trainer<narrow>(rank, sgd{});
+      auto from = batches(table<false, false>{}, global_batch<8>{}, rank);
+      trainer.step(from.at(0));
+    });
+    FAIL() << "no error";
+  } catch (size_mismatch const& problem) {
+    EXPECT_NE(std::string(problem.what()).find("targets of width 2, the model takes 1"),
+              std::string::npos)
+        << problem.what();
+  }
+}
+
+}  // namespace
