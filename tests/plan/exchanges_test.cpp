@@ -79,6 +79,17 @@ void expect_calls_of_the_list(Backend const& backend) {
     load.prediction = plait::predicted::of_all;
     (void)trainer.predict(first, load.prediction);
     compare(job_part::prediction, "prediction of all");
+    // One batch that is the whole data set: set-up, evaluation and the sum of the measures.
+    auto measured = load;
+    measured.microbatches = rank.grid().size(plait::axis::stage);
+    measured.rows = load.rows * std::size_t(microbatches) / std::size_t(measured.microbatches);
+    measured.measured_numbers = 2;
+    trainer.evaluate(plait::byte_text::from_text(std::string(batch * small_gpt::length + 1, 'x'),
+                                                 small_gpt::length),
+                     plait::global_batch<>{batch}, plait::measures::accuracy{});
+    if (rank.world_size() > 1) log.erase(log.begin());
+    load = measured;
+    compare(job_part::evaluation, "evaluation with measures");
     auto const ignore = [](auto const&...) {};
     trainer.export_parameters(ignore);
     compare(job_part::export_parameters, "export of parameters");

@@ -140,7 +140,10 @@ class expansion {
     using enum exchange_place;
     at(labels);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
-        case plait::work::forward: items(forward, plan::code.items.size()); break;
+        case plait::work::forward:
+          items(forward, plan::code.items.size());
+          if (plan::is_last(stage())) output_of(false);  // for measures
+          break;
         case plait::work::backward: items(backward, plan::code.items.size()); break;
         case plait::work::send_activation: edge(activation_edge, true); break;
         case plait::work::receive_activation: edge(activation_edge, false); break;
@@ -151,6 +154,7 @@ class expansion {
     at(gradients);
     at(loss);
     at(squares);
+    at(measures);
     at(refresh);
   }
 

@@ -23,6 +23,7 @@ struct cross_entropy {
                 "cross_entropy<Classes, Ignored, PaddedTo>: PaddedTo is less than Classes; write "
                 "the width of the logits with the padding");
   using concept_tag = layer_tag;
+  static constexpr std::size_t classes = Classes;
   using input = inputs<features<PaddedTo>, tokens>;
   using output = loss_value;
   using forms =

@@ -44,6 +44,7 @@ enum class exchange_place : int {
   gradients,
   loss,      ///< and whether to stop
   squares,   ///< of the gradients, for their norm
+  measures,  ///< of an evaluation, once for all its batches
   refresh,   ///< behind the update: from what optimizers own to what layers see
   output,    ///< of a prediction, for one data rank
   outputs,   ///< of all data ranks
@@ -52,7 +53,7 @@ enum class exchange_place : int {
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 15;
+inline constexpr int exchange_places = 16;
 
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
@@ -238,6 +239,7 @@ struct exchange_lister {
   constexpr void add_step(bool training) {
     add_sum(exchange_place::labels, over_samples());
     add_passes(training, plan.items.size());
+    if (!training && load.measured_numbers > 0) add_output();
     if (training) {
       add_ties();
       for (int region : {0, 1}) {
@@ -250,7 +252,11 @@ struct exchange_lister {
     // last stage alone has one; with zeros elsewhere it is a sum over the stages, too.
     if (training && load.stops) add_sum(exchange_place::loss, over_all_ranks(), 2);
     else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial));
-    if (!training) return;
+    if (!training) {
+      if (load.measured_numbers > 0)
+        add_sum(exchange_place::measures, over_all_ranks(), load.measured_numbers);
+      return;
+    }
     // Each block of a gradient counts on one of the ranks that have it.
     if (load.gradient_norm)
       add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.parameter_tensors));
@@ -281,17 +287,21 @@ struct exchange_lister {
     }
   }
 
-  constexpr void add_prediction() {
-    int const loss = plan.items.size() - 1;
-    auto const& made = plan.values[plan.items[loss].in];
+  /// The output of each microbatch, whole, within the last stage; its elements.
+  constexpr std::size_t add_output() {
+    auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
     std::size_t const count = load.rows * made.info.width;
-    add_passes(false, loss);
     if (is_last())
       add({exchange_place::output, of_samples(made.at), of_samples(invariant),
            exchange_element::compute, count, -1, -1, load.microbatches});
+    return count * std::size_t(load.microbatches);
+  }
+
+  constexpr void add_prediction() {
+    add_passes(false, plan.items.size() - 1);
+    std::size_t const all = add_output();
     auto const last = of_samples(invariant).on_stage(plan.stages() - 1);
     auto const everywhere = last.with(axis::stage, invariant);
-    std::size_t const all = count * std::size_t(load.microbatches);
     if (plan.stages() > 1)
       add({exchange_place::output, last, everywhere, exchange_element::compute, all});
     if (load.prediction == predicted::of_all) add_outputs(everywhere, all);

@@ -104,15 +104,23 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
 }
 
 /// Bytes of the outputs that a rank gets from a prediction, and of the room in which those of one
-/// microbatch are brought together.
+/// microbatch are brought together; for measures the outputs of one microbatch and the numbers.
 template <class Plan>
 constexpr std::size_t output_bytes(workload const& load) {
-  if (load.prediction == predicted::nothing) return 0;
   auto const& code = Plan::code;
-  std::size_t const each = load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
+  std::size_t const each =
+      load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
   std::size_t const ranks =
       load.prediction == predicted::of_all ? std::size_t(Plan::grid_for(load).size(batch_axes)) : 1;
-  return (each * std::size_t(load.microbatches) * ranks + each) * Plan::element_bytes;
+  std::size_t const of_prediction =
+      load.prediction == predicted::nothing
+          ? 0
+          : (each * std::size_t(load.microbatches) * ranks + each) * Plan::element_bytes;
+  std::size_t const of_measures =
+      load.measured_numbers == 0
+          ? 0
+          : aligned(2 * each * Plan::element_bytes) + load.measured_numbers * sizeof(double);
+  return std::max(of_prediction, of_measures);
 }
 
 /// Bytes that a rank of one stage of a plan needs.

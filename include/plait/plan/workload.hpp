@@ -24,6 +24,7 @@ struct workload {
   bool gradient_norm = false;  ///< true when gradients are clipped
   bool stops = false;          ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
+  std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
 };
 
 /// Bytes that one rank needs.
@@ -33,7 +34,7 @@ struct memory_need {
   std::size_t optimizer = 0;
   std::size_t activations = 0;  ///< and boundary buffers and scratch
   std::size_t batches = 0;      ///< inputs and targets of one step
-  std::size_t outputs = 0;      ///< of a prediction, if the workload has one
+  std::size_t outputs = 0;      ///< of a prediction or for measures, if the workload has them
   std::size_t numbers = 0;      ///< of a step, what optimizers treat alike, what ranks compare
 
   [[nodiscard]] constexpr std::size_t total() const {

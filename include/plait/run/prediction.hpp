@@ -15,7 +15,8 @@
 
 namespace plait::execution {
 
-/// Runs the model without its loss and brings the outputs to the host, whole, on every rank.
+/// Brings the outputs of the model to the host: of all samples to every rank, or of one microbatch
+/// after the other to one rank of each data rank.
 template <class Job, class Rank>
 class prediction {
   using plan = typename Job::plan_type;
@@ -47,17 +48,15 @@ class prediction {
     int const ranks = grid.size(batch_axes), mine = grid.place_in_group(rank.place(), batch_axes);
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
     std::size_t const count = of_rank * static_cast<std::size_t>(end - first);
-    take_room(rank, load, count);
+    take_room(rank, load);
+    received_.resize(count);
+    values_.resize(count);
     auto* const whole = reinterpret_cast<T*>(room_.data());
     std::size_t const begin = of_rank * static_cast<std::size_t>(mine - first);
     auto* const own = whole + begin;
-    passes.run_to_output(rank, batch, [&](int microbatch, std::byte const* made) {
-      device.synchronize();  // nothing here is worth a wait of its own
-      move_value<output.at, invariant>(
-          device.on(within_layers), rank.tensor_group(), whole_shape{load.rows, width},
-          reinterpret_cast<T const*>(made), own + each * static_cast<std::size_t>(microbatch),
-          whole + count);
-      device.synchronize();
+    passes.run_forward(rank, batch, nullptr, [&](int microbatch, std::byte const* made) {
+      bring_together(rank, load.rows, made, own + each * static_cast<std::size_t>(microbatch),
+                     whole + count);
     });
     device.synchronize();
     exchange_runner<Rank> const exchanges(rank,
@@ -85,22 +84,70 @@ class prediction {
     return {values_.data(), static_cast<std::size_t>(out - values_.data())};
   }
 
+  /// Runs the passes of an evaluation and calls each(row of the batch, outputs of the row, in
+  /// double) for all rows, on the first tensor rank of the last stage.
+  ///
+  /// Moves: the outputs of each microbatch, to whole ones within the last stage.
+  template <class Batch, class Each>
+  [[gnu::cold]] void measure(Rank& rank, timetable_runner<Job, Rank>& passes, Batch const& batch,
+                             workload const& load, double* loss, Each each) {
+    take_room(rank, load);
+    std::size_t const count = load.rows * width;
+    received_.resize(std::max(received_.size(), count));
+    row_.resize(width);
+    auto* const whole = reinterpret_cast<T*>(room_.data());
+    passes.run_forward(rank, batch, loss, [&](int microbatch, std::byte const* made) {
+      bring_together(rank, load.rows, made, whole, whole + count);
+      if (rank.tensor_rank() != 0) return;
+      rank.device().download(whole, received_.data(), count * sizeof(T));
+      rank.device().synchronize();
+      for (std::size_t r = 0; r < load.rows; ++r) {
+        for (std::size_t c = 0; c < width; ++c)
+          row_[c] = static_cast<double>(received_[r * width + c]);
+        each(static_cast<std::size_t>(microbatch) * load.rows + r, std::span<double const>(row_));
+      }
+    });
+  }
+
+  /// Adds up numbers over all ranks: the row of the list for measures.
+  [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {
+    auto& device = rank.device();
+    exchange_runner<Rank> const exchanges(rank,
+                                          exchanges_on<plan>(rank, load, job_part::evaluation));
+    auto* const room = reinterpret_cast<double*>(
+        room_.data() + aligned(2 * load.rows * width * sizeof(T)));
+    device.upload(numbers.data(), room, numbers.size_bytes());
+    device.synchronize();
+    for (auto const& row : exchanges.at(exchange_place::measures)) exchanges.run_sum(row, room);
+    device.synchronize();
+    device.download(room, numbers.data(), numbers.size_bytes());
+    device.synchronize();
+  }
+
  private:
-  /// On the device `count` elements and those of one microbatch.
-  [[gnu::cold]] void take_room(Rank& rank, workload const& load, std::size_t count) {
+  /// The output of a microbatch, whole, in `to`.
+  void bring_together(Rank& rank, std::size_t rows, std::byte const* made, T* to, T* staging) {
+    auto& device = rank.device();
+    device.synchronize();  // nothing here is worth a wait of its own
+    move_value<output.at, invariant>(device.on(within_layers), rank.tensor_group(),
+                                     whole_shape{rows, width}, reinterpret_cast<T const*>(made),
+                                     to, staging);
+    device.synchronize();
+  }
+
+  /// What the plan says for the outputs.
+  void take_room(Rank& rank, workload const& load) {
     std::size_t const bytes = output_bytes<plan>(load);
-    if (room_.size() == bytes) return;
+    if (room_.size() >= bytes) return;
     plait::detail::allocate_for_plan(rank.world_rank(), plan::memory(rank.stage(), load),
                                      [&]() -> auto& {
                                        room_ = {};
-                                       room_ = rank.device().allocate(bytes);
-                                       received_.resize(count);
-                                       values_.resize(count);
-                                       return room_;
+                                       return room_ = rank.device().allocate(bytes);
                                      });
   }
 
   std::vector<T> received_, values_;
+  std::vector<double> row_;
   arena room_{};
 };
 

@@ -79,6 +79,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     loss_ = loss;
   }
 
+  /// What the last forward of the last stage gave to its loss.
+  [[nodiscard]] std::byte const* model_output() const { return model_output_; }
+
   /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks
   /// for; null ends that.
   void watch(forward_watch* by) { watch_ = by; }
@@ -88,6 +91,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   std::byte* forward(std::byte* input, int slot, int end_item = code.items.size()) {
     record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
     for_each_item([&]<int Item>() {
+      if constexpr (Item + 1 == code.items.size()) model_output_ = input;
       if (Item >= end_item) return;
       for (int copy = 0; copy < copies<Item>(); ++copy) {
         enter<Item>(copy);
@@ -432,6 +436,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   int unit_ = 0;
   double* loss_ = nullptr;
   forward_watch* watch_ = nullptr;
+  std::byte const* model_output_ = nullptr;
 };
 
 }  // namespace plait::execution

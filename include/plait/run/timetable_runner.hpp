@@ -67,14 +67,15 @@ class timetable_runner {
       run_operation(rank, i, batch, loss, all_items);
   }
 
-  /// The same up to the model's output, without its loss; on the last stage then(microbatch,
-  /// output) is called behind each.
+  /// The same; on the last stage then(microbatch, the model's output) is called behind each
+  /// forward. Without `loss` the loss is left out.
   template <class Batch, class Then>
-  [[gnu::cold]] void run_to_output(Rank& rank, Batch const& batch, Then then) {
+  [[gnu::cold]] void run_forward(Rank& rank, Batch const& batch, double* loss, Then then) {
     for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      run_operation(rank, i, batch, nullptr, all_items - 1);
+      run_operation(rank, i, batch, loss, loss == nullptr ? all_items - 1 : all_items);
       auto const& now = program_.operations[i];
-      if (now.kind == work::forward && plan::is_last(rank.stage())) then(now.microbatch, output_);
+      if (now.kind == work::forward && plan::is_last(rank.stage()))
+        then(now.microbatch, runner_.model_output());
     }
   }
 

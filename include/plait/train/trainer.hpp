@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,11 +11,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/data/batches.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/step_operations.hpp"
@@ -26,6 +29,7 @@
 #include "plait/tensor/batch.hpp"
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/gradients.hpp"
+#include "plait/train/measures.hpp"
 #include "plait/train/not_finite.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
@@ -55,6 +59,8 @@ class trainer_on {
   using gradient_element = typename Job::gradient_element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
+  static constexpr bool takes_tokens =
+      plan::tree.leaves[0].input().kind == value_kind::tokens;
   static constexpr value_info targets = plan::tree.leaves[plan::leaf_count - 1].inputs[1];
   using target =
       std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<T>>;
@@ -133,14 +139,55 @@ class trainer_on {
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
     auto const calls = rank_.calls_for(number_);
-    auto& passes = begin(evaluation_, batch, purpose::evaluation);
-    open(only_loss_);
-    count_labels(only_loss_);
-    only_loss_.compute(step_phase::passes,
-                       [&] { passes.run(rank_, batch, &memory_.numbers()->loss); });
-    sum(only_loss_, exchange_place::loss, &memory_.numbers()->loss);
-    close(only_loss_);
-    return read_report().loss;
+    return evaluate_batch(batch, [&](passes_type& passes, double* loss) {
+             passes.run(rank_, batch, loss);
+           }).loss;
+  }
+
+  /// What `measures` say of all samples of a data set, as a tuple of their values, the same on all
+  /// ranks: `auto [loss, accuracy] = trainer.evaluate(data, global_batch<64>{},
+  /// measures::mean_loss{}, measures::accuracy{})`.
+  ///
+  /// Each sample counts once, also those of the last, partial batch.
+  /// Moves: an evaluation's rows for each batch, the outputs within the last stage, and at the end
+  ///        one sum over all ranks.
+  /// Cost:  makes batches of its own; memory as the plan says with `measured_numbers`.
+  template <class Data, class Batch, measure... Measures>
+  [[gnu::cold]] auto evaluate(Data const& data, Batch size, Measures... measures) {
+    constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);
+    auto const calls = rank_.calls_for(number_);
+    std::array<double, count + 1> sums{};
+    evaluation_totals totals;
+    workload load{};
+    auto all = batches<batch_element>(data, size, rank_,
+                                      {.how = sample_order::sequential, .last = last_batch::keep});
+    for (auto const& batch : all) {
+      static_assert(is_batch<std::remove_cvref_t<decltype(batch)>>());
+      load = {.rows = batch.rows(),
+              .microbatches = batch.microbatches,
+              .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
+              .optimizer_states = Optimizer::states,
+              .measured_numbers = count};
+      auto const report = evaluate_batch(batch, [&](passes_type& passes, double* loss) {
+        if constexpr (count == 0) {
+          passes.run(rank_, batch, loss);
+        } else {
+          prediction_.measure(rank_, passes, batch, load, loss,
+                              [&](std::size_t row, std::span<double const> outputs) {
+                                measure_row<Measures...>(batch, row, outputs, sums.data());
+                              });
+        }
+      });
+      totals.loss += report.loss * labels_;
+      totals.labels += labels_;
+    }
+    totals.loss /= totals.labels;
+    if constexpr (count > 0) prediction_.sum(rank_, load, std::span(sums).first(count));
+    double const* next = sums.data();
+    auto const take = [&](std::size_t own) {
+      return std::span<double const>(std::exchange(next, next + own), own);
+    };
+    return std::tuple{measures.value(take(Measures::numbers), totals)...};
   }
 
   /// The model's outputs for the samples of this data rank, or of all, on each rank.
@@ -215,7 +262,6 @@ class trainer_on {
  private:
   template <class Other>
   static constexpr bool is_batch() {
-    constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
     using element = std::conditional_t<takes_tokens, std::int32_t, T>;
     detail::check_batch<Other, memory, element, target>();
     return std::is_base_of_v<batch_type, Other>;
@@ -235,6 +281,38 @@ class trainer_on {
     for (auto const& block : store_.owned())
       out.push_back(update_ranges<plan>(store_.local(), block, optimizer_.decays));
     return out;
+  }
+
+  /// What `batches` is told to make for the job.
+  using batch_element =
+      std::conditional_t<takes_tokens && targets.kind == value_kind::tokens, void, T>;
+
+  /// Runs an evaluation of a batch, the passes by run(passes, where the loss is added).
+  template <class Run>
+  step_report evaluate_batch(batch_type const& batch, Run run) {
+    auto& passes = begin(evaluation_, batch, purpose::evaluation);
+    open(only_loss_);
+    count_labels(only_loss_);
+    only_loss_.compute(step_phase::passes, [&] { run(passes, &memory_.numbers()->loss); });
+    sum(only_loss_, exchange_place::loss, &memory_.numbers()->loss);
+    close(only_loss_);
+    return read_report();
+  }
+
+  template <class... Measures>
+  static void measure_row(batch_type const& batch, std::size_t row,
+                          std::span<double const> outputs, double* sums) {
+    std::span<target const> const of_row(
+        static_cast<target const*>(batch.host_targets) + row * targets.width, targets.width);
+    if (loss_layer::count(of_row) == 0) return;
+    double const weight = batch.host_weights == nullptr ? 1 : batch.host_weights[row];
+    if constexpr (requires { loss_layer::classes; }) outputs = outputs.first(loss_layer::classes);
+    auto const add = [&]<class Measure>(Measure*) {
+      if constexpr (Measure::numbers > 0)
+        Measure::add(outputs, of_row, weight, std::span<double>(sums, Measure::numbers));
+      sums += Measure::numbers;
+    };
+    (add(static_cast<Measures*>(nullptr)), ...);
   }
 
   /// How messages begin.
@@ -417,6 +495,7 @@ class trainer_on {
     report.step = step_;
     report.loss = now.loss;
     report.labels = static_cast<std::int64_t>(now.labels);
+    labels_ = now.labels;
     report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
     report.gradient_norm = now.gradient_norm;
     signals_ = now.stop;
@@ -466,7 +545,7 @@ class trainer_on {
   std::int64_t step_ = 0;
   std::uint64_t compared_ = 0;  // the batches that were compared last, and all of them
   std::vector<std::uint64_t> all_compared_{};
-  double last_loss_ = 0, signals_ = 0;
+  double last_loss_ = 0, signals_ = 0, labels_ = 0;
   std::function<void(step_report const&)> on_stop_{};
 };
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace plait {
+
+/// A type says on purpose that it is a measure by `using concept_tag = plait::measure_tag;`.
+struct measure_tag {};
+
+/// What an evaluation adds up besides the measures' own numbers, over all samples.
+struct evaluation_totals {
+  double loss = 0;    ///< the mean over all targets that count, weighted
+  double labels = 0;  ///< the targets that count, or the sum of their weights
+};
+
+/// What `trainer.evaluate(data, size, measures...)` adds up over the samples of a data set.
+///
+/// Syntax:  numbers: how many it adds up, static constexpr;
+///          value(std::span<double const> sums, evaluation_totals const&), of the sums over all
+///          samples. If numbers is not 0, add(outputs, targets, weight, sums), static: `outputs` is
+///          a std::span<double const> of one row, without padding, `targets` a span of
+///          std::int32_t or of float or double, `sums` a std::span<double>.
+/// Meaning: add() is called once for each row that counts, on one rank; sums start at 0.
+template <class M>
+concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
+                  requires(M const& of, std::span<double const> sums) {
+                    { M::numbers } -> std::convertible_to<std::size_t>;
+                    of.value(sums, evaluation_totals{});
+                  };
+
+/// Ready-made measures.
+namespace measures {
+
+/// The loss, as `evaluate` of one batch has it.
+struct mean_loss {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = 0;
+  static double value(std::span<double const>, evaluation_totals const& of) { return of.loss; }
+};
+
+/// exp of the mean loss.
+struct perplexity {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = 0;
+  static double value(std::span<double const>, evaluation_totals const& of) {
+    return std::exp(of.loss);
+  }
+};
+
+/// The share of rows whose class is among the `Most` greatest outputs; of equal outputs the first
+/// ones count.
+template <std::size_t Most>
+struct top {
+  static_assert(Most > 0, "top<Most>: Most is the number of outputs among which a class counts; "
+                          "write at least 1");
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = 2;
+  static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
+                  double weight, std::span<double> sums) {
+    auto const mine = static_cast<std::size_t>(label[0]);
+    std::size_t before = 0;
+    for (std::size_t c = 0; c < outputs.size(); ++c)
+      before += outputs[c] > outputs[mine] || (outputs[c] == outputs[mine] && c < mine) ? 1 : 0;
+    sums[0] += before < Most ? weight : 0;
+    sums[1] += weight;
+  }
+  static double value(std::span<double const> sums, evaluation_totals const&) {
+    return sums[0] / sums[1];
+  }
+};
+
+/// The share of rows whose class has the greatest output.
+using accuracy = top<1>;
+
+/// How often class `row` was taken for class `column`: value()[row][column], weighted.
+template <std::size_t Classes>
+struct confusion_matrix {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = Classes * Classes;
+  static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
+                  double weight, std::span<double> sums) {
+    auto const taken_for = static_cast<std::size_t>(
+        std::ranges::max_element(outputs.first(std::min(Classes, outputs.size()))) -
+        outputs.begin());
+    sums[static_cast<std::size_t>(label[0]) * Classes + taken_for] += weight;
+  }
+  static std::array<std::array<double, Classes>, Classes> value(std::span<double const> sums,
+                                                                evaluation_totals const&) {
+    std::array<std::array<double, Classes>, Classes> out{};
+    for (std::size_t row = 0; row < Classes; ++row)
+      std::ranges::copy(sums.subspan(row * Classes, Classes), out[row].begin());
+    return out;
+  }
+};
+
+/// |output - target|, the mean over all numbers that count.
+struct mean_absolute_error {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = 2;
+  template <std::floating_point Target>
+  static void add(std::span<double const> outputs, std::span<Target const> targets, double weight,
+                  std::span<double> sums) {
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      if (std::isnan(targets[c])) continue;
+      sums[0] += weight * std::abs(outputs[c] - static_cast<double>(targets[c]));
+      sums[1] += weight;
+    }
+  }
+  static double value(std::span<double const> sums, evaluation_totals const&) {
+    return sums[0] / sums[1];
+  }
+};
+
+}  // namespace measures
+
+static_assert(measure<measures::mean_loss> && measure<measures::top<5>> &&
+              measure<measures::confusion_matrix<3>>);
+
+}  // namespace plait

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=4
+//
+// Measures over a data set that no batch divides are those of one loop over its samples.
+#include "plait/train/measures.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t width = 6, classes = 4, count = 23;
+using body =
+    sequential<named<"in", nn::linear<width, 8>>, nn::gelu<8>, named<"out", nn::linear<8, classes>>>;
+
+/// The greatest output of all rows: one of a user's own.
+struct sum_of_squares {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = 1;
+  static void add(std::span<double const> outputs, auto, double weight, std::span<double> sums) {
+    for (double const x : outputs) sums[0] += weight * x * x;
+  }
+  static double value(std::span<double const> sums, evaluation_totals const&) { return sums[0]; }
+};
+
+template <class Policy>
+struct by_class : parallel<objective<body, nn::cross_entropy<classes>>, Policy, double> {};
+template <class Policy>
+struct by_number : parallel<objective<body, nn::mse<classes>>, Policy, double> {};
+
+in_memory<double> const& samples() {
+  static auto const data = in_memory<double>::random_classes(count, width, classes, 5);
+  return data;
+}
+in_memory<double, double> const& numbers() {
+  static auto const data = [] {
+    std::vector<double> features, targets;
+    for (std::size_t i = 0; i < count * width; ++i) features.push_back(std::sin(double(i * i)));
+    for (std::size_t i = 0; i < count * classes; ++i) targets.push_back(std::cos(double(3 * i)));
+    return in_memory<double, double>(features, targets, width, classes);
+  }();
+  return data;
+}
+
+/// Weights with which the model is neither always right nor always wrong.
+template <class Trainer>
+void prepare(Trainer& trainer) {
+  trainer.import_parameters([](std::string const& name, auto const&, std::span<double> values) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(double(7 * i + name.size()));
+  });
+}
+
+/// The outputs of all samples, on one rank.
+template <template <class> class Job, class Data>
+std::vector<double> outputs_of(Data const& data) {
+  std::vector<double> out;
+  launch<Job<serial>>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job<serial>>(rank, sgd{});
+    prepare(trainer);
+    for (auto const& batch : batches(data, global_batch<1>{}, rank,
+                                     {.how = sample_order::sequential})) {
+      auto const made = trainer.predict(batch);
+      out.insert(out.end(), made.begin(), made.end());
+    }
+  });
+  return out;
+}
+
+std::int32_t label_of(std::size_t sample) {
+  std::int32_t label[1];
+  samples().targets(sample, label);
+  return label[0];
+}
+
+template <class Policy, class Backend>
+void expect_measures_by_hand(Backend const& backend) {
+  auto const outputs = outputs_of<by_class>(samples());
+  double loss = 0, right = 0, second = 0, squares = 0;
+  double confusion[classes][classes] = {};
+  for (std::size_t s = 0; s < count; ++s) {
+    double const* const row = outputs.data() + s * classes;
+    auto const label = static_cast<std::size_t>(label_of(s));
+    double total = 0;
+    std::size_t greater = 0, best = 0;
+    for (std::size_t c = 0; c < classes; ++c) {
+      total += std::exp(row[c]);
+      squares += row[c] * row[c];
+      greater += row[c] > row[label] ? 1 : 0;
+      if (row[c] > row[best]) best = c;
+    }
+    loss += std::log(total) - row[label];
+    right += greater == 0 ? 1 : 0;
+    second += greater <= 1 ? 1 : 0;
+    ++confusion[label][best];
+  }
+  ASSERT_GT(right, 0);
+  ASSERT_LT(second, double(count));
+  using job = by_class<Policy>;
+  launch<job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, sgd{});
+    prepare(trainer);
+    auto const [mean, accuracy, top2, perplexity, matrix, own] = trainer.evaluate(
+        samples(), global_batch<8>{}, measures::mean_loss{}, measures::accuracy{},
+        measures::top<2>{}, measures::perplexity{}, measures::confusion_matrix<classes>{},
+        sum_of_squares{});
+    EXPECT_NEAR(mean, loss / count, 1e-12);
+    EXPECT_NEAR(perplexity, std::exp(loss / count), 1e-11);
+    EXPECT_EQ(accuracy, right / count);
+    EXPECT_EQ(top2, second / count);
+    EXPECT_NEAR(own, squares, 1e-10);
+    for (std::size_t a = 0; a < classes; ++a)
+      for (std::size_t b = 0; b < classes; ++b) EXPECT_EQ(matrix[a][b], confusion[a][b]);
+    auto const [alone] = trainer.evaluate(samples(), global_batch<4>{}, measures::mean_loss{});
+    EXPECT_NEAR(alone, loss / count, 1e-12);
+  });
+}
+
+template <class Policy, class Backend>
+void expect_error_by_hand(Backend const& backend) {
+  auto const outputs = outputs_of<by_number>(numbers());
+  double error = 0, squared = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    double const distance = outputs[i] - std::cos(double(3 * i));
+    error += std::abs(distance);
+    squared += distance * distance;
+  }
+  using job = by_number<Policy>;
+  launch<job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, sgd{});
+    prepare(trainer);
+    auto const [mean, absolute] = trainer.evaluate(
+        numbers(), global_batch<8>{}, measures::mean_loss{}, measures::mean_absolute_error{});
+    EXPECT_NEAR(mean, squared / double(outputs.size()), 1e-12);
+    EXPECT_NEAR(absolute, error / double(outputs.size()), 1e-12);
+  });
+}
+
+using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
+
+TEST(Measures, AreThoseOfOneLoopOverTheSamples) {
+  expect_measures_by_hand<serial>(threads{});
+  expect_measures_by_hand<grid>(threads{});
+  expect_measures_by_hand<grid>(simulated{});
+  expect_error_by_hand<grid>(threads{});
+}
+
+TEST(Measures, MemoryIsThePlans) {
+  using job = by_class<grid>;
+  launch<job>(threads{}, [](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, sgd{});
+    (void)trainer.evaluate(samples(), global_batch<8>{}, measures::accuracy{});
+    auto const planned = job::plan_type::memory(
+        rank.stage(),
+        {.rows = 2, .microbatches = 2, .optimizer_states = 1, .measured_numbers = 2});
+    EXPECT_EQ(trainer.allocated().total() + planned.batches, planned.total());
+  });
+}
+
+}  // namespace
