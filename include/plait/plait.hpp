@@ -21,5 +21,6 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/launch.hpp"
 #include "plait/schedule/gpipe.hpp"
+#include "plait/train/rates.hpp"
 #include "plait/train/trainer.hpp"
 #include "plait/version.hpp"

@@ -152,8 +152,10 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
   };
   says({.options = {.seed = 5}}, "trainer 1: the ranks differ in seed: 0 on rank 0, 5 on rank 2;");
   says({.options = {.clip = 0.5}}, "differ in clip: 0 on rank 0, 0.5 on rank 2;");
-  says({.options = {.rate = cosine_rate(10, 100)}}, "differ in rate.how: 0 on rank 0, 1 on rank 2");
-  says({.options = {.rate = constant_rate(9)}}, "rate.warm_up_steps: 0 on rank 0, 9 on rank 2");
+  says({.options = {.rate = rates::warm_up(10, rates::cosine(100))}},
+       "differ in rate at step 0: 1 on rank 0, 0.1 on rank 2");
+  says({.options = {.rate = [](std::int64_t step) { return step < 1000 ? 1 : 0.5; }}},
+       "differ in rate at step 1024: 1 on rank 0, 0.5 on rank 2");
   says({.options = {.stop_at_nan = false}}, "differ in stop_at_nan: 1 on rank 0, 0 on rank 2");
   says({.optimizer = {.learning_rate = 0.002}},
        "the optimizer's learning_rate: 0.001 on rank 0, 0.002 on rank 2");
@@ -173,8 +175,8 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
 
 TEST(Mistakes, ReportsSayTheRateOfAnOptimizerWithAScheduleOfItsOwn) {
   launch<grid_job>(threads{}, [](auto& rank) {
-    auto own = trainer<grid_job>(rank, falling{}, {.rate = constant_rate(100)});
-    auto ours = trainer<grid_job>(rank, sgd{.learning_rate = 0.5}, {.rate = constant_rate(4)});
+    auto own = trainer<grid_job>(rank, falling{}, {.rate = rates::warm_up(100)});
+    auto ours = trainer<grid_job>(rank, sgd{.learning_rate = 0.5}, {.rate = rates::warm_up(4)});
     auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0});
     for (std::uint64_t step = 0; step < 3; ++step) {
       EXPECT_FLOAT_EQ(float(own.step(from.at(step)).learning_rate), 0.1f / float(step + 1));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <string>
 #include <vector>
@@ -77,30 +79,91 @@ TEST(Sgd, AddsDecayToTheGradientAndKeepsMomentum) {
   }
 }
 
+namespace rates = plait::rates;
+using schedule = std::function<double(std::int64_t)>;
+
 TEST(LearningRate, IsConstantByDefault) {
-  plait::learning_rate_schedule const schedule;
-  for (std::int64_t const step : {0, 1, 1000}) EXPECT_EQ(schedule.factor(step), 1.0);
+  for (std::int64_t const step : {0, 1, 1000}) {
+    EXPECT_EQ(plait::execution::rate_at({}, step), 1.0);
+    EXPECT_EQ(rates::constant{}(step), 1.0);
+  }
 }
 
-TEST(LearningRate, WarmsUpToTheWholeRate) {
-  auto const schedule = plait::constant_rate(4);
-  EXPECT_EQ(schedule.factor(0), 0.25);  // the first step is not lost
-  EXPECT_EQ(schedule.factor(1), 0.5);
-  EXPECT_EQ(schedule.factor(3), 1.0);
-  EXPECT_EQ(schedule.factor(4), 1.0);
-  EXPECT_EQ(schedule.factor(5000), 1.0);
+TEST(LearningRate, WarmsUpToWhatFollows) {
+  schedule const rises = rates::warm_up(4);
+  EXPECT_EQ(rises(0), 0.25);  // the first step is not lost
+  EXPECT_EQ(rises(1), 0.5);
+  EXPECT_EQ(rises(3), 1.0);
+  EXPECT_EQ(rises(4), 1.0);
+  EXPECT_EQ(rises(5000), 1.0);
+  // Steps count from the start of training.
+  schedule const own = rates::warm_up(2, [](std::int64_t step) { return 1.0 / double(step); });
+  EXPECT_EQ(own(0), 0.25);
+  EXPECT_EQ(own(1), 0.5);
+  EXPECT_EQ(own(2), 0.5);
+  EXPECT_EQ(own(8), 0.125);
+  EXPECT_EQ(rates::warm_up(3, rates::step(5, 0.5))(5), 0.5);
+  EXPECT_EQ(rates::warm_up(0, rates::linear(4))(2), 0.5);
 }
 
 TEST(LearningRate, FallsAlongHalfACosine) {
-  auto const schedule = plait::cosine_rate(10, 110, 0.2);
-  EXPECT_DOUBLE_EQ(schedule.factor(9), 1.0);
-  EXPECT_DOUBLE_EQ(schedule.factor(10), 1.0);
-  EXPECT_DOUBLE_EQ(schedule.factor(60), 0.6);  // half way
-  EXPECT_DOUBLE_EQ(schedule.factor(35), 0.2 + 0.8 * 0.5 * (1 + std::cos(std::numbers::pi / 4)));
-  EXPECT_DOUBLE_EQ(schedule.factor(110), 0.2);
-  EXPECT_DOUBLE_EQ(schedule.factor(1000), 0.2);
-  for (std::int64_t step = 10; step < 110; ++step)
-    EXPECT_GT(schedule.factor(step), schedule.factor(step + 1));
+  schedule const falls = rates::warm_up(10, rates::cosine(110, 0.2));
+  EXPECT_DOUBLE_EQ(falls(9), 1.0);
+  EXPECT_DOUBLE_EQ(falls(10), 1.0);
+  EXPECT_DOUBLE_EQ(falls(60), 0.6);  // half way
+  EXPECT_DOUBLE_EQ(falls(35), 0.2 + 0.8 * 0.5 * (1 + std::cos(std::numbers::pi / 4)));
+  EXPECT_DOUBLE_EQ(falls(110), 0.2);
+  EXPECT_DOUBLE_EQ(falls(1000), 0.2);
+  for (std::int64_t step = 10; step < 110; ++step) EXPECT_GT(falls(step), falls(step + 1));
+  EXPECT_DOUBLE_EQ(rates::cosine(100)(50), 0.55);
+  auto const usual = rates::warm_up(10, rates::cosine(100));
+  for (std::int64_t step = 0; step < 120; ++step)
+    EXPECT_EQ(usual(step), step < 10
+                               ? double(step + 1) / 10
+                               : 0.1 + 0.9 * 0.5 *
+                                           (1 + std::cos(std::numbers::pi *
+                                                         std::min(1.0, double(step - 10) / 90))));
+}
+
+// The numbers are those of PyTorch's formulas.
+TEST(LearningRate, IsThatOfPyTorch) {
+  auto const follow = [](schedule const& got, std::vector<double> const& expected) {
+    for (std::size_t step = 0; step < expected.size(); ++step)
+      EXPECT_NEAR(got(std::int64_t(step)), expected[step], 1e-15) << step;
+  };
+  follow(
+      rates::one_cycle(10),  // OneCycleLR(max_lr=1, total_steps=10)
+      {0.040000000000000036, 0.52, 1, 0.95048463201347366, 0.81174565394976306, 0.61126202193628931,
+       0.38874197806371075, 0.18825834605023697, 0.049519367986526286, 4e-06, 4e-06});
+  follow(rates::one_cycle(8, 0.25, 10, 100),
+         {0.1, 1, 0.93307968919032724, 0.75025, 0.5005, 0.25075, 0.067920310809672868, 0.001});
+  follow(rates::one_cycle(3), {0.99441543545091171, 0.46263710266697505, 4e-06});
+  follow(rates::linear(4, 0.5), {1, 0.875, 0.75, 0.625, 0.5, 0.5});  // LinearLR(1, 0.5, 4)
+  follow(rates::step(2, 0.1), {1, 1, 0.1, 0.1, 0.01, 0.01, 0.001});  // StepLR(2, 0.1)
+  follow([](std::int64_t step) { return std::pow(0.95, step); },     // LambdaLR
+         {1, 0.95, 0.9025, 0.857375, 0.81450625});
+}
+
+TEST(LearningRate, SaysWhatItCannotBe) {
+  auto const says = [](auto make, std::string const& text) {
+    try {
+      make();
+      ADD_FAILURE() << "no error: " << text;
+    } catch (plait::input_error const& problem) {
+      EXPECT_NE(std::string(problem.what()).find(text), std::string::npos) << problem.what();
+    }
+  };
+  says([] { rates::cosine(0); }, "rates::cosine: total is 0; it must be at least 1");
+  says([] { rates::linear(5, -1); }, "rates::linear: final_fraction is -1; it must be a finite");
+  says([] { rates::step(0); }, "rates::step: every is 0;");
+  says([] { rates::step(1, std::nan("")); }, "rates::step: factor is nan;");
+  says([] { rates::one_cycle(10, 1.5); }, "rates::one_cycle: rise is 1.5; it must be from 0 to 1");
+  says([] { rates::one_cycle(10, 0.3, 0); }, "rates::one_cycle: a divisor is 0;");
+  says([] { rates::warm_up(-1); }, "rates::warm_up: steps is -1;");
+  says([] { rates::warm_up(100, rates::cosine(100)); },
+       "warm_up(100, then): the total of then is 100; it must be more than the steps of the rise");
+  says([] { plait::execution::rate_at([](std::int64_t step) { return 1.0 - double(step); }, 3); },
+       "trainer_options::rate gives -2.000000 at step 3;");
 }
 
 TEST(LearningRate, IsReportedAndUsedByTheTrainer) {
@@ -108,7 +171,7 @@ TEST(LearningRate, IsReportedAndUsedByTheTrainer) {
   auto const data = small_gpt::text();
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::sgd{.learning_rate = 0.5},
-                                       {.rate = plait::cosine_rate(2, 4, 0.0)});
+                                       {.rate = rates::warm_up(2, rates::cosine(4, 0.0))});
     auto batches = plait::batches(data, plait::global_batch<4>{}, rank);
     std::vector<double> before, after;
     auto const last_bias = [&](std::vector<double>& out) {

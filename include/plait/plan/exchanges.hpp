@@ -99,7 +99,7 @@ struct listed_plan {
 
 /// The 64-bit numbers that each rank gives when ranks compare what must be the same: some fields
 /// and a bit for each parameter tensor.
-constexpr std::size_t agreed_fields = 40;
+constexpr std::size_t agreed_fields = 64;
 constexpr std::size_t agreed_numbers(int parameter_tensors) {
   return agreed_fields + (std::size_t(parameter_tensors) + 63) / 64;
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <numbers>
 #include <string_view>
 #include <type_traits>
 
@@ -17,36 +15,6 @@ namespace plait {
 
 /// A type says on purpose that it is an optimizer by `using concept_tag = plait::optimizer_tag;`.
 struct optimizer_tag {};
-
-/// How the learning rate changes over the steps.
-struct learning_rate_schedule {
-  enum class shape : int { constant, cosine };
-  shape how = shape::constant;
-  std::int64_t warm_up_steps = 0;
-  std::int64_t total_steps = 0;
-  double final_fraction = 0;
-
-  /// The factor of the learning rate at step `step`, counted from 0.
-  [[nodiscard]] double factor(std::int64_t step) const {
-    if (step < warm_up_steps)
-      return static_cast<double>(step + 1) / static_cast<double>(warm_up_steps);
-    if (how == shape::constant) return 1;
-    auto const span = std::max<std::int64_t>(1, total_steps - warm_up_steps);
-    double const done =
-        std::min(1.0, static_cast<double>(step - warm_up_steps) / static_cast<double>(span));
-    return final_fraction + (1 - final_fraction) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-  }
-};
-
-/// A linear rise over `warm_up` steps, then constant.
-constexpr learning_rate_schedule constant_rate(std::int64_t warm_up = 0) {
-  return {learning_rate_schedule::shape::constant, warm_up, 0, 1};
-}
-/// A linear rise over `warm_up` steps, then half a cosine down to `final_fraction` at `total`.
-constexpr learning_rate_schedule cosine_rate(std::int64_t warm_up, std::int64_t total,
-                                             double final_fraction = 0.1) {
-  return {learning_rate_schedule::shape::cosine, warm_up, total, final_fraction};
-}
 
 /// A parameter as decay groups see it.
 struct parameter_description {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "plait/train/agreement.hpp"
 #include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
+#include "plait/train/rates.hpp"
 #include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {
@@ -29,8 +31,9 @@ template <class Plan, class Rank>
                      [&](int number) { return parameter_name<Plan>(number, rank.grid()); });
 }
 
-/// Sees to it that all ranks make the same trainer: the plan, the options, the optimizer by its
-/// settings, by its numbers at steps 0 and 1 and by what decays.
+/// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
+/// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
+/// and 1 and by what decays.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Plan, class Rank, class Optimizer>
@@ -43,10 +46,8 @@ template <class Plan, class Rank, class Optimizer>
   mine.add("the parameters of the model", Plan::parameter_count());
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
-  mine.add("rate.how", static_cast<int>(options.rate.how));
-  mine.add("rate.warm_up_steps", options.rate.warm_up_steps);
-  mine.add("rate.total_steps", options.rate.total_steps);
-  mine.add("rate.final_fraction", options.rate.final_fraction);
+  for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
+    mine.add("rate at step " + std::to_string(step), rate_at(options.rate, step));
   mine.add("replay", options.replay);
   mine.add("stop_at_nan", options.stop_at_nan);
   mine.add("stop (1 if it is given)", options.stop != nullptr);
@@ -55,7 +56,7 @@ template <class Plan, class Rank, class Optimizer>
       mine.add(std::string("the optimizer's ") + setting.name, setting.value);
   for (std::int64_t step : {0, 1}) {
     int field = 0;
-    for_each_field(optimizer.numbers_of(step, options.rate.factor(step)), [&](double value) {
+    for_each_field(optimizer.numbers_of(step, rate_at(options.rate, step)), [&](double value) {
       mine.add(
           "number " + std::to_string(field++) + " of the optimizer at step " + std::to_string(step),
           value);

@@ -33,6 +33,7 @@
 #include "plait/train/not_finite.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
+#include "plait/train/rates.hpp"
 #include "plait/train/set_up_checks.hpp"
 #include "plait/train/step_memory.hpp"
 #include "plait/train/stop_on_signals.hpp"
@@ -418,7 +419,7 @@ class trainer_on {
     numbers now;
     now.labels = count_targets<loss_layer, target>(batch, targets.width);
     now.step = static_cast<std::uint32_t>(step_);
-    now.optimizer = optimizer_.numbers_of(step_, options_.rate.factor(step_));
+    now.optimizer = optimizer_.numbers_of(step_, rate_at(options_.rate, step_));
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
     rank_.device().upload(&now, memory_.numbers(), sizeof now);
     return ready;

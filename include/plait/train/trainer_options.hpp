@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
-#include "plait/train/optimizer.hpp"
 #include "plait/train/stop_on_signals.hpp"
 
 namespace plait {
@@ -13,7 +13,10 @@ struct trainer_options {
   std::uint64_t seed = 0;
   /// Gradients are scaled down to this norm; 0 leaves them.
   double clip = 0;
-  learning_rate_schedule rate{};
+  /// The factor of the learning rate at a step, counted from 0: one of `plait::rates`, or a
+  /// function of yours; none is 1. It is a function of the step alone and the same on all ranks,
+  /// which are compared at steps 0, 1, 2, 4, ... 2^20.
+  std::function<double(std::int64_t)> rate{};
   /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
   bool replay = false;
   /// Ends the job at a step whose loss, or norm of the gradients where they are clipped, is not

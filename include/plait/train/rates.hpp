@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <numbers>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
+
+namespace plait::detail {
+
+/// Errors: input_error "rates::cosine: total is 0; ..." unless `is_right`.
+[[gnu::cold]] inline void require_rate(bool is_right, std::string const& which, double value,
+                                       char const* wanted) {
+  if (is_right) return;
+  char number[32];
+  std::snprintf(number, sizeof number, "%.6g", value);
+  throw input_error("rates::" + which + " is " + number + "; it must be " + wanted);
+}
+[[gnu::cold]] inline void require_steps(std::int64_t steps, std::string const& which) {
+  require_rate(steps >= 1, which, static_cast<double>(steps), "at least 1");
+}
+[[gnu::cold]] inline void require_fraction(double value, std::string const& which) {
+  require_rate(std::isfinite(value) && value >= 0, which, value, "a finite number from 0 on");
+}
+
+}  // namespace plait::detail
+
+/// Ready-made functions for `trainer_options::rate`: of the step, counted from 0, to the factor of
+/// the optimizer's learning rate. A function of your own, such as a lambda, is as good.
+///
+/// All numbers of steps count from the start of training, those in a `warm_up` as well: in
+/// `warm_up(10, cosine(100))` the rate rises in steps 0 to 9, falls from step 10 on and is at its
+/// last value from step 100 on, not 110.
+namespace plait::rates {
+
+/// 1 at every step.
+struct constant {
+  double operator()(std::int64_t /*at*/) const { return 1; }
+};
+
+/// Half a cosine from 1 down to `final_fraction` at step `total`, at which it stays; with no
+/// `final_fraction` given, a tenth.
+///
+/// Source: PyTorch's CosineAnnealingLR, which would rise again.
+class cosine {
+ public:
+  /// Errors: input_error if `total` is below 1 or `final_fraction` negative or not finite.
+  explicit cosine(std::int64_t total, double final_fraction = 0.1)
+      : total_(total), final_(final_fraction) {
+    detail::require_steps(total, "cosine: total");
+    detail::require_fraction(final_fraction, "cosine: final_fraction");
+  }
+  [[nodiscard]] std::int64_t total() const { return total_; }
+  /// `first`: the step from which it falls.
+  double operator()(std::int64_t at, std::int64_t first = 0) const {
+    double const done =
+        std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
+    return final_ + (1 - final_) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  }
+
+ private:
+  std::int64_t total_;
+  double final_;
+};
+
+/// A line from 1 down to `final_fraction` at step `total`, at which it stays.
+///
+/// Source: PyTorch's LinearLR with start_factor = 1.
+class linear {
+ public:
+  /// Errors: as cosine.
+  explicit linear(std::int64_t total, double final_fraction = 0)
+      : total_(total), final_(final_fraction) {
+    detail::require_steps(total, "linear: total");
+    detail::require_fraction(final_fraction, "linear: final_fraction");
+  }
+  [[nodiscard]] std::int64_t total() const { return total_; }
+  /// \see cosine::operator()
+  double operator()(std::int64_t at, std::int64_t first = 0) const {
+    double const done =
+        std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
+    return 1 + (final_ - 1) * done;
+  }
+
+ private:
+  std::int64_t total_;
+  double final_;
+};
+
+/// Multiplied by `factor` at each step that is a multiple of `every`.
+///
+/// Source: PyTorch's StepLR.
+class step {
+ public:
+  /// Errors: input_error if `every` is below 1 or `factor` negative or not finite.
+  explicit step(std::int64_t every, double factor = 0.1) : every_(every), factor_(factor) {
+    detail::require_steps(every, "step: every");
+    detail::require_fraction(factor, "step: factor");
+  }
+  double operator()(std::int64_t at) const {
+    return std::pow(factor_, static_cast<double>(at / every_));
+  }
+
+ private:
+  std::int64_t every_;
+  double factor_;
+};
+
+/// Half a cosine up from 1 / `initial_divisor` to 1 in the first `rise` of all steps, another down
+/// to 1 / (`initial_divisor` * `final_divisor`) at step `total` - 1, at which it stays.
+///
+/// Source: PyTorch's OneCycleLR, whose max_lr is the optimizer's learning rate here and whose
+/// pct_start, div_factor and final_div_factor are the other three numbers. Smith, Topin,
+/// "Super-convergence", 2018.
+class one_cycle {
+ public:
+  /// Errors: input_error if `total` is below 1, `rise` not from 0 to 1, or a divisor not positive.
+  explicit one_cycle(std::int64_t total, double rise = 0.3, double initial_divisor = 25,
+                     double final_divisor = 1e4)
+      : last_(static_cast<double>(total) - 1),
+        peak_(rise * static_cast<double>(total) - 1),
+        initial_(1 / initial_divisor),
+        final_(1 / initial_divisor / final_divisor) {
+    detail::require_steps(total, "one_cycle: total");
+    detail::require_rate(rise >= 0 && rise <= 1, "one_cycle: rise", rise, "from 0 to 1");
+    for (double const divisor : {initial_divisor, final_divisor})
+      detail::require_rate(std::isfinite(divisor) && divisor > 0, "one_cycle: a divisor", divisor,
+                           "a finite number above 0");
+  }
+  double operator()(std::int64_t at) const {
+    auto const now = static_cast<double>(at);
+    if (now <= peak_) return between(initial_, 1, peak_ > 0 ? now / peak_ : 1);
+    if (now >= last_) return final_;
+    return between(1, final_, (now - peak_) / (last_ - peak_));
+  }
+
+ private:
+  static double between(double from, double to, double done) {
+    return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * done));
+  }
+  double last_, peak_, initial_, final_;
+};
+
+/// A linear rise over `steps` steps to what `then` begins with, from `steps` on what `then` says.
+/// The first step is not lost: its factor is 1 / `steps`. No `steps` is no rise.
+///
+/// `then` is called with the step since the start of training; a `cosine` or `linear` falls from
+/// the end of the rise to its own `total`. In another `warm_up`, a `step` or a function of yours
+/// nothing is moved.
+template <class Then = constant>
+  requires std::is_invocable_r_v<double, Then const&, std::int64_t>
+class warm_up {
+ public:
+  /// Errors: input_error if `steps` is negative, or if `then` ends before it can begin.
+  explicit warm_up(std::int64_t steps, Then then = {}) : steps_(steps), then_(std::move(then)) {
+    detail::require_rate(steps >= 0, "warm_up: steps", static_cast<double>(steps), "at least 0");
+    if constexpr (requires { then_.total(); })
+      detail::require_rate(
+          then_.total() > steps, "warm_up(" + std::to_string(steps) + ", then): the total of then",
+          static_cast<double>(then_.total()),
+          "more than the steps of the rise, as it counts from the start of training");
+  }
+  double operator()(std::int64_t at) const {
+    if (at >= steps_) return after(at);
+    return static_cast<double>(at + 1) / static_cast<double>(steps_) * after(steps_);
+  }
+
+ private:
+  [[nodiscard]] double after(std::int64_t at) const {
+    if constexpr (requires { then_.total(); }) return then_(at, steps_);
+    else return then_(at);
+  }
+
+  std::int64_t steps_;
+  Then then_;
+};
+
+}  // namespace plait::rates
+
+namespace plait::execution {
+
+/// The factor of the learning rate at a step; 1 if there is no function.
+///
+/// Errors: input_error if it is negative or not finite.
+inline double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step) {
+  if (!rate) return 1;
+  double const factor = rate(step);
+  if (!(std::isfinite(factor) && factor >= 0))
+    throw input_error("trainer_options::rate gives " + std::to_string(factor) + " at step " +
+                      std::to_string(step) +
+                      "; the factor of the learning rate must be a finite number from 0 on");
+  return factor;
+}
+
+}  // namespace plait::execution
