@@ -29,7 +29,7 @@ using job = parallel<dense, serial>;
 // Parameters, gradients and two states; the output; the gradients of input and output between
 // layers, each as long as the longer of them; the batch. Then the numbers of a step, of two
 // parameter tensors, and what the ranks compare.
-constexpr std::size_t dense_numbers = 512 + 3 * 64 + 576;
+constexpr std::size_t dense_numbers = 512 + 3 * 64 + 64 * 8;
 static_assert(job::plan().bytes_per_rank({.rows = 8}) ==
               4 * dense_held * 4 + 8 * 32 * 4 + 2 * 8 * 64 * 4 + 8 * 64 * 4 + dense_numbers);
 static_assert(job::plan().bytes_per_rank({.rows = 4096, .microbatches = 8}) < 80_GiB);

@@ -161,7 +161,9 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
        "the optimizer's learning_rate: 0.001 on rank 0, 0.002 on rank 2");
   says({.optimizer = {.epsilon = 1e-7}}, "optimizer's epsilon: 1e-08 on rank 0, 1e-07 on rank 2");
   says({.optimizer = {.decays = decay_matrices}},
-       "the ranks differ in parameter 'first.bias': decays on rank 0, does not decay on rank 2");
+       "the ranks differ in the decay of parameter 'first.bias': 1 on rank 0, 0 on rank 2;");
+  says({.options = {.groups = {{.pattern = "s*.weight", .rate = 0.1}}}},
+       "trainer 1: the ranks differ in the rate of parameter 'second.weight': 1 on rank 0, 0.1 on");
   says({.own = {.rate = 0.25}},
        "trainer 2: the ranks differ in number 0 of the optimizer at step 0: 0.1");
   says({.batch = 4},
@@ -171,6 +173,26 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
   EXPECT_SAYS(with_rank_2<staged_job>({.options = {.seed = 5}}), "differ in seed: 0 on rank 0, 5");
   EXPECT_SAYS(with_rank_2<grid_job>({.options = {.seed = 5}}, simulated{}),
               "differ in seed: 0 on rank 0, 5 on rank 2");
+}
+
+TEST(Mistakes, AGroupThatMatchesNothingIsNamedOnAllRanks) {
+  auto const says = [](trainer_options const& options, std::string const& words) {
+    std::mutex mutex;
+    std::multiset<std::string> texts;
+    launch<staged_job>(threads{}, [&](auto& rank) {
+      auto const text =
+          message_of<input_error>([&] { (void)trainer<staged_job>(rank, sgd{}, options); });
+      std::scoped_lock const lock{mutex};
+      texts.insert(text);
+    });
+    EXPECT_EQ(texts.count(*texts.begin()), 4u);
+    EXPECT_SAYS(*texts.begin(), words);
+  };
+  says({.groups = {{.pattern = "first.*"}, {.pattern = "frist.*"}}},
+       "trainer_options::groups: the pattern 'frist.*' matches no parameter of the model; names "
+       "are like 'first.weight', and a * stands for any characters");
+  says({.groups = {{.pattern = "last.*", .rate = -1}}}, "the pattern 'last.*' has the factor -1");
+  says({.groups = {{.pattern = "last.*", .decay = 1e39}}}, "it must be a finite number from 0 on");
 }
 
 TEST(Mistakes, ReportsSayTheRateOfAnOptimizerWithAScheduleOfItsOwn) {

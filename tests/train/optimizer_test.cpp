@@ -7,6 +7,8 @@
 #include <functional>
 #include <numbers>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "train/small_gpt.hpp"
@@ -22,11 +24,11 @@ constexpr std::size_t count = 9;
 constexpr double scale = 0.25, factor = 0.5;  // of the gradient (clipping), of the rate (schedule)
 
 template <class Optimizer>
-std::vector<double> train(Optimizer const& optimizer, int steps, bool decay) {
+std::vector<double> train(Optimizer const& optimizer, int steps, float rate, float decay) {
   plait::host_device device;
   std::vector<double> parameters(count, 1.5), gradients(count);
   std::vector<double> states(count * std::size_t(Optimizer::states));
-  std::vector<plait::update_range> const ranges{{0, 4, decay}, {4, count - 4, decay}};
+  std::vector<plait::update_range> const ranges{{0, 4, rate, decay}, {4, count - 4, rate, decay}};
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_at(step, i);
     auto const now = optimizer.numbers_of(step, factor);
@@ -46,17 +48,17 @@ std::vector<double> train(Optimizer const& optimizer, int steps, bool decay) {
 
 TEST(AdamW, IsTheFormulaOfThePaper) {
   plait::adamw const optimizer{.learning_rate = 0.02, .weight_decay = 0.1};
-  for (bool const decay : {true, false}) {
-    auto const got = train(optimizer, 7, decay);
+  for (auto const& [by, decay] : {std::pair{1.0f, 1.0f}, {1.0f, 0.0f}, {0.25f, 0.5f}}) {
+    auto const got = train(optimizer, 7, by, decay);
     for (std::size_t i = 0; i < count; ++i) {
       double parameter = 1.5, m = 0, v = 0;
       for (int step = 0; step < 7; ++step) {
-        double const g = scale * gradient_at(step, i), rate = factor * 0.02, t = step + 1;
+        double const g = scale * gradient_at(step, i), rate = factor * 0.02 * by, t = step + 1;
         m = 0.9 * m + 0.1 * g;
         v = 0.999 * v + 0.001 * g * g;
         double const unbiased_m = m / (1 - std::pow(0.9, t));
         double const unbiased_v = v / (1 - std::pow(0.999, t));
-        if (decay) parameter -= rate * 0.1 * parameter;
+        parameter -= rate * 0.1 * decay * parameter;
         parameter -= rate * unbiased_m / (std::sqrt(unbiased_v) + 1e-8);
       }
       EXPECT_NEAR(got[i], parameter, 1e-13) << i;
@@ -65,14 +67,15 @@ TEST(AdamW, IsTheFormulaOfThePaper) {
 }
 
 TEST(Sgd, AddsDecayToTheGradientAndKeepsMomentum) {
-  for (double const momentum : {0.0, 0.8}) {
+  for (auto const& [momentum, rate, decay] :
+       {std::tuple{0.0, 1.0f, 1.0f}, {0.8, 1.0f, 1.0f}, {0.8, 0.5f, 0.25f}}) {
     plait::sgd const optimizer{.learning_rate = 0.02, .momentum = momentum, .weight_decay = 0.1};
-    auto const got = train(optimizer, 5, true);
+    auto const got = train(optimizer, 5, rate, decay);
     for (std::size_t i = 0; i < count; ++i) {
       double parameter = 1.5, velocity = 0;
       for (int step = 0; step < 5; ++step) {
-        velocity = momentum * velocity + scale * gradient_at(step, i) + 0.1 * parameter;
-        parameter -= factor * 0.02 * velocity;
+        velocity = momentum * velocity + scale * gradient_at(step, i) + 0.1 * decay * parameter;
+        parameter -= factor * 0.02 * rate * velocity;
       }
       EXPECT_NEAR(got[i], parameter, 1e-14) << i;
     }
@@ -199,7 +202,8 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   ASSERT_EQ(all.size(), 1u);  // neighbours are updated together
   EXPECT_EQ(all[0].offset, 0u);
   EXPECT_EQ(all[0].count, end);
-  EXPECT_EQ(all[0].decays, 1);
+  EXPECT_EQ(all[0].rate, 1);
+  EXPECT_EQ(all[0].decay, 1);
 
   auto const matrices =
       plait::execution::update_ranges<serial_plan>(parameters, arena, plait::decay_matrices);
@@ -207,7 +211,7 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   for (auto const& range : matrices) {
     EXPECT_EQ(range.offset, next);
     next += range.count;
-    if (range.decays != 0) decaying += range.count;
+    if (range.decay != 0) decaying += range.count;
   }
   EXPECT_EQ(next, end);
   std::size_t matrices_and_padding = 0;
@@ -221,7 +225,7 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
       parameters, arena,
       [](plait::parameter_description const& what) { return what.name == "wpe.weight"; });
   ASSERT_EQ(one.size(), 3u);
-  EXPECT_EQ(one[1].decays, 1);
+  EXPECT_EQ(one[1].decay, 1);
   EXPECT_EQ(one[1].count, plait::planning::rounded_up(small_gpt::length * small_gpt::width, 64));
 
   // A block that begins and ends within parameters.
@@ -233,6 +237,44 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   EXPECT_EQ(some[0].count, 192u);
 }
 
+TEST(ParameterGroups, StarsAreAnyCharacters) {
+  using plait::execution::matches;
+  std::string const name = "h.3.attn.c_attn.weight";
+  for (auto const* pattern : {"h.3.attn.c_attn.weight", "*", "**", "h.*.attn.*", "*.weight", "h*",
+                              "*c_attn*", "h.*.*.*.weight", "*t", "h.3.attn.c_attn.weight*"})
+    EXPECT_TRUE(matches(pattern, name)) << pattern;
+  for (auto const* pattern : {"", "h", "h.3.attn", "*.bias", "attn*", "*.attn", "h.*.mlp.*",
+                              "h.?.attn.*", "h.3.attn.c_attn.weight.*", "**x"})
+    EXPECT_FALSE(matches(pattern, name)) << pattern;
+  EXPECT_TRUE(matches("", ""));
+  EXPECT_TRUE(matches("*", ""));
+  EXPECT_TRUE(matches("a*b*ab", "aabxbab"));
+}
+
+TEST(ParameterGroups, TheFirstThatMatchesCounts) {
+  auto const parameters = plait::parameters_of_stage<serial_plan>(0, serial_plan::grid);
+  auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();
+  plait::planning::owned_block const arena{{0, end}, 0};
+  auto const ranges = plait::execution::update_ranges<serial_plan>(
+      parameters, arena, plait::decay_matrices,
+      {{.pattern = "h.1.*", .rate = 0.5}, {.pattern = "h.*", .rate = 0.25, .decay = 3}});
+  std::size_t next = 0;
+  for (auto const& range : ranges) {
+    EXPECT_EQ(range.offset, next);
+    next += range.count;
+  }
+  EXPECT_EQ(next, end);
+  for (auto const& parameter : parameters) {
+    auto const& name = parameter.name;
+    auto const found = std::ranges::find_if(
+        ranges, [&](auto const& range) { return parameter.offset < range.offset + range.count; });
+    bool const matrix = serial_plan::entries[parameter.entry].info.rank == 2;
+    bool const first = name.starts_with("h.0."), second = name.starts_with("h.1.");
+    EXPECT_EQ(found->rate, second ? 0.5f : first ? 0.25f : 1.0f) << name;
+    EXPECT_EQ(found->decay, !matrix ? 0.0f : first ? 3.0f : 1.0f) << name;
+  }
+}
+
 // With a gradient of zero (no valid label) only decay moves a weight. Under every plan.
 template <class Policy>
 void check_only_matrices_decay() {
@@ -241,7 +283,8 @@ void check_only_matrices_decay() {
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(
         rank,
-        plait::adamw{.learning_rate = 0.5, .weight_decay = 0.2, .decays = plait::decay_matrices});
+        plait::adamw{.learning_rate = 0.5, .weight_decay = 0.2, .decays = plait::decay_matrices},
+        {.groups = {{.pattern = "h.1.*", .rate = 0.5}, {.pattern = "h.*.attn.*", .decay = 2}}});
     auto batches = plait::batches(data, plait::global_batch<4>{}, rank);
     auto batch = batches.at(0);
     std::vector<std::int32_t> ignored(batch.rows() * std::size_t(batch.microbatches), -100);
@@ -255,8 +298,12 @@ void check_only_matrices_decay() {
     std::size_t at = 0;
     trainer.export_parameters([&](auto const& name, auto const& info, auto values) {
       auto const& old = before[at++];
+      double const kept = info.rank != 2                   ? 1
+                          : name.starts_with("h.1.")       ? 1 - 0.5 * 0.5 * 0.2
+                          : name.find("attn") != name.npos ? 1 - 0.5 * 0.2 * 2
+                                                           : 1 - 0.5 * 0.2;
       for (std::size_t i = 0; i < values.size(); ++i)
-        ASSERT_DOUBLE_EQ(values[i], info.rank == 2 ? 0.9 * old[i] : old[i]) << name;
+        ASSERT_DOUBLE_EQ(values[i], kept * old[i]) << name;
     });
   });
 }

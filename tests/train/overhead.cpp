@@ -143,7 +143,7 @@ class training_by_hand {
                                 weights(first, saved1, read_matrix(e), linear_parameters{sums}));
 
     auto const now = optimizer_.numbers_of(step_, 1.0);
-    plait::update_range const all{0, count, 1};
+    plait::update_range const all{0, count};
     double const gradient_scale = 1;
     optimizer_.update(queue,
                       plait::optimizer_arena<float>{.parameters = values,

@@ -97,12 +97,8 @@ struct listed_plan {
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
 
-/// The 64-bit numbers that each rank gives when ranks compare what must be the same: some fields
-/// and a bit for each parameter tensor.
+/// The 64-bit numbers that each rank gives when ranks compare what must be the same.
 constexpr std::size_t agreed_fields = 64;
-constexpr std::size_t agreed_numbers(int parameter_tensors) {
-  return agreed_fields + (std::size_t(parameter_tensors) + 63) / 64;
-}
 
 /// Where the parameters of a stage lie.
 struct listed_parameters {
@@ -154,8 +150,7 @@ struct exchange_lister {
   /// Each rank has its numbers in a place of its own among zeros.
   constexpr void add_agreement() {
     add_sum(exchange_place::agreement, over_all_ranks(),
-            std::size_t(plan.grid.world_size()) * agreed_numbers(plan.parameter_tensors),
-            exchange_element::bits);
+            std::size_t(plan.grid.world_size()) * agreed_fields, exchange_element::bits);
   }
 
   /// The regions of the parameters' arena from one layout to another. Along each axis of which one

@@ -97,8 +97,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   out.squares_at = take(std::size_t(Plan::parameter_tensor_count()) * sizeof(double));
   out.updated_at = take(local * number_tables::range_bytes);
   out.squared_at = take(local * number_tables::range_bytes);
-  out.agreed_at = take(std::size_t(grid.world_size()) *
-                       agreed_numbers(Plan::parameter_tensor_count()) * sizeof(std::uint64_t));
+  out.agreed_at = take(std::size_t(grid.world_size()) * agreed_fields * sizeof(std::uint64_t));
   out.total = next;
   return out;
 }

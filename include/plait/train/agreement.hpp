@@ -18,13 +18,12 @@
 
 namespace plait::execution {
 
-/// What must be the same on all ranks: named numbers, and a yes or no for each parameter tensor of
-/// the model.
+/// What must be the same on all ranks: named numbers.
 class agreement {
  public:
   /// `subject` is what the numbers are of, for messages: "trainer 1".
-  [[gnu::cold]] agreement(std::string subject, std::size_t numbers)
-      : subject_(std::move(subject)), bits_(numbers) {}
+  [[gnu::cold]] explicit agreement(std::string subject)
+      : subject_(std::move(subject)), bits_(agreed_fields) {}
 
   template <class Number>
   [[gnu::cold]] void add(std::string name, Number value) {
@@ -39,41 +38,39 @@ class agreement {
     names_.push_back(std::move(name));
     is_real_ = is_real_ << 1 | (is_real ? 1u : 0u);
   }
-  /// The yes or no of a parameter tensor, by its number in the model.
-  [[gnu::cold]] void mark(int parameter) {
-    auto const at = static_cast<std::size_t>(parameter);
-    bits_[agreed_fields + at / 64] |= std::uint64_t{1} << at % 64;
-  }
 
   /// This rank's numbers.
   [[nodiscard]] std::vector<std::uint64_t> const& mine() const { return bits_; }
 
-  /// Compares the numbers of all ranks, `all`, one rank behind the other. `marked` and `unmarked`
-  /// say what the marks mean, parameter(i) names parameter tensor i.
-  ///
+  /// The name of the first number that differs between the ranks; empty if none does. `all`: the
+  /// numbers of all ranks, one rank behind the other.
+  [[nodiscard]] [[gnu::cold]] std::string first_difference(
+      std::vector<std::uint64_t> const& all) const {
+    auto const [field, rank] = difference_in(all);
+    return rank == 0 ? std::string{} : names_[field];
+  }
   /// Errors: input_error that names the first number that differs, with both values.
-  template <class Parameter>
-  [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all, char const* marked,
-                                   char const* unmarked, Parameter parameter) const {
-    std::size_t const numbers = bits_.size();
-    for (std::size_t i = 0; i < numbers; ++i)
-      for (std::size_t rank = 1; rank < all.size() / numbers; ++rank) {
-        auto const first = all[i], other = all[rank * numbers + i];
-        if (first == other) continue;
-        if (i < agreed_fields) fail(names_[i], text(i, first), text(i, other), rank);
-        int const bit = std::countr_zero(first ^ other);
-        bool const is_marked = (first >> bit & 1) != 0;
-        fail("parameter '" + parameter(static_cast<int>(64 * (i - agreed_fields)) + bit) + "'",
-             is_marked ? marked : unmarked, is_marked ? unmarked : marked, rank);
-      }
+  [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all) const {
+    auto const [field, rank] = difference_in(all);
+    if (rank == 0) return;
+    throw input_error(subject_ + ": the ranks differ in " + names_[field] + ": " +
+                      text(field, all[field]) + " on rank 0, " +
+                      text(field, all[rank * agreed_fields + field]) + " on rank " +
+                      std::to_string(rank) +
+                      "; what trains together must be made with the same numbers on every rank");
   }
 
  private:
-  [[noreturn]] [[gnu::cold]] void fail(std::string const& what, std::string const& first,
-                                       std::string const& other, std::size_t rank) const {
-    throw input_error(subject_ + ": the ranks differ in " + what + ": " + first + " on rank 0, " +
-                      other + " on rank " + std::to_string(rank) +
-                      "; what trains together must be made with the same numbers on every rank");
+  struct place {
+    std::size_t field = 0, rank = 0;
+  };
+  /// The first field that differs and the first rank that has another number than rank 0, or rank
+  /// 0.
+  [[nodiscard]] place difference_in(std::vector<std::uint64_t> const& all) const {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      for (std::size_t rank = 1; rank < all.size() / agreed_fields; ++rank)
+        if (all[i] != all[rank * agreed_fields + i]) return {i, rank};
+    return {};
   }
   [[nodiscard]] std::string text(std::size_t field, std::uint64_t bits) const {
     if ((is_real_ >> (names_.size() - 1 - field) & 1) == 0) return std::to_string(bits);

@@ -14,6 +14,7 @@
 #include "plait/run/step_runner.hpp"
 #include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
+#include "plait/train/parameter_groups.hpp"
 
 namespace plait::execution {
 
@@ -140,21 +141,26 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 
 /// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
 /// goes with the parameter before it. Offsets count from the block's first element;
-/// `decays(parameter_description)` says which parameters decay.
-template <class Plan>
+/// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
+/// way.
+template <class Plan, class Decays>
 std::vector<update_range> update_ranges(std::vector<local_parameter> const& parameters,
-                                        owned_block const& block,
-                                        bool (*decays)(parameter_description const&)) {
+                                        owned_block const& block, Decays const& decays,
+                                        std::vector<parameter_group> const& groups = {}) {
   std::vector<update_range> out;
   for (auto const& parameter : parameters)
-    if (auto const common = overlap(block.elements, parameter); common.count > 0)
-      out.push_back({common.offset - block.elements.offset, common.count,
-                     decays({parameter.name, Plan::entries[parameter.entry].info.rank}) ? 1 : 0});
+    if (auto const common = overlap(block.elements, parameter); common.count > 0) {
+      auto const [rate, decay] =
+          factors_of({parameter.name, Plan::entries[parameter.entry].info.rank}, decays, groups);
+      out.push_back({common.offset - block.elements.offset, common.count, static_cast<float>(rate),
+                     static_cast<float>(decay)});
+    }
   std::sort(out.begin(), out.end(),
             [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    if (kept == 0 || out[kept - 1].decays != out[i].decays) out[kept++] = out[i];
+    if (kept == 0 || out[kept - 1].rate != out[i].rate || out[kept - 1].decay != out[i].decay)
+      out[kept++] = out[i];
     std::size_t const end = i + 1 < out.size() ? out[i + 1].offset : block.elements.count;
     out[kept - 1].count = end - out[kept - 1].offset;
   }

@@ -25,8 +25,7 @@ template <class Plan, class Rank>
 [[gnu::cold]] std::string not_finite_text(Rank& rank, step_report const& of, double last_loss,
                                           forward_watch const& mine, std::uint64_t* room) {
   enum field : std::size_t { found, site, microbatch, leaf, copy };
-  std::size_t const numbers = agreed_numbers(Plan::parameter_tensor_count());
-  std::vector<std::uint64_t> values(numbers);
+  std::vector<std::uint64_t> values(agreed_fields);
   values[found] = mine.found ? 1 : 0;
   values[site] = mine.site;
   values[microbatch] = static_cast<std::uint64_t>(mine.microbatch);
@@ -37,7 +36,7 @@ template <class Plan, class Rank>
   std::uint64_t const* first = nullptr;
   int first_rank = 0;
   for (int other = 0; other < rank.world_size(); ++other) {
-    auto const* const theirs = all.data() + numbers * static_cast<std::size_t>(other);
+    auto const* const theirs = all.data() + agreed_fields * static_cast<std::size_t>(other);
     if (theirs[found] == 0 || (first != nullptr && theirs[site] >= first[site])) continue;
     first = theirs;
     first_rank = other;

@@ -97,7 +97,8 @@ struct sgd {
 /// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, one
 /// of
 ///          them `learning_rate`, which is what reports say. settings() may be missing.
-/// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number.
+/// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number, and takes
+///          the learning rate and the weight decay of each of `of.ranges` times its factors.
 template <class O>
 concept optimizer =
     std::same_as<typename O::concept_tag, optimizer_tag> &&

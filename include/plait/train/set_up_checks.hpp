@@ -2,46 +2,116 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
+#include "plait/core/quote.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
+#include "plait/train/parameter_groups.hpp"
 #include "plait/train/rates.hpp"
 #include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {
 
-/// The full name of parameter tensor `number` of the model.
+/// The options, which are right by themselves and for the model.
+///
+/// Errors: input_error, the same on all ranks that have the same options.
 template <class Plan>
-[[gnu::cold]] std::string parameter_name(int number, mesh const& grid) {
+[[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
+  for (auto const& group : options.groups) {
+    std::string const which =
+        "trainer_options::groups: the pattern " + detail::in_quotes(group.pattern) + " ";
+    for (double const factor : {group.rate, group.decay})
+      if (!(factor >= 0 && factor <= double{std::numeric_limits<float>::max()}))
+        throw input_error(which + "has the factor " + std::to_string(factor) +
+                          "; it must be a finite number from 0 on");
+    int matched = 0;
+    std::string first;
+    for (int stage = 0; stage < Plan::stages; ++stage)
+      for (auto const& parameter : parameters_of_stage<Plan>(stage, grid)) {
+        if (first.empty()) first = parameter.name;
+        matched += matches(group.pattern, parameter.name);
+      }
+    if (matched == 0)
+      throw input_error(which + "matches no parameter of the model; names are like '" + first +
+                        "', and a * stands for any characters");
+  }
+  return options;
+}
+
+/// What the optimizer multiplies the rate and the decay of one parameter by.
+struct named_factors {
+  std::string name;
+  update_factors factors{};
+};
+
+/// Those of all parameters of the model, in the order of the layers.
+template <class Plan, class Optimizer>
+[[gnu::cold]] std::vector<named_factors> factors_of_model(Optimizer const& optimizer,
+                                                          trainer_options const& options,
+                                                          mesh const& grid) {
+  std::vector<named_factors> out;
   for (int stage = 0; stage < Plan::stages; ++stage)
     for (auto const& parameter : parameters_of_stage<Plan>(stage, grid))
-      if (parameter.number == number) return parameter.name;
-  return {};
+      out.push_back(
+          {parameter.name, factors_of({parameter.name, Plan::entries[parameter.entry].info.rank},
+                                      optimizer.decays, options.groups)});
+  return out;
+}
+
+/// A number that is another one if any of the factors is (FNV-1a).
+[[gnu::cold]] inline std::uint64_t digest_of(std::vector<named_factors> const& all) {
+  std::uint64_t out = 0xcbf29ce484222325;
+  for (auto const& [name, factors] : all)
+    for (double const factor : {factors.rate, factors.decay})
+      for (int shift = 0; shift < 64; shift += 8)
+        out = (out ^ (std::bit_cast<std::uint64_t>(factor + 0.0) >> shift & 0xff)) * 0x100000001b3;
+  return out;
 }
 
 /// Compares with the other ranks; `room` is on the device.
 template <class Plan, class Rank>
 [[gnu::cold]] void compare(Rank& rank, agreement const& mine, std::uint64_t* room) {
-  mine.require_equal(numbers_of_all<Plan>(rank, mine.mine(), room), "decays", "does not decay",
-                     [&](int number) { return parameter_name<Plan>(number, rank.grid()); });
+  mine.require_equal(numbers_of_all<Plan>(rank, mine.mine(), room));
+}
+
+/// Compares the factors themselves, as many at a time as there is room for.
+template <class Plan, class Rank>
+[[gnu::cold]] void compare_factors(Rank& rank, std::string const& subject,
+                                   std::vector<named_factors> const& all, std::uint64_t* room) {
+  constexpr std::size_t at_a_time = agreed_fields / 2;
+  for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
+    agreement mine(subject);
+    for (std::size_t i = begin; i < std::min(all.size(), begin + at_a_time); ++i) {
+      mine.add("the rate of parameter '" + all[i].name + "'", all[i].factors.rate);
+      mine.add("the decay of parameter '" + all[i].name + "'", all[i].factors.decay);
+    }
+    compare<Plan>(rank, mine, room);
+  }
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
 /// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
-/// and 1 and by what decays.
+/// and 1 and by the factors of each parameter.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Plan, class Rank, class Optimizer>
 [[gnu::cold]] void compare_trainers(Rank& rank, std::uint64_t number, Optimizer const& optimizer,
                                     trainer_options const& options, std::uint64_t* room) {
   if (rank.world_size() == 1) return;
-  agreement mine("trainer " + std::to_string(number),
-                 agreed_numbers(Plan::parameter_tensor_count()));
+  std::string const subject = "trainer " + std::to_string(number);
+  agreement mine(subject);
   mine.add("the number of trainers made so far", number);
   mine.add("the parameters of the model", Plan::parameter_count());
   mine.add("seed", options.seed);
@@ -62,11 +132,12 @@ template <class Plan, class Rank, class Optimizer>
           value);
     });
   }
-  for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : parameters_of_stage<Plan>(stage, rank.grid()))
-      if (optimizer.decays({parameter.name, Plan::entries[parameter.entry].info.rank}))
-        mine.mark(parameter.number);
-  compare<Plan>(rank, mine, room);
+  auto const factors = factors_of_model<Plan>(optimizer, options, rank.grid());
+  std::string const last = "the factors of the parameters";
+  mine.add(last, digest_of(factors));
+  auto const all = numbers_of_all<Plan>(rank, mine.mine(), room);
+  if (mine.first_difference(all) == last) compare_factors<Plan>(rank, subject, factors, room);
+  mine.require_equal(all);
 }
 
 /// Sees to it that all ranks train on the same batches.
@@ -77,8 +148,7 @@ template <class Plan, class Rank, class Memory>
                                    std::uint64_t* room) {
   if (rank.world_size() == 1) return;
   auto const& of = *batch.description;
-  agreement mine("batches " + std::to_string(of.number),
-                 agreed_numbers(Plan::parameter_tensor_count()));
+  agreement mine("batches " + std::to_string(of.number));
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);

@@ -85,7 +85,7 @@ class trainer_on {
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
       : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
-        options_(options),
+        options_(checked<plan>(options, rank.grid())),
         store_(rank, Optimizer::states, options.seed),
         memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
@@ -280,7 +280,7 @@ class trainer_on {
   [[gnu::cold]] static_vector<std::vector<update_range>, 2> update_tables() const {
     static_vector<std::vector<update_range>, 2> out;
     for (auto const& block : store_.owned())
-      out.push_back(update_ranges<plan>(store_.local(), block, optimizer_.decays));
+      out.push_back(update_ranges<plan>(store_.local(), block, optimizer_.decays, options_.groups));
     return out;
   }
 

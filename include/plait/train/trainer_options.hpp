@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
+#include "plait/train/parameter_groups.hpp"
 #include "plait/train/stop_on_signals.hpp"
 
 namespace plait {
@@ -17,6 +19,10 @@ struct trainer_options {
   /// function of yours; none is 1. It is a function of the step alone and the same on all ranks,
   /// which are compared at steps 0, 1, 2, 4, ... 2^20.
   std::function<double(std::int64_t)> rate{};
+  /// Parameters with other rates or decay, by name. The first group that matches a parameter
+  /// counts, and what none matches has factors of 1. One that matches no parameter of the model is
+  /// an error.
+  std::vector<parameter_group> groups{};
   /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
   bool replay = false;
   /// Ends the job at a step whose loss, or norm of the gradients where they are clipped, is not

@@ -540,7 +540,7 @@ TEST_F(QueueOperations, Dropout) {
 }
 
 TEST_F(QueueOperations, Optimizers) {
-  std::vector<plait::update_range> const ranges{{0, 50, 1}, {50, count - 50, 0}};
+  std::vector<plait::update_range> const ranges{{0, 50, 1, 1}, {50, count - 50, 0.5f, 0}};
   std::vector<double> const scale{0.5};
   auto states = values(2 * count, 3);
   for (double& each : states) each = std::abs(each);

@@ -23,10 +23,15 @@ struct Optimizer : testing::Test {};
 TYPED_TEST_SUITE(Optimizer, masters);
 
 // Odd borders, an empty range, and more than a block of elements.
-std::vector<std::vector<update_range>> const arenas = {
-    {{0, 1, 1}},
-    {{0, 7, 0}, {7, 6, 1}},
-    {{0, 5, 1}, {5, 1, 0}, {6, 0, 1}, {6, 3, 1}, {9, 4100, 0}, {4109, 5005, 1}, {9114, 2, 0}}};
+std::vector<std::vector<update_range>> const arenas = {{{0, 1, 1, 1}},
+                                                       {{0, 7, 1, 0}, {7, 6, 1, 1}},
+                                                       {{0, 5, 1, 1},
+                                                        {5, 1, 0.5f, 0},
+                                                        {6, 0, 1, 1},
+                                                        {6, 3, 0.1f, 0.5f},
+                                                        {9, 4100, 1, 0},
+                                                        {4109, 5005, 0.25f, 2},
+                                                        {9114, 2, 0, 1}}};
 
 std::size_t count_of(std::vector<update_range> const& ranges) {
   return ranges.back().offset + ranges.back().count;
@@ -51,8 +56,8 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
         std::size_t const at = range.offset;
         maths::adamw_update(
             p1.data() + at, g1.data() + at, m1.data() + at, v1.data() + at, range.count,
-            maths::adamw_step{numbers.learning_rate, constants.beta1, constants.beta2,
-                              constants.epsilon, range.decays != 0 ? constants.weight_decay : 0.0,
+            maths::adamw_step{numbers.learning_rate * range.rate, constants.beta1, constants.beta2,
+                              constants.epsilon, constants.weight_decay * range.decay,
                               numbers.bias_correction1, numbers.bias_correction2, gradient_scale});
       }
       memory<P> p(parameter, shift), g(gradient), first(m), second(v);
@@ -89,8 +94,8 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
       for (auto const& range : ranges)
         maths::sgd_update(p1.data() + range.offset, g1.data() + range.offset,
                           b1.data() + range.offset, range.count,
-                          {numbers.learning_rate, momentum,
-                           range.decays != 0 ? constants.weight_decay : 0.0, gradient_scale});
+                          {numbers.learning_rate * range.rate, momentum,
+                           constants.weight_decay * range.decay, gradient_scale});
       memory<P> p(parameter), g(gradient, 1), b(buffer);
       memory<plait::bfloat16> copy(n);
       cuda::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n,

@@ -203,11 +203,11 @@ struct host_queue {
              adamw_numbers const* now) const {
     if (std::isnan(*of.gradient_scale)) return;
     for (int i = 0; i < of.range_count; ++i) {
-      auto const& [offset, count, decays] = of.ranges[i];
+      auto const& [offset, count, rate, decay] = of.ranges[i];
       host_maths::adamw_update(of.parameters + offset, of.gradients + offset, of.states + offset,
                                of.states + of.state_stride + offset, count,
-                               {now->learning_rate, fixed.beta1, fixed.beta2, fixed.epsilon,
-                                decays != 0 ? fixed.weight_decay : 0.0, now->bias_correction1,
+                               {now->learning_rate * rate, fixed.beta1, fixed.beta2, fixed.epsilon,
+                                fixed.weight_decay * decay, now->bias_correction1,
                                 now->bias_correction2, *of.gradient_scale});
     }
     if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
@@ -217,11 +217,11 @@ struct host_queue {
            sgd_numbers const* now) const {
     if (std::isnan(*of.gradient_scale)) return;
     for (int i = 0; i < of.range_count; ++i) {
-      auto const& [offset, count, decays] = of.ranges[i];
+      auto const& [offset, count, rate, decay] = of.ranges[i];
       host_maths::sgd_update(of.parameters + offset, of.gradients + offset, of.states + offset,
                              count,
-                             {now->learning_rate, fixed.momentum,
-                              decays != 0 ? fixed.weight_decay : 0.0, *of.gradient_scale});
+                             {now->learning_rate * rate, fixed.momentum, fixed.weight_decay * decay,
+                              *of.gradient_scale});
     }
     if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
   }

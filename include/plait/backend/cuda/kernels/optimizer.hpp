@@ -22,11 +22,12 @@ inline constexpr int update_packs = 4;
 template <class P>
 inline constexpr int update_elements = vector_elements<P>;
 
-// Calls each(i, count, decays) for the packs of this thread; decays[v] says whether element i + v
-// decays. The ranges are sorted and cover [0, count).
-template <int V, class Each>
+// Calls each(i, count, factors) for the packs of this thread; factors[v] is factors_of(the range of
+// element i + v). The ranges are sorted and cover [0, count).
+template <int V, class Factors, class Each>
 __device__ __forceinline__ void for_each_update(update_range const* ranges, int range_count,
-                                                std::size_t count, Each each) {
+                                                std::size_t count, Factors factors_of, Each each) {
+  using factors_type = decltype(factors_of(*ranges));
   constexpr std::size_t stride = std::size_t{block_threads} * V;
   std::size_t const begin =
       std::size_t{blockIdx.x} * stride * update_packs + std::size_t{threadIdx.x} * V;
@@ -38,21 +39,21 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
     else high = middle - 1;
   }
   std::size_t end = ranges[low].offset + ranges[low].count;
-  bool decay = ranges[low].decays != 0;
+  factors_type now = factors_of(ranges[low]);
   for (int p = 0; p < update_packs; ++p) {
     std::size_t const i = begin + static_cast<std::size_t>(p) * stride;
     if (i >= count) return;
-    bool decays[V];
+    factors_type factors[V];
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v) {
       while (i + static_cast<std::size_t>(v) >= end && low + 1 < range_count) {
         ++low;
         end = ranges[low].offset + ranges[low].count;
-        decay = ranges[low].decays != 0;
+        now = factors_of(ranges[low]);
       }
-      decays[v] = decay;
+      factors[v] = now;
     }
-    each(i, static_cast<int>(smaller<std::size_t>(V, count - i)), decays);
+    each(i, static_cast<int>(smaller<std::size_t>(V, count - i)), factors);
   }
 }
 
@@ -61,14 +62,25 @@ constexpr launch_shape shape_for_update(std::size_t count, int v, std::size_t sh
   return {static_cast<unsigned>(divide_up(count, per_block)), block_threads, shared_bytes};
 }
 
-/// The scalars of an update, made in double and rounded once, by one thread of the block.
+/// The scalars of an update, made in double and rounded once: those of all ranges by one thread of
+/// the block, without their factors, those of a range by each thread that has elements of it.
 template <class P>
 struct adamw_scalars {
-  P gradient_scale, decay, deviation, step_size;
+  double learning_rate, step_size;
+  P gradient_scale, deviation;
+};
+template <class P>
+struct adamw_factors {
+  P decay, step_size;
 };
 template <class P>
 struct sgd_scalars {
-  P gradient_scale, step_size;
+  double learning_rate;
+  P gradient_scale;
+};
+template <class P>
+struct sgd_factors {
+  P weight_decay, step_size;
 };
 
 }  // namespace detail
@@ -81,9 +93,9 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
   auto& scalars = shared_memory<detail::adamw_scalars<P>>();
   if (threadIdx.x == 0) {
     scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
-    scalars.decay = static_cast<P>(1 - numbers->learning_rate * constants.weight_decay);
+    scalars.learning_rate = numbers->learning_rate;
     scalars.deviation = static_cast<P>(std::sqrt(numbers->bias_correction2));
-    scalars.step_size = static_cast<P>(-(numbers->learning_rate / numbers->bias_correction1));
+    scalars.step_size = -(numbers->learning_rate / numbers->bias_correction1);
   }
   __syncthreads();
   if (std::isnan(scalars.gradient_scale)) return;
@@ -91,8 +103,16 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
   P const beta2 = static_cast<P>(constants.beta2);
   P const weight2 = static_cast<P>(1 - constants.beta2);
   P const epsilon = static_cast<P>(constants.epsilon);
+  using factors_type = detail::adamw_factors<P>;
+  auto const factors_of = [&](update_range const& range) {
+    double const rate = range.rate, decay = range.decay;
+    return factors_type{
+        static_cast<P>(1 - (scalars.learning_rate * rate) * (constants.weight_decay * decay)),
+        static_cast<P>(scalars.step_size * rate)};
+  };
   detail::for_each_update<V>(
-      ranges, range_count, count, [&](std::size_t i, int size, bool const(&decays)[V]) {
+      ranges, range_count, count, factors_of,
+      [&](std::size_t i, int size, factors_type const(&factors)[V]) {
         auto values = load<V>(parameter + i, size);
         auto const gradients = load<V>(gradient + i, size);
         auto first = load<V>(m + i, size);
@@ -104,8 +124,9 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
           first.value[e] += weight1 * (g - first.value[e]);
           second.value[e] = second.value[e] * beta2 + weight2 * g * g;
           P const denominator = std::sqrt(second.value[e]) / scalars.deviation + epsilon;
-          P const decayed = decays[e] ? values.value[e] * scalars.decay : values.value[e];
-          values.value[e] = decayed + scalars.step_size * first.value[e] / denominator;
+          P const decay = factors[e].decay;
+          P const decayed = decay != P{1} ? values.value[e] * decay : values.value[e];
+          values.value[e] = decayed + factors[e].step_size * first.value[e] / denominator;
           copy.value[e] = static_cast<C>(values.value[e]);
         }
         store(values, parameter + i, size);
@@ -144,15 +165,20 @@ __global__ __launch_bounds__(block_threads) void sgd_kernel(
   auto& scalars = shared_memory<detail::sgd_scalars<P>>();
   if (threadIdx.x == 0) {
     scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
-    scalars.step_size = static_cast<P>(-numbers->learning_rate);
+    scalars.learning_rate = numbers->learning_rate;
   }
   __syncthreads();
   if (std::isnan(scalars.gradient_scale)) return;
-  P const weight_decay = static_cast<P>(constants.weight_decay);
   P const momentum = static_cast<P>(constants.momentum);
   bool const keeps = constants.momentum != 0;
-  detail::for_each_update<V>(ranges, range_count, count,
-                             [&](std::size_t i, int size, bool const(&decays)[V]) {
+  using factors_type = detail::sgd_factors<P>;
+  auto const factors_of = [&](update_range const& range) {
+    double const rate = range.rate, decay = range.decay;
+    return factors_type{static_cast<P>(constants.weight_decay * decay),
+                        static_cast<P>(-(scalars.learning_rate * rate))};
+  };
+  detail::for_each_update<V>(ranges, range_count, count, factors_of,
+                             [&](std::size_t i, int size, factors_type const(&factors)[V]) {
                                auto values = load<V>(parameter + i, size);
                                auto const gradients = load<V>(gradient + i, size);
                                pack<P, V> kept{};
@@ -161,9 +187,10 @@ __global__ __launch_bounds__(block_threads) void sgd_kernel(
                                PLAIT_UNROLL
                                for (int e = 0; e < V; ++e) {
                                  P g = static_cast<P>(gradients.value[e]) * scalars.gradient_scale;
-                                 if (decays[e]) g += weight_decay * values.value[e];
+                                 P const weight_decay = factors[e].weight_decay;
+                                 if (weight_decay != 0) g += weight_decay * values.value[e];
                                  kept.value[e] = keeps ? momentum * kept.value[e] + g : g;
-                                 values.value[e] += scalars.step_size * kept.value[e];
+                                 values.value[e] += factors[e].step_size * kept.value[e];
                                  copy.value[e] = static_cast<C>(values.value[e]);
                                }
                                store(values, parameter + i, size);

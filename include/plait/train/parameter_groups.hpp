@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/train/optimizer.hpp"
+
+namespace plait {
+
+/// Parameters that the optimizer treats in a way of their own: those whose full name, such as
+/// "h.3.attn.c_attn.weight", the pattern matches.
+struct parameter_group {
+  std::string pattern;  ///< a star stands for any characters, or none: "h.*.attn.*", "*.bias"
+  double rate = 1;      ///< factor of the learning rate
+  double decay = 1;     ///< factor of the weight decay, besides the optimizer's `decays`
+};
+
+}  // namespace plait
+
+namespace plait::execution {
+
+/// Whether the whole of `name` is as `pattern` says.
+[[gnu::cold]] inline bool matches(std::string_view pattern, std::string_view name) {
+  constexpr auto none = std::string_view::npos;
+  std::size_t at = 0, star = none, behind = 0;  // behind: the part of `name` that the star is for
+  for (std::size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      behind = i;
+    } else if (at < pattern.size() && pattern[at] == name[i]) {
+      ++at, ++i;
+    } else if (star != none) {
+      at = star + 1;
+      i = ++behind;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', at) == none;
+}
+
+/// What a parameter's learning rate and weight decay are multiplied by.
+struct update_factors {
+  double rate = 1, decay = 1;
+};
+
+/// Those of a parameter: of the first group that matches, and no decay where the optimizer has
+/// none.
+template <class Decays>
+[[gnu::cold]] update_factors factors_of(parameter_description const& what, Decays const& decays,
+                                        std::vector<parameter_group> const& groups) {
+  update_factors out;
+  for (auto const& group : groups)
+    if (matches(group.pattern, what.name)) {
+      out = {group.rate, group.decay};
+      break;
+    }
+  if (!decays(what)) out.decay = 0;
+  return out;
+}
+
+}  // namespace plait::execution
