@@ -37,6 +37,8 @@ static_assert(parallel<dense, serial, double>::plan().bytes_per_rank({.rows = 8}
               2 * job::plan().bytes_per_rank({.rows = 8}) - dense_numbers);
 static_assert(job::plan().memory(0, {.rows = 8, .optimizer_states = 1}).optimizer ==
               dense_held * 4);
+static_assert(job::plan().bytes_per_rank({.rows = 8, .averages = true}) ==
+              job::plan().bytes_per_rank({.rows = 8}) + dense_held * 4);
 static_assert(job::plan().memory(0, {.rows = 8, .microbatches = 3}).batches == 3 * 8 * 64 * 4);
 struct three_states {
   static constexpr int states = 3;
@@ -72,6 +74,8 @@ static_assert(planned<serial>::memory(0, {}).parameters == held_elements(1) * 4)
 static_assert(planned<data_parallel<3>>::memory(0, {}).parameters == held_elements(3) * 4);
 static_assert(planned<data_parallel<>>::memory(0, {.data_ranks = 3}).optimizer ==
               2 * held_elements(3) * 4);
+static_assert(planned<data_parallel<3, zero<1>>>::memory(0, {.averages = true}).averages ==
+              held_elements(3) * 4 / 3);
 static_assert(planned<serial>::sequence_length == length);
 
 TEST(Plan, ParameterNumbersFollowTheLayers) {

@@ -156,6 +156,7 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
        "differ in rate at step 0: 1 on rank 0, 0.1 on rank 2");
   says({.options = {.rate = [](std::int64_t step) { return step < 1000 ? 1 : 0.5; }}},
        "differ in rate at step 1024: 1 on rank 0, 0.5 on rank 2");
+  says({.options = {.average = 0.5}}, "differ in average: 0 on rank 0, 0.5 on rank 2;");
   says({.options = {.stop_at_nan = false}}, "differ in stop_at_nan: 1 on rank 0, 0 on rank 2");
   says({.optimizer = {.learning_rate = 0.002}},
        "the optimizer's learning_rate: 0.001 on rank 0, 0.002 on rank 2");
@@ -193,6 +194,33 @@ TEST(Mistakes, AGroupThatMatchesNothingIsNamedOnAllRanks) {
        "are like 'first.weight', and a * stands for any characters");
   says({.groups = {{.pattern = "last.*", .rate = -1}}}, "the pattern 'last.*' has the factor -1");
   says({.groups = {{.pattern = "last.*", .decay = 1e39}}}, "it must be a finite number from 0 on");
+}
+
+TEST(Mistakes, AveragesThatAreNotThereOrInTheWay) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    auto const says = [](auto run, std::string const& words) {
+      EXPECT_SAYS(message_of<error>(run), words);
+    };
+    auto none = plait::trainer<grid_job>(rank, adamw{});
+    auto trainer = plait::trainer<grid_job>(rank, adamw{}, {.average = 0.5});
+    auto from = batches(samples(), global_batch<8>{}, rank);
+    says([&] { none.with_averages([] {}); }, "this trainer has no averages; give it a decay");
+    trainer.with_averages([&] {
+      says([&] { trainer.step(from.at(0)); }, "step was called inside with_averages");
+      says([&] { trainer.with_averages([] {}); }, "with_averages was called inside with_averages");
+      says([&] { trainer.import_parameters([](auto const&...) {}); },
+           "import_parameters was called");
+    });
+    trainer.step(from.at(0));
+    auto const held_out = from.at(1);
+    // example-begin averages
+    double const loss = trainer.with_averages([&] { return trainer.evaluate(held_out); });
+    // example-end
+    EXPECT_NE(loss, trainer.evaluate(held_out));
+    for (double const decay : {1.0, -0.1, std::nan("")})
+      says([&] { (void)plait::trainer<grid_job>(rank, adamw{}, {.average = decay}); },
+           "trainer_options::average is ");
+  });
 }
 
 TEST(Mistakes, ReportsSayTheRateOfAnOptimizerWithAScheduleOfItsOwn) {
@@ -258,6 +286,11 @@ tensors weights_of(Trainer& trainer) {
   return out;
 }
 
+template <class Trainer>
+tensors averages_of(Trainer& trainer) {
+  return trainer.with_averages([&] { return weights_of(trainer); });
+}
+
 /// Makes the values of some parameters so large on rank `where` that a product overflows, before
 /// step 2.
 template <class Job, class Optimizer, class Backend>
@@ -268,7 +301,7 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
   std::set<std::string> texts;
   int ends = 0;
   launch<Job>(backend, [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, optimizer);
+    auto trainer = plait::trainer<Job>(rank, optimizer, {.average = 0.5});
     auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
     for (std::uint64_t step = 0; step < 2; ++step) trainer.step(from.at(step));
     auto kept = weights_of(trainer);
@@ -281,6 +314,7 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
       if (rank.world_rank() == where && planted.contains(name)) std::ranges::fill(out, 1e308);
     });
     auto const before = weights_of(trainer);
+    auto const averages_before = averages_of(trainer);
     try {
       trainer.step(from.at(2));
       ADD_FAILURE() << "the step was taken";
@@ -291,6 +325,7 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
     }
     // All ranks are still there: nothing was aborted.
     EXPECT_EQ(weights_of(trainer), before);
+    EXPECT_EQ(averages_of(trainer), averages_before);
     EXPECT_EQ(trainer.step_number(), 2);
     rank.world().barrier();
   });
@@ -461,19 +496,21 @@ struct small_machine {
 };
 
 template <class Job>
-void expect_the_plans_memory(int missing) {
+void expect_the_plans_memory(int missing, double average = 0) {
   using plan = typename Job::plan_type;
-  workload const load{.rows = 2, .microbatches = 2, .prediction = predicted::of_all};
+  workload const load{
+      .rows = 2, .microbatches = 2, .averages = average > 0, .prediction = predicted::of_all};
   small_machine const machine{[&](coordinates const& at) {
     return plan::memory(at.along(axis::stage), load).total() - std::size_t(missing);
   }};
   launch<Job>(machine, [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, adamw{}, {.clip = 1});
+    auto trainer = plait::trainer<Job>(rank, adamw{}, {.clip = 1, .average = average});
     auto from = batches(samples(), global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
     for (std::uint64_t step = 0; step < 2; ++step) {
       trainer.step(from.at(step));
       trainer.evaluate(from.at(step));
       (void)trainer.predict(from.at(step), predicted::of_all);
+      if (average > 0) trainer.with_averages([&] { trainer.evaluate(from.at(step)); });
     }
     auto const planned = plan::memory(rank.stage(), load);
     EXPECT_EQ(trainer.allocated().total() + planned.batches, planned.total());
@@ -484,8 +521,11 @@ void expect_the_plans_memory(int missing) {
 TEST(Memory, IsThePlansInTrainingEvaluationAndPrediction) {
   expect_the_plans_memory<grid_job>(0);
   expect_the_plans_memory<staged_job>(0);
-  auto const text = message_of<out_of_memory>([] { expect_the_plans_memory<staged_job>(1); });
+  expect_the_plans_memory<grid_job>(0, 0.9);
+  expect_the_plans_memory<staged_job>(0, 0.9);
+  auto const text = message_of<out_of_memory>([] { expect_the_plans_memory<staged_job>(1, 0.9); });
   EXPECT_SAYS(text, "the plan of rank ");
+  EXPECT_SAYS(text, "averages ");
   EXPECT_SAYS(text, "outputs ");
 }
 

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <numbers>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -312,6 +314,123 @@ TEST(DecayGroups, HoldUnderEveryPlan) {
   check_only_matrices_decay<plait::serial>();
   check_only_matrices_decay<small_gpt::tp2>();
   check_only_matrices_decay<small_gpt::three_axes>();
+}
+
+// --- groups and averages under each plan, against one rank and a loop by hand
+
+using plait::named, plait::nn::linear;
+using small_model =
+    plait::objective<plait::sequential<named<"first", linear<8, 16>>, plait::nn::relu<16>,
+                                       named<"second", linear<16, 8>>, named<"last", linear<8, 4>>>,
+                     plait::nn::cross_entropy<4>>;
+template <class Policy, class Element = double>
+struct small_job : plait::parallel<small_model, Policy, Element> {};
+using zero2 = plait::data_parallel<2, plait::zero<1>>;
+
+using tensors = std::map<std::string, std::vector<double>>;
+template <class Trainer>
+tensors export_of(Trainer& trainer) {
+  tensors out;
+  trainer.export_parameters([&](std::string const& name, auto const&, auto values) {
+    out[name].assign(values.begin(), values.end());
+  });
+  return out;
+}
+
+struct averaged {
+  tensors weights, averages, by_hand;
+  double loss = 0, loss_of_averages = 0;
+  std::vector<double> outputs_of_averages;
+};
+
+constexpr double decay = 0.75;
+
+template <class Job, class Backend = plait::threads>
+averaged train_with_averages(Backend const& backend = {}) {
+  using element = typename Job::element;
+  auto const data = plait::in_memory<double>::random_classes(24, 8, 4);
+  averaged out;
+  plait::launch<Job>(backend, [&](auto& rank) {
+    auto trainer =
+        plait::trainer<Job>(rank, plait::adamw{.learning_rate = 0.05, .weight_decay = 0.1},
+                            {.seed = 3,
+                             .groups = {{.pattern = "second.*", .rate = 0.5, .decay = 2},
+                                        {.pattern = "*.bias", .decay = 0}},
+                             .average = decay});
+    auto batches = plait::batches<element>(data, plait::global_batch<8>{}, rank, {.epochs = 0});
+    auto by_hand = export_of(trainer);
+    for (std::uint64_t step = 0; step < 4; ++step) {
+      trainer.step(batches.at(step));
+      auto const now = export_of(trainer);
+      for (auto& [name, values] : by_hand)
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = decay * values[i] + (1 - decay) * now.at(name)[i];
+    }
+    auto const& batch = batches.at(4);
+    double const loss = trainer.evaluate(batch);
+    auto const weights = export_of(trainer);
+    tensors averages;
+    std::vector<double> outputs;
+    double const of_averages = trainer.with_averages([&] {
+      averages = export_of(trainer);
+      auto const predicted = trainer.predict(batch, plait::predicted::of_all);
+      for (auto const value : predicted) outputs.push_back(static_cast<double>(value));
+      return trainer.evaluate(batch);
+    });
+    EXPECT_EQ(trainer.evaluate(batch), loss);
+    // An exception on one rank alone ends it there as everywhere.
+    for (int thrower : {0, 1}) try {
+        trainer.with_averages([&] {
+          if (rank.world_rank() == thrower) throw std::runtime_error("in the middle");
+        });
+      } catch (std::runtime_error const&) {
+      }
+    EXPECT_EQ(trainer.evaluate(batch), loss);
+    EXPECT_EQ(export_of(trainer), weights);
+    trainer.step(batch);
+    trainer.import_parameters([&](std::string const&, auto const&, auto values) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<typename Job::parameter_element>(0.25 * double(i % 3));
+    });
+    auto const imported = export_of(trainer);
+    EXPECT_EQ(trainer.with_averages([&] { return export_of(trainer); }), imported);
+    if (rank.is_root()) out = {weights, averages, by_hand, loss, of_averages, outputs};
+  });
+  return out;
+}
+
+void expect_near(tensors const& got, tensors const& expected, double bound) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (auto const& [name, values] : expected)
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(got.at(name)[i], values[i], bound) << name << " " << i;
+}
+
+template <class Policy>
+struct Averages : testing::Test {};
+using policies = testing::Types<plait::data_parallel<2>, small_gpt::tp2, plait::pipeline<2>, zero2>;
+TYPED_TEST_SUITE(Averages, policies);
+
+TYPED_TEST(Averages, AreThoseOfTheSerialRun) {
+  static auto const serial = train_with_averages<small_job<plait::serial>>();
+  expect_near(serial.averages, serial.by_hand, 1e-15);
+  EXPECT_GT(std::abs(serial.loss - serial.loss_of_averages), 1e-3);
+  auto const got = train_with_averages<small_job<TypeParam>>();
+  expect_near(got.weights, serial.weights, 1e-12);
+  expect_near(got.averages, serial.averages, 1e-12);
+  EXPECT_NEAR(got.loss, serial.loss, 1e-12);
+  EXPECT_NEAR(got.loss_of_averages, serial.loss_of_averages, 1e-12);
+  ASSERT_EQ(got.outputs_of_averages.size(), serial.outputs_of_averages.size());
+  for (std::size_t i = 0; i < got.outputs_of_averages.size(); ++i)
+    EXPECT_NEAR(got.outputs_of_averages[i], serial.outputs_of_averages[i], 1e-12);
+}
+
+// What layers see are copies, of which each rank's optimizer writes a part.
+TEST(AveragesInFloat, AreSeenInBfloat16) {
+  using job = small_job<zero2, plait::precision<plait::bfloat16, float>>;
+  auto const got = train_with_averages<job>();
+  expect_near(got.averages, got.by_hand, 1e-6);
+  EXPECT_GT(std::abs(got.loss - got.loss_of_averages), 1e-3);
 }
 
 }  // namespace

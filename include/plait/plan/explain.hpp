@@ -106,7 +106,8 @@ template <class Plan>
   auto const names = leaf_names(Plan::tree);
   text_table table;
   bool const predicts = load.prediction != predicted::nothing;
-  table.add({"stage", "layers", "parameters", "gradients", "optimizer", "activations", "batches",
+  table.add({"stage", "layers", "parameters", "gradients",
+             load.averages ? "optimizer and averages" : "optimizer", "activations", "batches",
              predicts ? "outputs and numbers" : "numbers", "bytes per rank"});
   for (int stage = 0; stage < Plan::stages; ++stage) {
     std::string layers;
@@ -125,7 +126,7 @@ template <class Plan>
     auto const need = Plan::memory(stage, load);
     auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({std::to_string(stage), layers, size(need.parameters), size(need.gradients),
-               size(need.optimizer), size(need.activations), size(need.batches),
+               size(need.optimizer + need.averages), size(need.activations), size(need.batches),
                size(need.outputs + need.numbers), size(need.total())});
   }
   return table.text();

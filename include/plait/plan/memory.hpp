@@ -124,9 +124,9 @@ constexpr std::size_t output_bytes(workload const& load) {
 
 /// Bytes that a rank of one stage of a plan needs.
 ///
-/// Parameters are held as they are kept, gradients as they are summed, the optimizer's state as it
-/// is owned. Where layers see copies in another type, those are what is kept, and the parameters
-/// themselves are held as they are owned.
+/// Parameters are held as they are kept, gradients as they are summed, the optimizer's state and
+/// averages as they are owned. Where layers see copies in another type, those are what is kept, and
+/// the parameters themselves are held as they are owned.
 template <class Plan>
 constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slots const& slots) {
   auto const grid = Plan::grid_for(load);
@@ -137,6 +137,7 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
                            : kept * Plan::parameter_bytes,
           (kept + parameters.tied_count) * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
+          load.averages ? owned * Plan::parameter_bytes : 0,
           lay_out_stage<Plan>(stage, load, slots).total_bytes,
           batch_bytes<Plan>(load),
           output_bytes<Plan>(load),

@@ -32,6 +32,7 @@ namespace plait::detail {
   add("parameters ", need.parameters);
   add("gradients ", need.gradients);
   add("optimizer ", need.optimizer);
+  add("averages ", need.averages);
   add("activations ", need.activations);
   add("batches ", need.batches);
   add("outputs ", need.outputs);

@@ -21,6 +21,7 @@ struct workload {
   int microbatches = 1;        ///< per step
   int data_ranks = 1;          ///< counts only if the policy leaves it to the launch
   int optimizer_states = 2;    ///< arenas the size of the parameters: 2 for AdamW
+  bool averages = false;       ///< true when weights are averaged over steps
   bool gradient_norm = false;  ///< true when gradients are clipped
   bool stops = false;          ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
@@ -32,13 +33,15 @@ struct memory_need {
   std::size_t parameters = 0;
   std::size_t gradients = 0;
   std::size_t optimizer = 0;
+  std::size_t averages = 0;     ///< of weights over steps, if the workload has them
   std::size_t activations = 0;  ///< and boundary buffers and scratch
   std::size_t batches = 0;      ///< inputs and targets of one step
   std::size_t outputs = 0;      ///< of a prediction or for measures, if the workload has them
   std::size_t numbers = 0;      ///< of a step, what optimizers treat alike, what ranks compare
 
   [[nodiscard]] constexpr std::size_t total() const {
-    return parameters + gradients + optimizer + activations + batches + outputs + numbers;
+    return parameters + gradients + optimizer + averages + activations + batches + outputs +
+           numbers;
   }
 };
 

@@ -38,10 +38,8 @@ class prediction {
                                        Batch const& batch, predicted which) {
     auto& device = rank.device();
     auto const& grid = rank.grid();
-    workload const load{.rows = batch.rows(),
-                        .microbatches = batch.microbatches,
-                        .data_ranks = plan::grid.ranks_at_launch(grid),
-                        .prediction = which};
+    workload load = passes.load();
+    load.prediction = which;
     std::size_t const each = load.rows * width;
     std::size_t const of_rank = each * static_cast<std::size_t>(load.microbatches);
     bool const all = which == predicted::of_all;

@@ -52,6 +52,7 @@ class timetable_runner {
               (at.total_bytes - at.zeros_offset) / sizeof(T));
   }
 
+  [[nodiscard]] workload const& load() const { return load_; }
   [[nodiscard]] bool fits(workload const& load) const {
     return load.rows == load_.rows && load.microbatches == load_.microbatches;
   }

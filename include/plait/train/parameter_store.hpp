@@ -32,10 +32,13 @@ class parameter_store {
   using arena = typename Rank::device_type::arena;
 
  public:
-  /// Starts from the weights of `seed`: the same under every plan.
-  [[gnu::cold]] parameter_store(Rank& rank, int states, std::uint64_t seed)
+  /// Starts from the weights of `seed`: the same under every plan. `has_averages` says whether
+  /// there are averages beside them, for messages.
+  [[gnu::cold]] parameter_store(Rank& rank, int states, std::uint64_t seed,
+                                bool has_averages = false)
       : rank_(rank),
         states_(states),
+        has_averages_(has_averages),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         local_(parameters_of_stage<plan>(rank.stage(), rank.grid())),
         owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
@@ -126,9 +129,19 @@ class parameter_store {
     export_tensors<Job>(rank_, job_part::export_gradients, gradients(), sink);
   }
 
+  /// Memory for what does not depend on the batch.
+  [[gnu::cold]] arena allocate(std::size_t bytes) {
+    auto need = plan::memory(rank_.stage(), {.data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
+                                             .optimizer_states = states_,
+                                             .averages = has_averages_});
+    need.activations = need.batches = 0;
+    return detail::allocate_for_plan(rank_.world_rank(), need,
+                                     [&] { return rank_.device().allocate(bytes); });
+  }
+
   /// Bytes of the arenas.
   [[nodiscard]] memory_need allocated() const {
-    return {parameters_.size() + copies_.size(), gradients_.size(), state_.size(), 0, 0};
+    return {parameters_.size() + copies_.size(), gradients_.size(), state_.size(), 0, 0, 0};
   }
 
  private:
@@ -143,15 +156,6 @@ class parameter_store {
   }
   static std::size_t place_of(owned_block const& block) {
     return stores_owned ? block.state_offset : block.elements.offset;
-  }
-
-  /// Memory for what does not depend on the batch.
-  [[gnu::cold]] arena allocate(std::size_t bytes) {
-    auto need = plan::memory(rank_.stage(), {.data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
-                                             .optimizer_states = states_});
-    need.activations = need.batches = 0;
-    return detail::allocate_for_plan(rank_.world_rank(), need,
-                                     [&] { return rank_.device().allocate(bytes); });
   }
 
   /// Puts a parameter's block where it is kept and where it is owned.
@@ -183,6 +187,7 @@ class parameter_store {
 
   Rank& rank_;
   int states_;
+  bool has_averages_;
   parameter_layout<plan::leaf_count> layout_;
   std::vector<local_parameter> local_;
   static_vector<owned_block, 2> owned_;

@@ -29,6 +29,9 @@ namespace plait::execution {
 /// Errors: input_error, the same on all ranks that have the same options.
 template <class Plan>
 [[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
+  if (!(options.average >= 0 && options.average < 1))
+    throw input_error("trainer_options::average is " + std::to_string(options.average) +
+                      "; it must be from 0, which keeps no averages, to below 1");
   for (auto const& group : options.groups) {
     std::string const which =
         "trainer_options::groups: the pattern " + detail::in_quotes(group.pattern) + " ";
@@ -116,6 +119,7 @@ template <class Plan, class Rank, class Optimizer>
   mine.add("the parameters of the model", Plan::parameter_count());
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
+  mine.add("average", options.average);
   for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
     mine.add("rate at step " + std::to_string(step), rate_at(options.rate, step));
   mine.add("replay", options.replay);

@@ -27,6 +27,7 @@
 #include "plait/run/step_runner.hpp"
 #include "plait/run/timetable_runner.hpp"
 #include "plait/tensor/batch.hpp"
+#include "plait/train/averages.hpp"
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/measures.hpp"
@@ -86,7 +87,8 @@ class trainer_on {
       : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
         options_(checked<plan>(options, rank.grid())),
-        store_(rank, Optimizer::states, options.seed),
+        store_(rank, Optimizer::states, options.seed, options.average > 0),
+        averages_(rank, store_, options.average),
         memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
                 plan::parameter_tensor_count()) {
@@ -102,6 +104,7 @@ class trainer_on {
   ///
   /// Moves: what `plan::wire` says.
   step_report step(batch_type const& batch) {
+    averages_.require_parameters("step");
     auto const calls = rank_.calls_for(number_);
     auto& passes = begin(training_, batch, purpose::training);
     auto const enqueue = [&] {
@@ -200,6 +203,7 @@ class trainer_on {
     auto const calls = rank_.calls_for(number_);
     require_equal_batches(batch);
     check_inputs(batch);
+    averages_.refresh(store_);
     auto& passes = passes_for(evaluation_, batch, purpose::evaluation);
     passes.runner().context() = context_for(batch, false);
     return prediction_.run(rank_, passes, batch, which);
@@ -233,6 +237,7 @@ class trainer_on {
   template <class Sink>
   void export_parameters(Sink sink) {
     auto const calls = rank_.calls_for(number_);
+    averages_.refresh(store_);
     store_.export_parameters(sink);
   }
   /// The same for the gradients that the last step left.
@@ -247,7 +252,24 @@ class trainer_on {
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
   void import_parameters(Source source) {
+    averages_.require_parameters("import_parameters");
     store_.import_from(source);
+    averages_.restart(store_);
+  }
+
+  /// Calls body() while the averages of `trainer_options::average` and the parameters are in each
+  /// other's places, and returns what it returns: evaluate, predict and export_parameters inside
+  /// are those of the averages. They start as the start weights, and as those that are imported.
+  /// Afterwards, also after an exception, all is as before. All ranks call it.
+  ///
+  /// Moves: nothing by itself. Where optimizers own blocks, the first call that uses parameters
+  ///        inside, and the first one afterwards, gathers what layers see as after an update.
+  /// Errors: error if there are no averages, and from step, import_parameters and with_averages
+  ///         inside.
+  template <class Body>
+  decltype(auto) with_averages(Body&& body) {
+    auto const in_place = averages_.in_place(store_);
+    return std::forward<Body>(body)();
   }
 
   /// Bytes of this rank on its device, but for batches: equal to the plan's `memory` for the
@@ -256,6 +278,7 @@ class trainer_on {
     auto need = store_.allocated();
     need.activations = activations_.size();
     need.outputs = prediction_.bytes();
+    need.averages = averages_.bytes();
     need.numbers = memory_.bytes();
     return need;
   }
@@ -345,7 +368,8 @@ class trainer_on {
     workload const load{.rows = batch.rows(),
                         .microbatches = batch.microbatches,
                         .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
-                        .optimizer_states = Optimizer::states};
+                        .optimizer_states = Optimizer::states,
+                        .averages = options_.average > 0};
     if (!passes || !passes->fits(load)) make_passes(passes, batch, load, what);
     if (last_run_ != what) {
       passes->take_over(rank_);
@@ -414,6 +438,7 @@ class trainer_on {
   passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch, purpose what) {
     require_equal_batches(batch);
     check_inputs(batch);
+    averages_.refresh(store_);
     auto& ready = passes_for(passes, batch, what);
     ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
@@ -482,6 +507,7 @@ class trainer_on {
                            store_.copies_of(block), block.elements.count, store_.owned_count(),
                            ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
                           &now->optimizer);
+        averages_.follow(store_, block, &now->gradient_scale);
       }
     });
     if constexpr (plan::cuts_arenas)
@@ -533,6 +559,7 @@ class trainer_on {
   Optimizer optimizer_;
   trainer_options options_;
   parameter_store<Job, Rank> store_;
+  averages<Job, Rank> averages_;
   step_memory<device_type, Optimizer> memory_;
   steps whole_step_{steps_for(job_part::training, true)};
   steps only_gradients_{steps_for(job_part::training, false)};

@@ -23,6 +23,9 @@ struct trainer_options {
   /// counts, and what none matches has factors of 1. One that matches no parameter of the model is
   /// an error.
   std::vector<parameter_group> groups{};
+  /// Keeps averages of the weights over the steps, for `trainer_on::with_averages`: after each
+  /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.
+  double average = 0;
   /// Lets the device record the first step and repeat it, where it can (CUDA graphs).
   bool replay = false;
   /// Ends the job at a step whose loss, or norm of the gradients where they are clipped, is not

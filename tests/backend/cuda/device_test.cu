@@ -572,6 +572,15 @@ TEST_F(QueueOperations, Optimizers) {
       values(count, 1), values(count, 2), states, scale);
 }
 
+TEST_F(QueueOperations, AveragesAndSwap) {
+  compare(
+      [](auto q, double* x, double* average, double* by) {
+        q.average(static_cast<double const*>(x), average, count, 0.9, by);
+        q.swap(x, average, count);
+      },
+      values(count, 1), values(count, 2), values(1, 3));
+}
+
 TEST_F(QueueOperations, NormAndClip) {
   std::vector<plait::squares_range> const ranges{{0, 50, 1}, {60, 60, 0}};
   on_device<plait::squares_range> const on_gpu(device, ranges);

@@ -54,6 +54,7 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
                 double* d, std::size_t n) {
   T const* const in = x;
   kernels::fill(stream, T{0}, x, n);
+  kernels::swap(stream, x, x, n);
   kernels::copy_blocks(stream, in, n, x, n, n, n);
   kernels::add(stream, in, in, x, n);
   kernels::map(stream, plait::functions::gelu_tanh{}, n, in, x);
@@ -85,6 +86,7 @@ template <class P>
 void launch_updates(stream_launcher stream, P* p, plait::bfloat16* copy, double* d, std::size_t n) {
   kernels::adamw(stream, p, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
   kernels::sgd(stream, p, p, p, n, nullptr, 0, {}, nullptr, d, copy);
+  kernels::average(stream, p, p, n, 0.5, d);
   kernels::sum_of_squares(stream, p, nullptr, n, d, d);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 
 using namespace kernel_testing;
@@ -142,6 +143,27 @@ TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
                 {0.9, 0.1}, &numbers, &scale, copy);
     });
   }
+}
+
+TYPED_TEST(Optimizer, AveragesFollowAndAreSwapped) {
+  using P = TypeParam;
+  for (std::size_t const n : {std::size_t{1}, std::size_t{7}, std::size_t{4100}})
+    for (std::size_t const shift : shifts) {
+      auto const x = values<P>(n, 1), before = values<P>(n, 2);
+      auto expected = wide(before);
+      maths::average(wide(x).data(), expected.data(), n, 0.9);
+      memory<P> from(x, shift), average(before);
+      double scale = 0.5;
+      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, &scale);
+      expect_near(average.wide(), expected, 4 * rounding<P>);
+      auto const once = average.get();
+      scale = std::nan("");
+      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, &scale);
+      EXPECT_EQ(average.get(), once);
+      cuda::swap(launcher{}, from.data(), average.data(), n);
+      EXPECT_EQ(from.get(), once);
+      EXPECT_EQ(average.get(), x);
+    }
 }
 
 TYPED_TEST(Optimizer, SumsOfSquares) {

@@ -130,6 +130,10 @@ class cuda_queue {
   void add(T const* a, T const* b, T* out, std::size_t count) const {
     cuda_kernels::add(launcher(), a, b, out, count);
   }
+  template <class T>
+  void swap(T* a, T* b, std::size_t count) const {
+    cuda_kernels::swap(launcher(), a, b, count);
+  }
   template <class From, class To>
   void convert(From const* from, To* to, std::size_t count) const {
     cuda_kernels::convert(launcher(), from, to, count);
@@ -343,6 +347,12 @@ class cuda_queue {
            sgd_numbers const* now) const {
     cuda_kernels::sgd(launcher(), of.parameters, of.gradients, of.states, of.count, of.ranges,
                       of.range_count, fixed, now, of.gradient_scale, of.copies);
+  }
+
+  template <class T>
+  void average(T const* x, T* average, std::size_t count, double decay,
+               double const* gradient_scale) const {
+    cuda_kernels::average(launcher(), x, average, count, decay, gradient_scale);
   }
 
   template <class T>

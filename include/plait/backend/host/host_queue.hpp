@@ -44,6 +44,12 @@ struct host_queue {
     host_maths::add(a, b, out, count);
   }
 
+  /// a and b, which do not overlap, have each other's values from now on.
+  template <class T>
+  void swap(T* a, T* b, std::size_t count) const {
+    std::swap_ranges(a, a + count, b);
+  }
+
   /// to[i] = from[i] in another type.
   template <class From, class To>
   void convert(From const* from, To* to, std::size_t count) const {
@@ -224,6 +230,14 @@ struct host_queue {
                               *of.gradient_scale});
     }
     if (of.copies != nullptr) convert(of.parameters, of.copies, of.count);
+  }
+
+  /// average = decay * average + (1 - decay) * x; nothing is done if `*gradient_scale` is not a
+  /// number.
+  template <class T>
+  void average(T const* x, T* average, std::size_t count, double decay,
+               double const* gradient_scale) const {
+    if (!std::isnan(*gradient_scale)) host_maths::average(x, average, count, decay);
   }
 
   /// out[index] = the sum of squares of each of `range_count` blocks of x.

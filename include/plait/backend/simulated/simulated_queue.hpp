@@ -56,6 +56,14 @@ class simulated_queue {
       now.run([&] { host_queue{}.add(a, b, out, count); });
     });
   }
+  template <class T>
+  void swap(T* a, T* b, std::size_t count) const {
+    put("swap", [=](execution& now) {
+      now.updates(a, count);
+      now.updates(b, count);
+      now.run([&] { host_queue{}.swap(a, b, count); });
+    });
+  }
   template <class From, class To>
   void convert(From const* from, To* to, std::size_t count) const {
     put("convert", [=](execution& now) {
@@ -356,6 +364,17 @@ class simulated_queue {
       now.reads(numbers, 1);
       touch_arena(now, of, fixed.momentum != 0 ? 1 : 0);
       now.run([&] { host_queue{}.sgd(of, fixed, numbers); });
+    });
+  }
+
+  template <class T>
+  void average(T const* x, T* average, std::size_t count, double decay,
+               double const* gradient_scale) const {
+    put("average", [=](execution& now) {
+      now.reads(gradient_scale, 1);
+      now.reads(x, count);
+      now.updates(average, count);
+      now.run([&] { host_queue{}.average(x, average, count, decay, gradient_scale); });
     });
   }
 

@@ -39,6 +39,26 @@ void fill(Launch launch, std::type_identity_t<T> value, T* y, std::size_t n) {
 }
 
 template <int V, class T>
+__global__ void swap_kernel(T* a, T* b, std::size_t n) {
+  for_each_pack<V>(n, [&](std::size_t i, int count) {
+    auto const first = load<V>(a + i, count);
+    auto const second = load<V>(b + i, count);
+    store(second, a + i, count);
+    store(first, b + i, count);
+  });
+}
+
+/// a and b, which do not overlap, have each other's values from now on.
+template <launcher Launch, class T>
+void swap(Launch launch, T* a, T* b, std::size_t n) {
+  if (n == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(a, b);
+  launch(vectors ? swap_kernel<wide, T> : swap_kernel<1, T>,
+         detail::shape_for_packs<T>(n, vectors ? wide : 1), a, b, n);
+}
+
+template <int V, class T>
 __global__ void copy_blocks_kernel(T const* from, std::size_t from_stride, T* to,
                                    std::size_t to_stride, std::size_t count, std::size_t block) {
   for_each_pack_of_rows<V>(count, block, [&](std::size_t row, std::size_t column, int size) {

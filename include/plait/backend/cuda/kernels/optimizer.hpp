@@ -216,6 +216,39 @@ void sgd(Launch launch, P* parameter, S const* gradient, P* buffer, std::size_t 
          gradient_scale, compute_copy);
 }
 
+template <int V, class P>
+__global__ void average_kernel(P const* x, P* average, std::size_t count, double decay,
+                               double const* gradient_scale) {
+  if (std::isnan(*gradient_scale)) return;
+  P const old = static_cast<P>(decay);
+  P const share = static_cast<P>(1 - decay);
+  for_each_pack<V>(count, [&](std::size_t i, int size) {
+    auto const values = load<V>(x + i, size);
+    auto averages = load<V>(average + i, size);
+    PLAIT_UNROLL
+    for (int e = 0; e < V; ++e)
+      averages.value[e] = old * averages.value[e] + share * values.value[e];
+    store(averages, average + i, size);
+  });
+}
+
+/// average = decay * average + (1 - decay) * x; nothing is done if `*gradient_scale`, in device
+/// memory, is not a number.
+///
+/// Shapes: x, average (count); they do not overlap
+template <launcher Launch, class P>
+void average(Launch launch, P const* x, P* average, std::size_t count, double decay,
+             double const* gradient_scale) {
+  if (count == 0) return;
+  constexpr int wide = vector_elements<P>;
+  bool const vectors = fits_vectors(x, average);
+  int const size = vectors ? wide : 1;
+  launch(vectors ? average_kernel<wide, P> : average_kernel<1, P>,
+         launch_shape{blocks_for(count, static_cast<std::size_t>(block_threads * size)),
+                      block_threads},
+         x, average, count, decay, gradient_scale);
+}
+
 namespace detail {
 
 /// Blocks that share the squares of one range, and the fewest elements that one of them takes.

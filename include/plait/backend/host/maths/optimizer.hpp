@@ -100,6 +100,17 @@ template <class T, class Gradient>
   }
 }
 
+/// average = decay * average + (1 - decay) * x.
+///
+/// Shapes: x, average (n); they do not overlap
+template <class T>
+[[gnu::noinline]] void average(T const* __restrict__ x, T* __restrict__ average, std::size_t n,
+                               double decay) {
+  T const old = static_cast<T>(decay);
+  T const share = static_cast<T>(1 - decay);
+  for (std::size_t i = 0; i < n; ++i) average[i] = old * average[i] + share * x[i];
+}
+
 /// Sum of the squares of n values, in double.
 template <class T>
 [[gnu::noinline]] double sum_of_squares(T const* x, std::size_t n) {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <string>
+
+#include "plait/core/error.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/train/parameter_store.hpp"
+
+namespace plait::execution {
+
+/// The averages over the steps of what one rank's optimizer owns (exponential moving averages), in
+/// an arena of their own, which the plan's memory has.
+///
+/// Parameters and averages can change places, so that layers and exports see the averages without
+/// knowing of them. A change of places is the rank's own. Where layers see more than the rank owns,
+/// the rest is out of date from then on, until refresh().
+/// Errors:  out_of_memory says what the plan needs the memory for.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class averages {
+  using plan = typename Job::plan_type;
+  using element = typename Job::parameter_element;
+  using store_type = parameter_store<Job, Rank>;
+
+ public:
+  /// Copies of the parameters; with a decay of 0 there are none.
+  [[gnu::cold]] averages(Rank& rank, store_type& store, double decay)
+      : rank_(rank),
+        decay_(decay),
+        memory_(store.allocate(decay == 0 ? 0 : store.owned_count() * sizeof(element))) {
+    restart(store);
+  }
+
+  /// Bytes of the arena.
+  [[nodiscard]] std::size_t bytes() const { return memory_.size(); }
+
+  /// Makes the averages what the parameters are.
+  [[gnu::cold]] void restart(store_type const& store) {
+    if (decay_ == 0) return;
+    for (auto const& block : store.owned())
+      queue().copy_bytes(store.parameters_of(block), of(block),
+                         block.elements.count * sizeof(element));
+  }
+
+  /// averages = decay * averages + (1 - decay) * parameters for a block whose step has been put
+  /// into the same queue. Nothing is done if `*gradient_scale` is not a number.
+  void follow(store_type const& store, owned_block const& block,
+              double const* gradient_scale) const {
+    if (decay_ == 0) return;
+    queue().average(static_cast<element const*>(store.parameters_of(block)), of(block),
+                    block.elements.count, decay_, gradient_scale);
+  }
+
+  /// Parameters and averages are in each other's places while it lives, also when an exception ends
+  /// that.
+  class scope {
+   public:
+    scope(averages& held, store_type& store) : held_(held), store_(store) {
+      held_.change_places(store_);
+    }
+    scope(scope const&) = delete;
+    scope& operator=(scope const&) = delete;
+    ~scope() noexcept(false) {
+      if (std::uncaught_exceptions() == exceptions_) {
+        held_.change_places(store_);
+        return;
+      }
+      try {
+        held_.change_places(store_);
+      } catch (...) {  // what ended the scope is the exception to be seen
+      }
+    }
+
+   private:
+    averages& held_;
+    store_type& store_;
+    int exceptions_ = std::uncaught_exceptions();
+  };
+
+  /// Errors: error if there are no averages, or they are in place already.
+  [[nodiscard]] [[gnu::cold]] scope in_place(store_type& store) {
+    if (decay_ == 0)
+      throw error(
+          "with_averages: this trainer has no averages; give it a decay for them, as in "
+          "trainer_options{.average = 0.999}");
+    require_parameters("with_averages");
+    return {*this, store};
+  }
+
+  /// Errors: error, with the name of the call, if averages are in the parameters' place.
+  void require_parameters(char const* call) const {
+    if (are_in_place_)
+      throw error(std::string(call) +
+                  " was called inside with_averages; it works on the parameters, in whose place "
+                  "the averages are");
+  }
+
+  /// Brings what layers see up to date on all ranks, if it is not; all ranks call it.
+  ///
+  /// Moves: what the plan's list has for the refresh behind an update, after a change of places.
+  void refresh(store_type const& store) {
+    if (!is_stale_) return;
+    is_stale_ = false;
+    gather(store);
+  }
+
+ private:
+  [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
+  [[nodiscard]] element* of(owned_block const& block) const {
+    return reinterpret_cast<element*>(memory_.data()) + block.state_offset;
+  }
+
+  [[gnu::cold]] void change_places(store_type const& store) {
+    are_in_place_ = !are_in_place_;
+    is_stale_ = plan::cuts_arenas;
+    for (auto const& block : store.owned()) {
+      auto* const parameters = store.parameters_of(block);
+      queue().swap(parameters, of(block), block.elements.count);
+      if constexpr (plan::has_copies)
+        queue().convert(static_cast<element const*>(parameters), store.copies_of(block),
+                        block.elements.count);
+    }
+  }
+
+  [[gnu::cold]] void gather([[maybe_unused]] store_type const& store) {
+    if constexpr (plan::cuts_arenas) {
+      exchange_runner<Rank> const exchanges(rank_,
+                                            exchanges_on<plan>(rank_, {}, job_part::training));
+      rank_.device().synchronize();
+      for (auto const& row : exchanges.at(exchange_place::refresh)) {
+        exchanges.run_blocks(row, store.seen());
+        rank_.device().synchronize();
+      }
+    }
+  }
+
+  Rank& rank_;
+  double decay_;
+  typename Rank::device_type::arena memory_;
+  bool are_in_place_ = false;
+  bool is_stale_ = false;
+};
+
+}  // namespace plait::execution
