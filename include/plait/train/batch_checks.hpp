@@ -26,6 +26,11 @@ double count_targets(device_batch<Memory> const& batch, std::size_t width) {
         Loss::count(std::span<Target const>(targets + first * width, number * width)));
   };
   if (batch.host_weights == nullptr) return count(0, rows);
+  if constexpr (!requires { Loss::takes_weights; })
+    throw input_error(
+        "trainer: the data set has weights of samples, which the job's loss does not heed; let its "
+        "backward multiply by l.dy.at(row) and the loss say `static constexpr bool takes_weights = "
+        "true;`, or take weight() out of the data set");
   double sum = 0;
   for (std::size_t row = 0; row < rows; ++row) sum += batch.host_weights[row] * count(row, 1);
   return sum;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=6
+//
+// 20 steps of small nets against PyTorch's losses, as tests/oracle/losses_reference.py prints them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t samples = 30, width = 6, hidden = 12, out = 3;
+constexpr std::uint64_t steps = 20;
+
+// What PyTorch has.
+std::vector<double> const mse{
+    0.527696721674244, 0.639993047111154, 0.49981619870889, 0.590271821018115,
+    0.422736120924748, 0.380350308818285, 0.34247560647102, 0.493314015664232,
+    0.397155556981991, 0.291927798986467, 0.280106354396364, 0.410281393419875,
+    0.335468284451022, 0.226253119582329, 0.23987887450495, 0.337601252960929,
+    0.301278420948512, 0.183524888017007, 0.214676183095477, 0.287444208463312};
+std::vector<double> const weighted_mse{
+    0.519419424130755, 0.605072646167703, 0.554240665549809, 0.490832619784086,
+    0.376590154974522, 0.420033985570502, 0.336280509751975, 0.449630799001929,
+    0.345844160653337, 0.331371207498589, 0.258714428412107, 0.39419644723619,
+    0.273729469706308, 0.251895514266038, 0.231274697399956, 0.323885667933243,
+    0.244491112290081, 0.194172418066397, 0.212840573096093, 0.274313313572537};
+std::vector<double> const huber{
+    0.225126728626911, 0.284291103254726, 0.22399778764818, 0.273109832156314,
+    0.179329928460707, 0.192728864785839, 0.147739327726967, 0.243275678729298,
+    0.172511569579866, 0.164056967092193, 0.116890441844361, 0.208880221888752,
+    0.161102536264403, 0.13001336072013, 0.09646784228054, 0.167789268541904,
+    0.156968035418871, 0.0934539624242448, 0.0874406893329184, 0.130538985195871};
+std::vector<double> const binary{
+    0.729718962141322, 0.6689707248559, 0.682408028172468, 0.697601746334589,
+    0.641151544100325, 0.644439604487803, 0.634547915278277, 0.667216913234342,
+    0.628068676371177, 0.638260949552616, 0.607820058754659, 0.633363029690228,
+    0.630966824007704, 0.625777559883601, 0.588858845646792, 0.598968768159558,
+    0.62915839881919, 0.603673004184861, 0.573393959596424, 0.574590049731987};
+
+/// A number between -1 and 1 for each i and k.
+double number(std::size_t i, std::size_t k) {
+  return std::sin(12.9898 * double(i) + 78.233 * double(k));
+}
+
+enum class of { numbers, weighted_numbers, shares };
+
+template <class T, of Kind>
+struct table {
+  using concept_tag = dataset_tag;
+  using element = T;
+  using target = T;
+  [[nodiscard]] std::size_t size() const { return samples; }
+  [[nodiscard]] std::size_t sequence_length() const { return 1; }
+  [[nodiscard]] std::size_t width() const { return ::width; }
+  [[nodiscard]] std::size_t target_width() const { return out; }
+  void inputs(std::size_t sample, std::span<T> to) const {
+    for (std::size_t c = 0; c < to.size(); ++c)
+      to[c] = static_cast<T>(number(sample * ::width + c, 1));
+  }
+  void targets(std::size_t sample, std::span<T> to) const {
+    for (std::size_t c = 0; c < to.size(); ++c)
+      to[c] = static_cast<T>(Kind == of::shares ? 0.5 + 0.5 * number(sample * out + c, 3)
+                                                : number(sample * out + c, 2));
+  }
+  [[nodiscard]] double weight(std::size_t sample) const
+    requires(Kind == of::weighted_numbers)
+  {
+    return 0.25 * double(sample % 4) + 0.5;
+  }
+};
+
+using body = sequential<named<"first", nn::linear<width, hidden>>, nn::relu<hidden>,
+                        named<"second", nn::linear<hidden, out>>>;
+template <class Policy, class Loss, class T>
+struct job : parallel<objective<body, Loss>, Policy, T> {};
+
+template <class Job>
+std::vector<double> losses_of(auto const& data, trainer_options const& options = {}) {
+  std::vector<double> losses;
+  launch<Job>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(
+        rank, adamw{.learning_rate = 0.02, .beta2 = 0.95, .weight_decay = 0.1}, options);
+    trainer.import_parameters([](std::string const& name, auto const&, auto values) {
+      std::size_t const k = name == "first.weight"    ? 4
+                            : name == "first.bias"    ? 5
+                            : name == "second.weight" ? 6
+                                                      : 7;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<typename Job::element>(0.5 * number(i, k));
+    });
+    auto from = batches(data, global_batch<8>{}, rank,
+                        {.how = sample_order::sequential, .last = last_batch::keep, .epochs = 0});
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      double const loss = trainer.step(from.at(step)).loss;
+      if (rank.is_root()) losses.push_back(loss);
+    }
+  });
+  return losses;
+}
+
+void expect_near(std::vector<double> const& expected, std::vector<double> const& got,
+                 double tolerance) {
+  ASSERT_EQ(got.size(), steps);
+  for (std::size_t i = 0; i < steps; ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << i;
+}
+
+using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
+
+/// PyTorch's losses in double and float, and the serial run's under another plan.
+template <class Loss, of Kind>
+void expect_pytorch(std::vector<double> const& expected) {
+  auto const serial_run = losses_of<job<serial, Loss, double>>(table<double, Kind>{});
+  expect_near(expected, serial_run, 1e-9);
+  expect_near(expected, losses_of<job<serial, Loss, float>>(table<float, Kind>{}), 1e-4);
+  expect_near(serial_run, losses_of<job<grid, Loss, double>>(table<double, Kind>{}), 1e-10);
+}
+
+TEST(LossesOracle, MeanSquaredErrorUnderEachPlan) {
+  using loss = nn::mse<out>;
+  using data = table<double, of::numbers>;
+  expect_pytorch<loss, of::numbers>(mse);
+  expect_near(mse, losses_of<job<data_parallel<2>, loss, double>>(data{}), 1e-9);
+  expect_near(mse, losses_of<job<tensor_parallel<2>, loss, double>>(data{}), 1e-9);
+  expect_near(mse, losses_of<job<pipeline<2>, loss, double>>(data{}), 1e-9);
+}
+TEST(LossesOracle, Weights) { expect_pytorch<nn::mse<out>, of::weighted_numbers>(weighted_mse); }
+TEST(LossesOracle, Huber) { expect_pytorch<nn::huber<out, 700>, of::numbers>(huber); }
+TEST(LossesOracle, BinaryCrossEntropy) {
+  expect_pytorch<nn::binary_cross_entropy<out>, of::shares>(binary);
+}
+
+}  // namespace
