@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plait/backend/host/maths/cross_entropy.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "backend/host_maths_testing.hpp"
@@ -158,6 +159,71 @@ TEST(CrossEntropy, PaddingCountsNowhere) {
     EXPECT_EQ(max, expected.max);
     expect_near(terms, expected.terms, 1e-14);
   }
+}
+
+// The definition, class by class, against `shards` blocks of equal width; the last has padding.
+template <class Target>
+void expect_naive(Target target, double smoothing, std::vector<double> const* weights,
+                  std::size_t shards) {
+  std::size_t const rows = 7, classes = 13, cols = (classes + 1 + shards) / shards;
+  double const scale = 0.375, all = static_cast<double>(classes);
+  auto const targets = labels(rows, classes);
+  auto const logits = values<double>(rows * classes, 1);
+  double loss = 0;
+  std::vector<double> gradient(logits.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (targets[r] == ignore) continue;
+    double const weight = weights == nullptr ? 1.0 : (*weights)[r];
+    double const* const row = &logits[r * classes];
+    double sum = 0;
+    for (std::size_t c = 0; c < classes; ++c) sum += std::exp(row[c]);
+    for (std::size_t c = 0; c < classes; ++c) {
+      double const wanted =
+          (static_cast<std::size_t>(targets[r]) == c ? 1 - smoothing : 0) + smoothing / all;
+      loss -= weight * wanted * std::log(std::exp(row[c]) / sum);
+      gradient[r * classes + c] = scale * weight * (std::exp(row[c]) / sum - wanted);
+    }
+  }
+
+  double const* const by_row = weights == nullptr ? nullptr : weights->data();
+  std::vector<double> max(rows, -std::numeric_limits<double>::infinity()), local(rows),
+      terms(Target::terms * rows), mine(terms.size());
+  std::vector<std::vector<double>> blocks;
+  auto const valid = [&](std::size_t s) { return std::min(cols, classes - s * cols); };
+  for (std::size_t s = 0; s < shards; ++s) {
+    blocks.emplace_back(rows * cols, 1e300);
+    for (std::size_t r = 0; r < rows; ++r)
+      std::copy_n(&logits[r * classes + s * cols], valid(s), &blocks[s][r * cols]);
+    maths::row_max(blocks[s].data(), local.data(), rows, cols, valid(s));
+    for (std::size_t r = 0; r < rows; ++r) max[r] = std::max(max[r], local[r]);
+  }
+  for (std::size_t s = 0; s < shards; ++s) {
+    maths::cross_entropy_terms<Target>(blocks[s].data(), targets.data(), max.data(), mine.data(),
+                                       s * cols, rows, cols, valid(s));
+    for (std::size_t i = 0; i < terms.size(); ++i) terms[i] += mine[i];
+  }
+  EXPECT_NEAR(maths::cross_entropy_sum(terms.data(), targets.data(), ignore, rows, by_row, target),
+              loss, 1e-13);
+  for (std::size_t s = 0; s < shards; ++s) {
+    maths::cross_entropy_backward(blocks[s].data(), targets.data(), max.data(), terms.data(), scale,
+                                  blocks[s].data(), s * cols, ignore, rows, cols, valid(s), by_row,
+                                  target);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < cols; ++c)
+        EXPECT_NEAR(blocks[s][r * cols + c],
+                    c < valid(s) ? gradient[r * classes + s * cols + c] : 0.0, 1e-15);
+  }
+}
+
+TEST(CrossEntropy, WeightsAndSmoothingAreTheDefinition) {
+  std::vector<double> const weights{0.5, 2, 3, 0, 1, -1, 0.25};
+  double const part = 0.3;
+  plait::smoothed_target const smoothed{.on_label = 1 - part, .on_each = part / 13};
+  for (std::size_t shards : {1u, 2u, 4u})
+    for (auto const* by : {static_cast<std::vector<double> const*>(nullptr), &weights}) {
+      expect_naive(plait::one_hot_target{}, 0, by, shards);
+      expect_naive(smoothed, part, by, shards);
+    }
 }
 
 TEST(CrossEntropy, LargeAndMaskedLogits) {

@@ -105,6 +105,42 @@ TEST(SimulatedRace, ReadBeforeTheWrite) {
       "two; stream tensor must wait for stream compute after this fill");
 }
 
+// The weights of rows are read by each operation of a loss.
+TEST(SimulatedRace, WeightsReadBeforeTheWrite) {
+  struct weigh {
+    double operator()(double term, double weight) const { return term * weight; }
+  };
+  plait::smoothed_target const smoothed{.on_label = 0.5, .on_each = 0.25};
+  auto const program = [&](bool waits, int operation) {
+    return [=](bench const& with) {
+      double* const weights = with.buffer(0);
+      auto const q = with.on(stream::compute);
+      for (std::size_t number = 1; number < 6; ++number) q.fill(1.0, with.buffer(number), count);
+      auto* const labels = reinterpret_cast<std::int32_t*>(with.buffer(6));
+      q.fill(std::int32_t{1}, labels, 2);
+      with.write(stream::data, 0);
+      if (waits) with.wait(stream::compute, stream::data);
+      if (operation == 0)
+        q.cross_entropy_sum(smoothed, with.buffer(1), labels, -1, 2, with.buffer(5), weights,
+                            with.buffer(2));
+      else if (operation == 1)
+        q.cross_entropy_backward(smoothed, with.buffer(1), labels, with.buffer(2), with.buffer(3),
+                                 with.buffer(5), weights, with.buffer(4), 0, -1, 2, 2, 2);
+      else q.accumulate_columns(weigh{}, 2, 1, with.buffer(1), with.buffer(2), weights);
+    };
+  };
+  char const* const names[] = {"cross_entropy_sum", "cross_entropy_backward", "accumulate_columns"};
+  for (int operation = 0; operation < 3; ++operation) {
+    expect_no_race(1, program(true, operation));
+    std::string const name = names[operation];
+    expect_race(1, program(false, operation),
+                "race on rank 0, bytes [0, 16) of arena 0: fill on stream data writes them, " +
+                    name +
+                    " on stream compute reads them, and nothing orders the two; stream compute "
+                    "must wait for stream data after this fill");
+  }
+}
+
 TEST(SimulatedRace, OverwrittenBeforeTheRead) {
   auto const program = [](bool waits) {
     return [=](bench const& with) {

@@ -313,7 +313,8 @@ TEST_F(WrongShape, Positions) {
 
 TEST_F(WrongShape, CrossEntropy) {
   auto const x = matrix(6, 4), max = matrix(6, 1), terms = matrix(6, 2), gradient = matrix(6, 4);
-  auto const few = matrix(5, 1), few_terms = matrix(5, 2);
+  auto const few = matrix(5, 1), few_terms = matrix(5, 2), more_terms = matrix(6, 3);
+  plait::smoothed_target const smoothed{};
   auto const labels = tokens(6), few_labels = tokens(5);
   double sum = 0;
   plait::loss_sum const loss{&sum};
@@ -327,7 +328,12 @@ TEST_F(WrongShape, CrossEntropy) {
   refuses("max is 5 x 1", [&](auto& ops) { ops.cross_entropy_terms(x, labels, few, terms); });
   refuses("terms is 6 x 1, logits is 6 x 4: terms must be 6 x 2",
           [&](auto& ops) { ops.cross_entropy_terms(x, labels, max, max); });
+  refuses("terms is 6 x 2, logits is 6 x 4: terms must be 6 x 3",
+          [&](auto& ops) { ops.cross_entropy_terms(x, labels, max, terms, 4, smoothed); });
   fits([&](auto& ops) { ops.cross_entropy(terms, labels, -100, loss); });
+  fits([&](auto& ops) { ops.cross_entropy(more_terms, labels, -100, loss, smoothed); });
+  refuses("terms is 6 x 2, labels is 6 x 1: terms must be 6 x 3",
+          [&](auto& ops) { ops.cross_entropy(terms, labels, -100, loss, smoothed); });
   refuses("ops.cross_entropy in layer 3: terms is 5 x 2, labels is 6 x 1: terms must be 6 x 2",
           [&](auto& ops) { ops.cross_entropy(few_terms, labels, -100, loss); });
   auto const backward = [&](auto... operands) {
@@ -338,6 +344,8 @@ TEST_F(WrongShape, CrossEntropy) {
           backward(x, few_labels, max, terms, -100, seed, gradient));
   refuses("max is 5 x 1", backward(x, labels, few, terms, -100, seed, gradient));
   refuses("terms is 5 x 2", backward(x, labels, max, few_terms, -100, seed, gradient));
+  refuses("terms is 6 x 3, logits is 6 x 4: terms must be 6 x 2",
+          backward(x, labels, max, more_terms, -100, seed, gradient));
   refuses("dlogits is 6 x 2, logits is 6 x 4: dlogits must be 6 x 4",
           backward(x, labels, max, terms, -100, seed, terms));
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "plait/core/macros.hpp"
 #include "plait/layer/layer.hpp"
@@ -221,6 +223,48 @@ struct unscaled_gradient : nn::cross_entropy<12> {
     static constexpr double one = 1;
     l.dy.scale = &one;
     nn::cross_entropy<12>::backward_input(ops, l);
+  }
+};
+
+/// Half the squared distance from 1 of what is in each row; with `Honest` the gradient has weights.
+template <bool Honest>
+struct squared_distance {
+  using concept_tag = layer_tag;
+  using input = inputs<features<12>, tokens>;
+  using output = loss_value;
+  using terms = slot<"terms", 1, slot_element::accumulate>;
+  using saved = plait::saved<input_slot>;
+  using scratch = plait::scratch<terms>;
+  static constexpr bool takes_weights = true;
+
+  static std::int64_t count(std::span<std::int32_t const> labels) {
+    return static_cast<std::int64_t>(labels.size());
+  }
+  struct add_up {
+    void operator()(auto const&, auto x, auto sums) const {
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        sums.data[r] = 0;
+        for (std::size_t c = 0; c < 12; ++c) {
+          auto const distance = x.data[r * 12 + c] - 1;
+          sums.data[r] += distance * distance / 2;
+        }
+      }
+    }
+  };
+  struct differentiate {
+    loss_seed seed;
+    void operator()(auto const&, auto x, auto dx) const {
+      for (std::size_t r = 0; r < x.rows; ++r)
+        for (std::size_t c = 0; c < 12; ++c)
+          dx.data[r * 12 + c] = (x.data[r * 12 + c] - 1) * (Honest ? seed.at(r) : *seed.scale);
+    }
+  };
+  static void forward(auto& ops, auto l) {
+    ops.run(add_up{}, l.x.first, l.scratch[terms{}]);
+    ops.add_to_loss(l.scratch[terms{}], l.y);
+  }
+  static void backward_input(auto& ops, auto l) {
+    ops.run(differentiate{l.dy}, l.saved[input_slot{}].first, l.dx);
   }
 };
 

@@ -67,6 +67,14 @@ TEST(CheckLayer, SeesALossWhoseGradientIsNotScaled) {
   expect_only(report, {"must be the central finite difference"});
 }
 
+TEST(CheckLayer, SeesALossWhoseGradientHasNoWeights) {
+  auto const honest = check_layer<broken::squared_distance<true>>();
+  EXPECT_TRUE(honest.passed()) << honest.text();
+  auto const report = check_layer<broken::squared_distance<false>>();
+  expect_reported(report, "must be that without weights times the weight of its row");
+  expect_only(report, {"must be the central finite difference", "times the weight of its row"});
+}
+
 TEST(CheckLayer, SaysWhatItDidNotCheck) {
   auto const report = check_layer<plait::nn::relu<5>>();
   expect_reported(report, "form features: none of 2, 3 and 4 ranks divides what it cuts");

@@ -37,12 +37,14 @@ struct aliasing {
 ///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
 ///   static constexpr aliasing may_alias                     (optional: none)
 ///   static constexpr bool takes_epilogue                    (optional: false)
+///   static constexpr bool takes_weights                     (optional: false; of a loss)
 ///   static void forward(ops, l)              l.y from l.x
 ///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
 /// What `l` has is in run/body.hpp. With takes_epilogue, forward and backward_input write l.y and
 /// l.dx by one product at their end and do nothing else with them: a mapped_view may stand in their
-/// place. An element-wise layer says what it is by `function`, `derivative` and `kept`, see
+/// place. With takes_weights a loss multiplies the term and the gradient of each row by its weight.
+/// An element-wise layer says what it is by `function`, `derivative` and `kept`, see
 /// nn::elementwise.
 /// Meaning: the output of a sample depends on no other sample; the bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
@@ -90,6 +92,7 @@ struct leaf_info {
   double flops_per_row = 0;
   aliasing may_alias{};
   bool takes_epilogue = false;
+  bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
   bool has_count = true;
@@ -204,6 +207,7 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::units; }) info.units = L::units;
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
+  if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
   info.is_elementwise = requires {
     typename L::function;
     typename L::derivative;

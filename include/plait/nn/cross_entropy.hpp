@@ -33,6 +33,7 @@ struct cross_entropy {
   using terms = slot<"terms", 2, slot_element::accumulate>;
   using saved = plait::saved<input_slot, max, terms>;
   static constexpr double flops_per_row = 4.0 * Classes;
+  static constexpr bool takes_weights = true;
 
   /// The rows that count, of the labels of one rank.
   ///

@@ -28,13 +28,15 @@ struct layer_context {
 /// Where a loss layer adds its sum, in the device's memory.
 struct loss_sum {
   double* data = nullptr;
+  double const* weights = nullptr;  ///< of each row of the microbatch; null: all 1
 };
 
-/// The gradient of the job's loss by the sum of a loss layer, in the device's memory.
+/// What the gradient of a loss layer is multiplied by, in the device's memory.
 struct loss_seed {
-  double const* scale = nullptr;
-  double const* weights = nullptr;
+  double const* scale = nullptr;    ///< the gradient of the job's loss by the sum of the layer
+  double const* weights = nullptr;  ///< of each row of the microbatch; null: all 1
 
+  /// What the gradient of a row is multiplied by; for operations, while they run.
   [[nodiscard]] PLAIT_HOST_DEVICE double at(std::size_t row) const {
     return weights == nullptr ? *scale : *scale * weights[row];
   }

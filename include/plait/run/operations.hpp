@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/cross_entropy_target.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
@@ -318,8 +319,8 @@ class operations {
     queue_.accumulate_positions(dy.data, sums.data, first, count, context.batch, dy.columns);
   }
 
-  /// loss += the sum of `terms`, one for each row, times the share of one label: what a loss of
-  /// one's own ends with.
+  /// loss += the sum of `terms`, one for each row and times its weight, times the share of one
+  /// label: what a loss of one's own ends with.
   template <class T, placement Terms>
   void add_to_loss(view_of<T, Terms> terms, loss_sum loss) {
     static_assert(is_whole(Terms),
@@ -328,8 +329,12 @@ class operations {
                   "or give the loss no form that cuts its rows");
     shapes_.expect("add_to_loss", named("terms", terms), terms.rows, 1,
                    named_shape{"a term", 1, 1});
-    queue_.accumulate_columns(share_of_label{context.loss_scale}, terms.rows, 1, loss.data,
-                              terms.data, terms.data);
+    if (loss.weights == nullptr)
+      queue_.accumulate_columns(share_of_label<false>{context.loss_scale}, terms.rows, 1, loss.data,
+                                terms.data, terms.data);
+    else
+      queue_.accumulate_columns(share_of_label<true>{context.loss_scale}, terms.rows, 1, loss.data,
+                                terms.data, loss.weights);
   }
 
   /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
@@ -343,13 +348,16 @@ class operations {
     check_kept("row_max", named("max", max), 1, named("x", x));
     queue_.row_max(x.data, max.data, x.rows, x.columns, local_columns(x, valid_columns));
   }
-  /// For each row: the sum of exp(logit - max), and logit - max of the label. Logits from column
-  /// `classes` of the whole row on are padding and do not count.
+  /// For each row: the sum of exp(logit - max), and logit - max of the label; with a
+  /// smoothed_target the sum of (logit - max) too. Logits from column `classes` of the whole row on
+  /// are padding and do not count.
   ///
-  /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, 2).
-  template <class T, class M, class Kept, placement At, placement Max, placement Terms>
+  /// Shapes: logits (rows, classes); max (rows, 1); terms (rows, Target::terms), which are 2 or 3.
+  template <class T, class M, class Kept, placement At, placement Max, placement Terms,
+            class Target = one_hot_target>
   void cross_entropy_terms(view_of<T, At> logits, token_input labels, view_of<M, Max> max,
-                           view_of<Kept, Terms> terms, std::size_t classes = all_columns) {
+                           view_of<Kept, Terms> terms, std::size_t classes = all_columns,
+                           Target target = {}) {
     typing::check_logits<At>();
     static_assert(!is_partial(Max),
                   "ops.cross_entropy_terms(...): the maximum is still partial; write "
@@ -361,14 +369,15 @@ class operations {
     named_shape const like = named("logits", logits);
     check_kept(name, named("labels", labels), 1, like);
     check_kept(name, named("max", max), 1, like);
-    check_kept(name, named("terms", terms), 2, like);
-    queue_.cross_entropy_terms(logits.data, labels.data, max.data, terms.data, first_column(logits),
-                               logits.rows, logits.columns, local_columns(logits, classes));
+    check_kept(name, named("terms", terms), Target::terms, like);
+    queue_.cross_entropy_terms(target, logits.data, labels.data, max.data, terms.data,
+                               first_column(logits), logits.rows, logits.columns,
+                               local_columns(logits, classes));
   }
-  /// loss += scale * the sum over the rows of -log(probability of the label).
-  template <class T, placement Terms>
+  /// loss += scale * the sum over the rows of weight * -log(probability of the label).
+  template <class T, placement Terms, class Target = one_hot_target>
   void cross_entropy(view_of<T, Terms> terms, token_input labels, std::int32_t ignored,
-                     loss_sum loss) {
+                     loss_sum loss, Target target = {}) {
     static_assert(!is_partial(Terms),
                   "ops.cross_entropy(terms, ...): the logarithm of a partial sum; write "
                   "ops.move<plait::invariant>(terms) first");
@@ -376,15 +385,17 @@ class operations {
                   "ops.cross_entropy(terms, ...): the tensor ranks have parts of the terms, and "
                   "each would add its part of the loss alone; give the form an output that is "
                   "invariant");
-    check_kept("cross_entropy", named("terms", terms), 2, named("labels", labels));
-    queue_.cross_entropy_sum(terms.data, labels.data, ignored, terms.rows, context.loss_scale,
-                             loss.data);
+    check_kept("cross_entropy", named("terms", terms), Target::terms, named("labels", labels));
+    queue_.cross_entropy_sum(target, terms.data, labels.data, ignored, terms.rows,
+                             context.loss_scale, loss.weights, loss.data);
   }
   /// dlogits may be logits; it is 0 from column `classes` of the whole row on.
-  template <class X, class M, class Kept, class T, placement At, placement Row, placement Gradient>
+  template <class X, class M, class Kept, class T, placement At, placement Row, placement Gradient,
+            class Target = one_hot_target>
   void cross_entropy_backward(view_of<X, At> logits, token_input labels, view_of<M, Row> max,
                               view_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
-                              view_of<T, Gradient> dlogits, std::size_t classes = all_columns) {
+                              view_of<T, Gradient> dlogits, std::size_t classes = all_columns,
+                              Target target = {}) {
     typing::check_logits<At>();
     typing::check_gradient<At, Gradient>();
     static_assert(At != replicate,
@@ -398,11 +409,12 @@ class operations {
     named_shape const like = named("logits", logits);
     check_kept(name, named("labels", labels), 1, like);
     check_kept(name, named("max", max), 1, like);
-    check_kept(name, named("terms", terms), 2, like);
+    check_kept(name, named("terms", terms), Target::terms, like);
     shapes_.equal(name, named("dlogits", dlogits), like);
-    queue_.cross_entropy_backward(logits.data, labels.data, max.data, terms.data, seed.scale,
-                                  dlogits.data, first_column(logits), ignored, logits.rows,
-                                  logits.columns, local_columns(logits, classes));
+    queue_.cross_entropy_backward(target, logits.data, labels.data, max.data, terms.data,
+                                  seed.scale, seed.weights, dlogits.data, first_column(logits),
+                                  ignored, logits.rows, logits.columns,
+                                  local_columns(logits, classes));
   }
 
   /// y = x / (1 - probability) where random number (global index) keeps the element, else 0; with
@@ -485,11 +497,13 @@ class operations {
     }
   };
 
+  template <bool Weighted>
   struct share_of_label {
     double const* share;  // in the device's memory
-    template <class T>
-    PLAIT_HOST_DEVICE double operator()(T term, T) const {
-      return static_cast<double>(term) * *share;
+    template <class T, class W>
+    PLAIT_HOST_DEVICE double operator()(T term, [[maybe_unused]] W weight) const {
+      if constexpr (Weighted) return static_cast<double>(term) * weight * *share;
+      else return static_cast<double>(term) * *share;
     }
   };
 

@@ -73,10 +73,12 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
   [[nodiscard]] layer_context& context() { return context_; }
 
-  /// Where the labels of the microbatch are, and where its loss is added.
-  void set_loss(void const* targets, double* loss) {
+  /// Where the labels of the microbatch are, where its loss is added, and what the loss of each row
+  /// is multiplied by; null: 1.
+  void set_loss(void const* targets, double* loss, double const* weights = nullptr) {
     targets_ = targets;
     loss_ = loss;
+    weights_ = weights;
   }
 
   /// What the last forward of the last stage gave to its loss.
@@ -209,12 +211,13 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   template <int Step>
   auto output_or_loss(std::byte* input, std::byte* output) const {
-    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss) return loss_sum{loss_};
+    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss)
+      return loss_sum{loss_, weights_};
     else return this->template output_view<Step>(input, output);
   }
   template <int Value, bool IsLoss>
   auto gradient_or_seed(std::byte* data) const {
-    if constexpr (IsLoss) return loss_seed{context_.loss_scale};
+    if constexpr (IsLoss) return loss_seed{context_.loss_scale, weights_};
     else return this->template gradient_view<Value, true>(data);
   }
 
@@ -435,6 +438,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   std::byte* record_ = nullptr;
   int unit_ = 0;
   double* loss_ = nullptr;
+  double const* weights_ = nullptr;
   forward_watch* watch_ = nullptr;
   std::byte const* model_output_ = nullptr;
 };

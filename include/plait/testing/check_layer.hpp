@@ -97,6 +97,10 @@ trial_setup make_setup(layer_options const& options) {
   if constexpr (is_loss) {
     out.loss_scale = 0.25;  // a layer that forgets the factor is found out
     out.targets = random_numbers(key(), rows * first.inputs[1].width, 0, 1);
+    if (first.takes_weights) {
+      out.row_weights = random_numbers(key(), rows, 1, 0.5);
+      out.row_weights[rows / 2] = 0;
+    }
   } else {
     out.weights = random_numbers(key(), rows * L::output::info.width, 0, 1);
   }
@@ -175,6 +179,7 @@ class precision_checker {
       compare_trials(report_, where, reference_, got, output_, "must be near that in double",
                      rounding);
       check_accumulation(report_, where, got, rounding);
+      check_weights(report_, where, setup_, got, rounding);
       check_bytes(report_, where, got);
     }
   }
@@ -230,6 +235,7 @@ class layer_checker {
     check_differences(report_, where, setup_, got);
     check_accumulation(report_, where, got);
     check_independence(report_, where, setup_, got, output_, is_loss);
+    check_weights(report_, where, setup_, got);
     check_bytes(report_, where, got);
     if constexpr (is_loss)
       compare(report_, where, output_, {2 * got.ranks[0].once.output[0]},
@@ -314,7 +320,9 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   1e-10 of the largest element, and the same bits on all ranks that have them;
 /// - the gradients are the central finite differences of the output by inputs and parameters, up to
 ///   1e-6 of the largest element;
-/// - a loss is proportional to `context.loss_scale`;
+/// - a loss is proportional to `context.loss_scale`; one with `takes_weights`, which is run with
+///   weights of rows, multiplies each row's gradient by its weight, and weights of 1 change
+///   nothing;
 /// - no sample's output or input gradient depends on another sample of the batch;
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;

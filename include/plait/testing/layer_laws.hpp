@@ -118,6 +118,27 @@ inline void check_independence(check_report& report, std::string const& where,
   }
 }
 
+/// Of a loss that takes weights of rows.
+inline void check_weights(check_report& report, std::string const& where, trial_setup const& setup,
+                          trial const& got, double rounding = double_rounding) {
+  if (setup.row_weights.empty()) return;
+  auto const& first = got.ranks[0];
+  compare(report, where, {"loss", 1, 1}, first.unweighted.output, {first.unit_loss},
+          rounding_bound(first.unweighted.output, rounding),
+          "must be the same with weights of 1 as without weights");
+  for (std::size_t i = 0; i < got.parameters.size(); ++i) {
+    if (!is_input(got.parameters[i].name)) continue;
+    bool ignored = false;
+    auto expected = assemble(got, &rank_record::unweighted, i, ignored);
+    auto const what = tensor_of(got, i);
+    for (std::size_t e = 0; e < expected.size(); ++e)
+      expected[e] *= setup.row_weights[e / what.columns];
+    compare(report, where, what, expected, assemble(got, &rank_record::once, i, ignored),
+            rounding_bound(expected, rounding),
+            "must be that without weights times the weight of its row: use l.dy.at(row)");
+  }
+}
+
 inline void check_bytes(check_report& report, std::string const& where, trial const& got) {
   for (std::size_t r = 0; r < got.ranks.size(); ++r)
     for (auto const& moved : got.ranks[r].moved)

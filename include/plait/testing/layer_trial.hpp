@@ -33,7 +33,8 @@ struct trial_setup {
   std::vector<double> targets;       ///< of a loss that takes features
   std::vector<double> weights;       ///< the functional is the sum of weights times outputs
   double loss_scale = 1;
-  tensors changed_parameters;  ///< where one sample is another
+  std::vector<double> row_weights;  ///< of a loss that takes them; empty: none
+  tensors changed_parameters;       ///< where one sample is another
   std::vector<std::int32_t> changed_tokens;
   struct place {
     std::size_t parameter = 0, element = 0;
@@ -55,6 +56,8 @@ struct pass {
 struct rank_record {
   pass once, twice, changed;
   double scaled_loss = 0;  ///< of a loss layer: the loss with twice the scale
+  pass unweighted;         ///< of a loss that takes weights: without them,
+  double unit_loss = 0;    ///< and its loss with weights of 1
   std::vector<double> differences;
   struct bytes {
     std::string group;
@@ -96,6 +99,7 @@ class layer_bench {
         arena_(plan::arena_for(0, load_)),
         owned_(parameters_of_stage<plan>(0, rank.grid())),
         loss_scale_(setup.loss_scale),
+        row_weights_(setup.row_weights.empty() ? nullptr : setup.row_weights.data()),
         activations_(rank.device().allocate(arena_.total_bytes)),
         parameters_(plan::parameter_layout_for(0, rank.grid()).count()),
         gradients_(parameters_.size()),
@@ -126,6 +130,15 @@ class layer_bench {
       forward();
       out.scaled_loss = output_[0];
       loss_scale_ = setup_.loss_scale;
+    }
+    if (!setup_.row_weights.empty()) {
+      std::vector<double> const ones(setup_.rows(), 1.0);
+      row_weights_ = ones.data();
+      forward();
+      out.unit_loss = output_[0];
+      row_weights_ = nullptr;
+      out.unweighted = run_passes(1);
+      row_weights_ = setup_.row_weights.data();
     }
     use(setup_.changed_parameters, setup_.changed_tokens);
     out.changed = run_passes(1);
@@ -164,8 +177,8 @@ class layer_bench {
     double loss = 0;
     constexpr bool from_targets =
         has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::reals;
-    if constexpr (from_targets) runner_.set_loss(targets_.data(), &loss);
-    else runner_.set_loss(tokens_->data(), &loss);
+    if constexpr (from_targets) runner_.set_loss(targets_.data(), &loss, row_weights_);
+    else runner_.set_loss(tokens_->data(), &loss, row_weights_);
     std::byte const* const made = runner_.forward(input(), 0);
     if constexpr (has_loss) output_[0] = loss;
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
@@ -222,6 +235,7 @@ class layer_bench {
   stage_arena arena_;
   std::vector<local_parameter> owned_;
   double loss_scale_;
+  double const* row_weights_;
   typename Rank::device_type::arena activations_;
   std::vector<T> parameters_;
   std::vector<typename Job::gradient_element> gradients_;

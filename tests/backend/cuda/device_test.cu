@@ -398,6 +398,13 @@ TYPED_TEST(Epilogue, WorksWhereTheLibraryHasNone) {
 }
 #endif
 
+struct weighted {
+  template <class T>
+  PLAIT_HOST_DEVICE double operator()(T term, double weight) const {
+    return static_cast<double>(term) * weight;
+  }
+};
+
 // Each operation of the queue against the same one of the host, so that no argument goes astray
 // between the two; what the kernels do has tests of its own.
 struct QueueOperations : testing::Test {
@@ -450,6 +457,11 @@ TEST_F(QueueOperations, Elements) {
         q.accumulate_columns(plait::functions::multiply{}, rows, columns, c, a, b);
       },
       x, y, row);
+  compare(  // terms and weights of rows
+      [](auto q, float* a, double* b, double* sum) {
+        q.accumulate_columns(weighted{}, rows, 1, sum, a, b);
+      },
+      std::vector<float>(x.begin(), x.begin() + rows), y, std::vector<double>{2});
 }
 
 TEST_F(QueueOperations, Rows) {
@@ -497,17 +509,25 @@ TEST_F(QueueOperations, LookUpAndLoss) {
       },
       x, table);
   std::vector<std::int32_t> const labels{3, -1, 17, 7, 0, 11};
-  compare(
-      [](auto q, double* a, std::int32_t* l, double* max, double* terms, double* scale,
-         double* loss) {
-        q.row_max(a, max, rows, columns, columns - 2);
-        q.cross_entropy_terms(a, l, max, terms, std::size_t{0}, rows, columns, columns - 2);
-        q.cross_entropy_sum(terms, l, -1, rows, scale, loss);
-        q.cross_entropy_backward(a, l, max, terms, scale, a, std::size_t{0}, -1, rows, columns,
-                                 columns - 2);
-      },
-      x, labels, values(rows, 3), values(2 * rows, 4), std::vector<double>{0.25},
-      std::vector<double>{2});
+  auto const compare_loss = [&](auto target, bool weighted) {
+    compare(
+        [=](auto q, double* a, std::int32_t* l, double* max, double* terms, double* scale,
+            double* weights, double* loss) {
+          double const* const by_row = weighted ? weights : nullptr;
+          q.row_max(a, max, rows, columns, columns - 2);
+          q.cross_entropy_terms(target, a, l, max, terms, std::size_t{0}, rows, columns,
+                                columns - 2);
+          q.cross_entropy_sum(target, terms, l, -1, rows, scale, by_row, loss);
+          q.cross_entropy_backward(target, a, l, max, terms, scale, by_row, a, std::size_t{0}, -1,
+                                   rows, columns, columns - 2);
+        },
+        x, labels, values(rows, 3), values(target.terms * rows, 4), std::vector<double>{0.25},
+        values(rows, 5), std::vector<double>{2});
+  };
+  for (bool const weighted : {false, true}) {
+    compare_loss(plait::one_hot_target{}, weighted);
+    compare_loss(plait::smoothed_target{.on_label = 0.7, .on_each = 0.3 / 35}, weighted);
+  }
 }
 
 // More positions than one block sorts. In float another order of additions would be other bits.

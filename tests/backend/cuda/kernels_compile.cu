@@ -75,6 +75,10 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
   kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
+  plait::smoothed_target const smoothed{.on_label = 0.9, .on_each = 0.1};
+  kernels::cross_entropy_terms<plait::smoothed_target>(stream, in, ids, a, a, n, n, n, n);
+  kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d, d, smoothed);
+  kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n, d, smoothed);
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);
   kernels::scatter_add_rows(stream, ids, in, n, n, a, nullptr, n, n);
   kernels::add_positions(stream, in, in, x, n, n, n, n);

@@ -43,6 +43,52 @@ struct problem {
   }
 };
 
+// Each operation on a shard, in place too, with the terms of that shard alone.
+template <class T, class Target = plait::one_hot_target>
+void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Target target = {}) {
+  using A = accumulate_t<T>;
+  problem<T> const given(s);
+  std::vector<double> max(s.rows), terms(Target::terms * s.rows);
+  maths::row_max(given.without_padding.data(), max.data(), s.rows, s.valid, s.valid);
+  memory<T> logits(given.logits, shift), dlogits(given.logits.size());
+  memory<A> largest(s.rows), sums(Target::terms * s.rows);
+  cuda::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
+  EXPECT_EQ(largest.wide(), max);
+  if (s.valid == 0) return;
+
+  maths::cross_entropy_terms<Target>(given.without_padding.data(), given.targets.data(), max.data(),
+                                     terms.data(), s.first_class, s.rows, s.valid, s.valid);
+  cuda::cross_entropy_terms<Target>(launcher{}, logits.data(), given.targets.data(), largest.data(),
+                                    sums.data(), s.first_class, s.rows, s.columns, s.valid);
+  // Each of the summands is at most 2; e^x has an error of a few units.
+  double const bound = 20 * rounding<A> * static_cast<double>(s.valid);
+  expect_near(sums.wide(), terms, bound);
+
+  double const scale = 0.375;
+  double loss = 2;
+  double const rows = static_cast<double>(s.rows);
+  double const expected = 2 + scale * maths::cross_entropy_sum(terms.data(), given.targets.data(),
+                                                               ignored, s.rows, weights, target);
+  cuda::cross_entropy_sum(launcher{}, sums.data(), given.targets.data(), ignored, s.rows, &scale,
+                          &loss, weights, target);
+  EXPECT_NEAR(loss, expected, rows * 30 * rounding<A>);
+
+  std::vector<double> gradient(given.without_padding.size()), padded(given.logits.size());
+  maths::cross_entropy_backward(given.without_padding.data(), given.targets.data(), max.data(),
+                                terms.data(), scale, gradient.data(), s.first_class, ignored,
+                                s.rows, s.valid, s.valid, weights, target);
+  for (std::size_t r = 0; r < s.rows; ++r)
+    std::copy_n(&gradient[r * s.valid], s.valid, &padded[r * s.columns]);
+  cuda::cross_entropy_backward(launcher{}, logits.data(), given.targets.data(), largest.data(),
+                               sums.data(), &scale, dlogits.data(), s.first_class, ignored, s.rows,
+                               s.columns, s.valid, weights, target);
+  expect_near(dlogits.wide(), padded, rounding<T> + 30 * rounding<A>);
+  cuda::cross_entropy_backward(launcher{}, logits.data(), given.targets.data(), largest.data(),
+                               sums.data(), &scale, logits.data(), s.first_class, ignored, s.rows,
+                               s.columns, s.valid, weights, target);
+  EXPECT_EQ(logits.wide(), dlogits.wide());
+}
+
 template <class T>
 struct CrossEntropy : testing::Test {};
 TYPED_TEST_SUITE(CrossEntropy, elements);
@@ -50,51 +96,18 @@ TYPED_TEST_SUITE(CrossEntropy, elements);
 }  // namespace
 
 TYPED_TEST(CrossEntropy, EqualsTheHostOnEveryShard) {
-  using T = TypeParam;
-  using A = accumulate_t<T>;
   for (auto const& s : shards)
-    for (std::size_t const shift : shifts) {
-      problem<T> const given(s);
-      std::vector<double> max(s.rows), terms(2 * s.rows);
-      maths::row_max(given.without_padding.data(), max.data(), s.rows, s.valid, s.valid);
-      memory<T> logits(given.logits, shift), dlogits(given.logits.size());
-      memory<A> largest(s.rows), both(2 * s.rows);
-      cuda::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
-      EXPECT_EQ(largest.wide(), max);
-      if (s.valid == 0) continue;
+    for (std::size_t const shift : shifts) expect_host<TypeParam>(s, shift);
+}
 
-      maths::cross_entropy_terms(given.without_padding.data(), given.targets.data(), max.data(),
-                                 terms.data(), s.first_class, s.rows, s.valid, s.valid);
-      cuda::cross_entropy_terms(launcher{}, logits.data(), given.targets.data(), largest.data(),
-                                both.data(), s.first_class, s.rows, s.columns, s.valid);
-      // Each of the summands is at most 1; e^x has an error of a few units.
-      double const bound = 20 * rounding<A> * static_cast<double>(s.valid);
-      expect_near(both.wide(), terms, bound);
-
-      double const scale = 0.375;
-      double loss = 2;
-      double const rows = static_cast<double>(s.rows);
-      double const expected =
-          2 + scale * maths::cross_entropy_sum(terms.data(), given.targets.data(), ignored, s.rows);
-      cuda::cross_entropy_sum(launcher{}, both.data(), given.targets.data(), ignored, s.rows,
-                              &scale, &loss);
-      EXPECT_NEAR(loss, expected, rows * 30 * rounding<A>);
-
-      std::vector<double> gradient(given.without_padding.size()), padded(given.logits.size());
-      maths::cross_entropy_backward(given.without_padding.data(), given.targets.data(), max.data(),
-                                    terms.data(), scale, gradient.data(), s.first_class, ignored,
-                                    s.rows, s.valid, s.valid);
-      for (std::size_t r = 0; r < s.rows; ++r)
-        std::copy_n(&gradient[r * s.valid], s.valid, &padded[r * s.columns]);
-      cuda::cross_entropy_backward(launcher{}, logits.data(), given.targets.data(), largest.data(),
-                                   both.data(), &scale, dlogits.data(), s.first_class, ignored,
-                                   s.rows, s.columns, s.valid);
-      expect_near(dlogits.wide(), padded, rounding<T> + 30 * rounding<A>);
-      cuda::cross_entropy_backward(launcher{}, logits.data(), given.targets.data(), largest.data(),
-                                   both.data(), &scale, logits.data(), s.first_class, ignored,
-                                   s.rows, s.columns, s.valid);
-      EXPECT_EQ(logits.wide(), dlogits.wide());
-    }
+TYPED_TEST(CrossEntropy, EqualsTheHostWithWeightsAndSmoothing) {
+  plait::smoothed_target const smoothed{.on_label = 0.7, .on_each = 0.3 / 17};
+  for (auto const& s : shards) {
+    auto const weights = values<double>(s.rows, 3);
+    expect_host<TypeParam>(s, shifts[0], weights.data());
+    expect_host<TypeParam>(s, shifts[0], nullptr, smoothed);
+    expect_host<TypeParam>(s, shifts[1], weights.data(), smoothed);
+  }
 }
 
 TEST(CrossEntropySum, OfManyRows) {

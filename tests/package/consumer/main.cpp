@@ -46,6 +46,7 @@ struct squared_distance {
   using saved = plait::saved<plait::input_slot>;
   using terms = plait::slot<"terms", 1, plait::slot_element::accumulate>;
   using scratch = plait::scratch<terms>;
+  static constexpr bool takes_weights = true;
 
   static std::int64_t count(std::span<std::int32_t const> labels) {
     return static_cast<std::int64_t>(labels.size());
@@ -64,11 +65,11 @@ struct squared_distance {
     }
   };
   struct differentiate {
-    double const* share;  // of one label in the loss
+    plait::loss_seed dy;  // the share of one label in the loss, times the weight of the row
     void operator()(auto const&, auto x, auto labels, auto dx) const {
       for (std::size_t r = 0; r < x.rows; ++r)
         for (std::size_t c = 0; c < Classes; ++c)
-          dx.data[r * Classes + c] = 2 * distance(x, labels, r, c) * *share;
+          dx.data[r * Classes + c] = 2 * distance(x, labels, r, c) * dy.at(r);
     }
   };
 
@@ -79,7 +80,7 @@ struct squared_distance {
   }
   static void backward_input(auto& ops, auto l) {
     auto const& [x, labels] = l.saved[plait::input_slot{}];
-    ops.run(differentiate{l.dy.scale}, x, labels, l.dx);
+    ops.run(differentiate{l.dy}, x, labels, l.dx);
   }
 };
 // example-end

@@ -306,25 +306,29 @@ class cuda_queue {
                std::size_t valid) const {
     cuda_kernels::row_max(launcher(), x, max, rows, columns, valid);
   }
-  template <class T>
-  void cross_entropy_terms(T const* logits, std::int32_t const* labels, of_rows<T> const* max,
-                           of_rows<T>* terms, std::size_t first_class, std::size_t rows,
-                           std::size_t columns, std::size_t valid) const {
-    cuda_kernels::cross_entropy_terms(launcher(), logits, labels, max, terms, first_class, rows,
-                                      columns, valid);
+  template <class Target, class T>
+  void cross_entropy_terms(Target, T const* logits, std::int32_t const* labels,
+                           of_rows<T> const* max, of_rows<T>* terms, std::size_t first_class,
+                           std::size_t rows, std::size_t columns, std::size_t valid) const {
+    cuda_kernels::cross_entropy_terms<Target>(launcher(), logits, labels, max, terms, first_class,
+                                              rows, columns, valid);
   }
-  template <class A>
-  void cross_entropy_sum(A const* terms, std::int32_t const* labels, std::int32_t ignored,
-                         std::size_t rows, double const* scale, double* loss) const {
-    cuda_kernels::cross_entropy_sum(launcher(), terms, labels, ignored, rows, scale, loss);
+  template <class Target, class A>
+  void cross_entropy_sum(Target target, A const* terms, std::int32_t const* labels,
+                         std::int32_t ignored, std::size_t rows, double const* scale,
+                         double const* weights, double* loss) const {
+    cuda_kernels::cross_entropy_sum(launcher(), terms, labels, ignored, rows, scale, loss, weights,
+                                    target);
   }
-  template <class T>
-  void cross_entropy_backward(T const* logits, std::int32_t const* labels, of_rows<T> const* max,
-                              of_rows<T> const* terms, double const* scale, T* dlogits,
-                              std::size_t first_class, std::int32_t ignored, std::size_t rows,
-                              std::size_t columns, std::size_t valid) const {
+  template <class Target, class T>
+  void cross_entropy_backward(Target target, T const* logits, std::int32_t const* labels,
+                              of_rows<T> const* max, of_rows<T> const* terms, double const* scale,
+                              double const* weights, T* dlogits, std::size_t first_class,
+                              std::int32_t ignored, std::size_t rows, std::size_t columns,
+                              std::size_t valid) const {
     cuda_kernels::cross_entropy_backward(launcher(), logits, labels, max, terms, scale, dlogits,
-                                         first_class, ignored, rows, columns, valid);
+                                         first_class, ignored, rows, columns, valid, weights,
+                                         target);
   }
 
   template <class T>

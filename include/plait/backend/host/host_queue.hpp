@@ -97,14 +97,13 @@ struct host_queue {
   }
 
   /// sums[c] += the sum over the rows of f(operands[r][c]...), in row order.
-  template <class Function, class Sum, class T>
-  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, T const* a,
-                          T const* b) const {
-    using number = accumulate_t<T>;
+  template <class Function, class Sum, class A, class B>
+  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, A const* a,
+                          B const* b) const {
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t c = 0; c < columns; ++c)
-        sums[c] +=
-            f(static_cast<number>(a[r * columns + c]), static_cast<number>(b[r * columns + c]));
+        sums[c] += f(static_cast<accumulate_t<A>>(a[r * columns + c]),
+                     static_cast<accumulate_t<B>>(b[r * columns + c]));
   }
 
   template <class T>
@@ -174,25 +173,28 @@ struct host_queue {
                std::size_t valid) const {
     host_maths::row_max(x, max, rows, columns, valid);
   }
-  template <class T, class Kept>
-  void cross_entropy_terms(T const* logits, std::int32_t const* labels, Kept const* max,
+  template <class Target, class T, class Kept>
+  void cross_entropy_terms(Target, T const* logits, std::int32_t const* labels, Kept const* max,
                            Kept* terms, std::size_t first_class, std::size_t rows,
                            std::size_t columns, std::size_t valid) const {
-    host_maths::cross_entropy_terms(logits, labels, max, terms, first_class, rows, columns, valid);
+    host_maths::cross_entropy_terms<Target>(logits, labels, max, terms, first_class, rows, columns,
+                                            valid);
   }
-  /// Adds *scale times the loss of all rows to *loss.
-  template <class T>
-  void cross_entropy_sum(T const* terms, std::int32_t const* labels, std::int32_t ignored,
-                         std::size_t rows, double const* scale, double* loss) const {
-    *loss += *scale * host_maths::cross_entropy_sum(terms, labels, ignored, rows);
+  /// Adds *scale times the loss of all rows to *loss. `weights` are those of the rows; null: 1.
+  template <class Target, class T>
+  void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,
+                         std::int32_t ignored, std::size_t rows, double const* scale,
+                         double const* weights, double* loss) const {
+    *loss += *scale * host_maths::cross_entropy_sum(terms, labels, ignored, rows, weights, target);
   }
-  template <class T, class Kept>
-  void cross_entropy_backward(T const* logits, std::int32_t const* labels, Kept const* max,
-                              Kept const* terms, double const* scale, T* dlogits,
-                              std::size_t first_class, std::int32_t ignored, std::size_t rows,
-                              std::size_t columns, std::size_t valid) const {
-    host_maths::cross_entropy_backward(logits, labels, max, terms, static_cast<Kept>(*scale),
-                                       dlogits, first_class, ignored, rows, columns, valid);
+  template <class Target, class T, class Kept>
+  void cross_entropy_backward(Target target, T const* logits, std::int32_t const* labels,
+                              Kept const* max, Kept const* terms, double const* scale,
+                              double const* weights, T* dlogits, std::size_t first_class,
+                              std::int32_t ignored, std::size_t rows, std::size_t columns,
+                              std::size_t valid) const {
+    host_maths::cross_entropy_backward(logits, labels, max, terms, *scale, dlogits, first_class,
+                                       ignored, rows, columns, valid, weights, target);
   }
 
   template <class T>

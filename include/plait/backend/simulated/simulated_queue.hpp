@@ -133,9 +133,9 @@ class simulated_queue {
       now.run([&] { host_queue{}.rows(f, count, columns, operands...); });
     });
   }
-  template <class Function, class Sum, class T>
-  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, T const* a,
-                          T const* b) const {
+  template <class Function, class Sum, class A, class B>
+  void accumulate_columns(Function f, std::size_t rows, std::size_t columns, Sum* sums, A const* a,
+                          B const* b) const {
     put("accumulate_columns", [=](execution& now) {
       now.reads(a, rows * columns);
       now.reads(b, rows * columns);
@@ -292,47 +292,53 @@ class simulated_queue {
       now.run([&] { host_queue{}.row_max(x, max, rows, columns, valid); });
     });
   }
-  template <class T, class Kept>
-  void cross_entropy_terms(T const* logits, std::int32_t const* labels, Kept const* max,
-                           Kept* terms, std::size_t first_class, std::size_t rows,
+  template <class Target, class T, class Kept>
+  void cross_entropy_terms(Target target, T const* logits, std::int32_t const* labels,
+                           Kept const* max, Kept* terms, std::size_t first_class, std::size_t rows,
                            std::size_t columns, std::size_t valid) const {
     put("cross_entropy_terms", [=](execution& now) {
       now.reads_rows(logits, columns, rows, valid);
       now.reads(labels, rows);
       now.reads(max, rows);
-      now.writes(terms, rows * 2);
+      now.writes(terms, rows * Target::terms);
       now.run([&] {
-        host_queue{}.cross_entropy_terms(logits, labels, max, terms, first_class, rows, columns,
-                                         valid);
+        host_queue{}.cross_entropy_terms(target, logits, labels, max, terms, first_class, rows,
+                                         columns, valid);
       });
     });
   }
-  template <class T>
-  void cross_entropy_sum(T const* terms, std::int32_t const* labels, std::int32_t ignored,
-                         std::size_t rows, double const* scale, double* loss) const {
+  template <class Target, class T>
+  void cross_entropy_sum(Target target, T const* terms, std::int32_t const* labels,
+                         std::int32_t ignored, std::size_t rows, double const* scale,
+                         double const* weights, double* loss) const {
     put("cross_entropy_sum", [=](execution& now) {
-      now.reads(terms, rows * 2);
+      now.reads(terms, rows * Target::terms);
       now.reads(labels, rows);
       now.reads(scale, 1);
+      if (weights != nullptr) now.reads(weights, rows);
       now.updates(loss, 1);
-      now.run([&] { host_queue{}.cross_entropy_sum(terms, labels, ignored, rows, scale, loss); });
+      now.run([&] {
+        host_queue{}.cross_entropy_sum(target, terms, labels, ignored, rows, scale, weights, loss);
+      });
     });
   }
-  template <class T, class Kept>
-  void cross_entropy_backward(T const* logits, std::int32_t const* labels, Kept const* max,
-                              Kept const* terms, double const* scale, T* dlogits,
-                              std::size_t first_class, std::int32_t ignored, std::size_t rows,
-                              std::size_t columns, std::size_t valid) const {
+  template <class Target, class T, class Kept>
+  void cross_entropy_backward(Target target, T const* logits, std::int32_t const* labels,
+                              Kept const* max, Kept const* terms, double const* scale,
+                              double const* weights, T* dlogits, std::size_t first_class,
+                              std::int32_t ignored, std::size_t rows, std::size_t columns,
+                              std::size_t valid) const {
     put("cross_entropy_backward", [=](execution& now) {
       now.reads_rows(logits, columns, rows, valid);
       now.reads(labels, rows);
       now.reads(max, rows);
-      now.reads(terms, rows * 2);
+      now.reads(terms, rows * Target::terms);
       now.reads(scale, 1);
+      if (weights != nullptr) now.reads(weights, rows);
       now.writes(dlogits, rows * columns);
       now.run([&] {
-        host_queue{}.cross_entropy_backward(logits, labels, max, terms, scale, dlogits, first_class,
-                                            ignored, rows, columns, valid);
+        host_queue{}.cross_entropy_backward(target, logits, labels, max, terms, scale, weights,
+                                            dlogits, first_class, ignored, rows, columns, valid);
       });
     });
   }

@@ -5,13 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/backend/cross_entropy_target.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/tensor/functions.hpp"
 
 // Cross-entropy of logits that may be a shard [first_class, first_class + valid_columns) of the
 // classes; columns from valid_columns on are padding. The order of work on every shard: row_max,
 // maximum over the shards, cross_entropy_terms, sum over the shards, then cross_entropy_sum and
-// cross_entropy_backward, which need no other shard. A block does a row.
+// cross_entropy_backward, which need no other shard. A block does a row. `weights` has what each
+// row is multiplied by, or is null for 1.
 
 namespace plait::cuda_kernels {
 
@@ -81,7 +83,7 @@ void row_max(Launch launch, T const* logits, accumulate_t<T>* max, std::size_t r
          valid_columns);
 }
 
-template <int V, class T>
+template <int V, class Target, class T>
 __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
     T const* logits, std::int32_t const* targets, accumulate_t<T> const* max,
     accumulate_t<T>* terms, std::size_t first_class, std::size_t rows, std::size_t columns,
@@ -91,28 +93,40 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     A const largest = max[r];
     A sum = 0;
+    [[maybe_unused]] A sum_below = 0;  // of logit - max
     detail::for_each_pack_of_long_row<V>(valid_columns, [&](std::size_t c, int count) {
       auto const values = load<V>(logits + r * columns + c, count);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v)
-        if (v < count) sum += functions::exponential(static_cast<A>(values.value[v]) - largest);
+        if (v < count) {
+          A const below = static_cast<A>(values.value[v]) - largest;
+          sum += functions::exponential(below);
+          if constexpr (Target::is_smoothed) sum_below += below;
+        }
     });
-    sum = block_reduce(sum, memory.value, [](A a, A b) { return a + b; });
+    auto const plus = [](A a, A b) { return a + b; };
+    sum = block_reduce(sum, memory.value, plus);
+    A* const of_row = terms + Target::terms * r;
     if (threadIdx.x == 0) {
       std::size_t const target = detail::local_class(targets[r], first_class, valid_columns);
-      terms[2 * r] = sum;
-      terms[2 * r + 1] =
+      of_row[0] = sum;
+      of_row[1] =
           target == valid_columns ? A{0} : static_cast<A>(logits[r * columns + target]) - largest;
     }
     __syncthreads();
+    if constexpr (Target::is_smoothed) {
+      sum_below = block_reduce(sum_below, memory.value, plus);
+      if (threadIdx.x == 0) of_row[2] = sum_below;
+      __syncthreads();
+    }
   }
 }
 
 /// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
-/// max, or 0 if the target is not in this shard.
+/// max, or 0 if the target is not in this shard; of a smoothed target the sum of (logit - max) too.
 ///
-/// Shapes: logits (rows, columns); targets, max (rows); terms (rows, 2)
-template <launcher Launch, class T>
+/// Shapes: logits (rows, columns); targets, max (rows); terms (rows, Target::terms)
+template <class Target = one_hot_target, launcher Launch, class T>
 void cross_entropy_terms(Launch launch, T const* logits, std::int32_t const* targets,
                          accumulate_t<T> const* max, accumulate_t<T>* terms,
                          std::size_t first_class, std::size_t rows, std::size_t columns,
@@ -120,51 +134,62 @@ void cross_entropy_terms(Launch launch, T const* logits, std::int32_t const* tar
   if (rows == 0) return;
   constexpr int wide = vector_elements<T>;
   bool const vectors = fits_vectors(logits, columns * sizeof(T));
-  launch(vectors ? cross_entropy_terms_kernel<wide, T> : cross_entropy_terms_kernel<1, T>,
+  launch(vectors ? cross_entropy_terms_kernel<wide, Target, T>
+                 : cross_entropy_terms_kernel<1, Target, T>,
          detail::shape_for_long_rows<accumulate_t<T>>(rows), logits, targets, max, terms,
          first_class, rows, columns, valid_columns);
 }
 
 inline constexpr int loss_threads = 1024;
 
-template <class A>
+template <class A, class Target>
 __global__ __launch_bounds__(loss_threads) void cross_entropy_sum_kernel(
     A const* terms, std::int32_t const* targets, std::int32_t ignore, std::size_t rows,
-    double const* scale, double* loss) {
+    double const* scale, double* loss, double const* weights, Target target) {
   auto& memory = shared_memory<detail::of_each_warp<double>>();
   double sum = 0;
   for (std::size_t r = threadIdx.x; r < rows; r += loss_threads)
     if (targets[r] != ignore)
-      sum += std::log(static_cast<double>(terms[2 * r])) - static_cast<double>(terms[2 * r + 1]);
+      sum += (weights == nullptr ? 1.0 : weights[r]) * target.loss(terms + Target::terms * r);
   sum = block_reduce(sum, memory.value, [](double a, double b) { return a + b; });
   if (threadIdx.x == 0) *loss += *scale * sum;
 }
 
-/// Adds *scale times the sum of -log(probability of the target) over the rows whose target is not
-/// `ignore` to *loss, from the terms summed over all shards.
+/// Adds *scale times the sum of weight * -log(probability of the target) over the rows whose target
+/// is not `ignore` to *loss, from the terms summed over all shards.
 ///
-/// Shapes: terms (rows, 2); targets (rows); scale and loss are one number in device memory
-template <launcher Launch, class A>
+/// Shapes: terms (rows, Target::terms); targets, weights (rows); scale and loss are one number in
+///         device memory
+template <launcher Launch, class A, class Target = one_hot_target>
 void cross_entropy_sum(Launch launch, A const* terms, std::int32_t const* targets,
-                       std::int32_t ignore, std::size_t rows, double const* scale, double* loss) {
+                       std::int32_t ignore, std::size_t rows, double const* scale, double* loss,
+                       double const* weights = nullptr, Target target = {}) {
   if (rows == 0) return;
-  launch(cross_entropy_sum_kernel<A>,
+  launch(cross_entropy_sum_kernel<A, Target>,
          launch_shape{1, loss_threads, sizeof(detail::of_each_warp<double>)}, terms, targets,
-         ignore, rows, scale, loss);
+         ignore, rows, scale, loss, weights, target);
 }
 
-template <int V, class T>
+template <int V, class T, class Target>
 __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
     T const* logits, std::int32_t const* targets, accumulate_t<T> const* max,
     accumulate_t<T> const* terms, double const* scale, T* dlogits, std::size_t first_class,
-    std::int32_t ignore, std::size_t rows, std::size_t columns, std::size_t valid_columns) {
+    std::int32_t ignore, std::size_t rows, std::size_t columns, std::size_t valid_columns,
+    double const* weights, [[maybe_unused]] Target target) {
   using A = accumulate_t<T>;
-  A const factor_of_all = static_cast<A>(*scale);
+  double const of_all = *scale;
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     bool const ignored = targets[r] == ignore;
-    std::size_t const target = detail::local_class(targets[r], first_class, valid_columns);
+    std::size_t const label = detail::local_class(targets[r], first_class, valid_columns);
+    A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
     A const largest = ignored ? A{0} : max[r];
-    A const factor = ignored ? A{0} : factor_of_all / terms[2 * r];
+    A const factor = ignored ? A{0} : of_row / terms[Target::terms * r];
+    A on_label = of_row;
+    [[maybe_unused]] A on_each = 0;
+    if constexpr (Target::is_smoothed) {
+      on_label = of_row * static_cast<A>(target.on_label);
+      on_each = of_row * static_cast<A>(target.on_each);
+    }
     detail::for_each_pack_of_long_row<V>(columns, [&](std::size_t c, int count) {
       pack<T, V> values{};
       if (!ignored) {
@@ -172,9 +197,9 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
         PLAIT_UNROLL
         for (int v = 0; v < V; ++v) {
           std::size_t const column = c + static_cast<std::size_t>(v);
-          A const softmax =
-              factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
-          A const gradient = column == target ? softmax - factor_of_all : softmax;
+          A softmax = factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
+          if constexpr (Target::is_smoothed) softmax -= on_each;
+          A const gradient = column == label ? softmax - on_label : softmax;
           values.value[v] = static_cast<T>(column < valid_columns ? gradient : A{0});
         }
       }
@@ -183,23 +208,25 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
   }
 }
 
-/// dlogits = *scale * (softmax - one_hot(target)), zeros in the rows to ignore and in the padding,
+/// dlogits = *scale * weight * (softmax - target), zeros in the rows to ignore and in the padding,
 /// from the terms summed over all shards; dlogits may be logits.
 ///
-/// Shapes: logits, dlogits (rows, columns); targets, max (rows); terms (rows, 2); scale is one
-///         number in device memory
-template <launcher Launch, class T>
+/// Shapes: logits, dlogits (rows, columns); targets, max, weights (rows); terms (rows,
+///         Target::terms); scale is one number in device memory
+template <launcher Launch, class T, class Target = one_hot_target>
 void cross_entropy_backward(Launch launch, T const* logits, std::int32_t const* targets,
                             accumulate_t<T> const* max, accumulate_t<T> const* terms,
                             double const* scale, T* dlogits, std::size_t first_class,
                             std::int32_t ignore, std::size_t rows, std::size_t columns,
-                            std::size_t valid_columns) {
+                            std::size_t valid_columns, double const* weights = nullptr,
+                            Target target = {}) {
   if (rows == 0 || columns == 0) return;
   constexpr int wide = vector_elements<T>;
   bool const vectors = fits_vectors(logits, dlogits, columns * sizeof(T));
-  launch(vectors ? cross_entropy_backward_kernel<wide, T> : cross_entropy_backward_kernel<1, T>,
+  launch(vectors ? cross_entropy_backward_kernel<wide, T, Target>
+                 : cross_entropy_backward_kernel<1, T, Target>,
          launch_shape{blocks_for(rows, 1), block_threads}, logits, targets, max, terms, scale,
-         dlogits, first_class, ignore, rows, columns, valid_columns);
+         dlogits, first_class, ignore, rows, columns, valid_columns, weights, target);
 }
 
 }  // namespace plait::cuda_kernels

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
+#include "plait/backend/cross_entropy_target.hpp"
 #include "plait/backend/host/maths/elementwise.hpp"
 #include "plait/backend/host/maths/embedding.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
@@ -17,7 +17,8 @@
 // shards, then cross_entropy_sum and cross_entropy_backward, which need no other shard.
 //
 // Only the first valid_cols <= cols columns of a shard are classes; the others are padding, which
-// counts nowhere and has the gradient 0.
+// counts nowhere and has the gradient 0. `weights` has what each row is multiplied by, or is null
+// for 1.
 
 namespace plait::host_maths {
 
@@ -33,62 +34,80 @@ template <class T, class A>
 }
 
 /// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
-/// max, or 0 if the target is not in this shard.
+/// max, or 0 if the target is not in this shard; of a smoothed target the sum of (logit - max) too.
 ///
-/// Shapes: logits (rows, cols); targets, max (rows); terms (rows, 2)
-template <class T, class A>
+/// Shapes: logits (rows, cols); targets, max (rows); terms (rows, Target::terms)
+template <class Target = one_hot_target, class T, class A>
 [[gnu::noinline]] void cross_entropy_terms(T const* logits, std::int32_t const* targets,
                                            A const* max, A* terms, std::size_t first_class,
                                            std::size_t rows, std::size_t cols,
                                            std::size_t valid_cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols) {
     A const largest = max[r];
-    terms[2 * r] =
+    A* const of_row = terms + Target::terms * r;
+    of_row[0] =
         lane_sum<A>(valid_cols, [=](std::size_t c) { return exponential(logits[c] - largest); });
     std::size_t const target = detail::local_row(targets[r], first_class, valid_cols);
-    terms[2 * r + 1] = target == valid_cols ? A{0} : logits[target] - largest;
+    of_row[1] = target == valid_cols ? A{0} : logits[target] - largest;
+    if constexpr (Target::is_smoothed)
+      of_row[2] = lane_sum<A>(valid_cols, [=](std::size_t c) -> A { return logits[c] - largest; });
   }
 }
 
-/// Sum of -log(probability of the target) over the rows whose target is not `ignore`, in row order,
-/// from the terms summed over all shards.
+/// Sum of weight * -log(probability of the target) over the rows whose target is not `ignore`, in
+/// row order, from the terms summed over all shards.
 ///
-/// Shapes: terms (rows, 2); targets (rows)
-template <class T>
+/// Shapes: terms (rows, Target::terms); targets, weights (rows)
+template <class T, class Target = one_hot_target>
 [[gnu::noinline]] double cross_entropy_sum(T const* terms, std::int32_t const* targets,
-                                           std::int32_t ignore, std::size_t rows) {
-  double sum = 0;
-  for (std::size_t r = 0; r < rows; ++r)
-    if (targets[r] != ignore)
-      sum += std::log(static_cast<double>(terms[2 * r])) - static_cast<double>(terms[2 * r + 1]);
-  return sum;
+                                           std::int32_t ignore, std::size_t rows,
+                                           double const* weights = nullptr, Target target = {}) {
+  auto const sum_of = [=](auto weight_of) {
+    double sum = 0;
+    for (std::size_t r = 0; r < rows; ++r)
+      if (targets[r] != ignore) sum += weight_of(r) * target.loss(terms + Target::terms * r);
+    return sum;
+  };
+  if (weights == nullptr) return sum_of([](std::size_t) { return 1.0; });
+  return sum_of([=](std::size_t r) { return weights[r]; });
 }
 
-/// dlogits = scale * (softmax - one_hot(target)), zeros in the rows to ignore, from the terms
+/// dlogits = scale * weight * (softmax - target), zeros in the rows to ignore, from the terms
 /// summed over all shards; dlogits may be logits.
 ///
-/// Shapes: logits, dlogits (rows, cols); targets, max (rows); terms (rows, 2)
-template <class T, class A>
-[[gnu::noinline]] void cross_entropy_backward(T const* logits, std::int32_t const* targets,
-                                              A const* max, A const* terms,
-                                              std::type_identity_t<A> scale, T* dlogits,
-                                              std::size_t first_class, std::int32_t ignore,
-                                              std::size_t rows, std::size_t cols,
-                                              std::size_t valid_cols) {
-  for (std::size_t r = 0; r < rows; ++r, logits += cols, dlogits += cols) {
-    if (targets[r] == ignore) {
-      fill(T{0}, dlogits, cols);
-      continue;
+/// Shapes: logits, dlogits (rows, cols); targets, max, weights (rows); terms (rows, Target::terms)
+template <class T, class A, class Target = one_hot_target>
+[[gnu::noinline]] void cross_entropy_backward(
+    T const* logits, std::int32_t const* targets, A const* max, A const* terms, double scale,
+    T* dlogits, std::size_t first_class, std::int32_t ignore, std::size_t rows, std::size_t cols,
+    std::size_t valid_cols, double const* weights = nullptr, [[maybe_unused]] Target target = {}) {
+  auto each_row = [=](auto factor_of) mutable {
+    for (std::size_t r = 0; r < rows; ++r, logits += cols, dlogits += cols) {
+      if (targets[r] == ignore) {
+        fill(T{0}, dlogits, cols);
+        continue;
+      }
+      A const largest = max[r];
+      A const of_row = factor_of(r);
+      A const factor = of_row / terms[Target::terms * r];
+      A on_label = of_row;
+      if constexpr (Target::is_smoothed) {
+        on_label = of_row * static_cast<A>(target.on_label);
+        A const on_each = of_row * static_cast<A>(target.on_each);
+        map([=](A logit) { return factor * exponential(logit - largest) - on_each; }, logits,
+            dlogits, valid_cols);
+      } else {
+        map([=](A logit) { return factor * exponential(logit - largest); }, logits, dlogits,
+            valid_cols);
+      }
+      fill(T{0}, dlogits + valid_cols, cols - valid_cols);
+      std::size_t const label = detail::local_row(targets[r], first_class, valid_cols);
+      if (label != valid_cols)
+        dlogits[label] = static_cast<T>(static_cast<A>(dlogits[label]) - on_label);
     }
-    A const largest = max[r];
-    A const factor = scale / terms[2 * r];
-    map([=](A logit) { return factor * exponential(logit - largest); }, logits, dlogits,
-        valid_cols);
-    fill(T{0}, dlogits + valid_cols, cols - valid_cols);
-    std::size_t const target = detail::local_row(targets[r], first_class, valid_cols);
-    if (target != valid_cols)
-      dlogits[target] = static_cast<T>(static_cast<A>(dlogits[target]) - scale);
-  }
+  };
+  if (weights == nullptr) each_row([all = static_cast<A>(scale)](std::size_t) { return all; });
+  else each_row([=](std::size_t r) { return static_cast<A>(scale * weights[r]); });
 }
 
 /// How many of the n targets are not `ignore`.

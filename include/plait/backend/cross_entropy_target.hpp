@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "plait/core/macros.hpp"
+
+namespace plait {
+
+/// What a cross-entropy compares the probabilities of a row with: all on the label.
+struct one_hot_target {
+  static constexpr bool is_smoothed = false;
+  /// For each row: the sum of e^(logit - max), and logit - max of the label.
+  static constexpr std::size_t terms = 2;
+
+  /// Of a row, from its terms.
+  template <class A>
+  PLAIT_HOST_DEVICE double loss(A const* of_row) const {
+    return std::log(static_cast<double>(of_row[0])) - static_cast<double>(of_row[1]);
+  }
+};
+
+/// The same with a part of the label spread evenly over all classes, so that on_label + classes *
+/// on_each is 1.
+struct smoothed_target {
+  static constexpr bool is_smoothed = true;
+  /// Behind those above the sum of (logit - max) over the classes.
+  static constexpr std::size_t terms = 3;
+
+  double on_label = 1;  ///< besides on_each, which the label's class has too
+  double on_each = 0;
+
+  /// Of a row, from its terms.
+  template <class A>
+  PLAIT_HOST_DEVICE double loss(A const* of_row) const {
+    return std::log(static_cast<double>(of_row[0])) - on_label * static_cast<double>(of_row[1]) -
+           on_each * static_cast<double>(of_row[2]);
+  }
+};
+
+}  // namespace plait
