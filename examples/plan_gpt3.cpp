@@ -34,7 +34,7 @@ using model = plait::objective<
     sequential<named<"wte", nn::embedding<vocabulary, width, plait::normal(0.02), padded>>,
                named<"wpe", nn::positions<length, width>>, named<"h", plait::repeat<96, block>>,
                named<"ln_f", nn::layer_norm<width>>, named<"lm_head", head>>,
-    nn::cross_entropy<vocabulary, -100, padded>>;
+    nn::cross_entropy<vocabulary, {.padded_to = padded}>>;
 template <class Sharding>
 using policy = plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024, Sharding>,
                              plait::tensor_parallel<8, plait::sequence::sharded>>;

@@ -70,7 +70,9 @@ struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
   using head = plait::tied<free_head, typename free_head::weight, "wte.weight">;
   using model = typename gpt_body<Layers, Width, Heads, Sequence>::template model_with<
       plait::pinned<"vocabulary", table>, plait::pinned<"column", head>>;
-  using objective = plait::objective<model, plait::nn::cross_entropy<Vocabulary, -100, PaddedTo>>;
+  using objective =
+      plait::objective<model, plait::nn::cross_entropy<Vocabulary, plait::nn::cross_entropy_options{
+                                                                       .padded_to = PaddedTo}>>;
 };
 
 namespace sizes {

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: cross_entropy<Classes, Ignored, PaddedTo>: PaddedTo is less than Classes
+// first: cross_entropy<Classes, {.padded_to}>: padded_to is less than Classes
+// expect: cross_entropy<Classes, {.smoothing}>: the part of the label that is spread over all
+// classes
 #include "plait/nn/cross_entropy.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr std::size_t padded_to = 64;
+constexpr double smoothing = 1;
 #else
 constexpr std::size_t padded_to = 128;
+constexpr double smoothing = 0.999;
 #endif
 
-using loss = plait::nn::cross_entropy<100, -100, padded_to>;
+using loss = plait::nn::cross_entropy<100, {.padded_to = padded_to}>;
 
-int main() { return loss::flops_per_row == 0; }
+using smoothed = plait::nn::cross_entropy<100, {.smoothing = plait::nn::fraction(smoothing)}>;
+
+int main() { return loss::flops_per_row == 0 || smoothed::flops_per_row == 0; }

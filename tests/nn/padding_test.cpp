@@ -43,7 +43,7 @@ using model = objective<
     sequential<named<"wte", Lookup>, named<"wpe", nn::positions<length, width, normal(0.1)>>,
                named<"h", repeat<2, block>>, named<"ln_f", nn::layer_norm<width>>,
                named<"lm_head", Head>>,
-    nn::cross_entropy<vocabulary, -100, Held>>;
+    nn::cross_entropy<vocabulary, {.padded_to = Held}>>;
 // Both uses of the table cut it by vocabulary.
 template <std::size_t Held>
 using tied_model =
@@ -217,7 +217,7 @@ void expect_laws(std::int32_t valid) {
 // A linear layer alone does not: nothing keeps gradients away from the padding of its output.
 TEST(Padding, LayersKeepTheLaws) {
   expect_laws<nn::embedding<18, 12, normal(0.02), 24>>(17);
-  expect_laws<nn::cross_entropy<5, -100, 12>>(5);
+  expect_laws<nn::cross_entropy<5, {.padded_to = 12}>>(5);
 }
 
 // Every class has the logit -3200, and padding 0: were the maximum that of padding, every e^(logit
@@ -262,7 +262,7 @@ TEST(Padding, StaysZeroBetweenOtherLayers) {
 }
 
 TEST(Padding, LabelsOfPaddingAreRefused) {
-  using loss = nn::cross_entropy<5, -100, 12>;
+  using loss = nn::cross_entropy<5, {.padded_to = 12}>;
   EXPECT_EQ(loss::count(std::vector<std::int32_t>{4, -100}), 1);
   EXPECT_THROW((void)loss::count(std::vector<std::int32_t>{5}), input_error);
 }

@@ -5,43 +5,75 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 
+#include "plait/backend/cross_entropy_target.hpp"
 #include "plait/core/error.hpp"
 #include "plait/layer/layer.hpp"
 
 namespace plait::nn {
 
-/// -log(softmax(logits)[label]), summed over the rows whose label is not `Ignored` and divided by
-/// the number of such rows in the whole global batch.
+/// A part of 1 in units of 1e-9, so that it can be a template argument everywhere.
+struct nano_fraction {
+  std::int64_t nano = 0;
+
+  [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) / 1e9; }
+};
+
+/// `value`, of which nine digits behind the point count, as an option of a layer.
+consteval nano_fraction fraction(double value) {
+  return {static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};
+}
+
+/// Options of a cross-entropy.
+struct cross_entropy_options {
+  /// Rows with this label do not count.
+  std::int32_t ignored = -100;
+  /// The logits have this many columns, of which those behind the classes do not count; 0 means no
+  /// others.
+  std::size_t padded_to = 0;
+  /// So much of the label is spread evenly over all classes, the label's too: fraction(0.1).
+  nano_fraction smoothing{};
+};
+
+/// -log(softmax(logits)[label]), summed over the rows whose label is not ignored and divided by the
+/// number of such rows in the whole global batch. With `.smoothing` s a row has (1 - s) times that
+/// and s times the mean of -log(softmax(logits)[class]) over all classes. Each row is multiplied by
+/// its weight if the batch has weights.
 ///
-/// Shapes: logits (rows, PaddedTo), of which the columns from Classes on do not count (their
-///         gradient is 0); labels (rows) in [0, Classes) or Ignored.
-/// Moves:  cut by classes: the maximum and two sums for each row, forward only.
-template <std::size_t Classes, std::int32_t Ignored = -100, std::size_t PaddedTo = Classes>
+/// Shapes: logits (rows, Classes), or padded_to columns, of which the padding gets the gradient 0;
+///         labels (rows) in [0, Classes) or ignored.
+/// Moves:  cut by classes: the maximum and two sums for each row, three with smoothing, forward
+///         only.
+template <std::size_t Classes, cross_entropy_options Options = cross_entropy_options{}>
 struct cross_entropy {
-  static_assert(PaddedTo >= Classes,
-                "cross_entropy<Classes, Ignored, PaddedTo>: PaddedTo is less than Classes; write "
-                "the width of the logits with the padding");
+  static_assert(Options.padded_to == 0 || Options.padded_to >= Classes,
+                "cross_entropy<Classes, {.padded_to}>: padded_to is less than Classes; write the "
+                "width of the logits with the padding");
+  static_assert(Options.smoothing.nano >= 0 && Options.smoothing.nano < 1'000'000'000,
+                "cross_entropy<Classes, {.smoothing}>: the part of the label that is spread over "
+                "all classes must be in [0, 1); a tenth is written .smoothing = fraction(0.1)");
+  using target = std::conditional_t<Options.smoothing.nano == 0, one_hot_target, smoothed_target>;
   using concept_tag = layer_tag;
   static constexpr std::size_t classes = Classes;
-  using input = inputs<features<PaddedTo>, tokens>;
+  using input = inputs<features<Options.padded_to == 0 ? Classes : Options.padded_to>, tokens>;
   using output = loss_value;
-  using forms =
-      plait::forms<whole, form<"classes", shard<dim::features>, invariant,
-                               inner<partial_max, invariant, 1>, inner<partial, invariant, 2>>>;
+  using forms = plait::forms<
+      whole, form<"classes", shard<dim::features>, invariant, inner<partial_max, invariant, 1>,
+                  inner<partial, invariant, target::terms>>>;
   using max = slot<"max", 1, slot_element::accumulate>;
-  using terms = slot<"terms", 2, slot_element::accumulate>;
+  using terms = slot<"terms", target::terms, slot_element::accumulate>;
   using saved = plait::saved<input_slot, max, terms>;
-  static constexpr double flops_per_row = 4.0 * Classes;
+  static constexpr double flops_per_row = (target::is_smoothed ? 5.0 : 4.0) * Classes;
   static constexpr bool takes_weights = true;
 
   /// The rows that count, of the labels of one rank.
   ///
-  /// Errors: input_error for a label that is neither a class nor Ignored.
+  /// Errors: input_error for a label that is neither a class nor ignored.
   static std::int64_t count(std::span<std::int32_t const> labels) {
     std::int64_t valid = 0;
     for (auto const label : labels) {
-      if (label == Ignored) continue;
+      if (label == Options.ignored) continue;
       if (label < 0 || static_cast<std::size_t>(label) >= Classes)
         throw input_error("cross_entropy: label " + std::to_string(label) + " is not one of the " +
                           std::to_string(Classes) + " classes");
@@ -56,15 +88,23 @@ struct cross_entropy {
     ops.row_max(logits, local_max, Classes);  // (rows, 1)
     auto const largest = ops.template move<invariant>(local_max);
     auto const local_terms = ops.template over_columns<partial>(logits, l.saved[terms{}]);
-    ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes);  // (rows, 2)
+    ops.cross_entropy_terms(logits, labels, largest, local_terms, Classes, aim);  // (rows, 2 or 3)
     auto const sums = ops.template move<invariant>(local_terms);
-    ops.cross_entropy(sums, labels, Ignored, l.y);
+    ops.cross_entropy(sums, labels, Options.ignored, l.y, aim);
   }
   static void backward_input(auto& ops, auto const& l) {
     auto const& [logits, labels] = l.saved[input_slot{}];
-    ops.cross_entropy_backward(logits, labels, l.saved[max{}], l.saved[terms{}], Ignored, l.dy,
-                               l.dx, Classes);
+    ops.cross_entropy_backward(logits, labels, l.saved[max{}], l.saved[terms{}], Options.ignored,
+                               l.dy, l.dx, Classes, aim);
   }
+
+ private:
+  static constexpr target aim = [] {
+    if constexpr (target::is_smoothed) {
+      constexpr double part = Options.smoothing.number();
+      return target{.on_label = 1 - part, .on_each = part / Classes};
+    } else return target{};
+  }();
 };
 
 }  // namespace plait::nn

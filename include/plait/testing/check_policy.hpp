@@ -78,7 +78,8 @@ struct checked_tokens {
       named<"head", nn::linear<width, 256,
                                nn::linear_options{.order = nn::weight_order::output_input,
                                                   .padded_to = checked_vocabulary}>>>;
-  using objective = plait::objective<model, nn::cross_entropy<256, -100, checked_vocabulary>>;
+  using objective = plait::objective<
+      model, nn::cross_entropy<256, nn::cross_entropy_options{.padded_to = checked_vocabulary}>>;
   static constexpr char const* name = "a model of tokens";
   static auto data(std::size_t samples) {
     std::string text;
