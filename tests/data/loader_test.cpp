@@ -107,10 +107,8 @@ TEST(Loader, SizesAreCheckedBeforeAnythingIsWritten) {
   ints targets(6, -1);
   EXPECT_THROW(load.fill(samples, 1, {inputs, targets}), plait::size_mismatch);
   auto const two = std::span(samples).first(2);
-  EXPECT_THROW(load.fill(two, 1, {std::span(inputs).first(11), targets}),
-               plait::size_mismatch);
-  EXPECT_THROW(load.fill(two, 1, {inputs, std::span(targets).first(5)}),
-               plait::size_mismatch);
+  EXPECT_THROW(load.fill(two, 1, {std::span(inputs).first(11), targets}), plait::size_mismatch);
+  EXPECT_THROW(load.fill(two, 1, {inputs, std::span(targets).first(5)}), plait::size_mismatch);
   EXPECT_THROW(load.fill(two, 0, {inputs, targets}), plait::size_mismatch);
   EXPECT_THROW(load.fill(two, 4, {inputs, targets}), plait::size_mismatch);
   EXPECT_THROW(load.fill(samples, 2, {inputs, targets}), plait::size_mismatch);

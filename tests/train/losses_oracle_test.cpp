@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "plait/plait.hpp"
@@ -22,54 +23,63 @@ constexpr std::uint64_t steps = 20;
 
 // What PyTorch has.
 std::vector<double> const mse{
-    0.527696721674244, 0.639993047111154, 0.49981619870889, 0.590271821018115,
-    0.422736120924748, 0.380350308818285, 0.34247560647102, 0.493314015664232,
-    0.397155556981991, 0.291927798986467, 0.280106354396364, 0.410281393419875,
-    0.335468284451022, 0.226253119582329, 0.23987887450495, 0.337601252960929,
-    0.301278420948512, 0.183524888017007, 0.214676183095477, 0.287444208463312};
+    0.527696721674244, 0.639993047111154, 0.49981619870889,  0.590271821018115, 0.422736120924748,
+    0.380350308818285, 0.34247560647102,  0.493314015664232, 0.397155556981991, 0.291927798986467,
+    0.280106354396364, 0.410281393419875, 0.335468284451022, 0.226253119582329, 0.23987887450495,
+    0.337601252960929, 0.301278420948512, 0.183524888017007, 0.214676183095477, 0.287444208463312};
 std::vector<double> const weighted_mse{
-    0.519419424130755, 0.605072646167703, 0.554240665549809, 0.490832619784086,
-    0.376590154974522, 0.420033985570502, 0.336280509751975, 0.449630799001929,
-    0.345844160653337, 0.331371207498589, 0.258714428412107, 0.39419644723619,
-    0.273729469706308, 0.251895514266038, 0.231274697399956, 0.323885667933243,
-    0.244491112290081, 0.194172418066397, 0.212840573096093, 0.274313313572537};
+    0.519419424130755, 0.605072646167703, 0.554240665549809, 0.490832619784086, 0.376590154974522,
+    0.420033985570502, 0.336280509751975, 0.449630799001929, 0.345844160653337, 0.331371207498589,
+    0.258714428412107, 0.39419644723619,  0.273729469706308, 0.251895514266038, 0.231274697399956,
+    0.323885667933243, 0.244491112290081, 0.194172418066397, 0.212840573096093, 0.274313313572537};
 std::vector<double> const huber{
-    0.225126728626911, 0.284291103254726, 0.22399778764818, 0.273109832156314,
-    0.179329928460707, 0.192728864785839, 0.147739327726967, 0.243275678729298,
-    0.172511569579866, 0.164056967092193, 0.116890441844361, 0.208880221888752,
-    0.161102536264403, 0.13001336072013, 0.09646784228054, 0.167789268541904,
+    0.225126728626911, 0.284291103254726,  0.22399778764818,   0.273109832156314,
+    0.179329928460707, 0.192728864785839,  0.147739327726967,  0.243275678729298,
+    0.172511569579866, 0.164056967092193,  0.116890441844361,  0.208880221888752,
+    0.161102536264403, 0.13001336072013,   0.09646784228054,   0.167789268541904,
     0.156968035418871, 0.0934539624242448, 0.0874406893329184, 0.130538985195871};
 std::vector<double> const binary{
-    0.729718962141322, 0.6689707248559, 0.682408028172468, 0.697601746334589,
-    0.641151544100325, 0.644439604487803, 0.634547915278277, 0.667216913234342,
-    0.628068676371177, 0.638260949552616, 0.607820058754659, 0.633363029690228,
-    0.630966824007704, 0.625777559883601, 0.588858845646792, 0.598968768159558,
-    0.62915839881919, 0.603673004184861, 0.573393959596424, 0.574590049731987};
+    0.729718962141322, 0.6689707248559,   0.682408028172468, 0.697601746334589, 0.641151544100325,
+    0.644439604487803, 0.634547915278277, 0.667216913234342, 0.628068676371177, 0.638260949552616,
+    0.607820058754659, 0.633363029690228, 0.630966824007704, 0.625777559883601, 0.588858845646792,
+    0.598968768159558, 0.62915839881919,  0.603673004184861, 0.573393959596424, 0.574590049731987};
+
+std::vector<double> const smoothed{
+    1.10242968006196,  1.09108651922888,  1.02521949891287,  1.02211438824934,  0.936497388123917,
+    0.915347010912769, 0.856648407152196, 0.859401109351868, 0.810778704435678, 0.718141599528704,
+    0.676249318198025, 0.66549376913987,  0.674966853749257, 0.512375687828715, 0.501324718812249,
+    0.494406871222481, 0.545655188154554, 0.373755788980926, 0.381267336478508, 0.394618809253865};
+std::vector<double> const two_groups{
+    0.527696721674244, 0.700794246974269, 0.569201189585819, 0.588712436106653, 0.485939742587186,
+    0.52092733166497,  0.479627259553564, 0.497412232374091, 0.513949527949384, 0.440673366940305,
+    0.451777390207207, 0.458425848023296, 0.517692195375389, 0.400750547457997, 0.420792085741491,
+    0.432066195711712, 0.480858909208763, 0.370891792049922, 0.379219455051925, 0.407841908164783};
 
 /// A number between -1 and 1 for each i and k.
 double number(std::size_t i, std::size_t k) {
   return std::sin(12.9898 * double(i) + 78.233 * double(k));
 }
 
-enum class of { numbers, weighted_numbers, shares };
+enum class of { numbers, weighted_numbers, shares, classes };
 
 template <class T, of Kind>
 struct table {
   using concept_tag = dataset_tag;
   using element = T;
-  using target = T;
+  using target = std::conditional_t<Kind == of::classes, std::int32_t, T>;
   [[nodiscard]] std::size_t size() const { return samples; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return ::width; }
-  [[nodiscard]] std::size_t target_width() const { return out; }
+  [[nodiscard]] std::size_t target_width() const { return Kind == of::classes ? 1 : out; }
   void inputs(std::size_t sample, std::span<T> to) const {
     for (std::size_t c = 0; c < to.size(); ++c)
       to[c] = static_cast<T>(number(sample * ::width + c, 1));
   }
-  void targets(std::size_t sample, std::span<T> to) const {
+  void targets(std::size_t sample, std::span<target> to) const {
     for (std::size_t c = 0; c < to.size(); ++c)
-      to[c] = static_cast<T>(Kind == of::shares ? 0.5 + 0.5 * number(sample * out + c, 3)
-                                                : number(sample * out + c, 2));
+      to[c] = static_cast<target>(Kind == of::classes  ? double((7 * sample + sample / 5) % out)
+                                  : Kind == of::shares ? 0.5 + 0.5 * number(sample * out + c, 3)
+                                                       : number(sample * out + c, 2));
   }
   [[nodiscard]] double weight(std::size_t sample) const
     requires(Kind == of::weighted_numbers)
@@ -133,6 +143,17 @@ TEST(LossesOracle, MeanSquaredErrorUnderEachPlan) {
   expect_near(mse, losses_of<job<pipeline<2>, loss, double>>(data{}), 1e-9);
 }
 TEST(LossesOracle, Weights) { expect_pytorch<nn::mse<out>, of::weighted_numbers>(weighted_mse); }
+TEST(LossesOracle, SmoothedLabels) {
+  expect_pytorch<nn::cross_entropy<out, {.smoothing = nn::fraction(0.1)}>, of::classes>(smoothed);
+}
+TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
+  trainer_options const options{
+      .groups = {{.pattern = "first.*", .rate = 0.1}, {.pattern = "second.*", .decay = 0}}};
+  using loss = nn::mse<out>;
+  using data = table<double, of::numbers>;
+  expect_near(two_groups, losses_of<job<serial, loss, double>>(data{}, options), 1e-9);
+  expect_near(two_groups, losses_of<job<grid, loss, double>>(data{}, options), 1e-9);
+}
 TEST(LossesOracle, Huber) { expect_pytorch<nn::huber<out, 700>, of::numbers>(huber); }
 TEST(LossesOracle, BinaryCrossEntropy) {
   expect_pytorch<nn::binary_cross_entropy<out>, of::shares>(binary);

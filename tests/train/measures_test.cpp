@@ -21,8 +21,8 @@ namespace {
 using namespace plait;
 
 constexpr std::size_t width = 6, classes = 4, count = 23;
-using body =
-    sequential<named<"in", nn::linear<width, 8>>, nn::gelu<8>, named<"out", nn::linear<8, classes>>>;
+using body = sequential<named<"in", nn::linear<width, 8>>, nn::gelu<8>,
+                        named<"out", nn::linear<8, classes>>>;
 
 /// The greatest output of all rows: one of a user's own.
 struct sum_of_squares {
@@ -69,8 +69,8 @@ std::vector<double> outputs_of(Data const& data) {
   launch<Job<serial>>(threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<Job<serial>>(rank, sgd{});
     prepare(trainer);
-    for (auto const& batch : batches(data, global_batch<1>{}, rank,
-                                     {.how = sample_order::sequential})) {
+    for (auto const& batch :
+         batches(data, global_batch<1>{}, rank, {.how = sample_order::sequential})) {
       auto const made = trainer.predict(batch);
       out.insert(out.end(), made.begin(), made.end());
     }
@@ -111,10 +111,10 @@ void expect_measures_by_hand(Backend const& backend) {
   launch<job>(backend, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, sgd{});
     prepare(trainer);
-    auto const [mean, accuracy, top2, perplexity, matrix, own] = trainer.evaluate(
-        samples(), global_batch<8>{}, measures::mean_loss{}, measures::accuracy{},
-        measures::top<2>{}, measures::perplexity{}, measures::confusion_matrix<classes>{},
-        sum_of_squares{});
+    auto const [mean, accuracy, top2, perplexity, matrix, own] =
+        trainer.evaluate(samples(), global_batch<8>{}, measures::mean_loss{}, measures::accuracy{},
+                         measures::top<2>{}, measures::perplexity{},
+                         measures::confusion_matrix<classes>{}, sum_of_squares{});
     EXPECT_NEAR(mean, loss / count, 1e-12);
     EXPECT_NEAR(perplexity, std::exp(loss / count), 1e-11);
     EXPECT_EQ(accuracy, right / count);
@@ -162,8 +162,7 @@ TEST(Measures, MemoryIsThePlans) {
     auto trainer = plait::trainer<job>(rank, sgd{});
     (void)trainer.evaluate(samples(), global_batch<8>{}, measures::accuracy{});
     auto const planned = job::plan_type::memory(
-        rank.stage(),
-        {.rows = 2, .microbatches = 2, .optimizer_states = 1, .measured_numbers = 2});
+        rank.stage(), {.rows = 2, .microbatches = 2, .optimizer_states = 1, .measured_numbers = 2});
     EXPECT_EQ(trainer.allocated().total() + planned.batches, planned.total());
   });
 }

@@ -74,8 +74,7 @@ outcome train(Data const& data, Backend const& backend = {}) {
     auto trainer = plait::trainer<Job>(rank, sgd{.learning_rate = 0.3, .momentum = 0.9},
                                        {.seed = 4, .clip = 1});
     auto from = batches<typename Job::element>(
-        data, global_batch<8>{}, rank,
-        {.last = last_batch::keep, .epochs = 0, .microbatches = 2});
+        data, global_batch<8>{}, rank, {.last = last_batch::keep, .epochs = 0, .microbatches = 2});
     for (std::uint64_t step = 0; step < 5; ++step) {  // the third has 6 samples
       auto const report = trainer.step(from.at(step));
       if (rank.is_root()) {
@@ -140,12 +139,11 @@ void expect_loss_by_hand(double tolerance) {
         for (std::size_t p = PerSample ? length - 1 : 0; p < length; ++p)
           for (std::size_t c = 0; c < wide; ++c) {
             std::size_t const sample = 16 * step + s;
-            double const target =
-                float(target_of_place(sample, (PerSample ? 0 : p) * wide + c));
+            double const target = float(target_of_place(sample, (PerSample ? 0 : p) * wide + c));
             if (std::isnan(target)) continue;
             double const weight = Weighted ? weight_of(sample) : 1;
-            double const x = static_cast<double>(
-                static_cast<accumulate_t<typename one::element>>(made[(s * length + p) * wide + c]));
+            double const x = static_cast<double>(static_cast<accumulate_t<typename one::element>>(
+                made[(s * length + p) * wide + c]));
             sum += weight * (x - target) * (x - target);
             weights += weight;
           }

@@ -30,8 +30,8 @@ struct dropout_key {
 struct update_range {
   std::size_t offset = 0;
   std::size_t count = 0;
-  float rate = 1;   ///< factor of the learning rate
-  float decay = 1;  ///< factor of the weight decay, 0 where there is none
+  double rate = 1;   ///< factor of the learning rate
+  double decay = 1;  ///< factor of the weight decay, 0 where there is none
 };
 
 /// A block of an arena, in elements, and the place of its sum of squares in a list.

@@ -159,8 +159,7 @@ class batch_range {
   [[gnu::cold]] void allocate(std::size_t samples) {
     std::size_t const each = loader_.inputs_per_sample() * sizeof(element) +
                              loader_.targets_per_sample() * sizeof(target) +
-                             loader_.weights_per_sample() * sizeof(double) +
-                             sizeof(std::size_t);
+                             loader_.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
     auto const fail = [&](std::string const& why) {
       throw out_of_memory("batches: a global batch of " + std::to_string(size_.samples) +
                               " samples gives " + std::to_string(samples) +

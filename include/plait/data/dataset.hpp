@@ -59,16 +59,15 @@ inline constexpr bool has_targets_per_sample = [] {
 ///          the same time. A real target that is not a number does not count. Weights are not
 ///          negative.
 template <class D>
-concept dataset =
-    std::same_as<typename D::concept_tag, dataset_tag> &&
-    (std::same_as<target_of<D>, std::int32_t> || std::floating_point<target_of<D>>) &&
-    requires(D const& data, std::size_t sample, std::span<typename D::element> inputs,
-             std::span<target_of<D>> targets) {
-      { data.size() } -> std::same_as<std::size_t>;
-      { data.sequence_length() } -> std::same_as<std::size_t>;
-      { data.inputs(sample, inputs) } -> std::same_as<void>;
-      { data.targets(sample, targets) } -> std::same_as<void>;
-    };
+concept dataset = std::same_as<typename D::concept_tag, dataset_tag> &&
+                  (std::same_as<target_of<D>, std::int32_t> || std::floating_point<target_of<D>>) &&
+                  requires(D const& data, std::size_t sample, std::span<typename D::element> inputs,
+                           std::span<target_of<D>> targets) {
+                    { data.size() } -> std::same_as<std::size_t>;
+                    { data.sequence_length() } -> std::same_as<std::size_t>;
+                    { data.inputs(sample, inputs) } -> std::same_as<void>;
+                    { data.targets(sample, targets) } -> std::same_as<void>;
+                  };
 
 /// A data set whose samples have weights.
 template <class D>

@@ -66,8 +66,8 @@ class loader {
   /// The buffers of a microbatch, or of several one behind the other. Without weights they are
   /// empty.
   struct buffers {
-    std::span<element> inputs;   ///< (sequence, batch, width); width is 1 for tokens
-    std::span<target> targets;   ///< (sequence, batch, target_width)
+    std::span<element> inputs;    ///< (sequence, batch, width); width is 1 for tokens
+    std::span<target> targets;    ///< (sequence, batch, target_width)
     std::span<double> weights{};  ///< (sequence, batch)
   };
 
@@ -112,8 +112,8 @@ class loader {
       throw size_mismatch("loader: " + std::to_string(samples.size()) + " samples of (" +
                           std::to_string(sequence_) + ", " + std::to_string(width_) +
                           ") do not fit into " + std::to_string(microbatches) +
-                          " microbatches with " + std::to_string(out.inputs.size()) +
-                          " inputs, " + std::to_string(out.targets.size()) + " targets and " +
+                          " microbatches with " + std::to_string(out.inputs.size()) + " inputs, " +
+                          std::to_string(out.targets.size()) + " targets and " +
                           std::to_string(out.weights.size()) + " weights in all");
     for (std::size_t place = 0; place < places; ++place) {
       read(samples, place);

@@ -183,11 +183,11 @@ constexpr leaf_info read_leaf() {
   read_inputs<typename L::input>::apply(info);
   info.output = L::output::info;
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
-  static_assert(!std::is_same_v<typename L::output, loss_value> ||
-                    !compares_with_features<typename L::input>,
-                "this loss takes plait::features<W> twice; what comes from the data set is "
-                "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
-                "plait::reals<W>>");
+  static_assert(
+      !std::is_same_v<typename L::output, loss_value> || !compares_with_features<typename L::input>,
+      "this loss takes plait::features<W> twice; what comes from the data set is "
+      "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
+      "plait::reals<W>>");
   using list = typename parameters_of<L>::type;
   read_parameters(info, list{});
   using saved = typename saved_of<L>::type;

@@ -127,8 +127,9 @@ struct mse : elementwise_loss<Width, losses::squared_error> {};
 /// Source: Huber, "Robust estimation of a location parameter", 1964.
 template <std::size_t Width, std::size_t PerMille = 1000>
 struct huber : elementwise_loss<Width, losses::huber<PerMille>> {
-  static_assert(PerMille > 0, "huber<Width, PerMille>: PerMille / 1000 is the distance from which "
-                              "on it is linear; write at least 1");
+  static_assert(PerMille > 0,
+                "huber<Width, PerMille>: PerMille / 1000 is the distance from which "
+                "on it is linear; write at least 1");
 };
 
 /// -target log(sigmoid(x)) - (1 - target) log(1 - sigmoid(x)), the mean over all numbers, for

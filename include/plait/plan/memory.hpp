@@ -72,13 +72,17 @@ constexpr std::size_t batch_bytes(workload const& load) {
   auto const& leaves = Plan::tree.leaves;
   auto const& last = leaves[leaves.size() - 1];
   bool const has_targets = last.is_loss && last.input_count > 1;
-  return aligned(bytes_of(leaves[0].input())) + (has_targets ? bytes_of(last.inputs[1]) : 0);
+  std::size_t const bytes =
+      aligned(bytes_of(leaves[0].input())) + (has_targets ? bytes_of(last.inputs[1]) : 0);
+  return load.sample_weights
+             ? aligned(bytes) + std::size_t(load.microbatches) * load.rows * sizeof(double)
+             : bytes;
 }
 
 /// Where the small numbers of a trainer lie: those of a step, the squares of each parameter tensor,
 /// what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
 struct number_tables {
-  static constexpr std::size_t step_bytes = 512, range_bytes = 24;
+  static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
   std::size_t squares_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0, total = 0;
 };
 
@@ -95,8 +99,8 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
     return std::exchange(next, next + aligned(bytes));
   };
   out.squares_at = take(std::size_t(Plan::parameter_tensor_count()) * sizeof(double));
-  out.updated_at = take(local * number_tables::range_bytes);
-  out.squared_at = take(local * number_tables::range_bytes);
+  out.updated_at = take(local * number_tables::update_bytes);
+  out.squared_at = take(local * number_tables::squares_bytes);
   out.agreed_at = take(std::size_t(grid.world_size()) * agreed_fields * sizeof(std::uint64_t));
   out.total = next;
   return out;
@@ -107,8 +111,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
 template <class Plan>
 constexpr std::size_t output_bytes(workload const& load) {
   auto const& code = Plan::code;
-  std::size_t const each =
-      load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
+  std::size_t const each = load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
   std::size_t const ranks =
       load.prediction == predicted::of_all ? std::size_t(Plan::grid_for(load).size(batch_axes)) : 1;
   std::size_t const of_prediction =

@@ -17,13 +17,14 @@ enum class predicted : int {
 
 /// The run-time numbers that bytes depend on.
 struct workload {
-  std::size_t rows = 1;        ///< of one microbatch on one data rank: positions times samples
-  int microbatches = 1;        ///< per step
-  int data_ranks = 1;          ///< counts only if the policy leaves it to the launch
-  int optimizer_states = 2;    ///< arenas the size of the parameters: 2 for AdamW
-  bool averages = false;       ///< true when weights are averaged over steps
-  bool gradient_norm = false;  ///< true when gradients are clipped
-  bool stops = false;          ///< true when ranks agree to stop on signals
+  std::size_t rows = 1;         ///< of one microbatch on one data rank: positions times samples
+  int microbatches = 1;         ///< per step
+  int data_ranks = 1;           ///< counts only if the policy leaves it to the launch
+  int optimizer_states = 2;     ///< arenas the size of the parameters: 2 for AdamW
+  bool sample_weights = false;  ///< true when the data set has weights of samples
+  bool averages = false;        ///< true when weights are averaged over steps
+  bool gradient_norm = false;   ///< true when gradients are clipped
+  bool stops = false;           ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
   std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
 };

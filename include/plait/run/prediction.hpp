@@ -112,8 +112,8 @@ class prediction {
     auto& device = rank.device();
     exchange_runner<Rank> const exchanges(rank,
                                           exchanges_on<plan>(rank, load, job_part::evaluation));
-    auto* const room = reinterpret_cast<double*>(
-        room_.data() + aligned(2 * load.rows * width * sizeof(T)));
+    auto* const room =
+        reinterpret_cast<double*>(room_.data() + aligned(2 * load.rows * width * sizeof(T)));
     device.upload(numbers.data(), room, numbers.size_bytes());
     device.synchronize();
     for (auto const& row : exchanges.at(exchange_place::measures)) exchanges.run_sum(row, room);
@@ -128,8 +128,8 @@ class prediction {
     auto& device = rank.device();
     device.synchronize();  // nothing here is worth a wait of its own
     move_value<output.at, invariant>(device.on(within_layers), rank.tensor_group(),
-                                     whole_shape{rows, width}, reinterpret_cast<T const*>(made),
-                                     to, staging);
+                                     whole_shape{rows, width}, reinterpret_cast<T const*>(made), to,
+                                     staging);
     device.synchronize();
   }
 

@@ -104,7 +104,8 @@ class timetable_runner {
     runner_.context().microbatch = m;
     runner_.context().first_sample =
         batch.first_sample + batch.samples * static_cast<std::size_t>(m);
-    runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+    runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss,
+                     batch.weights_of(m));
     auto const forget_slots = [&] {
       auto const queue = rank.device().on(stream::compute);
       int const slot = m % slots.activations;

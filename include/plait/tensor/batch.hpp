@@ -63,7 +63,7 @@ struct device_batch {
   // The same in host memory.
   void const* host_targets = nullptr;
   double const* host_weights = nullptr;
-  std::int32_t const* tokens = nullptr;  ///< the inputs in host memory, if they are tokens
+  std::int32_t const* tokens = nullptr;         ///< the inputs in host memory, if they are tokens
   std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
   /// The same for all batches that lie in the same memory.
   batch_description const* description = nullptr;
@@ -138,11 +138,11 @@ consteval void check_batch() {
                   "trainer: the targets of the batch are integers and the loss takes real numbers "
                   "(plait::reals<W>); let the data set say `using target = float;`, or take a loss "
                   "of plait::tokens");
-    static_assert(std::is_integral_v<given> != std::is_integral_v<Target> ||
-                      std::is_same_v<given, Target>,
-                  "trainer: the real targets of the batch have another type than that in which the "
-                  "job forms sums; write plait::batches<typename job::element>(dataset, batch "
-                  "size, rank)");
+    static_assert(
+        std::is_integral_v<given> != std::is_integral_v<Target> || std::is_same_v<given, Target>,
+        "trainer: the real targets of the batch have another type than that in which the "
+        "job forms sums; write plait::batches<typename job::element>(dataset, batch "
+        "size, rank)");
   }
 }
 

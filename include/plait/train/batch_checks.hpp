@@ -43,8 +43,7 @@ double count_targets(device_batch<Memory> const& batch, std::size_t width) {
 template <class Memory>
 [[gnu::cold]] void check_shape(device_batch<Memory> const& batch, std::size_t sequence,
                                value_info const& input, value_info const& targets,
-                               std::size_t element_bytes,
-                               std::string const& trainer) {
+                               std::size_t element_bytes, std::string const& trainer) {
   auto const say = [&](std::string const& what, std::size_t expected, std::size_t given) {
     if (expected != given)
       throw size_mismatch(trainer + " got a batch of " + what + " " + std::to_string(given) +

@@ -152,8 +152,7 @@ std::vector<update_range> update_ranges(std::vector<local_parameter> const& para
     if (auto const common = overlap(block.elements, parameter); common.count > 0) {
       auto const [rate, decay] =
           factors_of({parameter.name, Plan::entries[parameter.entry].info.rank}, decays, groups);
-      out.push_back({common.offset - block.elements.offset, common.count, static_cast<float>(rate),
-                     static_cast<float>(decay)});
+      out.push_back({common.offset - block.elements.offset, common.count, rate, decay});
     }
   std::sort(out.begin(), out.end(),
             [](update_range const& a, update_range const& b) { return a.offset < b.offset; });

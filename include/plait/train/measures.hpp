@@ -58,8 +58,9 @@ struct perplexity {
 /// ones count.
 template <std::size_t Most>
 struct top {
-  static_assert(Most > 0, "top<Most>: Most is the number of outputs among which a class counts; "
-                          "write at least 1");
+  static_assert(Most > 0,
+                "top<Most>: Most is the number of outputs among which a class counts; "
+                "write at least 1");
   using concept_tag = measure_tag;
   static constexpr std::size_t numbers = 2;
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,

@@ -36,7 +36,7 @@ template <class Plan>
     std::string const which =
         "trainer_options::groups: the pattern " + detail::in_quotes(group.pattern) + " ";
     for (double const factor : {group.rate, group.decay})
-      if (!(factor >= 0 && factor <= double{std::numeric_limits<float>::max()}))
+      if (!(factor >= 0 && factor <= std::numeric_limits<double>::max()))
         throw input_error(which + "has the factor " + std::to_string(factor) +
                           "; it must be a finite number from 0 on");
     int matched = 0;

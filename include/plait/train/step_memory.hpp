@@ -33,8 +33,8 @@ template <class Device, class Optimizer>
 class step_memory {
   using numbers_type = step_numbers<Optimizer>;
   static_assert(sizeof(numbers_type) <= number_tables::step_bytes &&
-                sizeof(update_range) == number_tables::range_bytes &&
-                sizeof(squares_range) == number_tables::range_bytes);
+                sizeof(update_range) == number_tables::update_bytes &&
+                sizeof(squares_range) == number_tables::squares_bytes);
 
  public:
   /// `updated`: the ranges of each block that the rank's optimizer updates.

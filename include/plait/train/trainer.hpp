@@ -61,8 +61,7 @@ class trainer_on {
   using gradient_element = typename Job::gradient_element;
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
-  static constexpr bool takes_tokens =
-      plan::tree.leaves[0].input().kind == value_kind::tokens;
+  static constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
   static constexpr value_info targets = plan::tree.leaves[plan::leaf_count - 1].inputs[1];
   using target =
       std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<T>>;
@@ -143,9 +142,9 @@ class trainer_on {
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
     auto const calls = rank_.calls_for(number_);
-    return evaluate_batch(batch, [&](passes_type& passes, double* loss) {
-             passes.run(rank_, batch, loss);
-           }).loss;
+    return evaluate_batch(
+               batch, [&](passes_type& passes, double* loss) { passes.run(rank_, batch, loss); })
+        .loss;
   }
 
   /// What `measures` say of all samples of a data set, as a tuple of their values, the same on all
@@ -324,8 +323,8 @@ class trainer_on {
   }
 
   template <class... Measures>
-  static void measure_row(batch_type const& batch, std::size_t row,
-                          std::span<double const> outputs, double* sums) {
+  static void measure_row(batch_type const& batch, std::size_t row, std::span<double const> outputs,
+                          double* sums) {
     std::span<target const> const of_row(
         static_cast<target const*>(batch.host_targets) + row * targets.width, targets.width);
     if (loss_layer::count(of_row) == 0) return;
@@ -380,8 +379,7 @@ class trainer_on {
   [[gnu::cold]] void make_passes(std::optional<passes_type>& passes, batch_type const& batch,
                                  workload const& load, purpose what) {
     execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(), targets,
-                           sizeof(T),
-                           name_on_rank());
+                           sizeof(T), name_on_rank());
     last_run_.reset();
     recorded_ = {};
     passes.reset();
