@@ -193,7 +193,8 @@ TEST(Mistakes, AGroupThatMatchesNothingIsNamedOnAllRanks) {
        "trainer_options::groups: the pattern 'frist.*' matches no parameter of the model; names "
        "are like 'first.weight', and a * stands for any characters");
   says({.groups = {{.pattern = "last.*", .rate = -1}}}, "the pattern 'last.*' has the factor -1");
-  says({.groups = {{.pattern = "last.*", .decay = 1e39}}}, "it must be a finite number from 0 on");
+  says({.groups = {{.pattern = "last.*", .decay = INFINITY}}},
+       "it must be a finite number from 0 on");
 }
 
 TEST(Mistakes, AveragesThatAreNotThereOrInTheWay) {

@@ -175,7 +175,9 @@ class batch_range {
       host_inputs_.resize(samples * loader_.inputs_per_sample());
       host_targets_.resize(samples * loader_.targets_per_sample());
       host_weights_.resize(samples * loader_.weights_per_sample());
-      buffer_ = rank_.device().allocate(weights_at() + host_weights_.size() * sizeof(double));
+      buffer_ = rank_.device().allocate(host_weights_.empty()
+                                            ? targets_at() + host_targets_.size() * sizeof(target)
+                                            : weights_at() + host_weights_.size() * sizeof(double));
     } catch (std::bad_alloc const&) {
       fail(" on the host");
     } catch (out_of_memory const& problem) {
