@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "plait/plan/parallel.hpp"
 #include "plait/schedule/gpipe.hpp"
@@ -229,6 +230,25 @@ TEST(Plan, WhatComesFromOutsideHasNoGradient) {
   }
   EXPECT_EQ(features_first::wire(axis::tensor, {.rows = 8}).backward, 0);
   EXPECT_EQ(features_first::wire(axis::tensor, {.rows = 8}).forward, 8 * 64 * 4);
+}
+
+template <class Model, class Policy = serial>
+constexpr std::vector<bool> inputs_with_a_gradient() {
+  using of = plan<Model, Policy>;
+  std::vector<bool> out;
+  for (auto const& piece : of::code.items) out.push_back(of::needs_gradient[std::size_t(piece.in)]);
+  return out;
+}
+
+TEST(Plan, OnlyWhatDependsOnATrainedParameterHasAGradient) {
+  using bools = std::vector<bool>;
+  using relu = nn::relu<32>;
+  using square = nn::linear<32, 32>;
+  EXPECT_EQ((inputs_with_a_gradient<sequential<relu, relu, square, relu>>()),
+            (bools{false, false, false, true}));
+  // The copies of a repeat share their steps.
+  EXPECT_EQ((inputs_with_a_gradient<sequential<repeat<2, square>, relu>>()), (bools{true, true}));
+  EXPECT_EQ((inputs_with_a_gradient<sequential<repeat<1, square>, relu>>()), (bools{false, true}));
 }
 
 TEST(Plan, WithoutALossThereAreNoTargets) {

@@ -203,6 +203,25 @@ TEST(TrainerSerial, LearnsTheText) {
   EXPECT_LT(out.reports.back().loss, 0.7 * out.reports.front().loss);
 }
 
+// The copies share their steps: the first has a gradient of its input, though nobody wants it.
+TEST(TrainerSerial, TrainsARepeatThatStandsFirst) {
+  using dense = plait::nn::linear<4, 4>;
+  auto const trained = []<class Model>(Model) {
+    using job = plait::parallel<plait::objective<Model, plait::nn::cross_entropy<4>>, plait::serial,
+                                double>;
+    auto const data = plait::in_memory<double>::random_classes(8, 4, 4);
+    tensors out;
+    plait::launch<job>(plait::threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job>(rank, plait::sgd{.learning_rate = 0.5});
+      for (auto const& batch : plait::batches(data, plait::global_batch<4>{}, rank))
+        trainer.step(batch);
+      trainer.export_parameters(into(out));
+    });
+    return out;
+  };
+  EXPECT_EQ(trained(plait::repeat<2, dense>{}), trained(plait::sequential<dense, dense>{}));
+}
+
 TEST(TrainerSerial, EvaluationDropsNothingAndChangesNothing) {
   using job = small_gpt::job<plait::serial>;
   auto const data = small_gpt::text();

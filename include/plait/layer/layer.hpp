@@ -98,6 +98,7 @@ struct leaf_info {
   bool has_count = true;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
+  [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0; }
 };
 
 namespace detail {

@@ -214,6 +214,7 @@ struct exchange_lister {
   constexpr void add_edge(exchange_place place, int unit, int later) {
     auto const& what = plan.values[value_before(plan.items.first, unit)];
     bool const forward = place == exchange_place::activation_edge;
+    if (!forward && !plan.needs_gradient[value_before(plan.items.first, unit)]) return;
     auto const where = of_samples(forward ? what.at : dual(what.at));
     int const from = forward ? later - 1 : later, to = forward ? later : later - 1;
     add({place, where.on_stage(from), where.on_stage(to), exchange_element::compute,

@@ -50,8 +50,8 @@ constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
   out.inputs_offset =
       take(Plan::is_first(stage) ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
-  out.gradients_offset =
-      take(Plan::is_last(stage) ? 0 : out.output_bytes * std::size_t(out.slots.gradients));
+  out.gradients_offset = take(
+      Plan::receives_gradient(stage) ? out.output_bytes * std::size_t(out.slots.gradients) : 0);
   out.edges_offset = take(2 * out.edge_bytes);
   out.transient_offset = take(layout.transient_bytes);
   out.zeros_offset =

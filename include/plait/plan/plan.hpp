@@ -41,17 +41,34 @@ constexpr std::array<unit_range, Stages> stage_array(std::vector<unit_range> con
   return out;
 }
 
+/// The values whose gradients are computed: those that depend on a parameter that is trained. The
+/// copies of a repeat share their steps, so the input of the first has a gradient if those of the
+/// others have.
 template <int Leaves>
-constexpr auto find_needed_gradients(program<Leaves> const& code) {
+constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& leaves) {
   std::array<bool, std::size_t(program<Leaves>::most_values)> out{};
-  for (int v = 0; v < code.values.size(); ++v)
-    out[std::size_t(v)] = code.values[v].info.kind == value_kind::features;
-  out[std::size_t(code.items[0].in)] = false;
-  for (auto const& now : code.steps)
-    if (now.kind != step_kind::leaf && now.kind != step_kind::add) {
-      out[std::size_t(now.out)] = out[std::size_t(now.out)] && out[std::size_t(now.in)];
-      if (now.kind == step_kind::fan_out) out[std::size_t(now.skip)] = out[std::size_t(now.out)];
+  auto const needed = [&out](int value) -> bool& { return out[std::size_t(value)]; };
+  for (int i = 0; i < code.items.size(); ++i) {
+    auto const& piece = code.items[i];
+    bool from = i > 0 && needed(code.items[i - 1].out);
+    if (piece.repeated && piece.count > 1)
+      for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf)
+        from = from || leaves[leaf].is_trained();
+    needed(piece.in) = from && code.values[piece.in].info.kind == value_kind::features;
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code.steps[s];
+      bool made = needed(now.in);
+      if (now.kind == step_kind::leaf) {
+        // Both inputs of a layer have a gradient or neither.
+        if (now.second >= 0) made = needed(now.in) = needed(now.second) |= made;
+        made = (made || leaves[now.leaf].is_trained()) &&
+               code.values[now.out].info.kind == value_kind::features;
+      }
+      if (now.kind == step_kind::add) made = made || needed(now.skip);
+      if (now.kind == step_kind::fan_out) needed(now.skip) = made;
+      needed(now.out) = made;
     }
+  }
   return out;
 }
 
@@ -117,8 +134,9 @@ struct plan {
   /// The units of each stage.
   static constexpr auto stage_units =
       stage_array<std::size_t(stages)>(split_stages<typename stage_policy::cuts>(code, stages));
-  /// Whether the gradient of a value is computed: not for tokens and what comes from outside.
-  static constexpr auto needs_gradient = find_needed_gradients(code);
+  /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
+  /// and what is made of it without a trained parameter.
+  static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
 
   /// The first body that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
@@ -151,6 +169,12 @@ struct plan {
   /// True on the stage that runs the first, or the last, layer.
   static constexpr bool is_first(int stage) { return stage == 0; }
   static constexpr bool is_last(int stage) { return stage == stages - 1; }
+
+  /// Whether a stage is sent the gradient of its output.
+  static constexpr bool receives_gradient(int stage) {
+    return !is_last(stage) &&
+           needs_gradient[std::size_t(value_before(stage_units[std::size_t(stage)].end))];
+  }
 
   /// Whether a step is done with the product before it.
   static constexpr bool is_epilogue(int step, direction way) {

@@ -62,7 +62,8 @@ struct item_operations {
     steps.push_back(step);
   }
 
-  constexpr void add_step(int index, direction way, auto const& needs_gradient) {
+  constexpr void add_step(int index, direction way, auto const& leaves,
+                          auto const& needs_gradient) {
     auto const& now = code.steps[index];
     bool const forward = way == direction::forward;
     stream_operation made;
@@ -73,7 +74,7 @@ struct item_operations {
       if (value >= 0) made.writes.push_back(buffer(value, way));
     };
     bool const wanted = forward || needs_gradient[std::size_t(now.in)];
-    if (!wanted && now.kind != step_kind::leaf) return;
+    if (!wanted && (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained())) return;
     if (forward) {
       reads(now.in), writes(now.out);
       if (now.kind == step_kind::leaf) reads(now.second);
@@ -82,7 +83,7 @@ struct item_operations {
     } else {
       reads(now.out);
       if (wanted) writes(now.in);
-      if (now.kind == step_kind::leaf) writes(now.second);
+      if (wanted && now.kind == step_kind::leaf) writes(now.second);
       if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) reads(now.skip);
     }
     if (now.kind == step_kind::move) {
@@ -114,7 +115,7 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
   if (index < 1 || index >= code.steps.size()) return false;
   auto const& now = code.steps[index];
   auto const& next = code.steps[index - 1];
-  if (now.kind != step_kind::leaf || leaves[now.leaf].parameter_count == 0 || now.second >= 0 ||
+  if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained() || now.second >= 0 ||
       next.kind != step_kind::move || next.out != now.in ||
       !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;
@@ -135,10 +136,10 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
   operations.add_edge(waits::begin);
   if (way == direction::forward) {
     for (int i = piece.first_step; i < piece.end_step; ++i)
-      operations.add_step(i, way, needs_gradient);
+      operations.add_step(i, way, leaves, needs_gradient);
   } else {
     for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
-      operations.add_step(i, way, needs_gradient);
+      operations.add_step(i, way, leaves, needs_gradient);
       if (i + 1 < piece.end_step &&
           postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
         operations.add_parameters(i + 1, waits::parameters_of(i + 1));

@@ -354,7 +354,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     constexpr auto& now = code.steps[Step];
     if constexpr (now.kind == step_kind::leaf) {
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
-      if constexpr (leaf.parameter_count > 0) {
+      if constexpr (leaf.is_trained()) {
         [[maybe_unused]] auto const mark =
             rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
         auto ops = operations_of<now.leaf>(backward_names_);
@@ -375,26 +375,25 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   void backward_step(std::byte* input, std::byte* output, int copy, std::byte* of_output,
                      std::byte* of_input) {
     constexpr auto& now = code.steps[Step];
-    constexpr bool wanted = plan::needs_gradient[std::size_t(now.in)];
-    std::byte* const dout = this->template gradient_data<now.out>(of_output, of_input);
-    std::byte* const din = this->template gradient_data<now.in>(of_output, of_input);
-    if constexpr (now.kind == step_kind::leaf) {
+    [[maybe_unused]] std::byte* const dout =
+        this->template gradient_data<now.out>(of_output, of_input);
+    [[maybe_unused]] std::byte* const din =
+        this->template gradient_data<now.in>(of_output, of_input);
+    if constexpr (!plan::needs_gradient[std::size_t(now.in)]) {
+      return;
+    } else if constexpr (now.kind == step_kind::leaf) {
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<now.leaf>(backward_names_);
-      if constexpr (wanted || now.second >= 0) {
-        call_backward_input<layer_of_step<Step>>(
-            ops, backward_input_body{
-                     parameter_access<now.leaf, false>{*this, copy},
-                     gradient_or_seed<now.out, leaf.is_loss>(dout),
-                     this->template input_gradient_view<Step>(input, output, of_output, of_input),
-                     saved_access<Step, true>{*this, input, output},
-                     scratch_access<Step>{*this, input, output}, context_});
-      }
+      call_backward_input<layer_of_step<Step>>(
+          ops, backward_input_body{
+                   parameter_access<now.leaf, false>{*this, copy},
+                   gradient_or_seed<now.out, leaf.is_loss>(dout),
+                   this->template input_gradient_view<Step>(input, output, of_output, of_input),
+                   saved_access<Step, true>{*this, input, output},
+                   scratch_access<Step>{*this, input, output}, context_});
       forget_scratch<now.leaf>();
-    } else if constexpr (!wanted) {
-      return;
     } else if constexpr (now.kind == step_kind::move) {
       move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
           code.values[now.in].info.width, dout, din);

@@ -95,7 +95,7 @@ class timetable_runner {
              arena.input_bytes * static_cast<std::size_t>(microbatch % slots.inputs);
     };
     auto const gradient_of = [&](int microbatch) -> std::byte* {
-      if (plan::is_last(stage)) return nullptr;
+      if (!plan::receives_gradient(stage)) return nullptr;
       return arena_ + arena.gradients_offset +
              arena.output_bytes * static_cast<std::size_t>(microbatch % slots.gradients);
     };
@@ -111,7 +111,8 @@ class timetable_runner {
       int const slot = m % slots.activations;
       queue.discard(arena_ + arena.record_bytes * std::size_t(slot), arena.record_bytes);
       if (!plan::is_first(stage)) queue.discard(input_of(m), arena.input_bytes);
-      if (has_backward_ && !plan::is_last(stage)) queue.discard(gradient_of(m), arena.output_bytes);
+      if (has_backward_ && plan::receives_gradient(stage))
+        queue.discard(gradient_of(m), arena.output_bytes);
     };
     [[maybe_unused]] auto const mark = rank.device().mark(to_string(now.kind).data());
     waits_.run(index, [&] {
