@@ -20,22 +20,11 @@
 namespace {
 
 using expected_calls::expansion;
+using expected_calls::lines_of;
 using plait::planning::job_part;
 
 constexpr std::size_t batch = 8;
 constexpr int microbatches = 2;
-
-std::vector<std::string> lines_of(std::vector<plait::detail::logged_call> const& log) {
-  std::vector<std::string> out;
-  for (auto const& call : log) {
-    plait::axis_set over;
-    over.bits = static_cast<unsigned>(call.group);
-    out.push_back(expected_calls::line::of(call.kind, over, call.element.kind, call.element.bytes,
-                                           call.tensor_bytes / call.element.bytes, call.operation,
-                                           call.other));
-  }
-  return out;
-}
 
 template <class Job>
 plait::workload load_on(plait::mesh const& grid) {

@@ -48,6 +48,18 @@ struct line {
   }
 };
 
+/// The calls of groups that log under the bits of their axes.
+inline std::vector<std::string> lines_of(std::vector<plait::detail::logged_call> const& log) {
+  std::vector<std::string> out;
+  for (auto const& call : log) {
+    plait::axis_set over;
+    over.bits = static_cast<unsigned>(call.group);
+    out.push_back(line::of(call.kind, over, call.element.kind, call.element.bytes,
+                           call.tensor_bytes / call.element.bytes, call.operation, call.other));
+  }
+  return out;
+}
+
 template <class Job>
 class expansion {
   using plan = typename Job::plan_type;
