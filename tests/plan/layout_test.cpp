@@ -124,7 +124,7 @@ void expect_sound_parameters() {
   std::set<int> numbers;
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const layout = Plan::parameter_layout_for(stage, Plan::grid);
-    std::vector<bool> taken(layout.count() + layout.tied_count, false);
+    std::vector<bool> taken(layout.kept_count() + layout.tied_count, false);
     std::size_t filled = 0, padding = 0;
     auto const take = [&](std::size_t offset, std::size_t count, std::size_t begin,
                           std::size_t end) {
@@ -148,12 +148,16 @@ void expect_sound_parameters() {
         std::size_t const shift = layout.stride[at] * static_cast<std::size_t>(k);
         if (entry.owner >= 0) {
           EXPECT_EQ(layout.offset[at], layout.offset[static_cast<std::size_t>(entry.owner)]);
-          take(layout.gradient_offset[at], entry.local_count(), layout.count(), taken.size());
+          // Accumulators lie behind the regions of the gradients, which have nothing frozen.
+          if (!entry.is_frozen)
+            take(layout.frozen_count + layout.gradient_offset[at], entry.local_count(),
+                 layout.kept_count(), taken.size());
           continue;
         }
         EXPECT_TRUE(numbers.insert(Plan::parameter_number(e, here.first_copy + k)).second);
         EXPECT_EQ(layout.gradient_offset[at], layout.offset[at]);
-        auto const& region = layout.regions[entry.reduced_over_tensor() ? 1 : 0];
+        auto const region = entry.is_frozen ? element_range{layout.count(), layout.frozen_count}
+                                            : layout.regions[entry.reduced_over_tensor() ? 1 : 0];
         take(layout.offset[at] + shift, entry.local_count(), region.offset, region.end());
       }
     }
@@ -195,8 +199,10 @@ using Plans = ::testing::Types<
     plan<model, tensor_parallel<2>>, plan<model, tensor_parallel<2, sequence::sharded>>,
     plan<model, hybrid<pipeline<2>, tensor_parallel<4, sequence::sharded>>, double>,
     plan<narrow_model, serial>, plan<narrow_model, tensor_parallel<2, sequence::sharded>>,
-    plan<narrow_model, pipeline<7>>, plan<tied_model, serial>,
-    plan<tied_model, tensor_parallel<2>>>;
+    plan<narrow_model, pipeline<7>>, plan<tied_model, serial>, plan<tied_model, tensor_parallel<2>>,
+    plan<frozen<tied_model>, tensor_parallel<2>>,
+    plan<frozen<model, "wpe.*", "h.*.attn.*", "h.*.ln_1.*">,
+         hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2, sequence::sharded>>>>;
 TYPED_TEST_SUITE(Layout, Plans);
 
 TYPED_TEST(Layout, NothingOverlaps) { expect_sound<TypeParam>(); }

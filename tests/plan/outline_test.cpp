@@ -142,4 +142,40 @@ static_assert(std::is_same_v<leaves_of<sequential<dense, residual<nn::relu<8>>>>
                              std::tuple<dense, nn::relu<8>>>);
 static_assert(leaf_count<gpt_with_loss<12, 16, 4, 8, 32>> == 13, "a repeat counts once");
 
+// --- frozen layers ------------------------------------------------------------------------------
+
+template <class Model>
+std::vector<int> frozen_leaves() {
+  std::vector<int> out;
+  auto const tree = make_outline<Model>();
+  EXPECT_EQ(tree.frozen.what, frozen_error::none);
+  for (int leaf = 0; leaf < tree.leaves.size(); ++leaf)
+    if (tree.leaves[leaf].is_frozen) out.push_back(leaf);
+  return out;
+}
+
+TEST(Outline, PatternsFreezeTheLayersTheyMatch) {
+  using ints = std::vector<int>;
+  using model = sequential<named<"a", dense>, dense, named<"h", repeat<2, named<"b", dense>>>>;
+  EXPECT_EQ((frozen_leaves<frozen<model>>()), (ints{0, 1, 2}));
+  EXPECT_EQ((frozen_leaves<frozen<model, "a.*">>()), ints{0});
+  EXPECT_EQ((frozen_leaves<frozen<model, "h.*.b.*", "a.weight", "a.bias">>()), (ints{0, 2}));
+  EXPECT_EQ((frozen_leaves<frozen<model, "*.b.*s*", "h*weight">>()), ints{2});
+  // As the layers would be called if there were nothing else, whatever is around them.
+  EXPECT_EQ(
+      (frozen_leaves<sequential<dense, named<"x", frozen<sequential<dense, dense>, "0.*">>>>()),
+      ints{1});
+  EXPECT_EQ((frozen_leaves<sequential<frozen<dense, "weight", "bias">, model>>()), ints{0});
+}
+
+TEST(Outline, SaysWhatIsWrongWithAPattern) {
+  using model = sequential<named<"a", dense>, named<"h", repeat<12, named<"b", dense>>>>;
+  auto const problem = []<class Model>(Model) { return make_outline<Model>().frozen.what; };
+  EXPECT_EQ((problem(frozen<model, "a", "h.*">{})), frozen_error::matches_nothing);
+  EXPECT_EQ((problem(frozen<nn::relu<8>>{})), frozen_error::matches_nothing);
+  EXPECT_EQ((problem(frozen<model, "h.11.*">{})), frozen_error::one_copy);
+  EXPECT_EQ((problem(frozen<model, "h.1x.*">{})), frozen_error::matches_nothing);
+  EXPECT_EQ((problem(frozen<model, "*.weight">{})), frozen_error::part_of_a_layer);
+}
+
 }  // namespace

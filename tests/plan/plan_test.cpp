@@ -246,9 +246,50 @@ TEST(Plan, OnlyWhatDependsOnATrainedParameterHasAGradient) {
   using square = nn::linear<32, 32>;
   EXPECT_EQ((inputs_with_a_gradient<sequential<relu, relu, square, relu>>()),
             (bools{false, false, false, true}));
+  EXPECT_EQ((inputs_with_a_gradient<sequential<frozen<square>, square, frozen<square>, relu>>()),
+            (bools{false, false, true, true}));
   // The copies of a repeat share their steps.
   EXPECT_EQ((inputs_with_a_gradient<sequential<repeat<2, square>, relu>>()), (bools{true, true}));
   EXPECT_EQ((inputs_with_a_gradient<sequential<repeat<1, square>, relu>>()), (bools{false, true}));
+  EXPECT_EQ((inputs_with_a_gradient<sequential<frozen<repeat<2, square>>, square, relu>>()),
+            (bools{false, false, true}));
+}
+
+// --- frozen parameters --------------------------------------------------------------------------
+
+using first_frozen = frozen<gpt<blocks, width, 4, 8, vocabulary>, "w*", "h.*">;
+template <class Policy>
+using frozen_plan = plan<objective<first_frozen, nn::cross_entropy<vocabulary>>, Policy>;
+
+TEST(Plan, WhatIsFrozenIsHeldAndNothingElse) {
+  using here = frozen_plan<data_parallel<2>>;
+  EXPECT_EQ(here::parameter_count(), planned<serial>::parameter_count());
+  EXPECT_EQ(here::trained_parameter_count(), std::size_t{2} * width + width * vocabulary);
+  EXPECT_EQ(here::trained_tensor_count(), 3);
+  EXPECT_EQ(here::trained_number(int(here::entries.size()) - 1, 0), 2);
+  auto const all = planned<data_parallel<2>>::memory(0, load), some = here::memory(0, load);
+  std::size_t const trained = (2 * 64 + width * vocabulary) * sizeof(float);
+  EXPECT_EQ(some.gradients, trained);
+  EXPECT_EQ(some.optimizer, 2 * trained);
+  EXPECT_LE(some.parameters, all.parameters);
+  EXPECT_LT(some.numbers, all.numbers);
+  // The gradients, the count of labels and nothing else.
+  EXPECT_EQ(here::wire(axis::data, load).step, std::int64_t(trained) + 8);
+  workload const clipped{.gradient_norm = true};
+  using both = frozen_plan<hybrid<data_parallel<2>, tensor_parallel<2>>>;
+  EXPECT_EQ(both::wire(all_axes_set, clipped).step, 2 * 8 * 3 * 3 / 4);
+}
+
+TEST(Plan, AStageWithNothingToTrainIsSentNoGradients) {
+  using here = frozen_plan<pipeline<2>>;
+  EXPECT_FALSE(here::receives_gradient(0));
+  EXPECT_EQ(here::wire(axis::stage, 1, load).backward, 0);
+  EXPECT_GT(here::wire(axis::stage, 0, load).forward, 0);
+  EXPECT_EQ(here::memory(0, load).gradients, 0u);
+  EXPECT_LT(here::memory(0, load).activations, planned<pipeline<2>>::memory(0, load).activations);
+  using on_tensors = frozen_plan<tensor_parallel<2>>;
+  EXPECT_LT(on_tensors::wire(axis::tensor, load).backward,
+            planned<tensor_parallel<2>>::wire(axis::tensor, load).backward / 4);
 }
 
 TEST(Plan, WithoutALossThereAreNoTargets) {

@@ -375,7 +375,11 @@ using Models = ::testing::Types<
     residual<sequential<norm, fan_out<sequential<wide, nn::gelu<4 * width>>, wide>,
                         nn::product<4 * width>, narrow>>,
     sequential<dense, fan_out<nn::relu<width>, nn::relu<width>>, nn::product<width>>,
-    repeat<2, residual<sequential<fan_out<residual<dense>, nn::relu<width>>, nn::product<width>>>>>;
+    repeat<2, residual<sequential<fan_out<residual<dense>, nn::relu<width>>, nn::product<width>>>>,
+    sequential<residual<sequential<frozen<dense>, residual<nn::relu<width>>, dense>>,
+               repeat<2, residual<frozen<sequential<norm, wide, narrow>>>>>,
+    residual<sequential<fan_out<frozen<sequential<dense, nn::relu<width>>>, dense>,
+                        nn::product<width>, frozen<dense>>>>;
 }  // namespace shared_models
 
 }  // namespace plait::planning

@@ -174,6 +174,21 @@ struct tied {
   using output = typename L::output;
 };
 
+/// L, of which the parameters that a pattern matches stay as they are: they are not trained, have
+/// no gradient and no state of the optimizer, and nothing is sent for them. Without patterns all.
+///
+/// A pattern is a parameter's name as L alone would have it in files, in which a `*` stands for any
+/// characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy within a repeat is a
+/// `*`, too: the copies are frozen together. Of each layer all parameters are frozen or none.
+template <class L, name... Patterns>
+struct frozen {
+  static_assert((detail::check_is_layer<L>(), true));
+  using concept_tag = layer_tag;
+  using combination = frozen;
+  using input = typename L::input;
+  using output = typename L::output;
+};
+
 /// A model and the layer that measures its loss against targets.
 template <class Model, class Loss>
 struct objective {

@@ -81,6 +81,7 @@ struct leaf_info {
   int input_count = 1;
   value_info output{};
   bool is_loss = false;
+  bool is_frozen = false;  ///< its parameters are not trained
   std::array<parameter_info, form_info::most_parameters> parameters{};
   int parameter_count = 0;
   std::array<form_info, most_forms> forms{};
@@ -98,7 +99,7 @@ struct leaf_info {
   bool has_count = true;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
-  [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0; }
+  [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0 && !is_frozen; }
 };
 
 namespace detail {

@@ -62,6 +62,8 @@ template <printed_text LayerName, printed_text Owner, class Names>
 inline constexpr bool can_be_tied = false;
 template <printed_text LayerName, class Layer>
 inline constexpr bool has_body = false;
+template <printed_text Pattern, class Names>
+inline constexpr bool can_be_frozen = false;
 template <printed_text Name>
 inline constexpr bool is_name_of_one_parameter = false;
 
@@ -214,6 +216,71 @@ consteval void report_tie() {
   static_assert(Problem != tie_error::other_item || can_be_tied<LayerName, Owner, Names>,
                 "tied<L, Parameter, Owner>: a parameter inside a repeat cannot be tied; write the "
                 "copies out in a sequential");
+  static_assert(Problem != tie_error::other_frozen || can_be_tied<LayerName, Owner, Names>,
+                "tied<L, Parameter, Owner>: one of the two layers is frozen and the other is "
+                "trained; freeze both or neither (frozen<...> with patterns for both)");
+}
+
+/// The name of a parameter as a pattern of frozen<L, Patterns...> sees it; `Number` counts those of
+/// the leaves of the L that has a mistake, or of its one leaf of which a part would be frozen.
+template <class Model, int Number>
+struct name_in_frozen {
+  constexpr characters operator()() const {
+    auto const tree = make_outline<Model>();
+    auto const& problem = tree.frozen;
+    int leaf = first_leaf(problem), index = Number;
+    while (index >= tree.leaves[leaf].parameter_count) index -= tree.leaves[leaf++].parameter_count;
+    auto const names = leaf_characters(tree, problem.node);
+    return joined(names[std::size_t(leaf - problem.first_leaf)],
+                  tree.leaves[leaf].parameters[std::size_t(index)].label);
+  }
+  static constexpr int first_leaf(frozen_problem const& of) {
+    return of.what == frozen_error::part_of_a_layer ? of.leaf : of.first_leaf;
+  }
+  static constexpr int count() {
+    auto const tree = make_outline<Model>();
+    bool const one = tree.frozen.what == frozen_error::part_of_a_layer;
+    int sum = 0;
+    for (int leaf = first_leaf(tree.frozen);
+         leaf < (one ? tree.frozen.leaf + 1 : tree.frozen.end_leaf); ++leaf)
+      sum += tree.leaves[leaf].parameter_count;
+    return sum;
+  }
+};
+template <class Model>
+struct pattern_of_frozen {
+  constexpr name operator()() const { return make_outline<Model>().frozen.pattern; }
+};
+template <class Model, class Numbers>
+struct printed_frozen;
+template <class Model, int... Number>
+struct printed_frozen<Model, std::integer_sequence<int, Number...>> {
+  using type = printed_texts<printed<name_in_frozen<Model, Number>{}>...>;
+};
+
+/// `Names`: of the parameters of L as a pattern sees them.
+template <frozen_error Problem, printed_text Pattern, class Names>
+consteval void report_frozen() {
+  static_assert(Problem != frozen_error::matches_nothing || can_be_frozen<Pattern, Names>,
+                "frozen<L, Patterns...>: no parameter of L has a name like this pattern; write "
+                "names as L alone would have them in files, with * for any characters, as in "
+                "\"h.*.attn.*\"");
+  static_assert(Problem != frozen_error::one_copy || can_be_frozen<Pattern, Names>,
+                "frozen<L, Patterns...>: this pattern names one copy of a repeat, whose copies "
+                "are frozen together; write * for its number, or two repeats, one of them in "
+                "frozen<...>");
+  static_assert(Problem != frozen_error::part_of_a_layer || can_be_frozen<Pattern, Names>,
+                "frozen<L, Patterns...>: the patterns freeze some parameters of one layer and not "
+                "the others; write patterns for all parameters of the layer, or for none");
+}
+
+template <class Model, frozen_error Problem>
+consteval void check_frozen() {
+  if constexpr (Problem != frozen_error::none) {
+    using numbers = std::make_integer_sequence<int, name_in_frozen<Model, 0>::count()>;
+    report_frozen<Problem, printed<pattern_of_frozen<Model>{}>,
+                  typename printed_frozen<Model, numbers>::type>();
+  }
 }
 
 template <class Model, tie_error Problem, int Tie>

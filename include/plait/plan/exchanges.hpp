@@ -92,7 +92,7 @@ struct listed_plan {
   parameter_rules rules{};
   bool has_copies = false;  ///< layers see the parameters in another type than optimizers
   int tensor_ranks = 1;
-  int parameter_tensors = 0;
+  int parameter_tensors = 0, trained_tensors = 0;
 
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
@@ -254,8 +254,8 @@ struct exchange_lister {
       return;
     }
     // Each block of a gradient counts on one of the ranks that have it.
-    if (load.gradient_norm)
-      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.parameter_tensors));
+    if (load.gradient_norm && plan.trained_tensors > 0)
+      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.trained_tensors));
     for (int region : {0, 1}) {
       auto const at = layouts_of_region(region);
       add_regions(exchange_place::refresh, at.owned, at.kept,
@@ -275,7 +275,7 @@ struct exchange_lister {
   constexpr void add_ties() {
     for (int e = 0; e < plan.entries.size(); ++e) {
       auto const& use = plan.entries[e];
-      if (use.owner < 0 || copies(use.item) == 0) continue;
+      if (use.owner < 0 || use.is_frozen || copies(use.item) == 0) continue;
       add({exchange_place::ties, layouts_of(use, plan.rules, stage).summed,
            layouts_of(plan.entries[use.owner], plan.rules, stage).summed,
            exchange_element::gradient, use.local_count(), use.item, e, 1,
@@ -315,21 +315,24 @@ struct exchange_lister {
     }
   }
 
+  /// What is frozen is held as layers see it, and has no gradient.
   constexpr void add_export(bool gradients) {
-    auto const element = gradients ? exchange_element::gradient : exchange_element::parameter;
+    auto const trained = gradients ? exchange_element::gradient : exchange_element::parameter;
     for (int region : {0, 1}) {
       auto const owned = layouts_of_region(region).owned;
       layout whole = owned;
       for (axis const which : all_axes)
         if (owned.at(which) == shard<dim::elements>) whole = whole.with(which, invariant);
       if (gradients || plan.has_copies)
-        add_regions(exchange_place::blocks, owned, whole, element, region);
+        add_regions(exchange_place::blocks, owned, whole, trained, region);
     }
     for (int owner = 0; owner < plan.stages(); ++owner)
       for (int e = 0; e < plan.entries.size(); ++e) {
         auto const& entry = plan.entries[e];
+        auto const element =
+            entry.is_frozen && plan.has_copies ? exchange_element::compute : trained;
         std::int64_t const times =
-            entry.owner >= 0
+            entry.owner >= 0 || (gradients && entry.is_frozen)
                 ? 0
                 : copies_in(plan.items.first, entry.item, plan.stage_units[owner]).copies;
         auto const whole = layout{}.on_stage(owner);
@@ -381,7 +384,8 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
       .rules = Plan::rules,
       .has_copies = Plan::has_copies,
       .tensor_ranks = Plan::tensor_ranks,
-      .parameter_tensors = Plan::parameter_tensor_count()};
+      .parameter_tensors = Plan::parameter_tensor_count(),
+      .trained_tensors = Plan::trained_tensor_count()};
   return list_exchanges(numbers, {parameters.regions, parameters.gradient_offset.data()}, stage,
                         load, part);
 }

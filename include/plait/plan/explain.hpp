@@ -64,6 +64,7 @@ template <class Plan>
         auto const& form = code.forms[now.leaf];
         auto name = names[std::size_t(now.leaf)];
         if (!name.empty()) name.pop_back();
+        if (Plan::tree.leaves[now.leaf].is_frozen) name += " (frozen)";
         line = {name, form.label.text(), to_string(form.input), to_string(form.output)};
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
@@ -167,7 +168,10 @@ template <class Plan>
                     " microbatch" + (load.microbatches == 1 ? "" : "es") + " of " +
                     std::to_string(load.rows) + " rows, " +
                     std::to_string(Plan::parameter_count()) + " parameters of " +
-                    std::to_string(Plan::element_bytes) + " bytes\n\n";
+                    std::to_string(Plan::element_bytes) + " bytes";
+  if (Plan::has_frozen)
+    out += ", of which " + std::to_string(Plan::trained_parameter_count()) + " are trained";
+  out += "\n\n";
   out += "layers\n" + explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const times =

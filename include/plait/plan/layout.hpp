@@ -149,7 +149,8 @@ struct element_range {
 };
 
 /// Where the parameters of one stage lie in its flat arena, in elements. Gradients lie in an arena
-/// of the same layout, and so does the optimizer's state where each rank has all of it.
+/// of the same layout, and so does the optimizer's state where each rank has all of it; neither has
+/// room for what is frozen, which comes last.
 ///
 /// The first region has the parameters whose gradients are summed over the batch axes, the second
 /// those that are summed over the tensor axis, too: each is settled by one collective. Within a
@@ -164,10 +165,13 @@ struct parameter_layout {
   std::array<std::size_t, entries> stride{};           ///< from one copy to the next
   std::array<item_range, static_cast<std::size_t>(2 * Leaves + 1)> copies{};
   std::array<element_range, 2> regions{};
-  std::size_t tied_count = 0;  ///< elements of accumulators of tied uses
+  std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
+  std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
 
   /// Elements of the regions, padding included.
   [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
+  /// The same and what is frozen: elements of the parameters' arena.
+  [[nodiscard]] constexpr std::size_t kept_count() const { return count() + frozen_count; }
 };
 
 /// `batch_ranks`: into how many blocks a unit can be cut.
@@ -179,13 +183,16 @@ constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& cod
   parameter_layout<Leaves> out;
   for (int i = 0; i < code.items.size(); ++i)
     out.copies[static_cast<std::size_t>(i)] = copies_in(code, i, units);
+  constexpr std::size_t frozen = out.regions.size();
+  auto const region_of = [&](int e) {
+    return entries[e].is_frozen ? frozen : std::size_t(entries[e].reduced_over_tensor());
+  };
   std::size_t next = 0;
-  for (std::size_t region = 0; region < out.regions.size(); ++region) {
-    out.regions[region].offset = next;
+  for (std::size_t region = 0; region <= frozen; ++region) {
+    std::size_t const begin = next;
     for (int i = 0; i < code.items.size(); ++i) {
       auto const is_here = [&](int e) {
-        return entries[e].item == i && entries[e].owner < 0 &&
-               entries[e].reduced_over_tensor() == (region == 1);
+        return entries[e].item == i && entries[e].owner < 0 && region_of(e) == region;
       };
       std::size_t unit = 0;
       for (int e = 0; e < entries.size(); ++e)
@@ -194,18 +201,20 @@ constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& cod
           out.offset[at] = out.gradient_offset[at] = next + unit;
           unit += rounded_up(entries[e].local_count(), parameter_alignment);
         }
-      unit = rounded_up(unit, unit_multiple);
+      if (region != frozen) unit = rounded_up(unit, unit_multiple);
       for (int e = 0; e < entries.size(); ++e)
         if (is_here(e)) out.stride[static_cast<std::size_t>(e)] = unit;
       next += unit * static_cast<std::size_t>(out.copies[static_cast<std::size_t>(i)].copies);
     }
-    out.regions[region].count = next - out.regions[region].offset;
+    if (region == frozen) out.frozen_count = next - begin;
+    else out.regions[region] = {begin, next - begin};
   }
   for (int e = 0; e < entries.size(); ++e) {
     auto const at = static_cast<std::size_t>(e);
     if (entries[e].owner < 0 || out.copies[static_cast<std::size_t>(entries[e].item)].copies == 0)
       continue;
     out.offset[at] = out.offset[static_cast<std::size_t>(entries[e].owner)];
+    if (entries[e].is_frozen) continue;
     out.gradient_offset[at] = out.count() + out.tied_count;
     out.tied_count += rounded_up(entries[e].local_count(), parameter_alignment);
   }

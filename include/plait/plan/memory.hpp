@@ -79,7 +79,7 @@ constexpr std::size_t batch_bytes(workload const& load) {
              : bytes;
 }
 
-/// Where the small numbers of a trainer lie: those of a step, the squares of each parameter tensor,
+/// Where the small numbers of a trainer lie: those of a step, the squares of each trained tensor,
 /// what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
@@ -90,7 +90,7 @@ template <class Plan>
 constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   std::size_t local = 0;
   for (auto const& entry : Plan::entries)
-    if (entry.owner < 0)
+    if (entry.is_trained())
       local += std::size_t(
           copies_in(Plan::code, entry.item, Plan::stage_units[std::size_t(stage)]).copies);
   number_tables out;
@@ -98,7 +98,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   auto const take = [&next](std::size_t bytes) {
     return std::exchange(next, next + aligned(bytes));
   };
-  out.squares_at = take(std::size_t(Plan::parameter_tensor_count()) * sizeof(double));
+  out.squares_at = take(std::size_t(Plan::trained_tensor_count()) * sizeof(double));
   out.updated_at = take(local * number_tables::update_bytes);
   out.squared_at = take(local * number_tables::squares_bytes);
   out.agreed_at = take(std::size_t(grid.world_size()) * agreed_fields * sizeof(std::uint64_t));
@@ -129,16 +129,16 @@ constexpr std::size_t output_bytes(workload const& load) {
 ///
 /// Parameters are held as they are kept, gradients as they are summed, the optimizer's state and
 /// averages as they are owned. Where layers see copies in another type, those are what is kept, and
-/// the parameters themselves are held as they are owned.
+/// the parameters themselves are held as they are owned. What is frozen is only kept.
 template <class Plan>
 constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slots const& slots) {
   auto const grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, grid);
-  std::size_t const kept = parameters.count();
-  std::size_t const owned = kept / std::size_t(grid.size(Plan::rules.cut_axes()));
+  std::size_t const kept = parameters.kept_count(), trained = parameters.count();
+  std::size_t const owned = trained / std::size_t(grid.size(Plan::rules.cut_axes()));
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
-          (kept + parameters.tied_count) * Plan::gradient_bytes,
+          (trained + parameters.tied_count) * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
           load.averages ? owned * Plan::parameter_bytes : 0,
           lay_out_stage<Plan>(stage, load, slots).total_bytes,

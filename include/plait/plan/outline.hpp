@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -33,6 +34,17 @@ struct tie {
   name owner{};
 };
 
+enum class frozen_error : int { none, matches_nothing, one_copy, part_of_a_layer };
+
+/// What is wrong with the first frozen<L, Patterns...> of a model that has a mistake.
+struct frozen_problem {
+  frozen_error what = frozen_error::none;
+  name pattern{};
+  int leaf = 0;                      ///< of which a part would be frozen
+  int node = 0;                      ///< where L begins
+  int first_leaf = 0, end_leaf = 0;  ///< of L
+};
+
 /// The tree of a model as a value; leaves are numbered in depth-first order.
 template <int Nodes, int Leaves>
 struct outline {
@@ -41,6 +53,7 @@ struct outline {
   /// The form that the user pinned, empty if none.
   static_vector<name, Leaves> pins{};
   static_vector<tie, 2 * Leaves> ties{};
+  frozen_problem frozen{};
 };
 
 template <class L>
@@ -184,12 +197,84 @@ constexpr void name_leaves(auto const& tree, int at, characters const& prefix, b
     name_leaves(tree, child, prefix, alone, number, out);
 }
 
-constexpr std::vector<characters> leaf_characters(auto const& tree) {
+/// Of the leaves below node `at`, as if there were nothing else.
+constexpr std::vector<characters> leaf_characters(auto const& tree, int at = 0) {
   std::vector<characters> names;
   int number = 0;
-  name_leaves(tree, 0, {}, count_scope(tree, 0) == 1, number, names);
+  name_leaves(tree, at, {}, count_scope(tree, at) == 1, number, names);
   return names;
 }
+
+/// Whether a pattern, in which `*` is any text, is one of `text`. With `any_copy`, a number is one
+/// of the star that stands for a copy's number.
+constexpr bool matches(name pattern, characters const& text, bool any_copy = false) {
+  std::size_t const end = pattern.size();
+  std::size_t at = 0, now = 0, star = end, resume = 0;
+  auto const is_digit = [&] { return at < end && pattern[at] >= '0' && pattern[at] <= '9'; };
+  while (now < text.size()) {
+    if (at < end && pattern[at] == '*') {
+      star = at++, resume = now;
+    } else if (any_copy && text[now] == '*' && is_digit()) {
+      while (is_digit()) ++at;
+      ++now;
+    } else if (at < end && pattern[at] == text[now]) {
+      ++at, ++now;
+    } else if (star < end) {
+      at = star + 1, now = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (at < end && pattern[at] == '*') ++at;
+  return at == end;
+}
+
+/// Freezes what the patterns match of the leaves from `first` on, which are all below `node`.
+constexpr void freeze(auto& tree, int node, int first, std::initializer_list<name> patterns) {
+  auto const names = leaf_characters(tree, node);
+  int const end = tree.leaves.size();
+  auto const report = [&](frozen_error what, name pattern, int leaf) {
+    if (tree.frozen.what == frozen_error::none)
+      tree.frozen = {what, pattern, leaf, node, first, end};
+  };
+  auto const is_matched = [&](int leaf, int parameter, name pattern, bool any_copy = false) {
+    auto const& info = tree.leaves[leaf].parameters[static_cast<std::size_t>(parameter)];
+    auto const& prefix = names[static_cast<std::size_t>(leaf - first)];
+    return matches(pattern, joined(prefix, info.label), any_copy);
+  };
+  for (name const pattern : patterns) {
+    bool found = false, found_copy = false;
+    for (int leaf = first; leaf < end; ++leaf)
+      for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
+        found = found || is_matched(leaf, i, pattern);
+        found_copy = found_copy || is_matched(leaf, i, pattern, true);
+      }
+    if (!found)
+      report(found_copy ? frozen_error::one_copy : frozen_error::matches_nothing, pattern, 0);
+  }
+  for (int leaf = first; leaf < end; ++leaf) {
+    int matched = 0;
+    for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
+      bool found = false;
+      for (name const pattern : patterns) found = found || is_matched(leaf, i, pattern);
+      matched += found;
+    }
+    if (matched == 0) continue;
+    if (matched < tree.leaves[leaf].parameter_count)
+      report(frozen_error::part_of_a_layer, {}, leaf);
+    tree.leaves[leaf].is_frozen = true;
+  }
+}
+
+template <class L, name... Patterns>
+struct outline_of<frozen<L, Patterns...>> : outline_of<L> {
+  static constexpr void append(auto& out, name pin) {
+    int const node = out.nodes.size(), first = out.leaves.size();
+    outline_of<L>::append(out, pin);
+    if constexpr (sizeof...(Patterns) == 0) freeze(out, node, first, {name("*")});
+    else freeze(out, node, first, {Patterns...});
+  }
+};
 
 /// The types of a model's leaves, in depth-first order.
 template <class Model>

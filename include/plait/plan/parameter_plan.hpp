@@ -27,8 +27,13 @@ struct parameter_entry {
   placement stored = invariant;  ///< between steps
   std::size_t local_rows = 1, local_columns = 1;
   int owner = -1;  ///< for a tied parameter, the entry that owns the value
+  bool is_frozen = false;
 
   [[nodiscard]] constexpr std::size_t local_count() const { return local_rows * local_columns; }
+  /// True if this is a parameter, not a further use of one.
+  [[nodiscard]] constexpr bool is_owner() const { return owner < 0; }
+  /// True if this is a parameter that the optimizer updates.
+  [[nodiscard]] constexpr bool is_trained() const { return is_owner() && !is_frozen; }
   /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
   [[nodiscard]] constexpr bool reduced_over_tensor() const {
     return adjoint(transition_between(stored, used)).moves == movement::all_reduce;
@@ -61,6 +66,41 @@ constexpr transition tie_transition(parameter_entry const& use, parameter_entry 
 template <int Leaves>
 using parameter_entries = static_vector<parameter_entry, Leaves * form_info::most_parameters>;
 
+/// Which entries are meant.
+using entry_test = bool (parameter_entry::*)() const;
+
+/// How many parameters of the whole model `counts`: each copy of a repeat has its own.
+constexpr int count_tensors(auto const& code, auto const& entries, entry_test counts) {
+  int count = 0;
+  for (auto const& entry : entries)
+    if ((entry.*counts)()) count += code.items[entry.item].count;
+  return count;
+}
+
+/// Their elements, without padding.
+constexpr std::size_t count_elements(auto const& code, auto const& entries, entry_test counts) {
+  std::size_t count = 0;
+  for (auto const& entry : entries)
+    if ((entry.*counts)())
+      count += entry.info.unpadded().count() * std::size_t(code.items[entry.item].count);
+  return count;
+}
+
+/// The number of the parameter `entry` of copy `copy` among them.
+constexpr int number_of_tensor(auto const& code, auto const& entries, entry_test counts, int entry,
+                               int copy) {
+  int number = 0, in_copy = 0, before = 0;
+  int const item = entries[entry].item;
+  for (int e = 0; e < entries.size(); ++e) {
+    if (!(entries[e].*counts)()) continue;
+    if (entries[e].item < item) number += code.items[entries[e].item].count;
+    if (entries[e].item != item) continue;
+    before += e < entry;
+    ++in_copy;
+  }
+  return number + copy * in_copy + before;
+}
+
 /// The names of the parameters, in the order of the entries; a star stands for the copy's number.
 std::vector<std::string> parameter_names(auto const& tree, auto const& entries) {
   auto const leaves = leaf_names(tree);
@@ -70,7 +110,14 @@ std::vector<std::string> parameter_names(auto const& tree, auto const& entries) 
   return names;
 }
 
-enum class tie_error : int { none, unknown_owner, other_shape, other_placement, other_item };
+enum class tie_error : int {
+  none,
+  unknown_owner,
+  other_shape,
+  other_placement,
+  other_item,
+  other_frozen
+};
 
 template <int Leaves>
 struct parameter_list_result {
@@ -95,6 +142,7 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
         bool const cut_rows = cut && entry.info.rank == 2 && entry.stored.index == 0;
         entry.local_rows = entry.info.rows / (cut_rows ? p : 1);
         entry.local_columns = entry.info.columns / (cut && !cut_rows ? p : 1);
+        entry.is_frozen = tree.leaves[leaf].is_frozen;
         entries.push_back(entry);
       }
   if (tree.ties.size() == 0) return out;
@@ -123,6 +171,7 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
         problem = tie_error::other_placement;
       else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
         problem = tie_error::other_item;
+      else if (owner.is_frozen != entry.is_frozen) problem = tie_error::other_frozen;
     }
   return out;
 }

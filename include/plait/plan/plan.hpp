@@ -154,6 +154,7 @@ struct plan {
   static_assert((check_sequences<sequence_length, other_sequence(tree, sequence_length)>(),
                  check_sequence_shards<cuts_sequence(code) ? sequence_length : 0, tensor_ranks>(),
                  true));
+  static_assert((check_frozen<Model, tree.frozen.what>(), true));
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((check_stage_count<stages, code.unit_count()>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
@@ -263,34 +264,30 @@ struct plan {
 
   /// Parameters of the whole model: each copy of a repeat has its own.
   static constexpr int parameter_tensor_count() {
-    int count = 0;
-    for (auto const& entry : entries)
-      if (entry.owner < 0) count += code.items[entry.item].count;
-    return count;
+    return count_tensors(code, entries, &parameter_entry::is_owner);
+  }
+  /// Those that are trained.
+  static constexpr int trained_tensor_count() {
+    return count_tensors(code, entries, &parameter_entry::is_trained);
   }
   /// Elements of all parameters of the whole model, without their padding.
   static constexpr std::size_t parameter_count() {
-    std::size_t count = 0;
-    for (auto const& entry : entries)
-      if (entry.owner < 0)
-        count += entry.info.unpadded().count() * std::size_t(code.items[entry.item].count);
-    return count;
+    return count_elements(code, entries, &parameter_entry::is_owner);
   }
+  /// Elements of those that are trained.
+  static constexpr std::size_t trained_parameter_count() {
+    return count_elements(code, entries, &parameter_entry::is_trained);
+  }
+
+  static constexpr bool has_frozen = trained_tensor_count() != parameter_tensor_count();
 
   /// The number of the parameter `entry` of copy `copy` among all parameters of the model.
   static constexpr int parameter_number(int entry, int copy) {
-    int number = 0;
-    auto const owned = [](int e) { return entries[e].owner < 0; };
-    int const item = entries[entry].item;
-    for (int e = 0; e < entries.size(); ++e)
-      if (owned(e) && entries[e].item < item) number += code.items[entries[e].item].count;
-    int in_copy = 0, before = 0;
-    for (int e = 0; e < entries.size(); ++e)
-      if (owned(e) && entries[e].item == item) {
-        before += e < entry;
-        ++in_copy;
-      }
-    return number + copy * in_copy + before;
+    return number_of_tensor(code, entries, &parameter_entry::is_owner, entry, copy);
+  }
+  /// Its number among those that are trained.
+  static constexpr int trained_number(int entry, int copy) {
+    return number_of_tensor(code, entries, &parameter_entry::is_trained, entry, copy);
   }
 
   /// The value that enters pipeline unit `unit` (> 0).

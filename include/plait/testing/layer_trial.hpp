@@ -101,7 +101,7 @@ class layer_bench {
         loss_scale_(setup.loss_scale),
         row_weights_(setup.row_weights.empty() ? nullptr : setup.row_weights.data()),
         activations_(rank.device().allocate(arena_.total_bytes)),
-        parameters_(plan::parameter_layout_for(0, rank.grid()).count()),
+        parameters_(plan::parameter_layout_for(0, rank.grid()).kept_count()),
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan::tree.leaves[0].input().width),
         targets_(converted<accumulate_t<T>>(setup.targets)),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "plait/plan/exchanges.hpp"
@@ -14,22 +15,53 @@
 
 namespace plait::execution {
 
+/// Gathers one tensor to the root rank, into `data`. `list` is that of the part; `IsFrozen` is of
+/// the parameter.
+template <class Plan, bool IsFrozen, class Rank, class T>
+[[gnu::cold]] void gather_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
+                                 local_parameter const& parameter, T const* arena, T* data,
+                                 T* staging) {
+  auto& device = rank.device();
+  device.synchronize();
+  if (rank.stage() == stage)
+    with_entry<Plan>(parameter.entry, [&]<int Entry>() {
+      constexpr auto& entry = Plan::entries[Entry];
+      if constexpr (entry.is_frozen == IsFrozen)
+        move_value<as_value_placement(entry), invariant>(device.on(within_layers),
+                                                         rank.tensor_group(), as_value_shape(entry),
+                                                         arena + parameter.offset, data, staging);
+    });
+  device.synchronize();
+  if constexpr (Plan::stages > 1) {
+    std::vector<exchange> of_this;
+    for (auto const& what : list)
+      if (what.entry == parameter.entry && what.from.stage() == stage) of_this.push_back(what);
+    exchange_runner<Rank> const messages(rank, of_this);
+    messages.run_sends(exchange_place::parameter, data, parameter.number);
+    messages.run_receives(exchange_place::parameter, data, parameter.number);
+    device.synchronize();
+  }
+}
+
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
-/// Collective. `part` is the one that exports parameters, or gradients.
+/// Collective. `part` is the one that exports parameters, or gradients, which what is frozen does
+/// not have. `seen` are the parameters as layers see them: frozen ones are held there alone.
 ///
 /// Moves: what the plan's list has for the part: the blocks of an arena of which each rank has one
 ///        (it is changed to have them all), each cut parameter shard -> invariant over the tensor
 ///        axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
 template <class Job, class Rank, class T, class Sink>
-[[gnu::cold]] void export_tensors(Rank& rank, job_part part, T* arena, Sink sink) {
+[[gnu::cold]] void export_tensors(Rank& rank, job_part part, T* arena,
+                                  typename Job::element const* seen, Sink sink) {
   using plan = typename Job::plan_type;
+  using element = typename Job::element;
   auto& device = rank.device();
   std::size_t longest = 0;
   for (auto const& entry : plan::entries) longest = std::max(longest, entry.info.count());
+  static_assert(sizeof(T) >= sizeof(element));
   auto const room = device.allocate(longest * sizeof(T));
   auto const staging = device.allocate(longest * sizeof(T));
-  auto* const data = reinterpret_cast<T*>(room.data());
   std::vector<T> values;
   auto const list = exchanges_on<plan>(rank, {}, part);
   device.synchronize();  // nothing here is worth a wait of its own
@@ -37,36 +69,35 @@ template <class Job, class Rank, class T, class Sink>
     exchange_runner<Rank> const blocks(rank, list);
     for (auto const& row : blocks.at(exchange_place::blocks)) blocks.run_blocks(row, arena);
   }
-  for (int stage = 0; stage < plan::stages; ++stage) {
-    for (auto const& parameter : parameters_of_stage<plan>(stage, rank.grid())) {
-      auto const& info = plan::entries[parameter.entry].info;
-      device.synchronize();
-      if (rank.stage() == stage)
-        with_entry<plan>(parameter.entry, [&]<int Entry>() {
-          constexpr placement from = as_value_placement(plan::entries[Entry]);
-          move_value<from, invariant>(device.on(within_layers), rank.tensor_group(),
-                                      as_value_shape(plan::entries[Entry]),
-                                      static_cast<T const*>(arena) + parameter.offset, data,
-                                      reinterpret_cast<T*>(staging.data()));
-        });
-      device.synchronize();
-      if constexpr (plan::stages > 1) {
-        std::vector<exchange> of_this;
-        for (auto const& what : list)
-          if (what.entry == parameter.entry && what.from.stage() == stage) of_this.push_back(what);
-        exchange_runner<Rank> const messages(rank, of_this);
-        messages.run_sends(exchange_place::parameter, data, parameter.number);
-        messages.run_receives(exchange_place::parameter, data, parameter.number);
-        device.synchronize();
-      }
-      if (!rank.is_root()) continue;
-      values.resize(info.count());
+  auto const gather = [&]<bool IsFrozen, class From>(int stage, local_parameter const& parameter,
+                                                     From const* from) {
+    auto const& info = plan::entries[parameter.entry].info;
+    auto* const data = reinterpret_cast<From*>(room.data());
+    gather_tensor<plan, IsFrozen>(rank, list, stage, parameter, from, data,
+                                  reinterpret_cast<From*>(staging.data()));
+    if (!rank.is_root()) return;
+    values.resize(info.count());
+    if constexpr (std::is_same_v<From, T>) {
       device.download(data, values.data(), info.count() * sizeof(T));
       device.synchronize();
-      auto const unpadded = info.unpadded();
-      sink(parameter.name, unpadded, std::span<T const>(values).first(unpadded.count()));
+    } else {
+      std::vector<From> rounded(info.count());
+      device.download(data, rounded.data(), info.count() * sizeof(From));
+      device.synchronize();
+      for (std::size_t i = 0; i < rounded.size(); ++i) values[i] = static_cast<T>(rounded[i]);
     }
-  }
+    auto const unpadded = info.unpadded();
+    sink(parameter.name, unpadded, std::span<T const>(values).first(unpadded.count()));
+  };
+  for (int stage = 0; stage < plan::stages; ++stage)
+    for (auto const& parameter : parameters_of_stage<plan>(stage, rank.grid())) {
+      if (!plan::entries[parameter.entry].is_frozen) {
+        gather.template operator()<false>(stage, parameter, static_cast<T const*>(arena));
+      } else if constexpr (plan::has_frozen) {
+        if (part == job_part::export_parameters)
+          gather.template operator()<true>(stage, parameter, seen);
+      }
+    }
 }
 
 }  // namespace plait::execution

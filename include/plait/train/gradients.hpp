@@ -43,7 +43,8 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, Layout const& 
   using plan = typename Job::plan_type;
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
-    if (entry.owner < 0 || layout.copies[std::size_t(entry.item)].copies == 0) continue;
+    if (entry.owner < 0 || entry.is_frozen || layout.copies[std::size_t(entry.item)].copies == 0)
+      continue;
     bool const counts_once =
         tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask;
     if (counts_once && rank.tensor_rank() != 0) continue;
@@ -94,12 +95,14 @@ template <class Job, placement OnBatch, class Rank>
 void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
                    std::vector<local_parameter> const& parameters) {
   using T = typename Job::gradient_element;
-  for (auto const& parameter : parameters)
-    if (auto const padding =
-            padding_of_block(Job::plan_type::entries[parameter.entry], rank.tensor_rank()))
+  for (auto const& parameter : parameters) {
+    auto const& entry = Job::plan_type::entries[parameter.entry];
+    if (entry.is_frozen) continue;
+    if (auto const padding = padding_of_block(entry, rank.tensor_rank()))
       rank.device()
           .on(stream::compute)
           .fill(T{0}, of.data + parameter.offset + parameter.count - padding, padding);
+  }
 }
 
 /// The blocks of which a rank adds its squares to the gradient norm of the model, in the order of
@@ -117,7 +120,9 @@ std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& pa
     if (!counts) continue;
     for (auto const& block : owned)
       if (auto const common = overlap(block.elements, parameter); common.count > 0)
-        out.push_back({common.offset, common.count, static_cast<std::size_t>(parameter.number)});
+        out.push_back(
+            {common.offset, common.count,
+             static_cast<std::size_t>(Plan::trained_number(parameter.entry, parameter.copy))});
   }
   return out;
 }
@@ -125,11 +130,11 @@ std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& pa
 /// Sets `squares` to this rank's share of the squares of each parameter's gradient, on stream
 /// compute.
 ///
-/// Every rank puts the squares of its own blocks where they belong in one list of all parameters
+/// Every rank puts the squares of its own blocks where they belong in one list of what is trained
 /// (the transitions shard -> partial and, on the first rank alone, invariant -> partial). When the
 /// lists have been added up by one all_reduce over the world, every rank adds the list up in its
 /// order: the same bits for every number of stages.
-/// Units:  `squares` has one number for each parameter of the model.
+/// Units:  `squares` has one number for each trained parameter of the model.
 template <class Job, placement OnBatch, class Rank>
 void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {

@@ -44,13 +44,13 @@ class parameter_store {
         owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
         owned_count_(owned_.back().state_offset + owned_.back().elements.count),
         parameters_(allocate(stored_count() * sizeof(parameter_element))),
-        copies_(allocate(plan::has_copies ? layout_.count() * sizeof(T) : 0)),
+        copies_(allocate(plan::has_copies ? layout_.kept_count() * sizeof(T) : 0)),
         gradients_(allocate((layout_.count() + layout_.tied_count) * sizeof(gradient_element))),
         state_(allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states))) {
     auto const queue = rank.device().on(stream::compute);
     queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states));
     queue.fill(parameter_element{0}, parameters(), stored_count());  // the padding
-    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.count());
+    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.kept_count());
     // Processors that no rank has, if all ranks of the job run on this machine.
     std::size_t const threads = std::max(
         1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank.world_size()));
@@ -119,14 +119,14 @@ class parameter_store {
       for (auto const& block : owned_)
         queue.copy_bytes(parameters_of(block), all + block.elements.offset,
                          block.elements.count * sizeof(parameter_element));
-      export_tensors<Job>(rank_, job_part::export_parameters, all, sink);
+      export_tensors<Job>(rank_, job_part::export_parameters, all, seen(), sink);
     } else {
-      export_tensors<Job>(rank_, job_part::export_parameters, parameters(), sink);
+      export_tensors<Job>(rank_, job_part::export_parameters, parameters(), seen(), sink);
     }
   }
   template <class Sink>
   [[gnu::cold]] void export_gradients(Sink sink) {
-    export_tensors<Job>(rank_, job_part::export_gradients, gradients(), sink);
+    export_tensors<Job>(rank_, job_part::export_gradients, gradients(), seen(), sink);
   }
 
   /// Memory for what does not depend on the batch.
@@ -149,10 +149,11 @@ class parameter_store {
     return plan::entries[parameter.entry];
   }
 
-  /// Where layers see copies, the parameters themselves are held as they are owned.
+  /// Where layers see copies, the parameters themselves are held as they are owned; of what is
+  /// frozen there are the copies alone.
   static constexpr bool stores_owned = plan::has_copies;
   [[nodiscard]] std::size_t stored_count() const {
-    return stores_owned ? owned_count_ : layout_.count();
+    return stores_owned ? owned_count_ : layout_.kept_count();
   }
   static std::size_t place_of(owned_block const& block) {
     return stores_owned ? block.state_offset : block.elements.offset;

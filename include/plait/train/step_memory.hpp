@@ -60,7 +60,7 @@ class step_memory {
   [[nodiscard]] numbers_type* numbers() const {
     return reinterpret_cast<numbers_type*>(memory_.data());
   }
-  /// One number for each parameter of the model.
+  /// One number for each trained parameter of the model.
   [[nodiscard]] std::span<double> squares() const {
     return {reinterpret_cast<double*>(memory_.data() + where_.squares_at), squares_count_};
   }

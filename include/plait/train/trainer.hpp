@@ -90,7 +90,7 @@ class trainer_on {
         averages_(rank, store_, options.average),
         memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
-                plan::parameter_tensor_count()) {
+                plan::trained_tensor_count()) {
     auto const calls = rank.calls_for(number_);
     compare_trainers<plan>(rank, number_, optimizer_, options_, memory_.agreed());
   }
