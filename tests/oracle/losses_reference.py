@@ -86,4 +86,4 @@ for name, loss in CASES.items():
 show("two_groups", run(CASES["mse"], lambda net: [
     {"params": [net.w1, net.b1], "lr": 0.002},
     {"params": [net.w2, net.b2], "weight_decay": 0.0}]))
-show("frozen", run(CASES["mse"], lambda net: [{"params": [net.w2, net.b2]}]))
+show("first_frozen", run(CASES["mse"], lambda net: [{"params": [net.w2, net.b2]}]))

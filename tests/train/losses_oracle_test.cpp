@@ -54,6 +54,11 @@ std::vector<double> const two_groups{
     0.52092733166497,  0.479627259553564, 0.497412232374091, 0.513949527949384, 0.440673366940305,
     0.451777390207207, 0.458425848023296, 0.517692195375389, 0.400750547457997, 0.420792085741491,
     0.432066195711712, 0.480858909208763, 0.370891792049922, 0.379219455051925, 0.407841908164783};
+std::vector<double> const first_frozen{
+    0.527696721674244, 0.707505292619406, 0.576535306584742, 0.588078140882329, 0.496323021906606,
+    0.543801591783246, 0.503402860419529, 0.509062735587625, 0.529495034287883, 0.471326729711868,
+    0.492243703466555, 0.483538919242018, 0.546807664734816, 0.441301793063535, 0.480325073874128,
+    0.471325448013385, 0.524622985055197, 0.424242340933218, 0.456596394350667, 0.460844586767484};
 
 /// A number between -1 and 1 for each i and k.
 double number(std::size_t i, std::size_t k) {
@@ -123,6 +128,9 @@ void expect_near(std::vector<double> const& expected, std::vector<double> const&
   for (std::size_t i = 0; i < steps; ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << i;
 }
 
+template <class Policy>
+struct half_frozen : parallel<objective<frozen<body, "first.*">, nn::mse<out>>, Policy, double> {};
+
 using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
 
 /// PyTorch's losses in double and float, and the serial run's under another plan.
@@ -153,6 +161,11 @@ TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
   using data = table<double, of::numbers>;
   expect_near(two_groups, losses_of<job<serial, loss, double>>(data{}, options), 1e-9);
   expect_near(two_groups, losses_of<job<grid, loss, double>>(data{}, options), 1e-9);
+}
+TEST(LossesOracle, AFrozenLayer) {
+  using data = table<double, of::numbers>;
+  expect_near(first_frozen, losses_of<half_frozen<serial>>(data{}), 1e-9);
+  expect_near(first_frozen, losses_of<half_frozen<grid>>(data{}), 1e-9);
 }
 TEST(LossesOracle, Huber) { expect_pytorch<nn::huber<out, 700>, of::numbers>(huber); }
 TEST(LossesOracle, BinaryCrossEntropy) {
