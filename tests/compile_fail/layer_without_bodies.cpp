@@ -43,7 +43,8 @@ struct with_count {
   }
 };
 
-struct scale : shape, with_forward, with_backward {};
+// Trained, so that what follows has a gradient to give.
+struct scale : with_weight, with_forward, with_backward, with_backward_of_weight {};
 #ifdef PLAIT_EXPECT_FAIL
 struct one : shape, with_backward {};
 struct two : shape, with_forward {};
