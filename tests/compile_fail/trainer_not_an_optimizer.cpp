@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: trainer<Job>(rank, optimizer): the second argument is not an optimizer
-// expect: optimizer: `numbers` has a member that is no number, which cannot be compared between
-// ranks
+// expect: optimizer: `numbers` has a member that is no number, which cannot be
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"

@@ -15,21 +15,20 @@
 
 namespace plait::execution {
 
-/// Gathers one tensor to the root rank, into `data`. `list` is that of the part; `IsFrozen` is of
-/// the parameter.
-template <class Plan, bool IsFrozen, class Rank, class T>
+/// Gathers one tensor to the root rank, into `data`. `list` is that of the part.
+template <class Plan, class Rank, class T>
 [[gnu::cold]] void gather_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
                                  local_parameter const& parameter, T const* arena, T* data,
                                  T* staging) {
   auto& device = rank.device();
   device.synchronize();
   if (rank.stage() == stage)
+    // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
     with_entry<Plan>(parameter.entry, [&]<int Entry>() {
-      constexpr auto& entry = Plan::entries[Entry];
-      if constexpr (entry.is_frozen == IsFrozen)
-        move_value<as_value_placement(entry), invariant>(device.on(within_layers),
-                                                         rank.tensor_group(), as_value_shape(entry),
-                                                         arena + parameter.offset, data, staging);
+      constexpr placement from = as_value_placement(Plan::entries[Entry]);
+      move_value<from, invariant>(device.on(within_layers), rank.tensor_group(),
+                                  as_value_shape(Plan::entries[Entry]), arena + parameter.offset,
+                                  data, staging);
     });
   device.synchronize();
   if constexpr (Plan::stages > 1) {
@@ -41,6 +40,31 @@ template <class Plan, bool IsFrozen, class Rank, class T>
     messages.run_receives(exchange_place::parameter, data, parameter.number);
     device.synchronize();
   }
+}
+
+/// The same, from there to `sink`, in the type of `values`.
+template <class Plan, class Rank, class From, class T, class Sink>
+[[gnu::cold]] void export_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
+                                 local_parameter const& parameter, From const* arena,
+                                 std::byte* room, std::byte* staging, std::vector<T>& values,
+                                 Sink& sink) {
+  auto& device = rank.device();
+  auto const& info = Plan::entries[parameter.entry].info;
+  auto* const data = reinterpret_cast<From*>(room);
+  gather_tensor<Plan>(rank, list, stage, parameter, arena, data, reinterpret_cast<From*>(staging));
+  if (!rank.is_root()) return;
+  values.resize(info.count());
+  if constexpr (std::is_same_v<From, T>) {
+    device.download(data, values.data(), info.count() * sizeof(T));
+    device.synchronize();
+  } else {
+    std::vector<From> rounded(info.count());
+    device.download(data, rounded.data(), info.count() * sizeof(From));
+    device.synchronize();
+    for (std::size_t i = 0; i < rounded.size(); ++i) values[i] = static_cast<T>(rounded[i]);
+  }
+  auto const unpadded = info.unpadded();
+  sink(parameter.name, unpadded, std::span<T const>(values).first(unpadded.count()));
 }
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
@@ -69,33 +93,15 @@ template <class Job, class Rank, class T, class Sink>
     exchange_runner<Rank> const blocks(rank, list);
     for (auto const& row : blocks.at(exchange_place::blocks)) blocks.run_blocks(row, arena);
   }
-  auto const gather = [&]<bool IsFrozen, class From>(int stage, local_parameter const& parameter,
-                                                     From const* from) {
-    auto const& info = plan::entries[parameter.entry].info;
-    auto* const data = reinterpret_cast<From*>(room.data());
-    gather_tensor<plan, IsFrozen>(rank, list, stage, parameter, from, data,
-                                  reinterpret_cast<From*>(staging.data()));
-    if (!rank.is_root()) return;
-    values.resize(info.count());
-    if constexpr (std::is_same_v<From, T>) {
-      device.download(data, values.data(), info.count() * sizeof(T));
-      device.synchronize();
-    } else {
-      std::vector<From> rounded(info.count());
-      device.download(data, rounded.data(), info.count() * sizeof(From));
-      device.synchronize();
-      for (std::size_t i = 0; i < rounded.size(); ++i) values[i] = static_cast<T>(rounded[i]);
-    }
-    auto const unpadded = info.unpadded();
-    sink(parameter.name, unpadded, std::span<T const>(values).first(unpadded.count()));
-  };
   for (int stage = 0; stage < plan::stages; ++stage)
     for (auto const& parameter : parameters_of_stage<plan>(stage, rank.grid())) {
       if (!plan::entries[parameter.entry].is_frozen) {
-        gather.template operator()<false>(stage, parameter, static_cast<T const*>(arena));
+        export_tensor<plan>(rank, list, stage, parameter, static_cast<T const*>(arena), room.data(),
+                            staging.data(), values, sink);
       } else if constexpr (plan::has_frozen) {
         if (part == job_part::export_parameters)
-          gather.template operator()<true>(stage, parameter, seen);
+          export_tensor<plan>(rank, list, stage, parameter, seen, room.data(), staging.data(),
+                              values, sink);
       }
     }
 }
