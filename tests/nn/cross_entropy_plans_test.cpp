@@ -81,7 +81,7 @@ TEST(CrossEntropyPlans, AMeanOfMeansWouldBeSeen) {
     nn_testing::token_batch single{1, length, {}, {}};
     for (std::size_t p = 0; p < length; ++p) {
       single.tokens.push_back(batch.tokens[s * length + p]);
-      single.labels.push_back(batch.labels()[s * length + p]);
+      single.labels.push_back(batch.labels[s * length + p]);
     }
     mean_of_means += nn_testing::train_once<alone>(single, 1).loss / samples;
   }
