@@ -133,6 +133,8 @@ struct deaf_rank {
     return rank.group(over == plait::axis_set(plait::axis::data) ? plait::axis_set{} : over);
   }
   [[nodiscard]] plait::mesh_groups const& groups() const { return rank.groups(); }
+  [[nodiscard]] std::uint64_t next_trainer() { return rank.next_trainer(); }
+  [[nodiscard]] auto calls_for(std::uint64_t trainer) { return rank.calls_for(trainer); }
   [[nodiscard]] int stage() const { return rank.stage(); }
   [[nodiscard]] int tensor_rank() const { return rank.tensor_rank(); }
   [[nodiscard]] communicator_type& tensor_group() { return rank.tensor_group(); }

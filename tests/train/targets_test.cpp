@@ -156,7 +156,7 @@ TEST(Targets, TheLossIsTheWeightedMeanOfWhatCounts) {
   expect_loss_by_hand<false, false, double>(1e-12);
   expect_loss_by_hand<true, true, double>(1e-12);
   expect_loss_by_hand<false, true, float>(1e-5);
-  expect_loss_by_hand<true, false, precision<bfloat16, float>>(1e-5);
+  expect_loss_by_hand<true, false, precision<plait::bfloat16, float>>(1e-5);
 }
 
 TEST(Targets, OfAnotherWidthAreRefused) {
