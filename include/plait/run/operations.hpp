@@ -18,6 +18,7 @@
 #include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
+#include "plait/run/row_functions.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
 
@@ -485,27 +486,6 @@ class operations {
         "a call operator that is const, takes as many numbers as there are operands, and returns "
         "one");
   }
-
-  template <class Function, class T>
-  struct numbered_rows {
-    Function f;
-    T* first;
-    std::size_t stride;
-    template <class... Rows>
-    PLAIT_HOST_DEVICE void operator()(std::size_t columns, T* row, Rows... others) const {
-      f(static_cast<std::size_t>(row - first) / stride, columns, row, others...);
-    }
-  };
-
-  template <bool Weighted>
-  struct share_of_label {
-    double const* share;  // in the device's memory
-    template <class T, class W>
-    PLAIT_HOST_DEVICE double operator()(T term, [[maybe_unused]] W weight) const {
-      if constexpr (Weighted) return static_cast<double>(term) * weight * *share;
-      else return static_cast<double>(term) * *share;
-    }
-  };
 
   /// How many columns of the local block lie before column `end` of the whole row.
   template <class View>
