@@ -324,7 +324,8 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
       texts.insert(problem.what());
       ++ends;
     }
-    // All ranks are still there: nothing was aborted.
+    // All ranks are still there: nothing was aborted, and evaluation goes on.
+    EXPECT_FALSE(std::isfinite(trainer.evaluate(from.at(2))));
     EXPECT_EQ(weights_of(trainer), before);
     EXPECT_EQ(averages_of(trainer), averages_before);
     EXPECT_EQ(trainer.step_number(), 2);

@@ -92,7 +92,7 @@ struct listed_plan {
   parameter_rules rules{};
   bool has_copies = false;  ///< layers see the parameters in another type than optimizers
   int tensor_ranks = 1;
-  int parameter_tensors = 0, trained_tensors = 0;
+  int trained_tensors = 0;
 
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
@@ -384,7 +384,6 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
       .rules = Plan::rules,
       .has_copies = Plan::has_copies,
       .tensor_ranks = Plan::tensor_ranks,
-      .parameter_tensors = Plan::parameter_tensor_count(),
       .trained_tensors = Plan::trained_tensor_count()};
   return list_exchanges(numbers, {parameters.regions, parameters.gradient_offset.data()}, stage,
                         load, part);

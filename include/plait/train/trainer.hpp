@@ -541,6 +541,7 @@ class trainer_on {
     passes.runner().watch(&watch);
     passes.run(rank_, batch, &memory_.numbers()->loss);
     rank_.device().synchronize();
+    passes.runner().watch(nullptr);  // the passes may be used again
     throw not_finite_error(
         not_finite_text<plan>(rank_, report, last_loss_, watch, memory_.agreed()));
   }
