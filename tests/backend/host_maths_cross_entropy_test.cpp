@@ -242,12 +242,3 @@ TEST(CrossEntropy, NanLogitIsANanLoss) {
   std::vector<float> const logits = {1, std::numeric_limits<float>::quiet_NaN(), 2};
   EXPECT_TRUE(std::isnan((whole<float>{logits, {0}, 3}).loss));
 }
-
-TEST(CrossEntropy, Labels) {
-  std::vector<std::int32_t> const targets = {3, ignore, 0, 9, ignore};
-  EXPECT_EQ(maths::count_labels(targets.data(), ignore, targets.size()), 3u);
-  EXPECT_EQ(maths::count_labels(targets.data(), ignore, 0), 0u);
-  EXPECT_EQ(maths::first_invalid_label(targets.data(), ignore, 10, targets.size()), 5u);
-  EXPECT_EQ(maths::first_invalid_label(targets.data(), ignore, 9, targets.size()), 3u);
-  EXPECT_EQ(maths::first_invalid_label(targets.data(), -1, 10, targets.size()), 1u);
-}

@@ -14,6 +14,6 @@ constexpr double smoothing = 0.999;
 
 using loss = plait::nn::cross_entropy<100, {.padded_to = padded_to}>;
 
-using smoothed = plait::nn::cross_entropy<100, {.smoothing = plait::nn::fraction(smoothing)}>;
+using smoothed = plait::nn::cross_entropy<100, {.smoothing = plait::fraction(smoothing)}>;
 
 int main() { return loss::flops_per_row == 0 || smoothed::flops_per_row == 0; }

@@ -41,7 +41,7 @@ TEST(CrossEntropy, KeepsTheLawsWhenAllLabelsAreIgnored) {
 
 // A third of the label is spread over nine classes; the last of four ranks has nothing but padding.
 using smoothed =
-    nn::cross_entropy<9, {.ignored = -1, .padded_to = 12, .smoothing = nn::fraction(1.0 / 3)}>;
+    nn::cross_entropy<9, {.ignored = -1, .padded_to = 12, .smoothing = fraction(1.0 / 3)}>;
 
 plait::testing::layer_options labels_of_nine() {
   plait::testing::layer_options options;
@@ -100,7 +100,7 @@ TEST(CrossEntropy, SmoothingAndWeightsAreTheDefinition) {
 TEST(CrossEntropy, HasNoThirdSumWithoutSmoothing) {
   EXPECT_EQ(leaf_of<loss>.saved.own[1].per_row, 2u);
   EXPECT_EQ(leaf_of<smoothed>.saved.own[1].per_row, 3u);
-  constexpr nn::cross_entropy_options none{.smoothing = nn::fraction(0)};
+  constexpr nn::cross_entropy_options none{.smoothing = fraction(0)};
   static_assert(std::is_same_v<nn::cross_entropy<12, none>, loss>);
   EXPECT_TRUE(leaf_of<loss>.takes_weights);
 }

@@ -9,7 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "nn/several_labels.hpp"
 #include "plait/testing/check_layer.hpp"
+#include "train/penalty.hpp"
 
 namespace {
 
@@ -25,6 +27,31 @@ TEST(ElementwiseLoss, KeepsTheLaws) {
   expect_laws<nn::mse<6>>();
   expect_laws<nn::huber<6, 700>>();
   expect_laws<nn::binary_cross_entropy<6>>();
+}
+
+TEST(ElementwiseLoss, IntegersSumsAndTermsInMidModelKeepThem) {
+  expect_laws<plait_test::integer_distance<6>>();
+  expect_laws<plait::sum_of<nn::mse<6>, plait::times<plait::fraction(0.5), nn::huber<6>>>>();
+  expect_laws<plait_test::penalty<12>>();
+}
+
+/// Its gradient heeds neither the share of a row nor the other ranks.
+struct careless : plait_test::penalty<12> {
+  struct differentiate {
+    void operator()(std::size_t columns, auto const* x, auto const* dy, auto* dx) const {
+      for (std::size_t c = 0; c < columns; ++c) dx[c] = dy[c] + 2 * x[c] / 12;
+    }
+  };
+  static void backward_input(auto& ops, auto const& l) {
+    ops.rows(differentiate{}, l.saved[plait::input_slot{}], l.dy, l.dx);
+  }
+};
+
+TEST(ElementwiseLoss, ATermWithoutItsShareIsFoundOut) {
+  auto const report = plait::testing::check_layer<careless>();
+  ASSERT_FALSE(report.passed());
+  EXPECT_NE(report.text().find("must be the central finite difference"), std::string::npos)
+      << report.text();
 }
 
 // Values of torch.nn.functional in double: mse_loss, huber_loss(delta=0.7) and

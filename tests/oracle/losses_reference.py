@@ -39,11 +39,14 @@ class Net(torch.nn.Module):
         self.b2 = torch.nn.Parameter(tensor(1, OUT, 7, 0.5).reshape(-1))
 
     def forward(self, x):
-        return torch.relu(x @ self.w1 + self.b1) @ self.w2 + self.b2
+        self.hidden = torch.relu(x @ self.w1 + self.b1)
+        return self.hidden @ self.w2 + self.b2
 
 
-def run(loss, groups=None, clip=0.0):
+def run(loss, groups=None, balance=0.0, average=0.0):
+    """With `average` the losses, after each step, of the averages of the weights on the batch behind it."""
     net = Net()
+    averages = [parameter.detach().clone() for parameter in net.parameters()]
     optimizer = torch.optim.AdamW(groups(net) if groups else net.parameters(), lr=0.02,
                                   betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     batches = [range(first, min(first + BATCH, SAMPLES)) for first in range(0, SAMPLES, BATCH)]
@@ -51,10 +54,22 @@ def run(loss, groups=None, clip=0.0):
     for step in range(STEPS):
         rows = list(batches[step % len(batches)])
         value = loss(net(INPUTS[rows]), rows)
+        if balance:
+            value = value + balance * (net.hidden ** 2).mean()
         out.append(value.item())
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
+        if average:
+            with torch.no_grad():
+                now = [parameter.clone() for parameter in net.parameters()]
+                averages = [average * old + (1 - average) * new for old, new in zip(averages, now)]
+                for parameter, value in zip(net.parameters(), averages):
+                    parameter.copy_(value)
+                rows = list(batches[(step + 1) % len(batches)])
+                out[-1] = loss(net(INPUTS[rows]), rows).item()
+                for parameter, value in zip(net.parameters(), now):
+                    parameter.copy_(value)
     return out
 
 
@@ -71,6 +86,8 @@ CASES = {
     "weighted_mse": weighted_mse,
     "huber": lambda made, rows: F.huber_loss(made, TARGETS[rows], delta=0.7),
     "binary": lambda made, rows: F.binary_cross_entropy_with_logits(made, SHARES[rows]),
+    "two_losses": lambda made, rows: F.cross_entropy(made, CLASSES[rows])
+    + 0.3 * F.cross_entropy(made, CLASSES[rows], ignore_index=1),
     "smoothed": lambda made, rows: F.cross_entropy(made, CLASSES[rows], label_smoothing=0.1),
 }
 
@@ -87,3 +104,6 @@ show("two_groups", run(CASES["mse"], lambda net: [
     {"params": [net.w1, net.b1], "lr": 0.002},
     {"params": [net.w2, net.b2], "weight_decay": 0.0}]))
 show("first_frozen", run(CASES["mse"], lambda net: [{"params": [net.w2, net.b2]}]))
+# A term in mid-model, and averages of the weights.
+show("balanced", run(CASES["mse"], balance=0.25))
+show("averaged", run(CASES["mse"], average=0.9))

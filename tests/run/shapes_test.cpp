@@ -85,7 +85,8 @@ class WrongShape : public testing::Test {
         context.step = &step;
         context.sequence = sequence;
         context.batch = batch;
-        context.loss_scale = &scale;
+        double sum = 0;
+        context.loss = {&sum, &scale};
         operations ops(rank, context, 3);
         work(ops);
       });
@@ -317,7 +318,7 @@ TEST_F(WrongShape, CrossEntropy) {
   plait::smoothed_target const smoothed{};
   auto const labels = tokens(6), few_labels = tokens(5);
   double sum = 0;
-  plait::loss_sum const loss{&sum};
+  plait::loss_sum const loss{&sum, &sum};
   plait::loss_seed const seed{&sum};
   fits([&](auto& ops) { ops.row_max(x, max); });
   refuses("ops.row_max in layer 3: max is 5 x 1, x is 6 x 4: max must be 6 x 1",

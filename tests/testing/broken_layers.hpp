@@ -261,7 +261,7 @@ struct squared_distance {
   };
   static void forward(auto& ops, auto l) {
     ops.run(add_up{}, l.x.first, l.scratch[terms{}]);
-    ops.add_to_loss(l.scratch[terms{}], l.y);
+    ops.add_to_loss(l.scratch[terms{}]);
   }
   static void backward_input(auto& ops, auto l) {
     ops.run(differentiate{l.dy}, l.saved[input_slot{}].first, l.dx);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plan/expected_calls.hpp"
+#include "train/expect_planned.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -59,17 +60,6 @@ void import(auto& trainer, tensors const& values) {
   });
 }
 
-/// What a rank holds is what the plan says.
-template <class Job>
-void expect_planned(int stage, memory_need const& there, workload const& load) {
-  auto const planned = Job::plan_type::memory(stage, load);
-  EXPECT_EQ(there.parameters, planned.parameters);
-  EXPECT_EQ(there.gradients, planned.gradients);
-  EXPECT_EQ(there.optimizer, planned.optimizer);
-  EXPECT_EQ(there.activations, planned.activations);
-  EXPECT_EQ(there.numbers, planned.numbers);
-}
-
 /// What a rank has called since `log` was cleared is the plan's list, and as many bytes.
 template <class Job, class Rank>
 void expect_called(Rank& rank, std::vector<detail::logged_call>& log, workload const& load,
@@ -79,10 +69,7 @@ void expect_called(Rank& rank, std::vector<detail::logged_call>& log, workload c
       << "rank " << rank.world_rank();
   log.clear();
   if (part != job_part::training) return;
-  for (auto const over : rank.groups().sets())
-    EXPECT_EQ(std::int64_t(rank.group(over).counted().total_bytes()),
-              Job::plan_type::wire(over, rank.stage(), load).total())
-        << to_string(over) << " on stage " << rank.stage();
+  plait_test::expect_planned_bytes<Job>(rank, load);
 }
 
 /// Three steps from `start`, or from the first weights.
@@ -116,7 +103,7 @@ outcome train(double clip = 0, tensors const& start = {}) {
           rank.group(over).log_calls(&log, static_cast<int>(over.bits));
         }
     }
-    expect_planned<Job>(rank.stage(), trainer.allocated(), load);
+    plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);
     expect_called<Job>(rank, log, load, job_part::training);
     trainer.export_gradients(into(out.gradients));
     expect_called<Job>(rank, log, load, job_part::export_gradients);

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "plait/plait.hpp"
+#include "train/expect_planned.hpp"
+#include "train/penalty.hpp"
 
 namespace {
 
@@ -60,6 +62,22 @@ std::vector<double> const first_frozen{
     0.492243703466555, 0.483538919242018, 0.546807664734816, 0.441301793063535, 0.480325073874128,
     0.471325448013385, 0.524622985055197, 0.424242340933218, 0.456596394350667, 0.460844586767484};
 
+std::vector<double> const two_losses{
+    1.43717492125126,  1.41079218225429,  1.30852769860709,  1.30580963534437,  1.20472015436204,
+    1.13099775975733,  1.04207687553401,  1.07619970229615,  1.0210578075218,   0.832107422761727,
+    0.770713491809661, 0.812707891561863, 0.784983423232376, 0.52593057946641,  0.500983245312912,
+    0.551328579045181, 0.548823894349813, 0.28068899787258,  0.283387426451684, 0.34010170472468};
+std::vector<double> const balanced{
+    0.563814286975055, 0.671828086190529, 0.533636387269481, 0.618242952002817, 0.454685081966335,
+    0.415272906468862, 0.378723990440383, 0.526180547074523, 0.429209394597671, 0.338528752274066,
+    0.320429348747734, 0.445911473398647, 0.374485182721729, 0.277363841185761, 0.292517236342936,
+    0.383441264188081, 0.351501966101373, 0.243297260760359, 0.281061056287822, 0.345349204565451};
+std::vector<double> const averaged{
+    0.752023964537997, 0.628530785960895, 0.679056865312921, 0.467444584563518, 0.609887885991041,
+    0.496007874292981, 0.601739734393923, 0.404466654155397, 0.462558728871155, 0.384080132284333,
+    0.504668001478813, 0.364765268702402, 0.361908678060215, 0.317009336086488, 0.432461198896511,
+    0.331618280784038, 0.290124475255261, 0.270480024500502, 0.37517925423955,  0.309667243705256};
+
 /// A number between -1 and 1 for each i and k.
 double number(std::size_t i, std::size_t k) {
   return std::sin(12.9898 * double(i) + 78.233 * double(k));
@@ -95,9 +113,11 @@ struct table {
 
 using body = sequential<named<"first", nn::linear<width, hidden>>, nn::relu<hidden>,
                         named<"second", nn::linear<hidden, out>>>;
-template <class Policy, class Loss, class T>
-struct job : parallel<objective<body, Loss>, Policy, T> {};
+template <class Policy, class Loss, class T, class Body = body>
+struct job : parallel<objective<Body, Loss>, Policy, T> {};
 
+/// The losses of 20 steps, before each; where weights are averaged, those of the averages on the
+/// batch behind it.
 template <class Job>
 std::vector<double> losses_of(auto const& data, trainer_options const& options = {}) {
   std::vector<double> losses;
@@ -114,10 +134,17 @@ std::vector<double> losses_of(auto const& data, trainer_options const& options =
     });
     auto from = batches(data, global_batch<8>{}, rank,
                         {.how = sample_order::sequential, .last = last_batch::keep, .epochs = 0});
+    workload load{.rows = from.at(0).rows(), .microbatches = from.at(0).microbatches};
+    load.averages = options.average > 0;
     for (std::uint64_t step = 0; step < steps; ++step) {
-      double const loss = trainer.step(from.at(step)).loss;
+      for (auto const over : rank.groups().sets()) rank.group(over).reset_counted();
+      double loss = trainer.step(from.at(step)).loss;
+      if (step == 1) plait_test::expect_planned_bytes<Job>(rank, load);
+      if (options.average > 0)
+        loss = trainer.with_averages([&] { return trainer.evaluate(from.at(step + 1)); });
       if (rank.is_root()) losses.push_back(loss);
     }
+    plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);
   });
   return losses;
 }
@@ -152,7 +179,7 @@ TEST(LossesOracle, MeanSquaredErrorUnderEachPlan) {
 }
 TEST(LossesOracle, Weights) { expect_pytorch<nn::mse<out>, of::weighted_numbers>(weighted_mse); }
 TEST(LossesOracle, SmoothedLabels) {
-  expect_pytorch<nn::cross_entropy<out, {.smoothing = nn::fraction(0.1)}>, of::classes>(smoothed);
+  expect_pytorch<nn::cross_entropy<out, {.smoothing = fraction(0.1)}>, of::classes>(smoothed);
 }
 TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
   trainer_options const options{
@@ -166,6 +193,37 @@ TEST(LossesOracle, AFrozenLayer) {
   using data = table<double, of::numbers>;
   expect_near(first_frozen, losses_of<half_frozen<serial>>(data{}), 1e-9);
   expect_near(first_frozen, losses_of<half_frozen<grid>>(data{}), 1e-9);
+}
+TEST(LossesOracle, ASumOfLossesWithCountsOfTheirOwn) {
+  using loss =
+      sum_of<nn::cross_entropy<out>, times<fraction(0.3), nn::cross_entropy<out, {.ignored = 1}>>>;
+  expect_pytorch<loss, of::classes>(two_losses);
+  using data = table<double, of::classes>;
+  expect_near(two_losses, losses_of<job<data_parallel<2>, loss, double>>(data{}), 1e-9);
+  expect_near(two_losses, losses_of<job<tensor_parallel<3>, loss, double>>(data{}), 1e-9);
+}
+
+using penalized = sequential<named<"first", nn::linear<width, hidden>>, nn::relu<hidden>,
+                             times<fraction(0.25), plait_test::penalty<hidden>>,
+                             named<"second", nn::linear<hidden, out>>>;
+template <class Policy, class T>
+using balanced_job = job<Policy, nn::mse<out>, T, penalized>;
+
+TEST(LossesOracle, ATermInMidModel) {
+  using data = table<double, of::numbers>;
+  auto const serial_run = losses_of<balanced_job<serial, double>>(data{});
+  expect_near(balanced, serial_run, 1e-9);
+  expect_near(balanced, losses_of<balanced_job<serial, float>>(table<float, of::numbers>{}), 1e-4);
+  expect_near(serial_run, losses_of<balanced_job<data_parallel<2>, double>>(data{}), 1e-10);
+  expect_near(serial_run, losses_of<balanced_job<tensor_parallel<2>, double>>(data{}), 1e-10);
+  expect_near(serial_run, losses_of<balanced_job<pipeline<2>, double>>(data{}), 1e-10);
+  expect_near(serial_run, losses_of<balanced_job<grid, double>>(data{}), 1e-10);
+}
+TEST(LossesOracle, AveragesOfWeights) {
+  using data = table<double, of::numbers>;
+  trainer_options const options{.average = 0.9};
+  expect_near(averaged, losses_of<job<serial, nn::mse<out>, double>>(data{}, options), 1e-9);
+  expect_near(averaged, losses_of<job<grid, nn::mse<out>, double>>(data{}, options), 1e-9);
 }
 TEST(LossesOracle, Huber) { expect_pytorch<nn::huber<out, 700>, of::numbers>(huber); }
 TEST(LossesOracle, BinaryCrossEntropy) {

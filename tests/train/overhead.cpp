@@ -93,7 +93,6 @@ class training_by_hand {
     context.batch = rows;
     double const loss_scale = 1.0 / static_cast<double>(labels);
     context.step = &step_;
-    context.loss_scale = &loss_scale;
     operations ops{rank_, context, 0};
 
     float* const p2 = values + linear_parameters::count;
@@ -123,7 +122,7 @@ class training_by_hand {
     norm::forward(ops, forward(middle, read_matrix(h1), h2, saved2));
     gelu::forward(ops, forward(nothing, read_matrix(h2), h3, saved3));
     linear::forward(ops, forward(last, read_matrix(h3), logits, saved4));
-    loss::forward(ops, forward(nothing, saved5.x, plait::loss_sum{&out}, saved5));
+    loss::forward(ops, forward(nothing, saved5.x, plait::loss_sum{&out, &loss_scale}, saved5));
 
     matrix const d = {elements(deltas_), rows, width};
     matrix const e = {elements(deltas_) + rows * width, rows, width};
@@ -133,7 +132,7 @@ class training_by_hand {
     auto const weights = [&](auto const& p, auto const& saved, auto const& dy, auto const& dp) {
       return plait::execution::backward_parameters_body{p, dy, dp, saved, nothing, context};
     };
-    loss::backward_input(ops, input(nothing, kept5, plait::loss_seed{context.loss_scale}, d));
+    loss::backward_input(ops, input(nothing, kept5, plait::loss_seed{&loss_scale}, d));
     linear::backward_parameters(ops, weights(last, saved4, read_matrix(d), linear_parameters{g4}));
     linear::backward_input(ops, input(last, saved4, read_matrix(d), e));
     gelu::backward_input(ops, input(nothing, saved3, read_matrix(e), d));

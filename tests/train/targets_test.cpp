@@ -14,8 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "nn/several_labels.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
+#include "train/penalty.hpp"
 
 namespace {
 
@@ -57,8 +59,10 @@ struct table {
 
 using body = sequential<named<"in", nn::linear<width, 12>>, nn::gelu<12>,
                         named<"out", nn::linear<12, wide>>>;
-template <class Policy, class Loss, class Element = double>
-struct job : parallel<objective<body, Loss>, Policy, Element> {};
+using penalized = sequential<plait_test::penalty<width>, named<"in", nn::linear<width, 12>>,
+                             nn::gelu<12>, named<"out", nn::linear<12, wide>>>;
+template <class Policy, class Loss, class Element = double, class Body = body>
+struct job : parallel<objective<Body, Loss>, Policy, Element> {};
 
 struct outcome {
   std::vector<double> losses;
@@ -157,6 +161,47 @@ TEST(Targets, TheLossIsTheWeightedMeanOfWhatCounts) {
   expect_loss_by_hand<true, true, double>(1e-12);
   expect_loss_by_hand<false, true, float>(1e-5);
   expect_loss_by_hand<true, false, precision<plait::bfloat16, float>>(1e-5);
+}
+
+// A term in mid-model counts the samples that there are, each times its weight: here the mean
+// squares of the inputs.
+TEST(Targets, ATermInMidModelHasTheWeightsOfItsSamples) {
+  using one = job<grid, nn::mse<wide>, double, penalized>;
+  launch<one>(simulated{}, [&](auto& rank) {
+    auto trainer = plait::trainer<one>(rank, sgd{}, {.seed = 4});
+    auto from =
+        batches(table<true, true>{}, global_batch<16>{}, rank,
+                {.how = sample_order::sequential, .last = last_batch::keep, .microbatches = 2});
+    for (std::uint64_t step : {0, 1}) {  // 16 samples, and 6
+      double sum = 0, weights = 0;
+      for (std::size_t s = 16 * step; s < (step == 0 ? 16 : 22); ++s) {
+        for (std::size_t i = 0; i < length * width; ++i)
+          sum += weight_of(s) * std::pow(input_of(s, i), 2) / width;
+        weights += weight_of(s) * length;
+      }
+      auto const report = trainer.step(from.at(step));
+      ASSERT_EQ(report.terms.size(), 2);
+      EXPECT_NEAR(report.terms[0], sum / weights, 1e-12) << step;
+      EXPECT_EQ(report.loss, report.terms[0] + report.terms[1]);
+    }
+  });
+  EXPECT_EQ(one::plan_type::loss_term_names(), (std::vector<std::string>{"0", "loss"}));
+}
+
+template <class Policy>
+struct integer_job : parallel<objective<body, plait_test::integer_distance<wide>>, Policy, double> {
+};
+
+TEST(Targets, MayBeSeveralIntegers) {
+  std::vector<double> features;
+  std::vector<std::int32_t> targets;
+  for (std::size_t i = 0; i < 20 * width; ++i) features.push_back(input_of(0, i));
+  for (std::size_t i = 0; i < 20 * wide; ++i) targets.push_back(std::int32_t(i * i % 4) - 1);
+  in_memory<double> const data(features, targets, width, wide);
+  auto const serial_run = train<integer_job<serial>>(data);
+  EXPECT_LT(serial_run.losses.back(), serial_run.losses.front());
+  EXPECT_LT(serial_run.labels[0], std::int64_t(8 * wide));
+  expect_near(serial_run, train<integer_job<grid>>(data), 1e-12);
 }
 
 TEST(Targets, OfAnotherWidthAreRefused) {

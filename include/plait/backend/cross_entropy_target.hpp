@@ -3,10 +3,17 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 #include "plait/core/macros.hpp"
 
 namespace plait {
+
+/// Whether a target does not count: one that is `ignore`, and every negative one, as are those of
+/// places without a sample.
+PLAIT_HOST_DEVICE constexpr bool is_ignored(std::int32_t target, std::int32_t ignore) {
+  return target < 0 || target == ignore;
+}
 
 /// What a cross-entropy compares the probabilities of a row with: all on the label.
 struct one_hot_target {

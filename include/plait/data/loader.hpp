@@ -15,12 +15,9 @@
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/data/dataset.hpp"
+#include "plait/layer/value.hpp"
 
 namespace plait {
-
-/// The target of a place without a sample; the losses' default for "does not count". Real targets
-/// that do not count are not numbers.
-inline constexpr std::int32_t ignored_target = -100;
 
 /// Copies samples of a data set into host buffers in the layout of activations, position-major:
 /// sample s of a microbatch at position p is row p * batch + s. Features may be converted to

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "plait/core/fraction.hpp"
 #include "plait/core/name.hpp"
 #include "plait/layer/layer.hpp"
 
@@ -60,6 +61,18 @@ consteval void check_loss_width() {
                 "InputWidth (its classes); make the two numbers equal");
 }
 
+/// What a loss compares: features with targets.
+template <class Input>
+struct loss_inputs {
+  static constexpr std::size_t width = Input::info.width;
+  static constexpr value_info targets{};
+};
+template <class X, class Targets>
+struct loss_inputs<inputs<X, Targets>> {
+  static constexpr std::size_t width = X::info.width;
+  static constexpr value_info targets = Targets::info;
+};
+
 template <class Model, class Loss>
 consteval void check_loss() {
   constexpr bool is_loss = std::is_same_v<typename Loss::output, loss_value>;
@@ -70,7 +83,26 @@ consteval void check_loss() {
   static_assert(is_swapped || is_loss,
                 "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
                 "plait::loss_value;`, such as nn::cross_entropy<Classes>");
-  if constexpr (is_loss) check_loss_width<Model::output::info.width, leaf_of<Loss>.input().width>();
+  if constexpr (is_loss)
+    check_loss_width<Model::output::info.width, loss_inputs<typename Loss::input>::width>();
+}
+
+template <class... Losses>
+consteval void check_terms() {
+  constexpr bool are_losses = (std::is_same_v<typename Losses::output, loss_value> && ...);
+  static_assert(are_losses,
+                "sum_of<...>: one of these layers is not a loss; write layers with `using output = "
+                "plait::loss_value;`. A layer that adds a term in mid-model stands in the model");
+  if constexpr (are_losses) {
+    using first = loss_inputs<typename std::tuple_element_t<0, std::tuple<Losses...>>::input>;
+    static_assert(((loss_inputs<typename Losses::input>::width == first::width) && ...),
+                  "sum_of<...>: the losses take features of different widths; all are given all "
+                  "outputs of the model");
+    static_assert(((loss_inputs<typename Losses::input>::targets == first::targets) && ...),
+                  "sum_of<...>: the losses take different targets; a data set has one kind of "
+                  "targets, so write losses that all take plait::tokens, or plait::reals<W> of "
+                  "one width");
+  }
 }
 
 template <class... Layers>
@@ -187,6 +219,36 @@ struct frozen {
   using combination = frozen;
   using input = typename L::input;
   using output = typename L::output;
+};
+
+/// L, whose share of the loss is multiplied by `Weight`: a loss in a sum_of, or a layer that adds
+/// to the loss in mid-model. `times<fraction(0.5), L>`.
+template <nano_fraction Weight, class L>
+struct times {
+  static_assert((detail::check_is_layer<L>(), true));
+  static_assert(Weight.nano != 0,
+                "times<Weight, L>: Weight is 0, so that L would not count; leave L out");
+  using concept_tag = layer_tag;
+  using combination = times;
+  using input = typename L::input;
+  using output = typename L::output;
+};
+
+/// The sum of several losses of the same outputs and targets, each divided by its own count of the
+/// targets of the whole global batch: `objective<model, sum_of<A, times<fraction(0.5), B>>>`.
+///
+/// Shapes: all take the same features and targets.
+/// Cost:   the gradients of the features are added up; the features are not copied.
+template <class... Losses>
+struct sum_of {
+  static_assert(sizeof...(Losses) > 0,
+                "sum_of<>: a sum needs at least one loss; write it between the brackets");
+  static_assert((detail::check_is_layer<Losses>(), ..., true));
+  static_assert((detail::check_terms<Losses...>(), true));
+  using concept_tag = layer_tag;
+  using combination = sum_of;
+  using input = typename std::tuple_element_t<0, std::tuple<Losses...>>::input;
+  using output = loss_value;
 };
 
 /// A model and the layer that measures its loss against targets.

@@ -38,12 +38,16 @@ struct aliasing {
 ///   static constexpr aliasing may_alias                     (optional: none)
 ///   static constexpr bool takes_epilogue                    (optional: false)
 ///   static constexpr bool takes_weights                     (optional: false; of a loss)
+///   static constexpr bool adds_to_loss                      (optional: false; of other layers)
 ///   static void forward(ops, l)              l.y from l.x
 ///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
 /// What `l` has is in run/body.hpp. With takes_epilogue, forward and backward_input write l.y and
 /// l.dx by one product at their end and do nothing else with them: a mapped_view may stand in their
 /// place. With takes_weights a loss multiplies the term and the gradient of each row by its weight.
+/// With adds_to_loss a layer in mid-model has a term of its own in the loss: its forward calls
+/// ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x, times
+/// ops.loss_seed().at(row), to those that come from l.dy.
 /// An element-wise layer says what it is by `function`, `derivative` and `kept`, see
 /// nn::elementwise.
 /// Meaning: the output of a sample depends on no other sample; the bodies only call `ops`, never
@@ -72,6 +76,9 @@ consteval void check_is_layer() {
 
 }  // namespace detail
 
+/// How many terms a loss may have: losses, and layers that add to it in mid-model.
+inline constexpr int most_loss_terms = 8;
+
 /// What the plan knows about a layer that is not a combination of others.
 struct leaf_info {
   static constexpr int most_forms = 8;
@@ -81,7 +88,10 @@ struct leaf_info {
   int input_count = 1;
   value_info output{};
   bool is_loss = false;
-  bool is_frozen = false;  ///< its parameters are not trained
+  bool adds_to_loss = false;  ///< a term of its own, in mid-model
+  double loss_weight = 1;     ///< of its term
+  int term = -1;              ///< which term of the loss is its own; -1: none
+  bool is_frozen = false;     ///< its parameters are not trained
   std::array<parameter_info, form_info::most_parameters> parameters{};
   int parameter_count = 0;
   std::array<form_info, most_forms> forms{};
@@ -99,6 +109,7 @@ struct leaf_info {
   bool has_count = true;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
+  [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0 && !is_frozen; }
 };
 
@@ -210,6 +221,7 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
+  if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
   info.is_elementwise = requires {
     typename L::function;
     typename L::derivative;

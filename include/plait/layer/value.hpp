@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace plait {
 
@@ -25,6 +26,10 @@ struct features {
   static constexpr value_info info{value_kind::features, Width};
 };
 
+/// The integer target of a place without a sample, which no loss may count. Real targets that do
+/// not count are not numbers.
+inline constexpr std::int32_t ignored_target = -100;
+
 /// One integer per row, for example a token or a class: (sequence, batch). It has no gradient.
 struct tokens {
   static constexpr value_info info{value_kind::tokens, 1};
@@ -35,6 +40,14 @@ template <std::size_t Vocabulary>
 struct tokens_below : tokens {
   static_assert(Vocabulary > 0, "tokens_below<Vocabulary>: there is no token below 0");
   static constexpr value_info info{value_kind::tokens, 1, Vocabulary};
+};
+
+/// Rows of `Width` integers of the data set, which a loss compares features with: (sequence, batch,
+/// Width). `tokens` are those of width 1, whose views have no columns.
+template <std::size_t Width>
+struct integers {
+  static_assert(Width > 1, "integers<Width>: one integer per row is plait::tokens");
+  static constexpr value_info info{value_kind::tokens, Width};
 };
 
 /// Rows of `Width` real numbers of the data set, which a loss compares features with:

@@ -9,25 +9,14 @@
 
 #include "plait/backend/cross_entropy_target.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/fraction.hpp"
 #include "plait/layer/layer.hpp"
 
 namespace plait::nn {
 
-/// A part of 1 in units of 1e-9, so that it can be a template argument everywhere.
-struct nano_fraction {
-  std::int64_t nano = 0;
-
-  [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) / 1e9; }
-};
-
-/// `value`, of which nine digits behind the point count, as an option of a layer.
-consteval nano_fraction fraction(double value) {
-  return {static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};
-}
-
 /// Options of a cross-entropy.
 struct cross_entropy_options {
-  /// Rows with this label do not count.
+  /// Rows with this label do not count, nor do those of places without a sample (ignored_target).
   std::int32_t ignored = -100;
   /// The logits have this many columns, of which those behind the classes do not count; 0 means no
   /// others.
@@ -73,7 +62,7 @@ struct cross_entropy {
   static std::int64_t count(std::span<std::int32_t const> labels) {
     std::int64_t valid = 0;
     for (auto const label : labels) {
-      if (label == Options.ignored) continue;
+      if (label == Options.ignored || label == ignored_target) continue;
       if (label < 0 || static_cast<std::size_t>(label) >= Classes)
         throw input_error("cross_entropy: label " + std::to_string(label) + " is not one of the " +
                           std::to_string(Classes) + " classes");

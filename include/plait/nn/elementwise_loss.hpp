@@ -67,7 +67,7 @@ struct elementwise_loss {
   static void forward(auto& ops, auto const& l) {
     auto const& [x, targets] = l.x;
     ops.rows(add_up{}, x, targets, l.scratch[terms{}]);
-    ops.add_to_loss(l.scratch[terms{}], l.y);
+    ops.add_to_loss(l.scratch[terms{}]);
   }
   static void backward_input(auto& ops, auto const& l) {
     auto const& [x, targets] = l.saved[input_slot{}];

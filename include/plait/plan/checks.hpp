@@ -156,6 +156,19 @@ consteval void check_bodies() {
     report_missing_body<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>>();
 }
 
+constexpr int count_terms(auto const& tree) {
+  int terms = 0;
+  for (auto const& leaf : tree.leaves) terms += leaf.has_term();
+  return terms;
+}
+
+template <int Terms>
+consteval void check_terms() {
+  static_assert(Terms <= most_loss_terms,
+                "the loss of this model has more than eight terms (losses of a sum_of, and layers "
+                "with adds_to_loss; copies within a repeat are one); write some as one layer");
+}
+
 template <int Stages, int Units>
 consteval void check_stage_count() {
   static_assert(Stages <= Units,

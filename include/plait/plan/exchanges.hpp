@@ -93,6 +93,7 @@ struct listed_plan {
   bool has_copies = false;  ///< layers see the parameters in another type than optimizers
   int tensor_ranks = 1;
   int trained_tensors = 0;
+  int loss_terms = 1;
 
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
@@ -233,7 +234,8 @@ struct exchange_lister {
   }
 
   constexpr void add_step(bool training) {
-    add_sum(exchange_place::labels, over_samples());
+    auto const terms = std::size_t(plan.loss_terms);
+    add_sum(exchange_place::labels, over_samples(), terms);
     add_passes(training, plan.items.size());
     if (!training && load.measured_numbers > 0) add_output();
     if (training) {
@@ -244,10 +246,10 @@ struct exchange_lister {
                     region);
       }
     }
-    // Whether to stop is for all ranks to know; of those that have the same loss, one counts. The
-    // last stage alone has one; with zeros elsewhere it is a sum over the stages, too.
-    if (training && load.stops) add_sum(exchange_place::loss, over_all_ranks(), 2);
-    else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial));
+    // Whether to stop is for all ranks to know; of those that have the same loss, one counts. Each
+    // stage has the terms of its layers; with zeros elsewhere it is a sum over the stages, too.
+    if (training && load.stops) add_sum(exchange_place::loss, over_all_ranks(), terms + 1);
+    else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial), terms);
     if (!training) {
       if (load.measured_numbers > 0)
         add_sum(exchange_place::measures, over_all_ranks(), load.measured_numbers);
@@ -384,7 +386,8 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
       .rules = Plan::rules,
       .has_copies = Plan::has_copies,
       .tensor_ranks = Plan::tensor_ranks,
-      .trained_tensors = Plan::trained_tensor_count()};
+      .trained_tensors = Plan::trained_tensor_count(),
+      .loss_terms = Plan::loss_terms()};
   return list_exchanges(numbers, {parameters.regions, parameters.gradient_offset.data()}, stage,
                         load, part);
 }

@@ -56,7 +56,7 @@ enum class planning_error : int {
 template <int Nodes, int Leaves>
 struct chosen_forms {
   std::array<int, static_cast<std::size_t>(Leaves)> form{};
-  /// For each residual or fan_out, the placement of its input.
+  /// For each residual, fan_out or sum_of, the placement of its input.
   std::array<placement, static_cast<std::size_t>(Nodes)> edges{};
   form_cost cost{};
   placement output = invariant;  ///< of the whole model
@@ -322,9 +322,14 @@ struct form_planner {
           if (may_carry(placements[i])) cell(best, i, i) = close(at + 1, i, i).cost;
         break;
       case node_kind::fan_out:
+      case node_kind::sum_of:
         for (int i = 0; i < placements.size(); ++i)
-          for (int j = 0; j < placements.size(); ++j)
-            cell(best, i, j) = close(at + 1, i, j).cost + close(tree.nodes[at + 1].end, i, j).cost;
+          for (int j = 0; j < placements.size(); ++j) {
+            form_cost cost;
+            for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
+              cost = cost + close(child, i, j).cost;
+            cell(best, i, j) = cost;
+          }
         break;
       case node_kind::sequential:
       case node_kind::objective:
@@ -366,6 +371,7 @@ struct form_planner {
         break;
       }
       case node_kind::fan_out:
+      case node_kind::sum_of:
         chosen.edges[static_cast<std::size_t>(at)] = placements[from];
         for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
           auto const way = close(child, from, to);

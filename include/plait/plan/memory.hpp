@@ -64,10 +64,10 @@ constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots
 template <class Plan>
 constexpr std::size_t batch_bytes(workload const& load) {
   auto const bytes_of = [&](value_info const& info) {
-    return std::size_t(load.microbatches) * load.rows *
+    return std::size_t(load.microbatches) * load.rows * info.width *
            (info.kind == value_kind::tokens  ? sizeof(std::int32_t)
-            : info.kind == value_kind::reals ? info.width * Plan::slot_bytes
-                                             : info.width * Plan::element_bytes);
+            : info.kind == value_kind::reals ? Plan::slot_bytes
+                                             : Plan::element_bytes);
   };
   auto const& leaves = Plan::tree.leaves;
   auto const& last = leaves[leaves.size() - 1];

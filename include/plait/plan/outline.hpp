@@ -16,7 +16,16 @@
 
 namespace plait::planning {
 
-enum class node_kind : int { leaf, sequential, residual, fan_out, repeat, named, objective };
+enum class node_kind : int {
+  leaf,
+  sequential,
+  residual,
+  fan_out,
+  repeat,
+  named,
+  sum_of,
+  objective
+};
 
 /// One node of a model's tree. Nodes are kept in depth-first order, a node before its children.
 struct node {
@@ -106,6 +115,9 @@ struct outline_of<residual<L>> : outline_of_group<node_kind::residual, L> {};
 template <class First, class Second>
 struct outline_of<fan_out<First, Second>> : outline_of_group<node_kind::fan_out, First, Second> {};
 
+template <class... Losses>
+struct outline_of<sum_of<Losses...>> : outline_of_group<node_kind::sum_of, Losses...> {};
+
 template <class Model, class Loss>
 struct outline_of<objective<Model, Loss>> : outline_of_group<node_kind::objective, Model, Loss> {};
 
@@ -137,6 +149,24 @@ struct outline_of<tied<L, Parameter, Owner>> : outline_of<L> {
   static constexpr void append(auto& out, name pin) {
     out.ties.push_back({out.leaves.size(), index, Owner});
     outline_of<L>::append(out, pin);
+  }
+};
+
+template <class... Leaves>
+consteval bool any_has_term(std::tuple<Leaves...>*) {
+  return (leaf_of<Leaves>.has_term() || ...);
+}
+
+template <nano_fraction Weight, class L>
+struct outline_of<times<Weight, L>> : outline_of<L> {
+  static_assert(any_has_term(static_cast<typename outline_of<L>::leaves*>(nullptr)),
+                "times<Weight, L>: nothing in L adds to the loss, so that there is nothing to "
+                "multiply; write times around a loss, or around a layer with adds_to_loss");
+  static constexpr void append(auto& out, name pin) {
+    int const first = out.leaves.size();
+    outline_of<L>::append(out, pin);
+    for (int leaf = first; leaf < out.leaves.size(); ++leaf)
+      out.leaves[leaf].loss_weight *= Weight.number();
   }
 };
 
@@ -191,6 +221,7 @@ constexpr void name_leaves(auto const& tree, int at, characters const& prefix, b
       return;
     case node_kind::sequential:
     case node_kind::fan_out:
+    case node_kind::sum_of:
     case node_kind::residual: break;
   }
   for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
@@ -288,6 +319,9 @@ template <class Model>
 constexpr auto make_outline() {
   outline<outline_of<Model>::nodes, leaf_count<Model>> out;
   outline_of<Model>::append(out, name{});
+  int terms = 0;
+  for (int leaf = 0; leaf < out.leaves.size(); ++leaf)
+    if (out.leaves[leaf].has_term()) out.leaves[leaf].term = terms++;
   return out;
 }
 

@@ -156,6 +156,7 @@ struct plan {
                  true));
   static_assert((check_frozen<Model, tree.frozen.what>(), true));
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
+  static_assert((check_terms<count_terms(tree)>(), true));
   static_assert((check_stage_count<stages, code.unit_count()>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages > code.unit_count() ||
@@ -277,6 +278,19 @@ struct plan {
   /// Elements of those that are trained.
   static constexpr std::size_t trained_parameter_count() {
     return count_elements(code, entries, &parameter_entry::is_trained);
+  }
+
+  /// The terms of the loss: the losses behind the model and what layers add in mid-model; 1 if
+  /// there are none.
+  static constexpr int loss_terms() { return std::max(1, count_terms(tree)); }
+  /// Their names, in the order of the model: "loss", or "loss.0" and "h.*.router".
+  [[gnu::cold]] static std::vector<std::string> loss_term_names() {
+    auto const names = leaf_names(tree);
+    std::vector<std::string> out;
+    for (int leaf = 0; leaf < leaf_count; ++leaf)
+      if (tree.leaves[leaf].has_term())
+        out.push_back(names[std::size_t(leaf)].substr(0, names[std::size_t(leaf)].size() - 1));
+    return out;
   }
 
   static constexpr bool has_frozen = trained_tensor_count() != parameter_tensor_count();

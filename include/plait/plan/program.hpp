@@ -86,7 +86,8 @@ struct program_builder {
   constexpr placement input_placement(int at) const {
     auto const& here = tree.nodes[at];
     if (here.kind == node_kind::leaf) return form_of(here.leaf).input;
-    if (here.kind == node_kind::residual || here.kind == node_kind::fan_out)
+    if (here.kind == node_kind::residual || here.kind == node_kind::fan_out ||
+        here.kind == node_kind::sum_of)
       return chosen.edges[static_cast<std::size_t>(at)];
     return input_placement(at + 1);
   }
@@ -127,6 +128,22 @@ struct program_builder {
         out.steps.push_back({step_kind::fan_out, -1, in, one, other});
         int const first = build(at + 1, {one}).first;
         return {first, build(tree.nodes[at + 1].end, {other}).first};
+      }
+      case node_kind::sum_of: {
+        auto const edge = chosen.edges[static_cast<std::size_t>(at)];
+        in = move_to(in, edge);
+        int made = -1;
+        for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
+          bool const is_last = tree.nodes[child].end == here.end;
+          int const rest = in;
+          int const one = is_last ? in : add_value(out.values[rest].info, edge);
+          if (!is_last) {
+            in = add_value(out.values[rest].info, edge);
+            out.steps.push_back({step_kind::fan_out, -1, rest, one, in});
+          }
+          made = build(child, {one}).first;
+        }
+        return {made};
       }
       case node_kind::residual: {
         auto const edge = chosen.edges[static_cast<std::size_t>(at)];

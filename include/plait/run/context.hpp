@@ -8,6 +8,38 @@
 
 namespace plait {
 
+/// Where a layer adds its term of the loss, in the device's memory.
+struct loss_sum {
+  double* data = nullptr;           ///< null: nobody wants it
+  double const* scale = nullptr;    ///< the term's weight / (what it counts in the global batch)
+  double const* weights = nullptr;  ///< of each row of the microbatch; null: all 1
+  /// Not 0 where places of the microbatch have no sample: its places, of which the first `present`
+  /// have one. A loss sees it by targets that do not count.
+  std::size_t samples = 0;
+  std::size_t present = 0;
+  std::size_t first_row = 0;  ///< of the block of the microbatch that this rank's body works on
+};
+
+/// What the gradient of a term of the loss is multiplied by, in the device's memory.
+struct loss_seed {
+  double const* scale = nullptr;    ///< the gradient of the job's loss by the layer's sum
+  double const* weights = nullptr;  ///< of each row; null: all 1
+  std::size_t samples = 0;          ///< as in loss_sum
+  std::size_t present = 0;
+
+  /// What the gradient of a row is multiplied by; for operations, while they run.
+  [[nodiscard]] PLAIT_HOST_DEVICE double at(std::size_t row) const {
+    if (samples != 0 && row % samples >= present) return 0;
+    return weights == nullptr ? *scale : *scale * weights[row];
+  }
+};
+
+/// The seed that belongs to a sum.
+constexpr loss_seed seed_of(loss_sum const& of) {
+  return {of.scale, of.weights == nullptr ? nullptr : of.weights + of.first_row, of.samples,
+          of.present};
+}
+
 /// Where in the job a layer's body is being run: what it must know besides its operands so that
 /// the result depends on global indices only.
 struct layer_context {
@@ -22,24 +54,7 @@ struct layer_context {
   std::size_t sequence = 1;      ///< positions, of all ranks of the tensor axis
   int tensor_rank = 0;
   int tensor_ranks = 1;
-  double const* loss_scale = nullptr;  ///< 1 / (labels of the global batch), in the device's memory
-};
-
-/// Where a loss layer adds its sum, in the device's memory.
-struct loss_sum {
-  double* data = nullptr;
-  double const* weights = nullptr;  ///< of each row of the microbatch; null: all 1
-};
-
-/// What the gradient of a loss layer is multiplied by, in the device's memory.
-struct loss_seed {
-  double const* scale = nullptr;    ///< the gradient of the job's loss by the sum of the layer
-  double const* weights = nullptr;  ///< of each row of the microbatch; null: all 1
-
-  /// What the gradient of a row is multiplied by; for operations, while they run.
-  [[nodiscard]] PLAIT_HOST_DEVICE double at(std::size_t row) const {
-    return weights == nullptr ? *scale : *scale * weights[row];
-  }
+  loss_sum loss{};  ///< of a layer that has a term in the loss
 };
 
 }  // namespace plait

@@ -18,6 +18,7 @@
 #include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
+#include "plait/run/operands.hpp"
 #include "plait/run/row_functions.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
@@ -320,23 +321,33 @@ class operations {
     queue_.accumulate_positions(dy.data, sums.data, first, count, context.batch, dy.columns);
   }
 
-  /// loss += the sum of `terms`, one for each row and times its weight, times the share of one
-  /// label: what a loss of one's own ends with.
+  /// loss += the sum of `terms`, one for each row and times its weight, times the share of one row
+  /// that counts: what a loss of one's own ends with, and how a layer with adds_to_loss adds its
+  /// term. Nothing where there is no loss, as in a prediction.
   template <class T, placement Terms>
-  void add_to_loss(view_of<T, Terms> terms, loss_sum loss) {
+  void add_to_loss(view_of<T, Terms> terms) {
     static_assert(is_whole(Terms),
-                  "ops.add_to_loss(terms, loss): the tensor ranks have parts of the terms, and "
-                  "each would add its part alone; write ops.move<plait::invariant>(terms) first, "
-                  "or give the loss no form that cuts its rows");
+                  "ops.add_to_loss(terms): the tensor ranks have parts of the terms, and each "
+                  "would add its part alone; write ops.move<plait::invariant>(terms) first, or "
+                  "give the layer no form that cuts its rows");
     shapes_.expect("add_to_loss", named("terms", terms), terms.rows, 1,
                    named_shape{"a term", 1, 1});
-    if (loss.weights == nullptr)
-      queue_.accumulate_columns(share_of_label<false>{context.loss_scale}, terms.rows, 1, loss.data,
-                                terms.data, terms.data);
-    else
-      queue_.accumulate_columns(share_of_label<true>{context.loss_scale}, terms.rows, 1, loss.data,
-                                terms.data, loss.weights);
+    auto const& loss = context.loss;
+    if (loss.data == nullptr) return;
+    auto const add = [&](std::size_t first, std::size_t rows) {
+      auto const* const from = terms.data + first;
+      if (loss.weights == nullptr)
+        queue_.accumulate_columns(share_of_label<false>{loss.scale}, rows, 1, loss.data, from,
+                                  from);
+      else
+        queue_.accumulate_columns(share_of_label<true>{loss.scale}, rows, 1, loss.data, from,
+                                  loss.weights + first);
+    };
+    if (loss.samples == 0) return add(0, terms.rows);
+    for (std::size_t first = 0; first < terms.rows; first += loss.samples) add(first, loss.present);
   }
+  /// What the gradient of a layer's terms is multiplied by, row for row.
+  [[nodiscard]] plait::loss_seed loss_seed() const { return seed_of(context.loss); }
 
   /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
   /// from `valid_columns` of the whole row on are padding and do not count.
@@ -387,14 +398,14 @@ class operations {
                   "each would add its part of the loss alone; give the form an output that is "
                   "invariant");
     check_kept("cross_entropy", named("terms", terms), Target::terms, named("labels", labels));
-    queue_.cross_entropy_sum(target, terms.data, labels.data, ignored, terms.rows,
-                             context.loss_scale, loss.weights, loss.data);
+    queue_.cross_entropy_sum(target, terms.data, labels.data, ignored, terms.rows, loss.scale,
+                             loss.weights, loss.data);
   }
   /// dlogits may be logits; it is 0 from column `classes` of the whole row on.
   template <class X, class M, class Kept, class T, placement At, placement Row, placement Gradient,
             class Target = one_hot_target>
   void cross_entropy_backward(view_of<X, At> logits, token_input labels, view_of<M, Row> max,
-                              view_of<Kept, Row> terms, std::int32_t ignored, loss_seed seed,
+                              view_of<Kept, Row> terms, std::int32_t ignored, plait::loss_seed seed,
                               view_of<T, Gradient> dlogits, std::size_t classes = all_columns,
                               Target target = {}) {
     typing::check_logits<At>();
@@ -520,19 +531,6 @@ class operations {
     shapes_.expect(operation, kept, matrix.rows, count, matrix);
   }
 
-  template <class View>
-  struct operand {
-    static constexpr bool is_transposed = false;
-    static constexpr placement at = View::at;
-    static View const& of(View const& x) { return x; }
-  };
-  template <class View>
-  struct operand<transposed_view<View>> {
-    static constexpr bool is_transposed = true;
-    static constexpr placement at = typing::transpose(View::at);
-    static View const& of(transposed_view<View> const& x) { return x.of; }
-  };
-
   template <class A, class B, class T, placement Out, class... Result>
   void product(char const* operation, A const& a, B const& b, view_of<T, Out> out,
                Result... result) {
@@ -547,9 +545,6 @@ class operations {
     queue_.matmul(left::is_transposed, right::is_transposed, out.rows, out.columns, inner, x.data,
                   x.columns, y.data, y.columns, result...);
   }
-
-  template <class Out>
-  static constexpr bool is_mapped = requires(Out out) { out.mapped; };
 
   template <class View, class Function, class Kept>
   auto epilogue_of(char const* operation, typename View::element const* row,

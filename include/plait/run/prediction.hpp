@@ -52,7 +52,7 @@ class prediction {
     auto* const whole = reinterpret_cast<T*>(room_.data());
     std::size_t const begin = of_rank * static_cast<std::size_t>(mine - first);
     auto* const own = whole + begin;
-    passes.run_forward(rank, batch, nullptr, [&](int microbatch, std::byte const* made) {
+    passes.run_forward(rank, batch, {}, [&](int microbatch, std::byte const* made) {
       bring_together(rank, load.rows, made, own + each * static_cast<std::size_t>(microbatch),
                      whole + count);
     });
@@ -88,7 +88,7 @@ class prediction {
   /// Moves: the outputs of each microbatch, to whole ones within the last stage.
   template <class Batch, class Each>
   [[gnu::cold]] void measure(Rank& rank, timetable_runner<Job, Rank>& passes, Batch const& batch,
-                             workload const& load, double* loss, Each each) {
+                             workload const& load, loss_sum const& loss, Each each) {
     take_room(rank, load);
     std::size_t const count = load.rows * width;
     received_.resize(std::max(received_.size(), count));

@@ -181,10 +181,11 @@ class stage_memory {
       return std::pair{x, value_view<now.second, true>(value_data<now.second>(input, output))};
     } else if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
       constexpr auto& targets = plan::tree.leaves[now.leaf].inputs[1];
-      if constexpr (targets.kind == value_kind::tokens) {
+      if constexpr (targets.kind == value_kind::tokens && targets.width == 1) {
         return std::pair{x, token_view<memory>{static_cast<std::int32_t const*>(targets_), rows_}};
       } else {
-        using element = accumulate_t<T>;
+        using element =
+            std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<T>>;
         return std::pair{x, view<element const, invariant, memory>{
                                 static_cast<element const*>(targets_), rows_, targets.width}};
       }

@@ -73,12 +73,11 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
   [[nodiscard]] layer_context& context() { return context_; }
 
-  /// Where the labels of the microbatch are, where its loss is added, and what the loss of each row
-  /// is multiplied by; null: 1.
-  void set_loss(void const* targets, double* loss, double const* weights = nullptr) {
+  /// Where the targets of the microbatch are, and its loss: `loss` is that of the first term, whose
+  /// sums and scales the others follow.
+  void set_loss(void const* targets, loss_sum const& loss) {
     targets_ = targets;
     loss_ = loss;
-    weights_ = weights;
   }
 
   /// What the last forward of the last stage gave to its loss.
@@ -211,13 +210,12 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   template <int Step>
   auto output_or_loss(std::byte* input, std::byte* output) const {
-    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss)
-      return loss_sum{loss_, weights_};
+    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss) return context_.loss;
     else return this->template output_view<Step>(input, output);
   }
   template <int Value, bool IsLoss>
   auto gradient_or_seed(std::byte* data) const {
-    if constexpr (IsLoss) return loss_seed{context_.loss_scale, weights_};
+    if constexpr (IsLoss) return seed_of(context_.loss);
     else return this->template gradient_view<Value, true>(data);
   }
 
@@ -310,7 +308,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     if constexpr (now.kind == step_kind::leaf) {
       [[maybe_unused]] auto const mark =
           rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<now.leaf>(forward_names_);
+      auto ops = operations_of<Step>(forward_names_);
       call_forward<layer_of_step<Step>>(
           ops, forward_body{parameter_access<now.leaf, false>{*this, copy},
                             this->template input_view<Step>(input, output),
@@ -336,11 +334,12 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   [[gnu::cold]] void show(std::byte* input, std::byte* output) {
     if (watch_->found) return;
     constexpr auto& now = code.steps[Step];
-    if constexpr (plan::tree.leaves[now.leaf].is_loss) {
-      watch_->look(rank_.device(), loss_, 1);
-    } else {
-      watch_->look(rank_.device(), as_elements(this->template value_data<now.out>(input, output)),
-                   this->template block<now.out>().count());
+    constexpr auto& leaf = plan::tree.leaves[now.leaf];
+    if constexpr (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
+    if constexpr (!leaf.is_loss) {
+      if (!watch_->found)
+        watch_->look(rank_.device(), as_elements(this->template value_data<now.out>(input, output)),
+                     this->template block<now.out>().count());
     }
     watch_->microbatch = context_.microbatch;
     watch_->site = static_cast<std::uint32_t>(unit_ * leaves + now.leaf);
@@ -357,7 +356,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       if constexpr (leaf.is_trained()) {
         [[maybe_unused]] auto const mark =
             rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-        auto ops = operations_of<now.leaf>(backward_names_);
+        auto ops = operations_of<Step>(backward_names_);
         call_backward_parameters<layer_of_step<Step>>(
             ops, backward_parameters_body{
                      parameter_access<now.leaf, false>{*this, copy},
@@ -385,7 +384,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       constexpr auto& leaf = plan::tree.leaves[now.leaf];
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<now.leaf>(backward_names_);
+      auto ops = operations_of<Step>(backward_names_);
       call_backward_input<layer_of_step<Step>>(
           ops, backward_input_body{
                    parameter_access<now.leaf, false>{*this, copy},
@@ -420,10 +419,23 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
-  template <int Leaf>
+  template <int Step>
   ops_type operations_of(auto const& names) {
-    context_.site = static_cast<std::uint32_t>(unit_ * leaves + Leaf);
-    return {rank_, context_, Leaf, names[std::size_t(Leaf)].c_str()};
+    constexpr auto& now = code.steps[Step];
+    constexpr auto& leaf = plan::tree.leaves[now.leaf];
+    context_.site = static_cast<std::uint32_t>(unit_ * leaves + now.leaf);
+    if constexpr (leaf.has_term()) {
+      context_.loss = loss_;
+      if (loss_.data != nullptr) {
+        context_.loss.data += leaf.term;
+        context_.loss.scale += leaf.term;
+      }
+      if constexpr (leaf.is_loss) context_.loss.samples = 0;
+      if constexpr (code.values[now.in].at == shard<dim::sequence>)
+        context_.loss.first_row =
+            static_cast<std::size_t>(base::tensor_rank_) * this->template block<now.in>().rows;
+    }
+    return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
   }
 
   Rank& rank_;
@@ -436,8 +448,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   layer_context context_{};
   std::byte* record_ = nullptr;
   int unit_ = 0;
-  double* loss_ = nullptr;
-  double const* weights_ = nullptr;
+  loss_sum loss_{};
   forward_watch* watch_ = nullptr;
   std::byte const* model_output_ = nullptr;
 };

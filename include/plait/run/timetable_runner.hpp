@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -59,21 +60,22 @@ class timetable_runner {
   [[nodiscard]] runner_type& runner() { return runner_; }
 
   /// Runs the stage's timetable on the microbatches of a batch. The stream of the stage axis must
-  /// be at rest, and the host must wait for it afterwards.
+  /// be at rest, and the host must wait for it afterwards. `loss`: `data` and `scale` of the first
+  /// term.
   ///
   /// Moves: activations and gradients between stages, see `plan::wire`.
   template <class Batch>
-  void run(Rank& rank, Batch const& batch, double* loss) {
+  void run(Rank& rank, Batch const& batch, loss_sum const& loss) {
     for (std::size_t i = 0; i < program_.operations.size(); ++i)
       run_operation(rank, i, batch, loss, all_items);
   }
 
   /// The same; on the last stage then(microbatch, the model's output) is called behind each
-  /// forward. Without `loss` the loss is left out.
+  /// forward. A loss without `data` is left out.
   template <class Batch, class Then>
-  [[gnu::cold]] void run_forward(Rank& rank, Batch const& batch, double* loss, Then then) {
+  [[gnu::cold]] void run_forward(Rank& rank, Batch const& batch, loss_sum const& loss, Then then) {
     for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      run_operation(rank, i, batch, loss, loss == nullptr ? all_items - 1 : all_items);
+      run_operation(rank, i, batch, loss, loss.data == nullptr ? all_items - 1 : all_items);
       auto const& now = program_.operations[i];
       if (now.kind == work::forward && plan::is_last(rank.stage()))
         then(now.microbatch, runner_.model_output());
@@ -84,7 +86,7 @@ class timetable_runner {
   static constexpr int all_items = plan::code.items.size();
 
   template <class Batch>
-  void run_operation(Rank& rank, std::size_t index, Batch const& batch, double* loss,
+  void run_operation(Rank& rank, std::size_t index, Batch const& batch, loss_sum loss,
                      int end_item) {
     auto const& arena = runner_.arena();
     auto const& slots = program_.slots;
@@ -104,8 +106,16 @@ class timetable_runner {
     runner_.context().microbatch = m;
     runner_.context().first_sample =
         batch.first_sample + batch.samples * static_cast<std::size_t>(m);
-    runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss,
-                     batch.weights_of(m));
+    loss.weights = batch.weights_of(m);
+    if (batch.missing_samples > 0) {
+      auto const& grid = rank.grid();
+      std::size_t const all =
+          batch.samples_of(grid.place_in_group(rank.place(), batch_axes), grid.size(batch_axes));
+      std::size_t const before = std::min(all, batch.samples * static_cast<std::size_t>(m));
+      loss.samples = batch.samples;
+      loss.present = std::min(all - before, batch.samples);
+    }
+    runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
     auto const forget_slots = [&] {
       auto const queue = rank.device().on(stream::compute);
       int const slot = m % slots.activations;

@@ -24,7 +24,7 @@ struct layer_options {
   /// Of inputs, parameters and random layers.
   std::uint64_t seed = 1;
   std::uint32_t step = 0;
-  /// Tokens of a layer that takes them, or labels of a loss, one for each of `checked_rows<L>`;
+  /// Tokens of a layer that takes them, or integer targets of a loss, of each of `checked_rows<L>`;
   /// empty: random ones in [0, token_count).
   std::vector<std::int32_t> tokens{};
   /// 0: the rows of the layer's first matrix, or the width of a loss's input.
@@ -42,6 +42,14 @@ inline std::vector<double> random_numbers(random_key key, std::size_t count, dou
   for (double& value : out) value += mean;
   return out;
 }
+
+/// Tokens, or integer targets of a loss.
+template <class L>
+inline constexpr std::size_t integers_per_row =
+    std::is_same_v<typename L::output, loss_value> &&
+            first_leaf<L>.inputs[1].kind == value_kind::tokens
+        ? first_leaf<L>.inputs[1].width
+        : 1;
 
 template <class L>
 trial_setup make_setup(layer_options const& options) {
@@ -87,7 +95,7 @@ trial_setup make_setup(layer_options const& options) {
   }
   out.tokens = options.tokens;
   auto const token_key = key();
-  for (std::size_t r = out.tokens.size(); r < rows; ++r)
+  for (std::size_t r = out.tokens.size(); r < rows * integers_per_row<L>; ++r)
     out.tokens.push_back(
         static_cast<std::int32_t>(random_word(token_key, r) % static_cast<std::uint32_t>(limit)));
   out.changed_tokens = out.tokens;
@@ -102,6 +110,7 @@ trial_setup make_setup(layer_options const& options) {
       out.row_weights[rows / 2] = 0;
     }
   } else {
+    if (first.adds_to_loss) out.loss_scale = 0.25;
     out.weights = random_numbers(key(), rows * L::output::info.width, 0, 1);
   }
   return out;
@@ -203,10 +212,11 @@ class layer_checker {
  public:
   explicit layer_checker(layer_options const& options) : setup_(make_setup<L>(options)) {
     std::size_t const rows = setup_.rows();
-    if (!options.tokens.empty() && options.tokens.size() != rows) {
+    std::size_t const needed = rows * integers_per_row<L>;
+    if (!options.tokens.empty() && options.tokens.size() != needed) {
       report_.failures.push_back("check_layer: options.tokens has " +
                                  std::to_string(options.tokens.size()) + " elements, needed are " +
-                                 std::to_string(rows));
+                                 std::to_string(needed));
       return;
     }
     output_ = is_loss ? compared_tensor{"loss", 1, 1}
@@ -237,10 +247,9 @@ class layer_checker {
     check_independence(report_, where, setup_, got, output_, is_loss);
     check_weights(report_, where, setup_, got);
     check_bytes(report_, where, got);
-    if constexpr (is_loss)
-      compare(report_, where, output_, {2 * got.ranks[0].once.output[0]},
-              {got.ranks[0].scaled_loss}, rounding_bound(got.ranks[0].once.output),
-              "must be twice as large when context.loss_scale is");
+    double const loss = got.ranks[0].once.loss;
+    compare(report_, where, {"loss", 1, 1}, {2 * loss}, {got.ranks[0].scaled_loss},
+            rounding_bound({loss}), "must be twice as large when context.loss.scale is");
   }
 
   template <std::size_t Index>
@@ -320,7 +329,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 ///   1e-10 of the largest element, and the same bits on all ranks that have them;
 /// - the gradients are the central finite differences of the output by inputs and parameters, up to
 ///   1e-6 of the largest element;
-/// - a loss is proportional to `context.loss_scale`; one with `takes_weights`, which is run with
+/// - a loss, or what a layer adds to it, is proportional to `context.loss.scale` and alike in all
+///   forms; one with `takes_weights`, which is run with
 ///   weights of rows, multiplies each row's gradient by its weight, and weights of 1 change
 ///   nothing;
 /// - no sample's output or input gradient depends on another sample of the batch;

@@ -46,6 +46,10 @@ inline void compare_trials(check_report& report, std::string const& where, trial
   auto const& first = got.ranks[0].once.output;
   compare(report, where, output, expected.ranks[0].once.output, first,
           rounding_bound(first, rounding), law);
+  if (double const loss = expected.ranks[0].once.loss; output.name != "loss")
+    for (auto const& rank : got.ranks)
+      compare(report, where, {"added loss", 1, 1}, {loss}, {rank.once.loss},
+              rounding_bound({loss}, rounding), law);
   for (std::size_t r = 1; r < got.ranks.size(); ++r)
     compare(report, where, output, first, got.ranks[r].once.output, 0,
             "rank 0 (expected) and rank " + std::to_string(r) + " (got) must have the same bits");

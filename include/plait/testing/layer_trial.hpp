@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -50,12 +52,13 @@ struct trial_setup {
 struct pass {
   std::vector<double> output;
   std::vector<double> gradients;
+  double loss = 0;  ///< of a loss, or of a layer that adds to it
 };
 
 /// What one rank found.
 struct rank_record {
   pass once, twice, changed;
-  double scaled_loss = 0;  ///< of a loss layer: the loss with twice the scale
+  double scaled_loss = 0;  ///< the loss with twice the scale
   pass unweighted;         ///< of a loss that takes weights: without them,
   double unit_loss = 0;    ///< and its loss with weights of 1
   std::vector<double> differences;
@@ -105,7 +108,7 @@ class layer_bench {
         gradients_(parameters_.size()),
         zeros_(setup.rows() * plan::tree.leaves[0].input().width),
         targets_(converted<accumulate_t<T>>(setup.targets)),
-        output_(plan::code.has_loss ? 1 : setup.weights.size()),
+        output_(has_loss ? 1 : setup.weights.size()),
         runner_(rank, load_, {activations_.data(), parameters_.data(), gradients_.data()}) {
     std::fill(activations_.data() + arena_.zeros_offset, activations_.data() + arena_.total_bytes,
               std::byte{0});
@@ -116,7 +119,6 @@ class layer_bench {
     context.sequence = setup.sequence;
     context.tensor_rank = rank.tensor_rank();
     context.tensor_ranks = plan::tensor_ranks;
-    context.loss_scale = &loss_scale_;
   }
 
   rank_record run() {
@@ -125,10 +127,10 @@ class layer_bench {
     out.once = run_passes(1, &out.moved);
     out.twice = run_passes(2);
     for (auto const& at : setup_.differences) out.differences.push_back(difference(at));
-    if constexpr (has_loss) {
+    if constexpr (has_term) {
       loss_scale_ = 2 * setup_.loss_scale;
       forward();
-      out.scaled_loss = output_[0];
+      out.scaled_loss = loss_;
       loss_scale_ = setup_.loss_scale;
     }
     if (!setup_.row_weights.empty()) {
@@ -147,6 +149,7 @@ class layer_bench {
 
  private:
   static constexpr bool has_loss = plan::code.has_loss;
+  static constexpr bool has_term = planning::count_terms(plan::tree) > 0;
   static constexpr bool from_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
 
   void use(tensors const& values, std::vector<std::int32_t> const& tokens) {
@@ -174,13 +177,15 @@ class layer_bench {
 
   void forward() {
     spoil(0);
-    double loss = 0;
     constexpr bool from_targets =
         has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::reals;
-    if constexpr (from_targets) runner_.set_loss(targets_.data(), &loss, row_weights_);
-    else runner_.set_loss(tokens_->data(), &loss, row_weights_);
+    sums_.fill(0);
+    scales_.fill(loss_scale_);
+    runner_.set_loss(from_targets ? static_cast<void const*>(targets_.data()) : tokens_->data(),
+                     {.data = sums_.data(), .scale = scales_.data(), .weights = row_weights_});
     std::byte const* const made = runner_.forward(input(), 0);
-    if constexpr (has_loss) output_[0] = loss;
+    loss_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
+    if constexpr (has_loss) output_[0] = loss_;
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
@@ -201,7 +206,7 @@ class layer_bench {
     if (moved != nullptr)
       for (auto const over : {axis_set(axis::tensor), axis::data | axis::tensor})
         if (rank_.groups().index_of(over) >= 0) moved->push_back(compare_bytes(over));
-    return {output_, converted<double>(gradients_)};
+    return {output_, converted<double>(gradients_), loss_};
   }
 
   rank_record::bytes compare_bytes(axis_set over) {
@@ -213,17 +218,19 @@ class layer_bench {
   double difference(trial_setup::place at) {
     auto values = setup_.parameters[at.parameter];
     double const centre = values[at.element];
+    double of_loss = 0;
     auto const output_at = [&](double value) {
       values[at.element] = value;
       set(at.parameter, values);
       forward();
+      of_loss = loss_ - of_loss;
       return output_;
     };
-    auto const above = output_at(centre + setup_.step_length);
     auto const below = output_at(centre - setup_.step_length);
+    auto const above = output_at(centre + setup_.step_length);
     values[at.element] = centre;
     set(at.parameter, values);
-    double sum = 0;
+    double sum = has_loss ? 0.0 : of_loss;
     for (std::size_t i = 0; i < above.size(); ++i)
       sum += (has_loss ? 1.0 : setup_.weights[i]) * (above[i] - below[i]);
     return sum / (2 * setup_.step_length);
@@ -235,6 +242,8 @@ class layer_bench {
   stage_arena arena_;
   std::vector<local_parameter> owned_;
   double loss_scale_;
+  double loss_ = 0;
+  std::array<double, std::size_t(plan::loss_terms())> sums_{}, scales_{};
   double const* row_weights_;
   typename Rank::device_type::arena activations_;
   std::vector<T> parameters_;

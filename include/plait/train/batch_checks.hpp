@@ -13,29 +13,6 @@
 
 namespace plait::execution {
 
-/// The targets of a batch that count for a loss, weighted.
-///
-/// Errors: those of Loss::count.
-/// Cost:   reads the targets once, on the host.
-template <class Loss, class Target, class Memory>
-double count_targets(device_batch<Memory> const& batch, std::size_t width) {
-  std::size_t const rows = batch.rows() * static_cast<std::size_t>(batch.microbatches);
-  auto const* const targets = static_cast<Target const*>(batch.host_targets);
-  auto const count = [&](std::size_t first, std::size_t number) {
-    return static_cast<double>(
-        Loss::count(std::span<Target const>(targets + first * width, number * width)));
-  };
-  if (batch.host_weights == nullptr) return count(0, rows);
-  if constexpr (!requires { Loss::takes_weights; })
-    throw input_error(
-        "trainer: the data set has weights of samples, which the job's loss does not heed; let its "
-        "backward multiply by l.dy.at(row) and the loss say `static constexpr bool takes_weights = "
-        "true;`, or take weight() out of the data set");
-  double sum = 0;
-  for (std::size_t row = 0; row < rows; ++row) sum += batch.host_weights[row] * count(row, 1);
-  return sum;
-}
-
 /// Compares a batch with what a model takes: `sequence`, 0 for any, and the first layer's input.
 /// `trainer` is how messages begin.
 ///

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,11 +16,12 @@ namespace plait::execution {
 
 /// The numbers of one step that live in the device's memory: what the host sends before it, what
 /// the step works out, and what the host reads after it.
-template <class Optimizer>
+template <class Optimizer, int Terms>
 struct step_numbers {
-  double labels = 0;  ///< that count: of this rank, then of the global batch
-  double loss_scale = 0;
-  double loss = 0;
+  using terms = std::array<double, std::size_t(Terms)>;
+  terms counted{};     ///< by each term of the loss: on this rank, then in the global batch
+  terms loss_scale{};  ///< the term's weight, divided by that
+  terms loss{};
   double stop = 0;  ///< behind the loss, with which it is summed; see stop_summand
   double gradient_norm = 0;
   double gradient_scale = 1;
@@ -29,9 +31,9 @@ struct step_numbers {
 
 /// Room on the device for these numbers, for the squares of each parameter, for the tables of
 /// ranges, which are written once, and for what the ranks compare: where the plan has them.
-template <class Device, class Optimizer>
+template <class Device, class Optimizer, int Terms>
 class step_memory {
-  using numbers_type = step_numbers<Optimizer>;
+  using numbers_type = step_numbers<Optimizer, Terms>;
   static_assert(sizeof(numbers_type) <= number_tables::step_bytes &&
                 sizeof(update_range) == number_tables::update_bytes &&
                 sizeof(squares_range) == number_tables::squares_bytes);

@@ -29,7 +29,9 @@
 #include "plait/tensor/batch.hpp"
 #include "plait/train/averages.hpp"
 #include "plait/train/batch_checks.hpp"
+#include "plait/train/evaluation_sums.hpp"
 #include "plait/train/gradients.hpp"
+#include "plait/train/loss_terms.hpp"
 #include "plait/train/measures.hpp"
 #include "plait/train/not_finite.hpp"
 #include "plait/train/optimizer.hpp"
@@ -62,14 +64,11 @@ class trainer_on {
   using device_type = typename Rank::device_type;
   using memory = typename device_type::memory;
   static constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
-  static constexpr value_info targets = plan::tree.leaves[plan::leaf_count - 1].inputs[1];
-  using target =
-      std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<T>>;
-  using loss_layer =
-      std::tuple_element_t<std::size_t(plan::leaf_count - 1), typename plan::leaf_types>;
+  using terms = loss_terms<plan, T>;
+  using target = typename terms::target;
   using passes_type = timetable_runner<Job, Rank>;
   using purpose = typename passes_type::purpose;
-  using numbers = step_numbers<Optimizer>;
+  using numbers = step_numbers<Optimizer, terms::count>;
   using batch_type = device_batch<memory>;
 
  public:
@@ -142,8 +141,8 @@ class trainer_on {
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
     auto const calls = rank_.calls_for(number_);
-    return evaluate_batch(
-               batch, [&](passes_type& passes, double* loss) { passes.run(rank_, batch, loss); })
+    return evaluate_batch(batch, [&](passes_type& passes,
+                                     loss_sum const& loss) { passes.run(rank_, batch, loss); })
         .loss;
   }
 
@@ -157,10 +156,9 @@ class trainer_on {
   /// Cost:  makes batches of its own; memory as the plan says with `measured_numbers`.
   template <class Data, class Batch, measure... Measures>
   [[gnu::cold]] auto evaluate(Data const& data, Batch size, Measures... measures) {
-    constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);
+    evaluation_sums<terms, Measures...> sums;
+    constexpr std::size_t count = sums.count;
     auto const calls = rank_.calls_for(number_);
-    std::array<double, count + 1> sums{};
-    evaluation_totals totals;
     workload load{};
     auto all = batches<batch_element>(data, size, rank_,
                                       {.how = sample_order::sequential, .last = last_batch::keep});
@@ -171,26 +169,20 @@ class trainer_on {
               .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
               .optimizer_states = Optimizer::states,
               .measured_numbers = count};
-      auto const report = evaluate_batch(batch, [&](passes_type& passes, double* loss) {
+      auto const report = evaluate_batch(batch, [&](passes_type& passes, loss_sum const& loss) {
         if constexpr (count == 0) {
           passes.run(rank_, batch, loss);
         } else {
           prediction_.measure(rank_, passes, batch, load, loss,
                               [&](std::size_t row, std::span<double const> outputs) {
-                                measure_row<Measures...>(batch, row, outputs, sums.data());
+                                sums.add_row(batch, row, outputs);
                               });
         }
       });
-      totals.loss += report.loss * labels_;
-      totals.labels += labels_;
+      sums.add_loss(report.terms, counted_);
     }
-    totals.loss /= totals.labels;
-    if constexpr (count > 0) prediction_.sum(rank_, load, std::span(sums).first(count));
-    double const* next = sums.data();
-    auto const take = [&](std::size_t own) {
-      return std::span<double const>(std::exchange(next, next + own), own);
-    };
-    return std::tuple{measures.value(take(Measures::numbers), totals)...};
+    if constexpr (count > 0) prediction_.sum(rank_, load, sums.numbers());
+    return sums.values(measures...);
   }
 
   /// The model's outputs for the samples of this data rank, or of all, on each rank.
@@ -308,7 +300,7 @@ class trainer_on {
 
   /// What `batches` is told to make for the job.
   using batch_element =
-      std::conditional_t<takes_tokens && targets.kind == value_kind::tokens, void, T>;
+      std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
 
   /// Runs an evaluation of a batch, the passes by run(passes, where the loss is added).
   template <class Run>
@@ -316,26 +308,16 @@ class trainer_on {
     auto& passes = begin(evaluation_, batch, purpose::evaluation);
     open(only_loss_);
     count_labels(only_loss_);
-    only_loss_.compute(step_phase::passes, [&] { run(passes, &memory_.numbers()->loss); });
-    sum(only_loss_, exchange_place::loss, &memory_.numbers()->loss);
+    only_loss_.compute(step_phase::passes, [&] { run(passes, loss_of_step()); });
+    sum(only_loss_, exchange_place::loss, memory_.numbers()->loss.data());
     close(only_loss_);
     return read_report();
   }
 
-  template <class... Measures>
-  static void measure_row(batch_type const& batch, std::size_t row, std::span<double const> outputs,
-                          double* sums) {
-    std::span<target const> const of_row(
-        static_cast<target const*>(batch.host_targets) + row * targets.width, targets.width);
-    if (loss_layer::count(of_row) == 0) return;
-    double const weight = batch.host_weights == nullptr ? 1 : batch.host_weights[row];
-    if constexpr (requires { loss_layer::classes; }) outputs = outputs.first(loss_layer::classes);
-    auto const add = [&]<class Measure>(Measure*) {
-      if constexpr (Measure::numbers > 0)
-        Measure::add(outputs, of_row, weight, std::span<double>(sums, Measure::numbers));
-      sums += Measure::numbers;
-    };
-    (add(static_cast<Measures*>(nullptr)), ...);
+  /// Where the passes add the loss.
+  [[nodiscard]] loss_sum loss_of_step() const {
+    auto* const now = memory_.numbers();
+    return {.data = now->loss.data(), .scale = now->loss_scale.data()};
   }
 
   /// How messages begin.
@@ -378,8 +360,8 @@ class trainer_on {
   }
   [[gnu::cold]] void make_passes(std::optional<passes_type>& passes, batch_type const& batch,
                                  workload const& load, purpose what) {
-    execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(), targets,
-                           sizeof(T), name_on_rank());
+    execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(),
+                           terms::targets, sizeof(T), name_on_rank());
     last_run_.reset();
     recorded_ = {};
     passes.reset();
@@ -407,7 +389,6 @@ class trainer_on {
     context.sequence = batch.sequence;
     context.tensor_rank = rank_.tensor_rank();
     context.tensor_ranks = plan::tensor_ranks;
-    context.loss_scale = &memory_.numbers()->loss_scale;
     return context;
   }
 
@@ -440,7 +421,9 @@ class trainer_on {
     auto& ready = passes_for(passes, batch, what);
     ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
-    now.labels = count_targets<loss_layer, target>(batch, targets.width);
+    auto const& grid = rank_.grid();
+    now.counted = terms::count_in(batch, grid.place_in_group(rank_.place(), batch_axes),
+                                  grid.size(batch_axes));
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, rate_at(options_.rate, step_));
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
@@ -457,11 +440,14 @@ class trainer_on {
     with.compute(step_phase::read, [] {});
   }
 
-  /// loss_scale = 1 / labels of the global batch.
+  /// loss_scale = the weight of a term / what it counts in the global batch.
   void count_labels(steps& with) {
     auto* const now = memory_.numbers();
-    sum(with, exchange_place::labels, &now->labels);
-    with.compute(step_phase::scale, [&] { queue().reciprocal(&now->labels, &now->loss_scale); });
+    sum(with, exchange_place::labels, now->counted.data());
+    with.compute(step_phase::scale, [&] {
+      for (std::size_t i = 0; i < terms::weights.size(); ++i)
+        queue().divide(terms::weights[i], &now->counted[i], &now->loss_scale[i]);
+    });
   }
 
   gradients<Job, settled<Job>> enqueue_gradients(passes_type& passes, batch_type const& batch,
@@ -471,14 +457,14 @@ class trainer_on {
     auto const& layout = store_.layout();
     with.compute(step_phase::passes, [&] {
       queue().fill(gradient_element{0}, mine.data, layout.count() + layout.tied_count);
-      passes.run(rank_, batch, &memory_.numbers()->loss);
+      passes.run(rank_, batch, loss_of_step());
       // With the number that says whether to stop the loss is summed over all ranks.
       if (&with == &whole_step_ && options_.stop != nullptr && rank_.tensor_rank() != 0)
-        queue().fill(0.0, &memory_.numbers()->loss, 1);
+        queue().fill(0.0, memory_.numbers()->loss.data(), terms::weights.size());
     });
     auto const out = settle_gradients<Job>(rank_, with, mine, layout,
                                            [&] { clear_padding(rank_, mine, store_.local()); });
-    sum(with, exchange_place::loss, &memory_.numbers()->loss);
+    sum(with, exchange_place::loss, memory_.numbers()->loss.data());
     return out;
   }
 
@@ -496,7 +482,8 @@ class trainer_on {
         queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
                      &now->gradient_scale);
       if (options_.stop_at_nan)
-        queue().check_finite(&now->loss, &now->gradient_norm, &now->gradient_scale);
+        for (auto const& term : now->loss)
+          queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
       int index = 0;
       for (auto const& block : store_.owned()) {
         auto const ranges = memory_.updated(index++);
@@ -518,9 +505,12 @@ class trainer_on {
     rank_.device().synchronize();
     step_report report;
     report.step = step_;
-    report.loss = now.loss;
-    report.labels = static_cast<std::int64_t>(now.labels);
-    labels_ = now.labels;
+    for (double const term : now.loss) {
+      report.loss += term;
+      report.terms.push_back(term);
+    }
+    report.labels = static_cast<std::int64_t>(now.counted[terms::first_loss]);
+    counted_ = now.counted;
     report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
     report.gradient_norm = now.gradient_norm;
     signals_ = now.stop;
@@ -539,7 +529,7 @@ class trainer_on {
     passes.runner().context() = context_for(batch, true);
     forward_watch watch;
     passes.runner().watch(&watch);
-    passes.run(rank_, batch, &memory_.numbers()->loss);
+    passes.run(rank_, batch, loss_of_step());
     rank_.device().synchronize();
     passes.runner().watch(nullptr);  // the passes may be used again
     throw not_finite_error(
@@ -559,7 +549,7 @@ class trainer_on {
   trainer_options options_;
   parameter_store<Job, Rank> store_;
   averages<Job, Rank> averages_;
-  step_memory<device_type, Optimizer> memory_;
+  step_memory<device_type, Optimizer, terms::count> memory_;
   steps whole_step_{steps_for(job_part::training, true)};
   steps only_gradients_{steps_for(job_part::training, false)};
   steps only_loss_{steps_for(job_part::evaluation, false)};
@@ -572,7 +562,8 @@ class trainer_on {
   std::int64_t step_ = 0;
   std::uint64_t compared_ = 0;  // the batches that were compared last, and all of them
   std::vector<std::uint64_t> all_compared_{};
-  double last_loss_ = 0, signals_ = 0, labels_ = 0;
+  double last_loss_ = 0, signals_ = 0;
+  typename numbers::terms counted_{};  // in the last batch
   std::function<void(step_report const&)> on_stop_{};
 };
 

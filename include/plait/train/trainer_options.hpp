@@ -40,9 +40,12 @@ struct trainer_options {
 struct step_report {
   std::int64_t step = 0;     ///< counted from 0
   double loss = 0;           ///< of the global batch, before the update
-  std::int64_t labels = 0;   ///< rows that counted
+  std::int64_t labels = 0;   ///< targets that counted for the (first) loss
   double learning_rate = 0;  ///< as in the optimizer's numbers
   double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
+  /// What the loss is the sum of, weighted: one number for each loss and each layer that adds to it
+  /// in mid-model, in the order of the model; their names are `plan::loss_term_names()`.
+  static_vector<double, most_loss_terms> terms{};
 };
 
 }  // namespace plait

@@ -609,7 +609,7 @@ TEST_F(QueueOperations, NormAndClip) {
         bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
         q.sums_of_squares(x, host_side ? ranges.data() : on_gpu.data(), 2, squares);
         q.clip(squares, std::size_t{2}, 0.7, norm, factor);
-        q.reciprocal(norm, inverse);
+        q.divide(1.0, norm, inverse);
       },
       values(count, 1), values(2, 2), values(1, 3), values(1, 4), values(1, 5));
 }

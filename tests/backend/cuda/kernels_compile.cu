@@ -105,5 +105,5 @@ int main(int count, char**) {
   launch_updates<float>(stream, nullptr, nullptr, nullptr, 0);
   launch_updates<double>(stream, nullptr, nullptr, nullptr, 0);
   kernels::clip_factor(stream, nullptr, 0, 1.0, nullptr, nullptr);
-  kernels::reciprocal(stream, static_cast<double const*>(nullptr), nullptr);
+  kernels::divide(stream, 1.0, static_cast<double const*>(nullptr), nullptr);
 }

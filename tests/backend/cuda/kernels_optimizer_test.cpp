@@ -194,12 +194,12 @@ TEST(ClipFactor, OfTheNormOfTheList) {
   EXPECT_EQ(factor, 1);
 }
 
-TEST(Reciprocal, OfZeroIsZero) {
+TEST(Divide, ByZeroIsZero) {
   double out = 7;
   double const count = 8;
   std::int64_t const none = 0;
-  cuda::reciprocal(launcher{}, &count, &out);
-  EXPECT_EQ(out, 0.125);
-  cuda::reciprocal(launcher{}, &none, &out);
+  cuda::divide(launcher{}, 3.0, &count, &out);
+  EXPECT_EQ(out, 0.375);
+  cuda::divide(launcher{}, 3.0, &none, &out);
   EXPECT_EQ(out, 0);
 }

@@ -76,7 +76,7 @@ struct squared_distance {
   static void forward(auto& ops, auto l) {
     auto const& [x, labels] = l.x;
     ops.run(square{}, x, labels, l.scratch[terms{}]);
-    ops.add_to_loss(l.scratch[terms{}], l.y);
+    ops.add_to_loss(l.scratch[terms{}]);
   }
   static void backward_input(auto& ops, auto l) {
     auto const& [x, labels] = l.saved[plait::input_slot{}];

@@ -366,8 +366,8 @@ class cuda_queue {
     cuda_kernels::sum_of_squares(launcher(), x, ranges, count,
                                  scratch<double>(cuda_kernels::squares_workspace(count)), out);
   }
-  void reciprocal(double const* x, double* out) const {
-    cuda_kernels::reciprocal(launcher(), x, out);
+  void divide(double number, double const* count, double* out) const {
+    cuda_kernels::divide(launcher(), number, count, out);
   }
   void clip(double const* squares, std::size_t count, double limit, double* norm,
             double* factor) const {

@@ -250,7 +250,9 @@ struct host_queue {
       out[ranges[i].index] = host_maths::sum_of_squares(x + ranges[i].offset, ranges[i].count);
   }
   /// *out = 1 / *x, or 0 if *x is 0.
-  void reciprocal(double const* x, double* out) const { *out = *x == 0 ? 0.0 : 1.0 / *x; }
+  void divide(double number, double const* count, double* out) const {
+    *out = *count == 0 ? 0.0 : number / *count;
+  }
   /// *norm = the root of the sum of `squares`, added up in their order, and *factor what a vector
   /// of that norm is multiplied by to be no longer than `limit`.
   void clip(double const* squares, std::size_t count, double limit, double* norm,

@@ -395,11 +395,11 @@ class simulated_queue {
       now.run([&] { host_queue{}.sums_of_squares(x, ranges, range_count, out); });
     });
   }
-  void reciprocal(double const* x, double* out) const {
-    put("reciprocal", [=](execution& now) {
-      now.reads(x, 1);
+  void divide(double number, double const* count, double* out) const {
+    put("divide", [=](execution& now) {
+      now.reads(count, 1);
       now.writes(out, 1);
-      now.run([&] { host_queue{}.reciprocal(x, out); });
+      now.run([&] { host_queue{}.divide(number, count, out); });
     });
   }
   void clip(double const* squares, std::size_t count, double limit, double* norm,

@@ -149,7 +149,7 @@ __global__ __launch_bounds__(loss_threads) void cross_entropy_sum_kernel(
   auto& memory = shared_memory<detail::of_each_warp<double>>();
   double sum = 0;
   for (std::size_t r = threadIdx.x; r < rows; r += loss_threads)
-    if (targets[r] != ignore)
+    if (!is_ignored(targets[r], ignore))
       sum += (weights == nullptr ? 1.0 : weights[r]) * target.loss(terms + Target::terms * r);
   sum = block_reduce(sum, memory.value, [](double a, double b) { return a + b; });
   if (threadIdx.x == 0) *loss += *scale * sum;
@@ -179,7 +179,7 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
   using A = accumulate_t<T>;
   double const of_all = *scale;
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
-    bool const ignored = targets[r] == ignore;
+    bool const ignored = is_ignored(targets[r], ignore);
     std::size_t const label = detail::local_class(targets[r], first_class, valid_columns);
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
     A const largest = ignored ? A{0} : max[r];

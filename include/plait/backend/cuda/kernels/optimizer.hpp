@@ -345,14 +345,14 @@ void check_finite(Launch launch, double const* loss, double const* norm, double*
 }
 
 template <class T>
-__global__ void reciprocal_kernel(T const* count, double* out) {
-  *out = *count == 0 ? 0.0 : 1.0 / static_cast<double>(*count);
+__global__ void divide_kernel(double number, T const* count, double* out) {
+  *out = *count == 0 ? 0.0 : number / static_cast<double>(*count);
 }
 
-/// *out = 1 / *count, or 0 if the count is 0.
+/// *out = number / *count, or 0 if the count is 0.
 template <launcher Launch, class T>
-void reciprocal(Launch launch, T const* count, double* out) {
-  launch(reciprocal_kernel<T>, launch_shape{}, count, out);
+void divide(Launch launch, double number, T const* count, double* out) {
+  launch(divide_kernel<T>, launch_shape{}, number, count, out);
 }
 
 }  // namespace plait::cuda_kernels

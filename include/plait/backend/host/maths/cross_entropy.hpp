@@ -65,7 +65,8 @@ template <class T, class Target = one_hot_target>
   auto const sum_of = [=](auto weight_of) {
     double sum = 0;
     for (std::size_t r = 0; r < rows; ++r)
-      if (targets[r] != ignore) sum += weight_of(r) * target.loss(terms + Target::terms * r);
+      if (!is_ignored(targets[r], ignore))
+        sum += weight_of(r) * target.loss(terms + Target::terms * r);
     return sum;
   };
   if (weights == nullptr) return sum_of([](std::size_t) { return 1.0; });
@@ -83,7 +84,7 @@ template <class T, class A, class Target = one_hot_target>
     std::size_t valid_cols, double const* weights = nullptr, [[maybe_unused]] Target target = {}) {
   auto each_row = [=](auto factor_of) mutable {
     for (std::size_t r = 0; r < rows; ++r, logits += cols, dlogits += cols) {
-      if (targets[r] == ignore) {
+      if (is_ignored(targets[r], ignore)) {
         fill(T{0}, dlogits, cols);
         continue;
       }
@@ -108,25 +109,6 @@ template <class T, class A, class Target = one_hot_target>
   };
   if (weights == nullptr) each_row([all = static_cast<A>(scale)](std::size_t) { return all; });
   else each_row([=](std::size_t r) { return static_cast<A>(scale * weights[r]); });
-}
-
-/// How many of the n targets are not `ignore`.
-inline std::size_t count_labels(std::int32_t const* targets, std::int32_t ignore, std::size_t n) {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < n; ++i) count += targets[i] != ignore ? 1 : 0;
-  return count;
-}
-
-/// Index of the first of n targets that is neither `ignore` nor in [0, classes); n if there is
-/// none.
-///
-/// The functions above take such a target for another shard's, so check what comes from outside.
-inline std::size_t first_invalid_label(std::int32_t const* targets, std::int32_t ignore,
-                                       std::size_t classes, std::size_t n) {
-  std::size_t i = 0;
-  while (i < n && (targets[i] == ignore || detail::local_row(targets[i], 0, classes) < classes))
-    ++i;
-  return i;
 }
 
 }  // namespace plait::host_maths

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace plait {
+
+/// A number in units of 1e-9, so that it can be a template argument with every compiler; see
+/// `fraction`.
+struct nano_fraction {
+  std::int64_t nano = 0;
+
+  [[nodiscard]] constexpr double number() const { return static_cast<double>(nano) / 1e9; }
+};
+
+/// `value` as an option of a layer: `times<fraction(0.5), L>`. Nine digits behind the point count.
+///
+/// Errors: does not compile for a number that is not 0 and less than 1e-9, or not below 9e9.
+consteval nano_fraction fraction(double value) {
+  if (!(value > -9e9 && value < 9e9)) throw "fraction(value): value must lie between -9e9 and 9e9";
+  nano_fraction const out{static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};
+  if (out.nano == 0 && value != 0)
+    throw "fraction(value): only nine digits behind the point count, which are all 0 here";
+  return out;
+}
+
+}  // namespace plait

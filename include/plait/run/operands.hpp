@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/core/namespaces.hpp"
+#include "plait/layer/typing.hpp"
+#include "plait/placement/placement.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+/// What a product takes: a view as it is, or transposed.
+template <class View>
+struct operand {
+  static constexpr bool is_transposed = false;
+  static constexpr placement at = View::at;
+  static View const& of(View const& x) { return x; }
+};
+template <class View>
+struct operand<transposed_view<View>> {
+  static constexpr bool is_transposed = true;
+  static constexpr placement at = typing::transpose(View::at);
+  static View const& of(transposed_view<View> const& x) { return x.of; }
+};
+
+/// Whether what an operation writes is also mapped by an element-wise function.
+template <class Out>
+inline constexpr bool is_mapped = requires(Out out) { out.mapped; };
+
+}  // namespace plait::execution

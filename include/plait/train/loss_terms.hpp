@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/error.hpp"
+#include "plait/core/precision.hpp"
+#include "plait/tensor/batch.hpp"
+
+namespace plait::execution {
+
+/// What the terms of a job's loss are, and what they count: the losses behind its model, and what
+/// layers add in mid-model. The loss is the sum of weight * (sum of a term) / (what it counts).
+template <class Plan, class Element>
+struct loss_terms {
+  static constexpr int count = Plan::loss_terms();
+  static constexpr value_info targets = Plan::tree.leaves[Plan::leaf_count - 1].inputs[1];
+  using target =
+      std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<Element>>;
+
+  /// Of each term, in a batch of data rank `rank` of `ranks`: the targets that count for a loss,
+  /// or, in mid-model, the rows that there are; weighted.
+  ///
+  /// Errors: those of the losses' count.
+  /// Cost:   reads the targets once for each loss, on the host.
+  template <class Memory>
+  static std::array<double, std::size_t(count)> count_in(device_batch<Memory> const& batch,
+                                                         int rank, int ranks) {
+    std::array<double, std::size_t(count)> out{};
+    for_each_term([&]<int Leaf, class Layer>(Layer*) {
+      constexpr auto& leaf = Plan::tree.leaves[Leaf];
+      auto& mine = out[std::size_t(leaf.term)];
+      if constexpr (leaf.is_loss) mine = count_targets<Layer>(batch);
+      else mine = count_rows(batch, rank, ranks);
+    });
+    return out;
+  }
+
+  /// The weight of each term.
+  static constexpr std::array<double, std::size_t(count)> weights = [] {
+    std::array<double, std::size_t(count)> out{};
+    for (auto const& leaf : Plan::tree.leaves)
+      if (leaf.term >= 0) out[std::size_t(leaf.term)] = leaf.loss_weight;
+    return out;
+  }();
+
+  /// The term of the first loss behind the model: what it counts stands in reports.
+  static constexpr std::size_t first_loss = [] {
+    for (auto const& leaf : Plan::tree.leaves)
+      if (leaf.is_loss) return std::size_t(leaf.term);
+    return std::size_t(0);
+  }();
+
+  /// Whether a row with these targets counts for any of the losses.
+  static bool any_counts(std::span<target const> of_row) {
+    bool any = false;
+    for_each_term([&]<int Leaf, class Layer>(Layer*) {
+      if constexpr (Plan::tree.leaves[Leaf].is_loss) any = any || Layer::count(of_row) > 0;
+    });
+    return any;
+  }
+
+  /// The outputs of a row without padding: as many as the losses have classes, if they have any.
+  static std::span<double const> without_padding(std::span<double const> outputs) {
+    for_each_term([&]<int Leaf, class Layer>(Layer*) {
+      if constexpr (requires { Layer::classes; })
+        if (Layer::classes < outputs.size()) outputs = outputs.first(Layer::classes);
+    });
+    return outputs;
+  }
+
+ private:
+  template <class Body>
+  static constexpr void for_each_term(Body body) {
+    [&]<std::size_t... Leaf>(std::index_sequence<Leaf...>) {
+      auto const visit = [&]<std::size_t Index>(std::integral_constant<std::size_t, Index>) {
+        if constexpr (Plan::tree.leaves[int(Index)].term >= 0) {
+          using layer = std::tuple_element_t<Index, typename Plan::leaf_types>;
+          body.template operator()<int(Index)>(static_cast<layer*>(nullptr));
+        }
+      };
+      (visit(std::integral_constant<std::size_t, Leaf>{}), ...);
+    }(std::make_index_sequence<std::size_t(Plan::leaf_count)>{});
+  }
+
+  template <class Loss, class Memory>
+  static double count_targets(device_batch<Memory> const& batch) {
+    std::size_t const rows = batch.rows() * static_cast<std::size_t>(batch.microbatches);
+    auto const* const all = static_cast<target const*>(batch.host_targets);
+    auto const count_of = [&](std::size_t first, std::size_t number) {
+      return static_cast<double>(Loss::count(
+          std::span<target const>(all + first * targets.width, number * targets.width)));
+    };
+    if (batch.host_weights == nullptr) return count_of(0, rows);
+    if constexpr (!requires { Loss::takes_weights; })
+      throw input_error(
+          "trainer: the data set has weights of samples, which the job's loss does not heed; let "
+          "its backward multiply by l.dy.at(row) and the loss say `static constexpr bool "
+          "takes_weights = true;`, or take weight() out of the data set");
+    double sum = 0;
+    for (std::size_t row = 0; row < rows; ++row) sum += batch.host_weights[row] * count_of(row, 1);
+    return sum;
+  }
+
+  template <class Memory>
+  static double count_rows(device_batch<Memory> const& batch, int rank, int ranks) {
+    if (batch.host_weights == nullptr)
+      return static_cast<double>(batch.samples_of(rank, ranks) * batch.sequence);
+    double sum = 0;  // the weights of places without a sample are 0
+    for (std::size_t row = 0; row < batch.rows() * std::size_t(batch.microbatches); ++row)
+      sum += batch.host_weights[row];
+    return sum;
+  }
+};
+
+}  // namespace plait::execution
