@@ -19,6 +19,7 @@
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
 #include <plait/io/safetensors.hpp>
+#include <plait/observe/csv_log.hpp>
 #include <plait/observe/progress.hpp>
 
 #include "train_gpt/command_line.hpp"
@@ -181,7 +182,8 @@ void check_files(train_gpt::options const& wanted) {
                                  {"--data", wanted.data},
                                  {"--init", wanted.init},
                                  {"--save", wanted.save},
-                                 {"--losses", wanted.losses}};
+                                 {"--losses", wanted.losses},
+                                 {"--log", wanted.log}};
   for (auto one = files.begin(); one != files.end(); ++one)
     for (auto other = files.begin(); other != one; ++other)
       if (one->option[0] == '-' && !one->path.empty() && !other->path.empty() &&
@@ -251,6 +253,9 @@ int train(train_gpt::options const& wanted, entry const& job) {
   std::unique_ptr<losses_file> losses;
   if (!wanted.losses.empty()) losses = std::make_unique<losses_file>(wanted.losses);
 
+  std::unique_ptr<plait::csv_log> log;
+  if (!wanted.log.empty()) log = std::make_unique<plait::csv_log>(wanted.log);
+
   auto const* const tokens = std::get_if<plait::token_file>(&opened);
   std::printf("plan %s on %d rank%s (%s), size %s, %s, %zu %s\n", job.plan.c_str(), job.ranks,
               job.ranks == 1 ? "" : "s", job.backend.c_str(), job.size.c_str(),
@@ -260,12 +265,13 @@ int train(train_gpt::options const& wanted, entry const& job) {
   command_line::check_output();
   plait::progress progress(wanted.steps);
   double first_loss = 0, last_loss = 0, speed = 0;
-  request.on_step = [&](std::int64_t step, double loss, double tokens_per_second) {
-    if (step == 0) first_loss = loss;
-    last_loss = loss;
-    if (losses) losses->add(step, loss);
+  request.on_step = [&](plait::step_report const& report, double tokens_per_second) {
+    if (report.step == 0) first_loss = report.loss;
+    last_loss = report.loss;
+    if (losses) losses->add(report.step, report.loss);
+    if (log) log->write(report);
     speed = tokens_per_second;
-    progress.update(step, loss, tokens_per_second);
+    progress.update(report.step, report.loss, tokens_per_second);
   };
   auto const keep_files = [&] {
     if (losses) losses->commit();

@@ -107,7 +107,7 @@ outcome run(request const& wanted, Backend const& backend) {
     auto const say = [&](plait::step_report const& report) {
       double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
       if (rank.is_root() && wanted.on_step)
-        wanted.on_step(report.step, report.loss,
+        wanted.on_step(report,
                        double(report.step + 1) * double(wanted.batch * Size::sequence) / seconds);
     };
     auto const save = [&] {

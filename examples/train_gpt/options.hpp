@@ -19,7 +19,7 @@ inline constexpr std::int64_t most_batch = 1'000'000;
 struct options {
   std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
                     attention = "own";
-  std::string init, save, losses;
+  std::string init, save, losses, log;
   std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200,
                schedule_seed = 0;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
@@ -57,6 +57,8 @@ inline constexpr char const* usage =
     "  --losses FILE          write step,loss lines at the end (csv)\n"
     "                         Until the end both are plait-*.partial beside their file;\n"
     "                         a program that is killed leaves that\n"
+    "  --log FILE             write a line for each step at once: loss, learning rate and so on\n"
+    "                         (csv)\n"
     "  --generate N           bytes (or tokens) to make up at the end (200)\n"
     "  --explain              print the plan and stop\n"
     "  --list-plans           print the names of the plans and stop\n";
@@ -85,6 +87,7 @@ inline options parse(int count, char const* const* words) {
       {"--init", &out.init},
       {"--save", &out.save},
       {"--losses", &out.losses},
+      {"--log", &out.log},
       {"--steps", whole{&out.steps, 0, 1'000'000'000'000}},
       {"--batch", whole{&out.batch, 1, most_batch}},
       {"--microbatches", whole{&out.microbatches, 1, most_batch}},

@@ -12,6 +12,7 @@
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
 #include <plait/train/stop_on_signals.hpp>
+#include <plait/train/trainer_options.hpp>
 
 // What the main program knows of the jobs: every (size, plan, precision, backend) is compiled apart
 // from it, some in each unit, and enters itself into one list.
@@ -61,7 +62,7 @@ struct request {
   tensor_sink* save = nullptr;
   /// Where the gradients of every step go; for comparisons.
   tensor_sink* gradients = nullptr;
-  std::function<void(std::int64_t step, double loss, double tokens_per_second)> on_step;
+  std::function<void(plait::step_report const&, double tokens_per_second)> on_step;
 };
 
 struct moved_bytes {

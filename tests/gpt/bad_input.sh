@@ -122,6 +122,8 @@ refused "file of losses 'nowhere/l' cannot be written" "${some[@]}" --losses now
 refused "file of losses 'folder' cannot be written" "${some[@]}" --losses folder
 refused "$long' cannot be written: File name too long" "${some[@]}" --losses "$long"
 refused "--losses needs a value" "${some[@]}" --losses ""
+refused "log 'nowhere/l' cannot be written" "${some[@]}" --log nowhere/l
+refused "log 'folder' cannot be written: it is not a regular file" "${some[@]}" --log folder
 
 # One file under two options.
 echo "of the user" >mine
@@ -142,7 +144,10 @@ rm hard soft
 # Names beside a file are the user's: no file is written under them on the way.
 echo "of the user" >w.partial
 ln -s mine l.partial
-succeeds "${some[@]}" --steps 1 --save w --losses l
+refused "--losses 'new' and --log './new' are the same file" "${some[@]}" --losses new --log ./new
+succeeds "${some[@]}" --steps 1 --save w --losses l --log rows
+cmp -s l <(cut -d, -f1,2 rows) || complain "--log rows has other losses than --losses l"
+grep -qx 'step,loss,labels,learning_rate,gradient_norm' rows || complain "--log rows has no names"
 keeps w.partial
 keeps mine
 cp "$text" corpus.partial

@@ -196,7 +196,7 @@ TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;
   std::vector<std::int32_t> targets;
   for (std::size_t i = 0; i < 20 * width; ++i) features.push_back(input_of(0, i));
-  for (std::size_t i = 0; i < 20 * wide; ++i) targets.push_back(std::int32_t(i * i % 4) - 1);
+  for (std::size_t i = 0; i < 20 * wide; ++i) targets.push_back(std::int32_t(7 * i / 3 % 4) - 1);
   in_memory<double> const data(features, targets, width, wide);
   auto const serial_run = train<integer_job<serial>>(data);
   EXPECT_LT(serial_run.losses.back(), serial_run.losses.front());

@@ -338,4 +338,45 @@ class partial_file {
   bool stays_ = false;
 };
 
+/// A regular file that grows at its end, for others to read meanwhile: each append() is there,
+/// whole, when it returns.
+///
+/// Errors: input_error that names the kind of file, its path and what the system says; also if it
+/// is
+///         no regular file.
+class growing_file {
+ public:
+  enum class start { empty, at_end };
+
+  explicit growing_file(std::filesystem::path const& path, std::string_view kind, start where)
+      : name_(kind, path) {
+    if (path.native().find('\0') != std::string::npos)
+      name_.refuse("cannot be written: its name has a byte that is 0");
+    struct stat found{};
+    if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode))
+      name_.refuse("cannot be written: it is not a regular file");
+    int const flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                      (where == start::empty ? O_TRUNC : 0);
+    descriptor_ = file_descriptor(::open(path.c_str(), flags, 0666));
+    if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &found) != 0)
+      name_.fail("cannot be written", errno);
+    if (!S_ISREG(found.st_mode)) name_.refuse("cannot be written: it is not a regular file");
+  }
+
+  [[nodiscard]] file_name const& name() const { return name_; }
+
+  void append(std::string_view text) const {
+    while (!text.empty()) {
+      auto const put = ::write(descriptor_.get(), text.data(), text.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) name_.fail("cannot be written", errno);
+      text.remove_prefix(static_cast<std::size_t>(put));
+    }
+  }
+
+ private:
+  file_name name_;
+  file_descriptor descriptor_;
+};
+
 }  // namespace plait::detail

@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "plait/core/static_vector.hpp"
+#include "plait/layer/layer.hpp"
 #include "plait/train/parameter_groups.hpp"
 #include "plait/train/stop_on_signals.hpp"
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "plait/core/file.hpp"
+#include "plait/observe/training_log.hpp"
+
+namespace plait {
+
+/// Rows of comma-separated values: a first row of names, then one row for each step, in the fewest
+/// digits that give the same number again. A row is whole when it is written.
+///
+/// Errors: input_error if a row has other names than the first, or a file that is appended to has
+///         others.
+class csv_writer {
+ public:
+  [[gnu::cold]] csv_writer(std::filesystem::path const& path, int rank, bool append)
+      : path_(detail::path_of_rank(path, rank)) {
+    std::error_code none;
+    if (append && std::filesystem::is_regular_file(path_, none)) header_ = first_line();
+    file_.emplace(path_, kind, append ? file::start::at_end : file::start::empty);
+  }
+
+  void write(std::int64_t step, std::vector<logged_number> const& numbers) {
+    std::string names = "step", row = std::to_string(step);
+    for (auto const& number : numbers) {
+      names += ',' + number.name;
+      row += ',' + text_of(number.value);
+    }
+    if (header_.empty()) row = (header_ = names) + '\n' + row;
+    else if (names != header_)
+      file_->name().refuse("has the columns " + header_ + ", the row of step " +
+                           std::to_string(step) + " has " + names +
+                           "; write to a log of its own what comes at other steps");
+    file_->append(row + '\n');
+  }
+
+ private:
+  using file = detail::growing_file;
+  static constexpr char const* kind = "log";
+
+  [[nodiscard]] [[gnu::cold]] std::string first_line() const {
+    detail::open_file const there(path_, kind);
+    std::string text(std::min<std::size_t>(there.size(), 1 << 16), ' ');
+    there.read(std::as_writable_bytes(std::span(text)), 0);
+    if (text.empty()) return text;
+    auto const end = text.find('\n');
+    if (end == std::string::npos || text.rfind("step,", 0) != 0)
+      there.name().refuse(
+          "is not a log that can be appended to: it does not begin with a row of "
+          "names, step first");
+    return text.substr(0, end);
+  }
+
+  static std::string text_of(double value) {
+    char digits[32];
+    auto const end = std::to_chars(digits, digits + sizeof digits, value).ptr;
+    return {digits, end};
+  }
+
+  std::filesystem::path path_;
+  std::optional<file> file_;
+  std::string header_;
+};
+
+/// `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`
+using csv_log = training_log<csv_writer>;
+
+}  // namespace plait

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/train/trainer_options.hpp"
+
+namespace plait {
+
+/// A number of a step and what a log calls it.
+struct logged_number {
+  std::string name;
+  double value = 0;
+};
+
+/// Which ranks write a log.
+enum class log_ranks : int {
+  root,
+  all  ///< each a file of its own, in whose name stands ".rank3"
+};
+
+struct log_options {
+  log_ranks which = log_ranks::root;
+  /// Goes on behind what is in the file; otherwise that is gone.
+  bool append = false;
+  /// What the terms of a loss that has several are called: `plan::loss_term_names()`.
+  std::vector<std::string> term_names{};
+};
+
+/// Writes the numbers of a training, step for step, with a `Writer`: csv_log, tensorboard_log.
+/// Every rank makes one and calls it, and those that have no file do nothing; or one thread makes
+/// one without a rank and calls it alone.
+///
+/// Cost:    one write to the file for each step.
+/// Errors:  input_error that names the file and what the system says, and as the writer says.
+/// Threads: used by the thread of its rank.
+template <class Writer>
+class training_log {
+ public:
+  template <class Rank>
+  [[gnu::cold]] training_log(Rank const& rank, std::filesystem::path const& path,
+                             log_options options = {})
+      : term_names_(std::move(options.term_names)) {
+    bool const all = options.which == log_ranks::all;
+    if (all || rank.is_root()) writer_.emplace(path, all ? rank.world_rank() : -1, options.append);
+  }
+
+  [[gnu::cold]] explicit training_log(std::filesystem::path const& path, log_options options = {})
+      : term_names_(std::move(options.term_names)) {
+    writer_.emplace(path, -1, options.append);
+  }
+
+  /// Writes loss, its terms if there are several, labels, learning_rate and gradient_norm.
+  void write(step_report const& of) {
+    if (!writer_) return;
+    std::vector<logged_number> numbers{{"loss", of.loss}};
+    if (of.terms.size() > 1)
+      for (int i = 0; i < of.terms.size(); ++i) numbers.push_back({name_of_term(i), of.terms[i]});
+    numbers.push_back({"labels", static_cast<double>(of.labels)});
+    numbers.push_back({"learning_rate", of.learning_rate});
+    numbers.push_back({"gradient_norm", of.gradient_norm});
+    writer_->write(of.step, numbers);
+  }
+
+  /// Writes numbers of your own: of an evaluation, for example.
+  void write(std::int64_t step, std::vector<logged_number> const& numbers) {
+    if (writer_) writer_->write(step, numbers);
+  }
+
+ private:
+  [[nodiscard]] std::string name_of_term(int term) const {
+    auto const at = static_cast<std::size_t>(term);
+    return "term." + (at < term_names_.size() ? term_names_[at] : std::to_string(term));
+  }
+
+  std::vector<std::string> term_names_;
+  std::optional<Writer> writer_;
+};
+
+namespace detail {
+
+/// "run.csv" as "run.rank3.csv"; a rank below 0 changes nothing.
+[[gnu::cold]] inline std::filesystem::path path_of_rank(std::filesystem::path path, int rank) {
+  if (rank < 0) return path;
+  auto const name = path.stem().string() + ".rank" + std::to_string(rank);
+  return path.replace_filename(name + path.extension().string());
+}
+
+}  // namespace detail
+
+}  // namespace plait

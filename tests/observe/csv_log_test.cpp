@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=1
+#include "plait/observe/csv_log.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct seat {
+  int number = 0;
+  [[nodiscard]] bool is_root() const { return number == 0; }
+  [[nodiscard]] int world_rank() const { return number; }
+};
+
+class CsvLog : public testing::Test {
+ protected:
+  CsvLog() { fs::create_directory(folder_); }
+  ~CsvLog() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] fs::path path(char const* name = "run.csv") const { return folder_ / name; }
+  static std::string text(fs::path const& of) {
+    std::ifstream in(of, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  static std::string message_of(std::function<void()> const& work) {
+    try {
+      work();
+    } catch (plait::input_error const& problem) {
+      return problem.what();
+    }
+    return "";
+  }
+
+ private:
+  fs::path folder_ = fs::path(testing::TempDir()) / "plait_csv_log_test";
+};
+
+plait::step_report report(std::int64_t step, double loss) {
+  plait::step_report out;
+  out.step = step;
+  out.loss = loss;
+  out.labels = 64;
+  out.learning_rate = 0.1;
+  out.gradient_norm = 0.25;
+  out.terms.push_back(loss);
+  return out;
+}
+
+TEST_F(CsvLog, HasARowForEachStepAtOnce) {
+  plait::csv_log log(seat{}, path());
+  log.write(report(0, 1.0 / 3));
+  EXPECT_EQ(text(path()),
+            "step,loss,labels,learning_rate,gradient_norm\n0,0.3333333333333333,64,0.1,0.25\n");
+  log.write(report(1, std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_TRUE(text(path()).ends_with("\n1,nan,64,0.1,0.25\n"));
+}
+
+TEST_F(CsvLog, NamesTheTermsOfASum) {
+  plait::csv_log log(seat{}, path(), {.term_names = {"loss.0"}});
+  auto of = report(7, 3);
+  of.terms = {};
+  of.terms.push_back(1), of.terms.push_back(2);
+  log.write(of);
+  EXPECT_EQ(text(path()),
+            "step,loss,term.loss.0,term.1,labels,learning_rate,gradient_norm\n"
+            "7,3,1,2,64,0.1,0.25\n");
+}
+
+TEST_F(CsvLog, IsWrittenByTheRootOrByAll) {
+  plait::csv_log none(seat{3}, path());
+  none.write(1, {{"accuracy", 0.5}});
+  EXPECT_FALSE(fs::exists(path()));
+  plait::csv_log own(seat{3}, path(), {.which = plait::log_ranks::all});
+  own.write(1, {{"accuracy", 0.5}});
+  EXPECT_EQ(text(path("run.rank3.csv")), "step,accuracy\n1,0.5\n");
+}
+
+TEST_F(CsvLog, GoesOnWhereItIsToldTo) {
+  plait::csv_log(seat{}, path()).write(1, {{"a", 1}});
+  plait::csv_log(seat{}, path(), {.append = true}).write(2, {{"a", 2}});
+  EXPECT_EQ(text(path()), "step,a\n1,1\n2,2\n");
+  plait::csv_log(seat{}, path()).write(3, {{"b", 3}});
+  EXPECT_EQ(text(path()), "step,b\n3,3\n");
+  plait::csv_log(seat{}, path("new.csv"), {.append = true}).write(4, {{"c", 4}});
+  EXPECT_EQ(text(path("new.csv")), "step,c\n4,4\n");
+}
+
+TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
+  plait::csv_log log(seat{}, path());
+  log.write(1, {{"a", 1}});
+  auto const problem = message_of([&] { log.write(2, {{"a", 1}, {"b", 2}}); });
+  EXPECT_NE(problem.find("has the columns step,a, the row of step 2 has step,a,b"),
+            std::string::npos)
+      << problem;
+  EXPECT_EQ(text(path()), "step,a\n1,1\n");
+  auto const later =
+      message_of([&] { plait::csv_log(seat{}, path(), {.append = true}).write(2, {{"b", 2}}); });
+  EXPECT_NE(later.find("has the columns step,a, the row of step 2 has step,b"), std::string::npos);
+  std::ofstream(path("other")) << "no table\n";
+  EXPECT_NE(message_of([&] {
+              plait::csv_log(seat{}, path("other"), {.append = true});
+            }).find("is not a log that can be appended to"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { plait::csv_log(seat{}, path("")); }).find("is not a regular file"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { plait::csv_log(seat{}, path("none/run.csv")); }).find("run.csv"),
+            std::string::npos);
+}
+
+TEST_F(CsvLog, DoesNotWriteToDevices) {
+  fs::create_symlink("/dev/null", path("nothing"));
+  auto const problem = message_of([&] { plait::csv_log(seat{}, path("nothing")); });
+  EXPECT_NE(problem.find("is not a regular file"), std::string::npos) << problem;
+}
+
+}  // namespace
