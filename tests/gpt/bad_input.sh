@@ -146,8 +146,9 @@ echo "of the user" >w.partial
 ln -s mine l.partial
 refused "--losses 'new' and --log './new' are the same file" "${some[@]}" --losses new --log ./new
 succeeds "${some[@]}" --steps 1 --save w --losses l --log rows
-cmp -s l <(cut -d, -f1,2 rows) || complain "--log rows has other losses than --losses l"
-grep -qx 'step,loss,labels,learning_rate,gradient_norm' rows || complain "--log rows has no names"
+[[ $(head -n 1 rows) == step,loss,labels,learning_rate,gradient_norm && $(wc -l <rows) == 2 ]] ||
+  complain "--log rows has no row of names and one of the step"
+rm rows
 keeps w.partial
 keeps mine
 cp "$text" corpus.partial

@@ -192,6 +192,32 @@ template <class Policy>
 struct integer_job : parallel<objective<body, plait_test::integer_distance<wide>>, Policy, double> {
 };
 
+/// Knows nothing of places without a sample.
+struct all_count : nn::mse<wide> {
+  static std::int64_t count(std::span<double const> targets) { return std::ssize(targets); }
+};
+
+TEST(Targets, APlaceWithoutASampleCountsForNoLoss) {
+  using known = job<grid, nn::mse<wide>>;
+  using unknown = job<grid, all_count>;
+  table<false, false> const data;
+  double losses[2] = {};
+  auto const evaluate = [&]<class Job>(Job*, double& loss) {
+    launch<Job>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<Job>(rank, sgd{.learning_rate = 0.1}, {.seed = 4});
+      auto from = batches(data, global_batch<16>{}, rank,
+                          {.how = sample_order::sequential, .last = last_batch::keep});
+      trainer.step(from.at(1));  // 6 samples
+      double const mine = trainer.evaluate(from.at(1));
+      if (rank.is_root()) loss = mine;
+    });
+  };
+  evaluate(static_cast<known*>(nullptr), losses[0]);
+  evaluate(static_cast<unknown*>(nullptr), losses[1]);
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_GT(losses[0], 0);
+}
+
 TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;
   std::vector<std::int32_t> targets;

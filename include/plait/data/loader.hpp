@@ -25,8 +25,9 @@ namespace plait {
 /// forms sums.
 ///
 /// A microbatch that gets fewer samples than it has places (a last partial batch) is filled up with
-/// inputs 0, targets that do not count and weights 0, so that all microbatches of a run have the
-/// same shape. The loss divides by the targets that count, so the filling changes nothing.
+/// inputs 0, targets 0 (integers: ignored_target) and weights 0, so that all microbatches of a run
+/// have the same shape. Trainers count rows without a sample neither in the loss nor in its
+/// gradient, so the filling changes nothing.
 ///
 /// Cost:    room for one sample, allocated by the constructor; filling allocates nothing.
 /// Threads: one loader per thread; the data set is only read and must outlive its loaders.
@@ -156,7 +157,7 @@ class loader {
     if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
   }
   static target_of<Data> missing() {
-    if constexpr (has_real_targets) return std::numeric_limits<target_of<Data>>::quiet_NaN();
+    if constexpr (has_real_targets) return 0;
     else return ignored_target;
   }
 

@@ -26,8 +26,8 @@ struct features {
   static constexpr value_info info{value_kind::features, Width};
 };
 
-/// The integer target of a place without a sample, which no loss may count. Real targets that do
-/// not count are not numbers.
+/// The integer target of a place without a sample; the losses' default for "does not count". Real
+/// targets that do not count are not numbers.
 inline constexpr std::int32_t ignored_target = -100;
 
 /// One integer per row, for example a token or a class: (sequence, batch). It has no gradient.

@@ -16,7 +16,7 @@ namespace plait::nn {
 
 /// Options of a cross-entropy.
 struct cross_entropy_options {
-  /// Rows with this label do not count, nor do those of places without a sample (ignored_target).
+  /// Rows with this label do not count, nor do those with ignored_target.
   std::int32_t ignored = -100;
   /// The logits have this many columns, of which those behind the classes do not count; 0 means no
   /// others.

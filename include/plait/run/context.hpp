@@ -14,7 +14,7 @@ struct loss_sum {
   double const* scale = nullptr;    ///< the term's weight / (what it counts in the global batch)
   double const* weights = nullptr;  ///< of each row of the microbatch; null: all 1
   /// Not 0 where places of the microbatch have no sample: its places, of which the first `present`
-  /// have one. A loss sees it by targets that do not count.
+  /// have one. Rows without a sample do not count.
   std::size_t samples = 0;
   std::size_t present = 0;
   std::size_t first_row = 0;  ///< of the block of the microbatch that this rank's body works on

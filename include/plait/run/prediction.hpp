@@ -83,7 +83,7 @@ class prediction {
   }
 
   /// Runs the passes of an evaluation and calls each(row of the batch, outputs of the row, in
-  /// double) for all rows, on the first tensor rank of the last stage.
+  /// double) for all rows that have a sample, on the first tensor rank of the last stage.
   ///
   /// Moves: the outputs of each microbatch, to whole ones within the last stage.
   template <class Batch, class Each>
@@ -94,12 +94,16 @@ class prediction {
     received_.resize(std::max(received_.size(), count));
     row_.resize(width);
     auto* const whole = reinterpret_cast<T*>(room_.data());
+    std::size_t const samples = batch.samples_of(
+        rank.grid().place_in_group(rank.place(), batch_axes), rank.grid().size(batch_axes));
     passes.run_forward(rank, batch, loss, [&](int microbatch, std::byte const* made) {
       bring_together(rank, load.rows, made, whole, whole + count);
       if (rank.tensor_rank() != 0) return;
       rank.device().download(whole, received_.data(), count * sizeof(T));
       rank.device().synchronize();
+      auto const first = static_cast<std::size_t>(microbatch) * batch.samples;
       for (std::size_t r = 0; r < load.rows; ++r) {
+        if (first + r % batch.samples >= samples) continue;
         for (std::size_t c = 0; c < width; ++c)
           row_[c] = static_cast<double>(received_[r * width + c]);
         each(static_cast<std::size_t>(microbatch) * load.rows + r, std::span<double const>(row_));

@@ -430,7 +430,6 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         context_.loss.data += leaf.term;
         context_.loss.scale += leaf.term;
       }
-      if constexpr (leaf.is_loss) context_.loss.samples = 0;
       if constexpr (code.values[now.in].at == shard<dim::sequence>)
         context_.loss.first_row =
             static_cast<std::size_t>(base::tensor_rank_) * this->template block<now.in>().rows;

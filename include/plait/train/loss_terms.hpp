@@ -37,8 +37,9 @@ struct loss_terms {
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
       constexpr auto& leaf = Plan::tree.leaves[Leaf];
       auto& mine = out[std::size_t(leaf.term)];
-      if constexpr (leaf.is_loss) mine = count_targets<Layer>(batch);
-      else mine = count_rows(batch, rank, ranks);
+      std::size_t const samples = batch.samples_of(rank, ranks);
+      if constexpr (leaf.is_loss) mine = count_targets<Layer>(batch, samples);
+      else mine = count_rows(batch, samples);
     });
     return out;
   }
@@ -91,28 +92,32 @@ struct loss_terms {
   }
 
   template <class Loss, class Memory>
-  static double count_targets(device_batch<Memory> const& batch) {
+  static double count_targets(device_batch<Memory> const& batch, std::size_t samples) {
     std::size_t const rows = batch.rows() * static_cast<std::size_t>(batch.microbatches);
     auto const* const all = static_cast<target const*>(batch.host_targets);
     auto const count_of = [&](std::size_t first, std::size_t number) {
       return static_cast<double>(Loss::count(
           std::span<target const>(all + first * targets.width, number * targets.width)));
     };
-    if (batch.host_weights == nullptr) return count_of(0, rows);
+    if (batch.host_weights == nullptr && samples == batch.places()) return count_of(0, rows);
     if constexpr (!requires { Loss::takes_weights; })
-      throw input_error(
-          "trainer: the data set has weights of samples, which the job's loss does not heed; let "
-          "its backward multiply by l.dy.at(row) and the loss say `static constexpr bool "
-          "takes_weights = true;`, or take weight() out of the data set");
+      if (batch.host_weights != nullptr)
+        throw input_error(
+            "trainer: the data set has weights of samples, which the job's loss does not heed; let "
+            "its backward multiply by l.dy.at(row) and the loss say `static constexpr bool "
+            "takes_weights = true;`, or take weight() out of the data set");
     double sum = 0;
-    for (std::size_t row = 0; row < rows; ++row) sum += batch.host_weights[row] * count_of(row, 1);
+    for (std::size_t row = 0; row < rows; ++row) {
+      std::size_t const place = row / batch.rows() * batch.samples + row % batch.samples;
+      if (place >= samples) continue;
+      sum += (batch.host_weights == nullptr ? 1 : batch.host_weights[row]) * count_of(row, 1);
+    }
     return sum;
   }
 
   template <class Memory>
-  static double count_rows(device_batch<Memory> const& batch, int rank, int ranks) {
-    if (batch.host_weights == nullptr)
-      return static_cast<double>(batch.samples_of(rank, ranks) * batch.sequence);
+  static double count_rows(device_batch<Memory> const& batch, std::size_t samples) {
+    if (batch.host_weights == nullptr) return static_cast<double>(samples * batch.sequence);
     double sum = 0;  // the weights of places without a sample are 0
     for (std::size_t row = 0; row < batch.rows() * std::size_t(batch.microbatches); ++row)
       sum += batch.host_weights[row];
