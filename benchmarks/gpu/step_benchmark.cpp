@@ -173,14 +173,14 @@ timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int6
   wanted.cudnn = how.cudnn;
   timed out;
   clock::time_point last;
-  wanted.on_step = [&](std::int64_t step, double loss, double) {
+  wanted.on_step = [&](plait::step_report const& report, double) {
     auto const now = clock::now();  // the loss has been read: the step has ended
-    if (step == 0) out.first_loss = loss;
-    if (step >= warm_up)
+    if (report.step == 0) out.first_loss = report.loss;
+    if (report.step >= warm_up)
       out.ms.push_back(std::chrono::duration<double, std::milli>(now - last).count());
-    out.last_loss = loss;
+    out.last_loss = report.loss;
     out.memory = device_measurements::memory_here();
-    when(step);
+    when(report.step);
     last = clock::now();
   };
   job.run(wanted);

@@ -89,8 +89,8 @@ training train(entry const& job, task const& what, int microbatches, double clip
   wanted.in_order = true;
   wanted.gradients = &out.gradients;
   wanted.save = &out.weights;
-  wanted.on_step = [&](std::int64_t, double loss, double) {
-    out.losses.push_back(loss);
+  wanted.on_step = [&](plait::step_report const& report, double) {
+    out.losses.push_back(report.loss);
     out.gradients.next_step();
   };
   job.run(wanted);

@@ -42,8 +42,8 @@ std::vector<float> train(entry const& job, plait::byte_text const& text,
   wanted.save = &weights;
   wanted.simulated = &how;
   std::vector<float> out;
-  wanted.on_step = [&](std::int64_t, double loss, double) {
-    out.push_back(static_cast<float>(loss));
+  wanted.on_step = [&](plait::step_report const& report, double) {
+    out.push_back(static_cast<float>(report.loss));
   };
   job.run(wanted);
   out.insert(out.end(), weights.values.begin(), weights.values.end());

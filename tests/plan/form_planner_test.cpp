@@ -331,7 +331,8 @@ struct all_ways {
         }
         return out;
       }
-      case node_kind::fan_out: return {};  // not looked at here
+      case node_kind::fan_out:
+      case node_kind::sum_of: return {};  // not looked at here
       case node_kind::sequential:
       case node_kind::objective: break;
     }

@@ -22,7 +22,7 @@ using layers =
     testing::Types<nn::linear<12, 24>, nn::embedding<24, 12>, nn::positions<12, 12>,
                    nn::layer_norm<12>, nn::relu<12>, nn::gelu<12>, nn::attention_heads<12, 4, 12>,
                    nn::dropout<12, 200>, nn::product<12>, nn::cross_entropy<12>,
-                   nn::cross_entropy<12, {.smoothing = fraction(0.3)}>>;
+                   nn::cross_entropy<12, {.smoothing = plait::fraction(0.3)}>>;
 TYPED_TEST_SUITE(InOtherTypes, layers);
 
 TYPED_TEST(InOtherTypes, FloatIsNearDouble) {
