@@ -177,7 +177,16 @@ TYPED_TEST_SUITE(Exchanges, policies);
 TYPED_TEST(Exchanges, AreWhatThreadsCall) {
   expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::threads{});
 }
-TYPED_TEST(Exchanges, AreWhatTheSimulatedRanksCall) {
+
+// What calls is the same code; more ranks along one axis are no more to it.
+template <class Policy>
+struct SimulatedExchanges : testing::Test {};
+using simulated_policies =
+    testing::Types<plait::serial, data_parallel<2>, pipeline<2>, small_gpt::three_axes,
+                   small_gpt::three_axes_sharded,
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
+TYPED_TEST_SUITE(SimulatedExchanges, simulated_policies);
+TYPED_TEST(SimulatedExchanges, AreWhatTheSimulatedRanksCall) {
   expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::simulated{});
 }
 
