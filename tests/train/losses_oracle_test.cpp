@@ -155,79 +155,60 @@ void expect_near(std::vector<double> const& expected, std::vector<double> const&
   for (std::size_t i = 0; i < steps; ++i) EXPECT_NEAR(got[i], expected[i], tolerance) << i;
 }
 
-template <class Policy>
-struct half_frozen : parallel<objective<frozen<body, "first.*">, nn::mse<out>>, Policy, double> {};
-
 using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
 
-/// PyTorch's losses in double and float, and the serial run's under another plan.
-template <class Loss, of Kind>
-void expect_pytorch(std::vector<double> const& expected) {
-  auto const serial_run = losses_of<job<serial, Loss, double>>(table<double, Kind>{});
+/// PyTorch's losses in double and float, and the serial run's under other plans.
+template <template <class, class> class Job, of Kind>
+void expect_pytorch(std::vector<double> const& expected, trainer_options const& options = {}) {
+  table<double, Kind> const data;
+  auto const serial_run = losses_of<Job<serial, double>>(data, options);
   expect_near(expected, serial_run, 1e-9);
-  expect_near(expected, losses_of<job<serial, Loss, float>>(table<float, Kind>{}), 1e-4);
-  expect_near(serial_run, losses_of<job<grid, Loss, double>>(table<double, Kind>{}), 1e-10);
+  expect_near(expected, losses_of<Job<serial, float>>(table<float, Kind>{}, options), 1e-4);
+  expect_near(serial_run, losses_of<Job<data_parallel<2>, double>>(data, options), 1e-10);
+  expect_near(serial_run, losses_of<Job<tensor_parallel<2>, double>>(data, options), 1e-10);
+  expect_near(serial_run, losses_of<Job<pipeline<2>, double>>(data, options), 1e-10);
+  expect_near(serial_run, losses_of<Job<grid, double>>(data, options), 1e-10);
 }
 
-TEST(LossesOracle, MeanSquaredErrorUnderEachPlan) {
-  using loss = nn::mse<out>;
-  using data = table<double, of::numbers>;
-  expect_pytorch<loss, of::numbers>(mse);
-  expect_near(mse, losses_of<job<data_parallel<2>, loss, double>>(data{}), 1e-9);
-  expect_near(mse, losses_of<job<tensor_parallel<2>, loss, double>>(data{}), 1e-9);
-  expect_near(mse, losses_of<job<pipeline<2>, loss, double>>(data{}), 1e-9);
-}
-TEST(LossesOracle, Weights) { expect_pytorch<nn::mse<out>, of::weighted_numbers>(weighted_mse); }
-TEST(LossesOracle, SmoothedLabels) {
-  expect_pytorch<nn::cross_entropy<out, {.smoothing = fraction(0.1)}>, of::classes>(smoothed);
-}
-TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
-  trainer_options const options{
-      .groups = {{.pattern = "first.*", .rate = 0.1}, {.pattern = "second.*", .decay = 0}}};
-  using loss = nn::mse<out>;
-  using data = table<double, of::numbers>;
-  expect_near(two_groups, losses_of<job<serial, loss, double>>(data{}, options), 1e-9);
-  expect_near(two_groups, losses_of<job<grid, loss, double>>(data{}, options), 1e-9);
-}
-TEST(LossesOracle, AFrozenLayer) {
-  using data = table<double, of::numbers>;
-  expect_near(first_frozen, losses_of<half_frozen<serial>>(data{}), 1e-9);
-  expect_near(first_frozen, losses_of<half_frozen<grid>>(data{}), 1e-9);
-}
-TEST(LossesOracle, ASumOfLossesWithCountsOfTheirOwn) {
-  using loss =
-      sum_of<nn::cross_entropy<out>, times<fraction(0.3), nn::cross_entropy<out, {.ignored = 1}>>>;
-  expect_pytorch<loss, of::classes>(two_losses);
-  using data = table<double, of::classes>;
-  expect_near(two_losses, losses_of<job<data_parallel<2>, loss, double>>(data{}), 1e-9);
-  expect_near(two_losses, losses_of<job<tensor_parallel<3>, loss, double>>(data{}), 1e-9);
-}
-
+template <class Policy, class T>
+using of_mse = job<Policy, nn::mse<out>, T>;
+template <class Policy, class T>
+using of_huber = job<Policy, nn::huber<out, 700>, T>;
+template <class Policy, class T>
+using of_binary = job<Policy, nn::binary_cross_entropy<out>, T>;
+template <class Policy, class T>
+using of_smoothed = job<Policy, nn::cross_entropy<out, {.smoothing = fraction(0.1)}>, T>;
+using sum_of_two =
+    sum_of<nn::cross_entropy<out>, times<fraction(0.3), nn::cross_entropy<out, {.ignored = 1}>>>;
+template <class Policy, class T>
+using of_two = job<Policy, sum_of_two, T>;
+template <class Policy, class T>
+using half_frozen = job<Policy, nn::mse<out>, T, frozen<body, "first.*">>;
 using penalized = sequential<named<"first", nn::linear<width, hidden>>, nn::relu<hidden>,
                              times<fraction(0.25), plait_test::penalty<hidden>>,
                              named<"second", nn::linear<hidden, out>>>;
 template <class Policy, class T>
-using balanced_job = job<Policy, nn::mse<out>, T, penalized>;
+using of_penalized = job<Policy, nn::mse<out>, T, penalized>;
 
-TEST(LossesOracle, ATermInMidModel) {
-  using data = table<double, of::numbers>;
-  auto const serial_run = losses_of<balanced_job<serial, double>>(data{});
-  expect_near(balanced, serial_run, 1e-9);
-  expect_near(balanced, losses_of<balanced_job<serial, float>>(table<float, of::numbers>{}), 1e-4);
-  expect_near(serial_run, losses_of<balanced_job<data_parallel<2>, double>>(data{}), 1e-10);
-  expect_near(serial_run, losses_of<balanced_job<tensor_parallel<2>, double>>(data{}), 1e-10);
-  expect_near(serial_run, losses_of<balanced_job<pipeline<2>, double>>(data{}), 1e-10);
-  expect_near(serial_run, losses_of<balanced_job<grid, double>>(data{}), 1e-10);
+TEST(LossesOracle, MeanSquaredError) { expect_pytorch<of_mse, of::numbers>(mse); }
+TEST(LossesOracle, Weights) { expect_pytorch<of_mse, of::weighted_numbers>(weighted_mse); }
+TEST(LossesOracle, Huber) { expect_pytorch<of_huber, of::numbers>(huber); }
+TEST(LossesOracle, BinaryCrossEntropy) { expect_pytorch<of_binary, of::shares>(binary); }
+TEST(LossesOracle, SmoothedLabels) { expect_pytorch<of_smoothed, of::classes>(smoothed); }
+TEST(LossesOracle, ASumOfLossesWithCountsOfTheirOwn) {
+  expect_pytorch<of_two, of::classes>(two_losses);
+  expect_near(two_losses,
+              losses_of<of_two<tensor_parallel<3>, double>>(table<double, of::classes>{}), 1e-9);
 }
+TEST(LossesOracle, ATermInMidModel) { expect_pytorch<of_penalized, of::numbers>(balanced); }
+TEST(LossesOracle, GroupsWithRatesAndDecayOfTheirOwn) {
+  expect_pytorch<of_mse, of::numbers>(
+      two_groups,
+      {.groups = {{.pattern = "first.*", .rate = 0.1}, {.pattern = "second.*", .decay = 0}}});
+}
+TEST(LossesOracle, AFrozenLayer) { expect_pytorch<half_frozen, of::numbers>(first_frozen); }
 TEST(LossesOracle, AveragesOfWeights) {
-  using data = table<double, of::numbers>;
-  trainer_options const options{.average = 0.9};
-  expect_near(averaged, losses_of<job<serial, nn::mse<out>, double>>(data{}, options), 1e-9);
-  expect_near(averaged, losses_of<job<grid, nn::mse<out>, double>>(data{}, options), 1e-9);
-}
-TEST(LossesOracle, Huber) { expect_pytorch<nn::huber<out, 700>, of::numbers>(huber); }
-TEST(LossesOracle, BinaryCrossEntropy) {
-  expect_pytorch<nn::binary_cross_entropy<out>, of::shares>(binary);
+  expect_pytorch<of_mse, of::numbers>(averaged, {.average = 0.9});
 }
 
 }  // namespace
