@@ -4,6 +4,8 @@
 // expect: saved[output_slot{}]: the layer does not save its output; add output_slot to its
 // expect: saved[slot{}]: the layer saves no such slot; add it to its saved<...>
 // expect: p[Parameter{}]: the layer has no such parameter; list it in parameter_list
+// expect: ops.add_to_loss(terms): this layer is no loss and does not say that it has a term
+// expect: ops.loss_seed(): this layer is no loss and does not say that it has a term
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
@@ -19,7 +21,11 @@ template <class...>
 using saved = plait::saved<>;
 template <class...>
 using parameter_list = plait::parameter_list<>;
+struct with_term {};
 #else
+struct with_term {
+  static constexpr bool adds_to_loss = true;
+};
 template <class... Slots>
 using saved = plait::saved<Slots...>;
 template <class... Parameters>
@@ -54,7 +60,24 @@ struct move {
   }
 };
 
-using model = plait::sequential<plait::nn::linear<8, 4>, scale<plait::input_slot>,
+struct penalty : with_term {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<4>;
+  using output = plait::features<4>;
+  using terms = plait::slot<"terms", 1, plait::slot_element::accumulate>;
+  using scratch = plait::scratch<terms>;
+
+  static void forward(auto& ops, auto l) {
+    ops.copy(l.x, l.y);
+    ops.add_to_loss(l.scratch[terms{}]);
+  }
+  static void backward_input(auto& ops, auto l) {
+    ops.copy(l.dy, l.dx);
+    (void)ops.loss_seed();
+  }
+};
+
+using model = plait::sequential<plait::nn::linear<8, 4>, penalty, scale<plait::input_slot>,
                                 scale<plait::output_slot>, scale<plait::slot<"mask", 4>>, move>;
 struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
 };

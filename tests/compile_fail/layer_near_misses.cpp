@@ -6,6 +6,8 @@
 // first: this layer has `flop_per_row`, which nothing reads, and no `flops_per_row`; write
 // first: this layer has `unit`, which nothing reads, and no `units`; write `static
 // first: this layer has `alias`, which nothing reads, and no `may_alias`; write `static
+// first: this layer has `add_to_loss`, which nothing reads, and no `adds_to_loss`; write
+// first: this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write
 #include "plait/layer/layer.hpp"
 
 struct base {
@@ -38,6 +40,12 @@ struct six : base {
 struct seven : base {
   static constexpr plait::aliasing alias{.forward = true};
 };
+struct eight : base {
+  static constexpr bool add_to_loss = true;
+};
+struct nine : base {
+  static constexpr bool takes_weight = true;
+};
 #else
 struct one : base {
   using form = plait::whole;  // a name of the layer's own
@@ -61,6 +69,12 @@ struct six : base {
 struct seven : base {
   static constexpr plait::aliasing may_alias{.forward = true};
 };
+struct eight : base {
+  static constexpr bool adds_to_loss = true;
+};
+struct nine : base {
+  static constexpr bool takes_weights = true;
+};
 #endif
 
 static_assert(plait::leaf_of<one>.form_count > 0);
@@ -68,6 +82,8 @@ static_assert(plait::leaf_of<two>.form_count > 0);
 static_assert(plait::leaf_of<three>.form_count > 0);
 static_assert(plait::leaf_of<four>.form_count > 0);
 static_assert(plait::leaf_of<five>.form_count > 0);
+static_assert(plait::leaf_of<eight>.form_count > 0);
+static_assert(plait::leaf_of<nine>.form_count > 0);
 static_assert(plait::leaf_of<six>.form_count > 0);
 static_assert(plait::leaf_of<seven>.form_count > 0);
 

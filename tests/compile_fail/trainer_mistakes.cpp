@@ -3,7 +3,10 @@
 // expect: a host buffer was given where a batch on the rank's device is needed
 // expect: trainer: the batch is in the memory of another device than this rank's
 // expect: trainer<Job>: the job's model has no loss
+// expect: trainer.evaluate(data, size, measures...): this type is no measure
+// expect: trainer.evaluate(data, size, measures...): this measure has no add for the targets
 #include "plait/backend/host/threads.hpp"
+#include "plait/data/in_memory.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/train/trainer.hpp"
@@ -20,10 +23,14 @@ using batch = plait::device_batch<plait::host_memory>;
 using buffer = std::vector<float>;
 using elsewhere = plait::device_batch<other_memory>;
 struct without_loss : plait::parallel<model, plait::serial> {};
+using no_measure = model;
+using other_measure = plait::measures::mean_absolute_error;
 #else
 using buffer = batch;
 using elsewhere = batch;
 using without_loss = job;
+using no_measure = plait::measures::mean_loss;
+using other_measure = plait::measures::accuracy;
 #endif
 
 void train(plait::threads::rank_type& rank, buffer const& in_no_memory,
@@ -33,6 +40,9 @@ void train(plait::threads::rank_type& rank, buffer const& in_no_memory,
   trainer.evaluate(in_no_memory);
   trainer.predict(in_no_memory);
   trainer.step(in_other_memory);
+  plait::in_memory<float> const data({1, 2, 3, 4, 5, 6, 7, 8}, {0}, 8);
+  (void)trainer.evaluate(data, plait::global_batch<1>{}, no_measure{});
+  (void)trainer.evaluate(data, plait::global_batch<1>{}, other_measure{});
   plait::trainer<without_loss>(rank, plait::adamw{}).step(next);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "plait/core/macros.hpp"
 #include "plait/layer/layer.hpp"
 
 namespace plait_test {

@@ -23,7 +23,7 @@ struct token_batch {
 
 struct outcome {
   double loss = 0;
-  std::int64_t labels = 0;
+  double labels = 0;
   std::map<std::string, std::vector<double>> gradients;
 };
 

@@ -66,14 +66,18 @@ TEST_F(CsvLog, HasARowForEachStepAtOnce) {
 }
 
 TEST_F(CsvLog, NamesTheTermsOfASum) {
-  plait::csv_log log(seat{}, path(), {.term_names = {"loss.0"}});
+  plait::csv_log log(seat{}, path(), {.term_names = {"loss.0", "other, too"}});
   auto of = report(7, 3);
   of.terms = {};
   of.terms.push_back(1), of.terms.push_back(2);
   log.write(of);
   EXPECT_EQ(text(path()),
-            "step,loss,term.loss.0,term.1,labels,learning_rate,gradient_norm\n"
+            "step,loss,term.loss.0,\"term.other, too\",labels,learning_rate,gradient_norm\n"
             "7,3,1,2,64,0.1,0.25\n");
+  EXPECT_NE(message_of([&] {
+              log.write(report(8, 1));
+            }).find("term_names has 2 names, the loss has 1 terms"),
+            std::string::npos);
 }
 
 TEST_F(CsvLog, IsWrittenByTheRootOrByAll) {
@@ -95,7 +99,20 @@ TEST_F(CsvLog, GoesOnWhereItIsToldTo) {
   EXPECT_EQ(text(path("new.csv")), "step,c\n4,4\n");
 }
 
+TEST_F(CsvLog, GoesOnBehindTheLastWholeRow) {
+  std::ofstream(path()) << "step,a\n1,1\n2,0.00";
+  plait::csv_log(seat{}, path(), {.append = true}).write(2, {{"a", 2}});
+  EXPECT_EQ(text(path()), "step,a\n1,1\n2,2\n");
+}
+
+TEST_F(CsvLog, IsWrittenByOneAtATime) {
+  plait::csv_log const one(seat{}, path());
+  EXPECT_NE(message_of([&] { plait::csv_log(seat{}, path()); }).find("another writer has it"),
+            std::string::npos);
+}
+
 TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
+  std::ofstream(path("old.csv")) << "step,a\n1,1\n";
   plait::csv_log log(seat{}, path());
   log.write(1, {{"a", 1}});
   auto const problem = message_of([&] { log.write(2, {{"a", 1}, {"b", 2}}); });
@@ -103,8 +120,10 @@ TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
             std::string::npos)
       << problem;
   EXPECT_EQ(text(path()), "step,a\n1,1\n");
-  auto const later =
-      message_of([&] { plait::csv_log(seat{}, path(), {.append = true}).write(2, {{"b", 2}}); });
+  EXPECT_NE(message_of([&] { log.write(2, {{"b", 1}, {"b", 2}}); }).find("two columns 'b'"),
+            std::string::npos);
+  auto const later = message_of(
+      [&] { plait::csv_log(seat{}, path("old.csv"), {.append = true}).write(2, {{"b", 2}}); });
   EXPECT_NE(later.find("has the columns step,a, the row of step 2 has step,b"), std::string::npos);
   std::ofstream(path("other")) << "no table\n";
   EXPECT_NE(message_of([&] {

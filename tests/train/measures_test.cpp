@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -161,6 +162,35 @@ TEST(Measures, AreThoseOfOneLoopOverTheSamples) {
   expect_measures_by_hand<grid>(threads{});
   expect_measures_by_hand<grid>(simulated{});
   expect_error_by_hand<grid>(threads{});
+}
+
+/// The text of what evaluate throws.
+template <class Measure>
+std::string refusal(auto const& data, Measure of) {
+  using job = by_class<serial>;
+  try {
+    launch<job>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job>(rank, sgd{});
+      (void)trainer.evaluate(data, global_batch<8>{}, of);
+    });
+  } catch (input_error const& problem) {
+    return problem.what();
+  }
+  return "";
+}
+
+TEST(Measures, RefuseWhatDoesNotFitTheModel) {
+  EXPECT_NE(refusal(samples(), measures::confusion_matrix<3>{})
+                .find("it has 3 classes, the model 4 outputs"),
+            std::string::npos);
+  std::vector<double> sums(2);
+  double const outputs[]{1, 2};
+  std::int32_t const label[]{2};
+  double const numbers[]{1, 2, 3};
+  EXPECT_THROW(measures::accuracy::add(outputs, label, 1, sums), input_error);
+  EXPECT_THROW(
+      measures::mean_absolute_error::add(outputs, std::span<double const>(numbers), 1, sums),
+      input_error);
 }
 
 TEST(Measures, MemoryIsThePlans) {

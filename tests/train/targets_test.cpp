@@ -66,7 +66,7 @@ struct job : parallel<objective<Body, Loss>, Policy, Element> {};
 
 struct outcome {
   std::vector<double> losses;
-  std::vector<std::int64_t> labels;
+  std::vector<double> labels;
   double evaluated = 0;
   std::map<std::string, std::vector<double>> weights;
 };
@@ -218,6 +218,23 @@ TEST(Targets, APlaceWithoutASampleCountsForNoLoss) {
   EXPECT_GT(losses[0], 0);
 }
 
+/// Says that there are fewer than none.
+struct miscounts : nn::mse<wide> {
+  static std::int64_t count(std::span<double const>) { return -1; }
+};
+
+TEST(Targets, ACountThatCannotBeIsAnError) {
+  using wrong = job<serial, miscounts>;
+  try {
+    train<wrong>(table<false, false>{});
+    FAIL() << "no error";
+  } catch (input_error const& problem) {
+    EXPECT_NE(std::string(problem.what()).find("count of the loss says -1 of 48 targets"),
+              std::string::npos)
+        << problem.what();
+  }
+}
+
 TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;
   std::vector<std::int32_t> targets;
@@ -226,7 +243,7 @@ TEST(Targets, MayBeSeveralIntegers) {
   in_memory<double> const data(features, targets, width, wide);
   auto const serial_run = train<integer_job<serial>>(data);
   EXPECT_LT(serial_run.losses.back(), serial_run.losses.front());
-  EXPECT_LT(serial_run.labels[0], std::int64_t(8 * wide));
+  EXPECT_LT(serial_run.labels[0], double(8 * wide));
   expect_near(serial_run, train<integer_job<grid>>(data), 1e-12);
 }
 

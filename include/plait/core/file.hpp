@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -355,12 +356,16 @@ class growing_file {
     struct stat found{};
     if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode))
       name_.refuse("cannot be written: it is not a regular file");
-    int const flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
-                      (where == start::empty ? O_TRUNC : 0);
+    constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
     descriptor_ = file_descriptor(::open(path.c_str(), flags, 0666));
     if (descriptor_.get() < 0 || ::fstat(descriptor_.get(), &found) != 0)
       name_.fail("cannot be written", errno);
     if (!S_ISREG(found.st_mode)) name_.refuse("cannot be written: it is not a regular file");
+    // Some file systems know no locks.
+    if (::flock(descriptor_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      name_.refuse("cannot be written: another writer has it");
+    if (where == start::empty && ::ftruncate(descriptor_.get(), 0) != 0)
+      name_.fail("cannot be written", errno);
   }
 
   [[nodiscard]] file_name const& name() const { return name_; }

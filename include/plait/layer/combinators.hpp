@@ -58,7 +58,7 @@ template <std::size_t OutputWidth, std::size_t InputWidth>
 consteval void check_loss_width() {
   static_assert(OutputWidth == InputWidth,
                 "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
-                "InputWidth (its classes); make the two numbers equal");
+                "InputWidth; make the two numbers equal");
 }
 
 /// What a loss compares: features with targets.

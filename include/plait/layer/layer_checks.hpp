@@ -81,6 +81,12 @@ concept has_unit_for_units = requires { L::unit; } && !requires { L::units; };
 template <class L>
 concept has_alias_for_may_alias = requires { L::alias; } && !requires { L::may_alias; };
 
+template <class L>
+concept has_add_for_adds_to_loss = requires { L::add_to_loss; } && !requires { L::adds_to_loss; };
+template <class L>
+concept has_weight_for_takes_weights =
+    requires { L::takes_weight; } && !requires { L::takes_weights; };
+
 /// Members that would be taken for not there. L is the template argument that compilers print.
 template <class L>
 consteval void check_member_names() {
@@ -105,6 +111,12 @@ consteval void check_member_names() {
   static_assert(!has_alias_for_may_alias<L>,
                 "this layer has `alias`, which nothing reads, and no `may_alias`; write `static "
                 "constexpr plait::aliasing may_alias{...};`");
+  static_assert(!has_add_for_adds_to_loss<L>,
+                "this layer has `add_to_loss`, which nothing reads, and no `adds_to_loss`; write "
+                "`static constexpr bool adds_to_loss = true;`");
+  static_assert(!has_weight_for_takes_weights<L>,
+                "this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write "
+                "`static constexpr bool takes_weights = true;`");
 }
 
 }  // namespace plait::detail

@@ -13,15 +13,17 @@
 #include <vector>
 
 #include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
 #include "plait/observe/training_log.hpp"
 
 namespace plait {
 
 /// Rows of comma-separated values: a first row of names, then one row for each step, in the fewest
-/// digits that give the same number again. A row is whole when it is written.
+/// digits that give the same number again. A row is whole when it is written; where a file is
+/// appended to whose last row is not, since its program was killed, that row goes.
 ///
 /// Errors: input_error if a row has other names than the first, or a file that is appended to has
-///         others.
+///         others, or two names are alike, or another log writes the file.
 class csv_writer {
  public:
   [[gnu::cold]] csv_writer(std::filesystem::path const& path, int rank, bool append)
@@ -34,14 +36,16 @@ class csv_writer {
   void write(std::int64_t step, std::vector<logged_number> const& numbers) {
     std::string names = "step", row = std::to_string(step);
     for (auto const& number : numbers) {
-      names += ',' + number.name;
+      names += ',' + quoted(number.name);
       row += ',' + text_of(number.value);
     }
+    if (names != header_) require_different(numbers);
     if (header_.empty()) row = (header_ = names) + '\n' + row;
     else if (names != header_)
       file_->name().refuse("has the columns " + header_ + ", the row of step " +
                            std::to_string(step) + " has " + names +
-                           "; write to a log of its own what comes at other steps");
+                           "; write to a log of its own what comes at other steps, and give one "
+                           "that is appended to the same term_names");
     file_->append(row + '\n');
   }
 
@@ -59,7 +63,37 @@ class csv_writer {
       there.name().refuse(
           "is not a log that can be appended to: it does not begin with a row of "
           "names, step first");
+    cut_last_row(there);
     return text.substr(0, end);
+  }
+
+  /// Behind the last end of a line is what a killed program has not written to its end.
+  [[gnu::cold]] void cut_last_row(detail::open_file const& there) const {
+    std::size_t size = there.size();
+    std::byte last{};
+    while (size > 0) {
+      there.read({&last, 1}, size - 1);
+      if (last == std::byte{'\n'}) break;
+      --size;
+    }
+    std::error_code problem;
+    if (size < there.size()) std::filesystem::resize_file(path_, size, problem);
+    if (problem) there.name().refuse("cannot be written: " + problem.message());
+  }
+
+  void require_different(std::vector<logged_number> const& numbers) const {
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      for (std::size_t k = 0; k < i; ++k)
+        if (numbers[i].name == numbers[k].name)
+          file_->name().refuse("would have two columns " + detail::in_quotes(numbers[i].name));
+  }
+
+  /// As a table has a name with a comma or a quotation mark in it (RFC 4180).
+  static std::string quoted(std::string const& name) {
+    if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
+    std::string out = "\"";
+    for (char const letter : name) out += std::string(letter == '"' ? 2 : 1, letter);
+    return out + '"';
   }
 
   static std::string text_of(double value) {

@@ -30,7 +30,8 @@ struct log_options {
   log_ranks which = log_ranks::root;
   /// Goes on behind what is in the file; otherwise that is gone.
   bool append = false;
-  /// What the terms of a loss that has several are called: `plan::loss_term_names()`.
+  /// What the terms of a loss that has several are called: `plan::loss_term_names()`; none: their
+  /// numbers.
   std::vector<std::string> term_names{};
 };
 
@@ -58,12 +59,19 @@ class training_log {
   }
 
   /// Writes loss, its terms if there are several, labels, learning_rate and gradient_norm.
+  ///
+  /// Errors: input_error if there are names of terms, and not as many as terms.
   void write(step_report const& of) {
     if (!writer_) return;
+    auto const terms = static_cast<std::size_t>(of.terms.size());
+    if (!term_names_.empty() && term_names_.size() != terms)
+      throw input_error("training_log: term_names has " + std::to_string(term_names_.size()) +
+                        " names, the loss has " + std::to_string(terms) +
+                        " terms; give it loss_term_names() of the job's plan");
     std::vector<logged_number> numbers{{"loss", of.loss}};
     if (of.terms.size() > 1)
       for (int i = 0; i < of.terms.size(); ++i) numbers.push_back({name_of_term(i), of.terms[i]});
-    numbers.push_back({"labels", static_cast<double>(of.labels)});
+    numbers.push_back({"labels", of.labels});
     numbers.push_back({"learning_rate", of.learning_rate});
     numbers.push_back({"gradient_norm", of.gradient_norm});
     writer_->write(of.step, numbers);
@@ -76,8 +84,7 @@ class training_log {
 
  private:
   [[nodiscard]] std::string name_of_term(int term) const {
-    auto const at = static_cast<std::size_t>(term);
-    return "term." + (at < term_names_.size() ? term_names_[at] : std::to_string(term));
+    return "term." + (term_names_.empty() ? std::to_string(term) : term_names_[std::size_t(term)]);
   }
 
   std::vector<std::string> term_names_;

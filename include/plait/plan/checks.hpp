@@ -146,8 +146,9 @@ consteval void report_missing_body() {
                 "this layer has parameters and no backward_parameters; write `static void "
                 "backward_parameters(auto& ops, auto l)`, which adds their gradients to l.dp");
   static_assert(Error != missing_kind::count || has_body<LayerName, Layer>,
-                "this loss has no count; write `static std::int64_t "
-                "count(std::span<std::int32_t const> labels)`, which says how many of them count");
+                "this loss has no count; write `static std::int64_t count(auto targets)`, which "
+                "says how many of them count; they are a std::span of std::int32_t const for "
+                "plait::tokens and integers, of float or double const for reals");
 }
 
 template <class Model, missing_kind Error, int Leaf>

@@ -177,11 +177,13 @@ class operations {
     auto const strided = [&](auto of) {
       shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
       struct row_operand {
-        typename decltype(of)::element* data;
+        std::remove_pointer_t<decltype(of.data)>* data;
         std::size_t stride;
         std::size_t width;
       };
-      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : of.columns, of.columns};
+      std::size_t width = 1;  // of tokens
+      if constexpr (requires { of.columns; }) width = of.columns;
+      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : width, width};
     };
     if constexpr (requires { Function::takes_row; })
       queue_.rows(numbered_rows<Function, typename First::element>{f, first.data, first.columns},
@@ -321,33 +323,20 @@ class operations {
     queue_.accumulate_positions(dy.data, sums.data, first, count, context.batch, dy.columns);
   }
 
-  /// loss += the sum of `terms`, one for each row and times its weight, times the share of one row
-  /// that counts: what a loss of one's own ends with, and how a layer with adds_to_loss adds its
-  /// term. Nothing where there is no loss, as in a prediction.
-  template <class T, placement Terms>
-  void add_to_loss(view_of<T, Terms> terms) {
-    static_assert(is_whole(Terms),
-                  "ops.add_to_loss(terms): the tensor ranks have parts of the terms, and each "
-                  "would add its part alone; write ops.move<plait::invariant>(terms) first, or "
-                  "give the layer no form that cuts its rows");
-    shapes_.expect("add_to_loss", named("terms", terms), terms.rows, 1,
-                   named_shape{"a term", 1, 1});
-    auto const& loss = context.loss;
-    if (loss.data == nullptr) return;
-    auto const add = [&](std::size_t first, std::size_t rows) {
-      auto const* const from = terms.data + first;
-      if (loss.weights == nullptr)
-        queue_.accumulate_columns(share_of_label<false>{loss.scale}, rows, 1, loss.data, from,
-                                  from);
-      else
-        queue_.accumulate_columns(share_of_label<true>{loss.scale}, rows, 1, loss.data, from,
-                                  loss.weights + first);
-    };
-    if (loss.samples == 0) return add(0, terms.rows);
-    for (std::size_t first = 0; first < terms.rows; first += loss.samples) add(first, loss.present);
+  /// \see term_operations, which layers get that have a term in the loss
+  template <class View>
+  void add_to_loss(View) {
+    static_assert(!std::is_same_v<View, View>,
+                  "ops.add_to_loss(terms): this layer is no loss and does not say that it has a "
+                  "term in the loss; write `static constexpr bool adds_to_loss = true;`");
   }
-  /// What the gradient of a layer's terms is multiplied by, row for row.
-  [[nodiscard]] plait::loss_seed loss_seed() const { return seed_of(context.loss); }
+  template <class Seed = plait::loss_seed>
+  [[nodiscard]] Seed loss_seed() const {
+    static_assert(!std::is_same_v<Seed, Seed>,
+                  "ops.loss_seed(): this layer is no loss and does not say that it has a term in "
+                  "the loss; write `static constexpr bool adds_to_loss = true;`");
+    return {};
+  }
 
   /// The greatest value of each row; of what this rank has of the row if it is cut. The columns
   /// from `valid_columns` of the whole row on are padding and do not count.
@@ -487,6 +476,14 @@ class operations {
     return {x.data, x.rows, x.columns};
   }
 
+ protected:
+  // Functions, since nvcc does not compile initializer lists in these calls.
+  template <class View>
+  static named_shape named(char const* operand, View const& x) {
+    return {operand, x.rows, x.columns};
+  }
+  static named_shape named(char const* operand, token_input x) { return {operand, x.rows, 1}; }
+
  private:
   template <class Function, class... Operands>
   static consteval void check_function() {
@@ -513,13 +510,6 @@ class operations {
   }
 
   [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
-
-  // Functions, since nvcc does not compile initializer lists in these calls.
-  template <class View>
-  static named_shape named(char const* operand, View const& x) {
-    return {operand, x.rows, x.columns};
-  }
-  static named_shape named(char const* operand, token_input x) { return {operand, x.rows, 1}; }
 
   /// A vector for each row of a matrix, or the sum over its rows.
   void check_row(char const* operation, named_shape row, named_shape matrix) const {
@@ -569,8 +559,12 @@ class operations {
   }
 
   Rank& rank_;
+
+ protected:
   typename Rank::device_type::queue queue_;
   shape_checks shapes_;
+
+ private:
   int leaf_;
   int moves_ = 0;  // made so far
 };

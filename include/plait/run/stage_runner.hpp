@@ -16,6 +16,7 @@
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/stage_memory.hpp"
+#include "plait/run/term_operations.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
@@ -31,7 +32,6 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using device_type = typename Rank::device_type;
-  using ops_type = operations<Rank>;
   using waits = item_waits<program<plan::leaf_count>::most_steps>;
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
@@ -420,9 +420,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
   template <int Step>
-  ops_type operations_of(auto const& names) {
+  auto operations_of(auto const& names) {
     constexpr auto& now = code.steps[Step];
     constexpr auto& leaf = plan::tree.leaves[now.leaf];
+    using ops_type = std::conditional_t<leaf.has_term(), term_operations<Rank>, operations<Rank>>;
     context_.site = static_cast<std::uint32_t>(unit_ * leaves + now.leaf);
     if constexpr (leaf.has_term()) {
       context_.loss = loss_;
@@ -434,7 +435,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         context_.loss.first_row =
             static_cast<std::size_t>(base::tensor_rank_) * this->template block<now.in>().rows;
     }
-    return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
+    return ops_type(rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str());
   }
 
   Rank& rank_;

@@ -14,9 +14,30 @@
 
 namespace plait::execution {
 
+template <class Measure, class Target>
+consteval void check_measure() {
+  static_assert(measure<Measure>,
+                "trainer.evaluate(data, size, measures...): this type is no measure; give it "
+                "`using concept_tag = plait::measure_tag;`, numbers and value, as "
+                "plait/train/measures.hpp has them");
+  if constexpr (measure<Measure>) {
+    constexpr bool can_add =
+        Measure::numbers == 0 ||
+        requires(std::span<double const> outputs, std::span<Target const> of_row,
+                 std::span<double> sums) { Measure::add(outputs, of_row, 1.0, sums); };
+    static_assert(can_add,
+                  "trainer.evaluate(data, size, measures...): this measure has no add for the "
+                  "targets of the job: `static void add(std::span<double const> outputs, "
+                  "std::span<Target const> targets, double weight, std::span<double> sums)`, where "
+                  "Target is std::int32_t for classes and float or double for real numbers");
+  }
+}
+
 /// What an evaluation of a data set adds up over its batches.
-template <class Terms, measure... Measures>
+template <class Terms, class... Measures>
 class evaluation_sums {
+  static_assert((check_measure<Measures, typename Terms::target>(), ..., true));
+
  public:
   /// How many numbers the measures have.
   static constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -91,13 +92,30 @@ struct loss_terms {
     }(std::make_index_sequence<std::size_t(Plan::leaf_count)>{});
   }
 
+  template <class Loss>
+  static consteval void check_count() {
+    constexpr bool counts = requires(std::span<target const> some) {
+      { Loss::count(some) } -> std::integral;
+    };
+    static_assert(counts,
+                  "this loss has a count that cannot be called, or gives no integer; write `static "
+                  "std::int64_t count(auto targets)`: for plait::tokens and integers they are a "
+                  "std::span<std::int32_t const>, for reals one of float or double");
+  }
+
   template <class Loss, class Memory>
   static double count_targets(device_batch<Memory> const& batch, std::size_t samples) {
     std::size_t const rows = batch.rows() * static_cast<std::size_t>(batch.microbatches);
     auto const* const all = static_cast<target const*>(batch.host_targets);
+    check_count<Loss>();
     auto const count_of = [&](std::size_t first, std::size_t number) {
-      return static_cast<double>(Loss::count(
-          std::span<target const>(all + first * targets.width, number * targets.width)));
+      std::int64_t const found =
+          Loss::count(std::span<target const>(all + first * targets.width, number * targets.width));
+      if (found < 0 || static_cast<std::size_t>(found) > number * targets.width)
+        throw input_error("trainer: count of the loss says " + std::to_string(found) + " of " +
+                          std::to_string(number * targets.width) +
+                          " targets; it must be from 0 to their number");
+      return static_cast<double>(found);
     };
     if (batch.host_weights == nullptr && samples == batch.places()) return count_of(0, rows);
     if constexpr (!requires { Loss::takes_weights; })

@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+
+#include "plait/core/error.hpp"
 
 namespace plait {
 
@@ -34,6 +37,19 @@ concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
                     { M::numbers } -> std::convertible_to<std::size_t>;
                     of.value(sums, evaluation_totals{});
                   };
+
+namespace detail {
+
+/// The class of a row, which must be one of the outputs.
+[[nodiscard]] inline std::size_t class_of(std::span<std::int32_t const> label, std::size_t outputs,
+                                          char const* measure) {
+  if (label[0] < 0 || static_cast<std::size_t>(label[0]) >= outputs)
+    throw input_error(std::string(measure) + ": a row has the class " + std::to_string(label[0]) +
+                      ", the model has " + std::to_string(outputs) + " outputs");
+  return static_cast<std::size_t>(label[0]);
+}
+
+}  // namespace detail
 
 /// Ready-made measures.
 namespace measures {
@@ -65,7 +81,7 @@ struct top {
   static constexpr std::size_t numbers = 2;
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
                   double weight, std::span<double> sums) {
-    auto const mine = static_cast<std::size_t>(label[0]);
+    auto const mine = detail::class_of(label, outputs.size(), "measures::top");
     std::size_t before = 0;
     for (std::size_t c = 0; c < outputs.size(); ++c)
       before += outputs[c] > outputs[mine] || (outputs[c] == outputs[mine] && c < mine) ? 1 : 0;
@@ -87,10 +103,14 @@ struct confusion_matrix {
   static constexpr std::size_t numbers = Classes * Classes;
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
                   double weight, std::span<double> sums) {
-    auto const taken_for = static_cast<std::size_t>(
-        std::ranges::max_element(outputs.first(std::min(Classes, outputs.size()))) -
-        outputs.begin());
-    sums[static_cast<std::size_t>(label[0]) * Classes + taken_for] += weight;
+    if (outputs.size() != Classes)
+      throw input_error("measures::confusion_matrix: it has " + std::to_string(Classes) +
+                        " classes, the model " + std::to_string(outputs.size()) +
+                        " outputs; make the two numbers equal");
+    auto const taken_for =
+        static_cast<std::size_t>(std::ranges::max_element(outputs) - outputs.begin());
+    auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
+    sums[mine * Classes + taken_for] += weight;
   }
   static std::array<std::array<double, Classes>, Classes> value(std::span<double const> sums,
                                                                 evaluation_totals const&) {
@@ -108,6 +128,10 @@ struct mean_absolute_error {
   template <std::floating_point Target>
   static void add(std::span<double const> outputs, std::span<Target const> targets, double weight,
                   std::span<double> sums) {
+    if (outputs.size() != targets.size())
+      throw input_error("measures::mean_absolute_error: the model has " +
+                        std::to_string(outputs.size()) + " outputs for " +
+                        std::to_string(targets.size()) + " targets; it compares them one by one");
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::isnan(targets[c])) continue;
       sums[0] += weight * std::abs(outputs[c] - static_cast<double>(targets[c]));

@@ -154,7 +154,7 @@ class trainer_on {
   /// Moves: an evaluation's rows for each batch, the outputs within the last stage, and at the end
   ///        one sum over all ranks.
   /// Cost:  makes batches of its own; memory as the plan says with `measured_numbers`.
-  template <class Data, class Batch, measure... Measures>
+  template <class Data, class Batch, class... Measures>
   [[gnu::cold]] auto evaluate(Data const& data, Batch size, Measures... measures) {
     evaluation_sums<terms, Measures...> sums;
     constexpr std::size_t count = sums.count;
@@ -509,7 +509,7 @@ class trainer_on {
       report.loss += term;
       report.terms.push_back(term);
     }
-    report.labels = static_cast<std::int64_t>(now.counted[terms::first_loss]);
+    report.labels = now.counted[terms::first_loss];
     counted_ = now.counted;
     report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
     report.gradient_norm = now.gradient_norm;

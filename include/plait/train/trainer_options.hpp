@@ -42,7 +42,7 @@ struct trainer_options {
 struct step_report {
   std::int64_t step = 0;     ///< counted from 0
   double loss = 0;           ///< of the global batch, before the update
-  std::int64_t labels = 0;   ///< targets that counted for the (first) loss
+  double labels = 0;         ///< targets that counted for the (first) loss; with weights, their sum
   double learning_rate = 0;  ///< as in the optimizer's numbers
   double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
   /// What the loss is the sum of, weighted: one number for each loss and each layer that adds to it

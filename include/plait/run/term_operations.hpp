@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/layer/typing.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/operations.hpp"
+#include "plait/run/row_functions.hpp"
+#include "plait/run/shapes.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+/// What the body of a layer may do that has a term in the loss: a loss, or one with adds_to_loss.
+template <class Rank>
+class term_operations : public operations<Rank> {
+  using base = operations<Rank>;
+  template <class T, placement At>
+  using view_of = view<T, At, typename Rank::device_type::memory>;
+
+ public:
+  using base::base;
+
+  /// loss += the sum of `terms`, one for each row and times its weight, times the share of one row
+  /// that counts: what a loss of one's own ends with, and how a layer with adds_to_loss adds its
+  /// term. Nothing where there is no loss, as in a prediction.
+  template <class T, placement Terms>
+  void add_to_loss(view_of<T, Terms> terms) {
+    static_assert(is_whole(Terms),
+                  "ops.add_to_loss(terms): the tensor ranks have parts of the terms, and each "
+                  "would add its part alone; write ops.move<plait::invariant>(terms) first, or "
+                  "give the layer no form that cuts its rows");
+    this->shapes_.expect("add_to_loss", this->named("terms", terms), terms.rows, 1,
+                         named_shape{"a term", 1, 1});
+    auto const& loss = this->context.loss;
+    if (loss.data == nullptr) return;
+    auto const add = [&](std::size_t first, std::size_t rows) {
+      auto const* const from = terms.data + first;
+      if (loss.weights == nullptr)
+        this->queue_.accumulate_columns(share_of_label<false>{loss.scale}, rows, 1, loss.data, from,
+                                        from);
+      else
+        this->queue_.accumulate_columns(share_of_label<true>{loss.scale}, rows, 1, loss.data, from,
+                                        loss.weights + first);
+    };
+    if (loss.samples == 0) return add(0, terms.rows);
+    for (std::size_t first = 0; first < terms.rows; first += loss.samples) add(first, loss.present);
+  }
+
+  /// What the gradient of a layer's terms is multiplied by, row for row.
+  [[nodiscard]] plait::loss_seed loss_seed() const { return seed_of(this->context.loss); }
+};
+
+}  // namespace plait::execution
