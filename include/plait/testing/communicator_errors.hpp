@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/groups.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/testing/communicator_probe.hpp"
+#include "plait/testing/report.hpp"
+
+namespace plait::testing {
+namespace detail {
+
+enum class mistake {
+  kind, size, element, operation, root, trainer, trainer_of_message, blocks_of_one_rank,
+  tag, size_of_message, element_of_message,
+  blocks, blocks_of_root, equal_blocks, other_buffer, root_outside, message_to_itself
+};
+
+enum class thrown_type { collective_mismatch, size_mismatch, input_error };
+
+// A mistake, what it must throw, and words of which the text must have each.
+struct communicator_error {
+  mistake which;
+  char const* name;
+  thrown_type type;
+  std::array<char const*, 2> words;
+  // Only found by a backend whose ranks compare their calls; others are seen by each rank alone.
+  bool compared = false;
+};
+
+inline constexpr auto different = thrown_type::collective_mismatch;
+inline constexpr communicator_error communicator_errors[] = {
+    {mistake::kind, "another kind", different, {"all_reduce", "all_gather"}, true},
+    {mistake::size, "another n", different, {"16 bytes", "20 bytes"}, true},
+    {mistake::element, "another element type", different, {"float32", "int32"}, true},
+    {mistake::operation, "another operation", different, {"sum", "max"}, true},
+    {mistake::root, "another root", different, {"to rank 0", "to rank 1"}, true},
+    {mistake::trainer, "another trainer", different, {"trainer 1", "trainer 2"}, true},
+    {mistake::trainer_of_message, "a message for another trainer", different,
+     {"trainer 1", "trainer 2"}, true},
+    {mistake::tag, "a message with another tag", different, {"tag 7", "tag 8"}, true},
+    {mistake::size_of_message, "a message of another size", different,
+     {"send of 16 bytes", "receive of 12 bytes"}, true},
+    {mistake::element_of_message, "a message of another element type", different,
+     {"float32", "int32"}, true},
+    {mistake::blocks_of_one_rank, "wrong blocks on one rank", thrown_type::size_mismatch,
+     {"all_gather", "16 bytes"}, true},
+    {mistake::blocks_of_root, "wrong blocks on the root", thrown_type::size_mismatch,
+     {"scatter", "16 bytes"}, true},
+    {mistake::blocks, "wrong blocks on all ranks", thrown_type::size_mismatch,
+     {"reduce_scatter", "16 bytes"}},
+    {mistake::equal_blocks, "no equal blocks", thrown_type::size_mismatch, {"all_to_all", "equal"}},
+    {mistake::other_buffer, "buffers of two sizes", thrown_type::size_mismatch,
+     {"send has", "receive has"}},
+    {mistake::root_outside, "a root out of range", thrown_type::input_error, {"broadcast", "root"}},
+    {mistake::message_to_itself, "a message to itself", thrown_type::input_error,
+     {"send of 16 bytes", "rank "}},
+};
+
+inline bool is_message(mistake which) {
+  return which == mistake::tag || which == mistake::size_of_message ||
+         which == mistake::element_of_message || which == mistake::trainer_of_message;
+}
+
+// Nothing, or what is wrong with what was thrown.
+[[gnu::cold]] inline std::string fault_of(communicator_error const& expected,
+                                          std::exception const& thrown) {
+  std::string const text = thrown.what();
+  bool const right_type =
+      expected.type == thrown_type::input_error
+          ? dynamic_cast<input_error const*>(&thrown) != nullptr
+      : expected.type == thrown_type::size_mismatch
+          ? dynamic_cast<size_mismatch const*>(&thrown) != nullptr
+          : dynamic_cast<collective_mismatch const*>(&thrown) != nullptr;
+  std::array<char const*, 3> const types{"collective_mismatch", "size_mismatch", "input_error"};
+  if (!right_type)
+    return std::string("expected ") + types[static_cast<std::size_t>(expected.type)] +
+           ", got another type with the text '" + text + "'";
+  for (char const* const word : expected.words)
+    if (text.find(word) == std::string::npos)
+      return std::string("the text does not say '") + word + "': '" + text + "'";
+  return {};
+}
+
+// Makes the call of this rank of which those of all ranks do not go together. `other` is a rank
+// that makes another call than the rest.
+template <class Rank, class Comm>
+void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std::span<float> all,
+                  std::span<std::int32_t> y) {
+  bool const other = comm.rank() == (is_message(which) ? 1 : comm.size() - 1);
+  auto const p = static_cast<std::size_t>(comm.size());
+  auto const four = x.first(4);
+  auto const pass = [&](auto mine, int tag) {  // from rank 0 to rank 1
+    if (other) comm.receive(mine, 0, tag);
+    else comm.send(mine, 1, tag);
+  };
+  auto const calls = rank.calls_for(
+      which != mistake::trainer && which != mistake::trainer_of_message ? 0u : other ? 2u : 1u);
+  switch (which) {
+    case mistake::kind:
+      if (other) return comm.all_gather(four, all.first(4 * p));
+      return comm.all_reduce(four);
+    case mistake::size: return comm.all_reduce(x.first(other ? 5 : 4));
+    case mistake::element:
+      if (other) return comm.broadcast(y.first(4), 0);
+      return comm.broadcast(four, 0);
+    case mistake::operation: return comm.all_reduce(four, other ? reduction::max : reduction::sum);
+    case mistake::root: return comm.reduce(four, other ? 1 : 0);
+    case mistake::trainer: return comm.all_reduce(four);
+    case mistake::trainer_of_message: return pass(four, 7);
+    case mistake::tag: return pass(four, other ? 8 : 7);
+    case mistake::size_of_message: return pass(x.first(other ? 3 : 4), 7);
+    case mistake::element_of_message: return other ? pass(y.first(4), 7) : pass(four, 7);
+    case mistake::blocks_of_one_rank:
+      return comm.all_gather(four, all.first(4 * p - (other ? 1 : 0)));
+    case mistake::blocks_of_root: return comm.scatter(all.first(4 * p - 1), four, 0);
+    case mistake::blocks: return comm.reduce_scatter(all.first(4 * p + 1), four);
+    case mistake::equal_blocks: return comm.all_to_all(x.first(p + 1), all.first(p + 1));
+    case mistake::other_buffer: return comm.all_to_all(x.first(p), all.first(2 * p));
+    case mistake::root_outside: return comm.broadcast(four, comm.size());
+    case mistake::message_to_itself: return comm.send(four, comm.rank(), 7);
+  }
+}
+
+// One rank's part. What it throws ends the job.
+template <class Rank>
+void check_mistake(Rank& rank, communicator_error const& expected, communicator_findings& findings) {
+  communicator_probe<Rank> p{rank, axis::data, findings};
+  auto x = p.template put_own<float>(p.blocks() + 5);
+  auto all = p.template put_own<float>(4 * p.blocks() + 1);
+  auto y = p.template put_own<std::int32_t>(4);
+  p.settle();
+  if (is_message(expected.which) && p.me() > 1) return;
+  probed_call const call{"error", 4, -1, expected.name};
+  try {
+    make_mistake(expected.which, rank, p.comm(), x.span(), all.span(), y.span());
+    p.settle();
+  } catch (job_aborted const&) {  // another rank was told first
+    throw;
+  } catch (std::exception const& thrown) {
+    auto const fault = fault_of(expected, thrown);
+    if (!fault.empty()) p.fail(call, "", fault);
+    throw;
+  }
+  p.fail(call, "", "the rank went on without an error");
+}
+
+}  // namespace detail
+
+/// The mistakes that `check_communicator_error` makes are numbered from 0 to one below this.
+inline constexpr int communicator_error_count = static_cast<int>(
+    sizeof(detail::communicator_errors) / sizeof(detail::communicator_errors[0]));
+
+namespace detail {
+
+inline communicator_error const& communicator_error_at(int which) {
+  if (which < 0 || which >= communicator_error_count)
+    throw input_error("communicator error " + std::to_string(which) + ": there are those from 0 to " +
+                      std::to_string(communicator_error_count - 1));
+  return communicator_errors[which];
+}
+
+}  // namespace detail
+
+/// For example "a message with another tag".
+///
+/// Errors:  input_error if there is no such number.
+[[nodiscard]] inline std::string communicator_error_name(int which) {
+  return detail::communicator_error_at(which).name;
+}
+
+/// True if only a backend whose ranks compare their calls finds mistake `which`.
+[[nodiscard]] inline bool communicator_error_is_compared(int which) {
+  return detail::communicator_error_at(which).compared;
+}
+
+/// Lets the ranks of a launch make mistake `which`: each that takes part must be told by an error of
+/// the right type whose text has both calls, and `backend.run` must throw it.
+///
+/// Errors:  input_error if there is no such mistake, or with fewer than two ranks.
+template <class Backend>
+[[nodiscard]] check_report check_communicator_error(Backend const& backend, int which, int ranks) {
+  auto const& expected = detail::communicator_error_at(which);
+  if (ranks < 2) throw input_error("check_communicator_error: it takes 2 ranks or more, not " +
+                                   std::to_string(ranks));
+  check_report report;
+  report.checked.push_back(std::string("error: ") + expected.name);
+  detail::communicator_findings findings;
+  mesh grid;
+  grid.add(axis::data, ranks);
+  auto const failed = [&](std::string const& text) {
+    report.failures.push_back(std::string("error: ") + expected.name + ": " + text);
+  };
+  try {
+    backend.run(mesh_groups(grid),
+                [&](auto& rank) { detail::check_mistake(rank, expected, findings); });
+    failed("the run ended without an error");
+  } catch (std::exception const& thrown) {
+    auto const fault = detail::fault_of(expected, thrown);
+    if (!fault.empty()) failed("the run threw: " + fault);
+  }
+  findings.move_to(report);
+  return report;
+}
+
+}  // namespace plait::testing

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/testing/report.hpp"
+
+namespace plait::testing::detail {
+
+// What the ranks of this process found; ranks of other processes have their own.
+class communicator_findings {
+ public:
+  static constexpr int most_alike = 2;  // sentences of one rank about one law
+
+  // `law` is what failures that are alike have in common.
+  void add(int world_rank, std::string const& law, std::string const& text) {
+    std::scoped_lock const lock{mutex_};
+    if (alike_[{world_rank, law}]++ < most_alike) failures_.push_back(text);
+  }
+
+  void move_to(check_report& report) {
+    std::scoped_lock const lock{mutex_};
+    for (auto& failure : failures_) report.failures.push_back(std::move(failure));
+    for (auto const& [kind, count] : alike_)
+      if (count > most_alike)
+        report.failures.push_back("rank " + std::to_string(kind.first) + ": " + kind.second +
+                                  ": " + std::to_string(count - most_alike) +
+                                  " more failures of this kind");
+    failures_.clear();
+    alike_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> failures_;
+  std::map<std::pair<int, std::string>, int> alike_;
+};
+
+// "int32"
+template <class T>
+std::string element_name() {
+  char const* const kind = std::is_same_v<T, bfloat16>      ? "bfloat"
+                           : std::is_floating_point_v<T>    ? "float"
+                           : std::is_signed_v<T>            ? "int"
+                                                            : "uint";
+  return kind + std::to_string(8 * sizeof(T));
+}
+
+template <class T>
+inline constexpr bool is_float = std::is_floating_point_v<accumulate_t<T>>;
+
+// A number that tells rank, position and salt apart and uses all bytes of T; sums over 128 ranks do
+// not leave the range of a signed integer.
+template <class T>
+T probe_value(int rank, std::size_t position, unsigned salt) {
+  auto bits = (position + 1) * 0x9E3779B97F4A7C15u ^
+              (static_cast<std::uint64_t>(rank) + 1) * 0xBF58476D1CE4E5B9u ^
+              (std::uint64_t{salt} + 1) * 0x94D049BB133111EBu;
+  bits = (bits ^ bits >> 31) * 0xD6E8FEB86659FD93u;
+  bits ^= bits >> 32;
+  if constexpr (is_float<T>)  // magnitudes that differ: each order of summing has bits of its own
+    return static_cast<T>(static_cast<double>(static_cast<std::int64_t>(bits) >> 11) * 0x1p-52 *
+                          static_cast<double>(1u << (bits & 15u)));
+  else if constexpr (std::is_signed_v<T>) return static_cast<T>(static_cast<T>(bits) / 256);
+  else return static_cast<T>(bits);
+}
+
+template <class T>
+std::vector<T> probe_values(int rank, std::size_t count, unsigned salt, std::size_t first = 0) {
+  std::vector<T> out(count);
+  std::size_t position = first;
+  for (T& value : out) value = probe_value<T>(rank, position++, salt);
+  return out;
+}
+
+// Block `rank` of the result is that rank's values.
+template <class T>
+std::vector<T> probe_values_of_all(int ranks, std::size_t count, unsigned salt,
+                                   std::size_t first = 0) {
+  std::vector<T> out;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const block = probe_values<T>(rank, count, salt, first);
+    out.insert(out.end(), block.begin(), block.end());
+  }
+  return out;
+}
+
+// What a sum or maximum over the ranks is, and by how much a sum in another order may differ.
+template <class T>
+struct combined_values {
+  std::vector<T> values;
+  std::vector<double> bounds;  // empty: not at all
+};
+
+template <class T>
+combined_values<T> summed_values(int ranks, std::size_t count, unsigned salt, std::size_t first,
+                                 bool in_rank_order) {
+  using number = accumulate_t<T>;
+  std::vector<number> sums(count);
+  combined_values<T> out{std::vector<T>(count), {}};
+  bool const bounded = is_float<T> && !in_rank_order && ranks > 1;
+  if (bounded) out.bounds.resize(count);
+  // Of p - 1 additions, each rounds its sum by half an epsilon of at most the sum of magnitudes.
+  double const epsilon =
+      std::is_same_v<T, bfloat16> ? 0x1p-7 : static_cast<double>(std::numeric_limits<T>::epsilon());
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i) {
+      auto const value = static_cast<number>(probe_value<T>(rank, first + i, salt));
+      sums[i] = rank == 0 ? value : static_cast<number>(sums[i] + value);
+      if (bounded) out.bounds[i] += ranks * epsilon * std::abs(static_cast<double>(value));
+    }
+  for (std::size_t i = 0; i < count; ++i) out.values[i] = static_cast<T>(sums[i]);
+  return out;
+}
+
+template <class T>
+std::vector<T> largest_values(int ranks, std::size_t count, unsigned salt) {
+  auto out = probe_values<T>(0, count, salt);
+  for (int rank = 1; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i)
+      out[i] = std::max(out[i], probe_value<T>(rank, i, salt));
+  return out;
+}
+
+// Values in the memory of a rank's device, between two margins that nobody may write.
+template <class T, class Device>
+class probe_buffer {
+ public:
+  probe_buffer(Device& device, std::vector<T> const& values)
+      : device_(&device),
+        count_(values.size()),
+        room_(device.allocate(values.size() * sizeof(T) + 2 * margin)) {
+    auto const image = with_margins(values);
+    device.upload(image.data(), room_.data(), image.size());
+  }
+
+  // A null pointer if there are no values.
+  [[nodiscard]] std::span<T> span() const {
+    if (count_ == 0) return {};
+    return {reinterpret_cast<T*>(room_.data() + margin), count_};
+  }
+  [[nodiscard]] std::span<T> block(int index, std::size_t size) const {
+    return span().subspan(static_cast<std::size_t>(index) * size, size);
+  }
+  [[nodiscard]] std::span<T const> read_only() const { return span(); }
+
+  // Waits for the device.
+  [[nodiscard]] std::vector<T> get() {
+    std::vector<std::byte> image(count_ * sizeof(T) + 2 * margin);
+    device_->download(room_.data(), image.data(), image.size());
+    device_->synchronize();
+    std::vector<T> values(count_);
+    if (count_ != 0) std::memcpy(values.data(), image.data() + margin, count_ * sizeof(T));
+    margins_kept_ = image == with_margins(values);
+    return values;
+  }
+  [[nodiscard]] bool margins_kept() const { return margins_kept_; }
+
+ private:
+  static constexpr std::size_t margin = 64;
+
+  static std::vector<std::byte> with_margins(std::vector<T> const& values) {
+    std::vector<std::byte> image(values.size() * sizeof(T) + 2 * margin, std::byte{0xA5});
+    if (!values.empty())
+      std::memcpy(image.data() + margin, values.data(), values.size() * sizeof(T));
+    return image;
+  }
+
+  Device* device_;
+  std::size_t count_;
+  typename Device::arena room_;
+  bool margins_kept_ = true;
+};
+
+// What is checked, for the sentence about it.
+struct probed_call {
+  char const* operation = "";
+  std::size_t n = 0;
+  int root = -1;
+  char const* law = "";
+};
+
+template <class T>
+std::string value_text(T value) {
+  if constexpr (is_float<T>) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", static_cast<double>(accumulate_t<T>(value)));
+    return text;
+  } else {
+    return std::to_string(value);
+  }
+}
+
+// One rank in one of its groups.
+template <class Rank>
+struct communicator_probe {
+  using communicator_type = typename Rank::communicator_type;
+  using device_type = typename Rank::device_type;
+  template <class T>
+  using buffer = probe_buffer<T, device_type>;
+
+  Rank& rank;
+  axis_set over;
+  communicator_findings& findings;
+  bool sums_in_rank_order = true;
+  unsigned salt = 0;  // the same on all ranks, as all make the same calls
+
+  [[nodiscard]] communicator_type& comm() const { return rank.group(over); }
+  [[nodiscard]] int me() const { return comm().rank(); }
+  [[nodiscard]] int size() const { return comm().size(); }
+  [[nodiscard]] std::size_t blocks() const { return static_cast<std::size_t>(comm().size()); }
+
+  // In the device when settle() has returned.
+  template <class T>
+  [[nodiscard]] buffer<T> put(std::vector<T> const& values) const {
+    return {rank.device(), values};
+  }
+  template <class T>
+  [[nodiscard]] buffer<T> put_own(std::size_t count) const {
+    return put(probe_values<T>(me(), count, salt));
+  }
+  template <class T>
+  [[nodiscard]] buffer<T> put_zeros(std::size_t count) const {
+    return put(std::vector<T>(count));
+  }
+  // Waits for the device.
+  void settle() const { rank.device().synchronize(); }
+
+  void fail(probed_call const& call, std::string const& element, std::string const& text) const {
+    auto const law = std::string(call.operation) + ": " + call.law;
+    auto const members = rank.grid().group_of(rank.world_rank(), over);
+    findings.add(rank.world_rank(), law,
+                 "rank " + std::to_string(rank.world_rank()) + " in group " +
+                     plait::detail::group_text(members) + ": " + call.operation +
+                     (element.empty() ? "" : " of " + element) + ", n = " + std::to_string(call.n) +
+                     (call.root < 0 ? "" : ", root " + std::to_string(call.root)) + ": " +
+                     call.law + ": " + text);
+  }
+
+  // Compares bits, or within bounds if there are any.
+  template <class T>
+  void expect(buffer<T>& where, std::vector<T> const& expected, probed_call const& call,
+              std::vector<double> const& bounds = {}) const {
+    auto const got = where.get();
+    if (!where.margins_kept())
+      fail(call, element_name<T>(), "memory beside the buffer was written");
+    if (got.size() == expected.size() &&
+        (got.empty() || std::memcmp(got.data(), expected.data(), got.size() * sizeof(T)) == 0))
+      return;
+    std::size_t wrong = 0, first = 0;
+    for (std::size_t i = got.size(); i-- > 0;)
+      if (differ(got[i], expected[i], bounds.empty() ? -1 : bounds[i])) first = i, ++wrong;
+    if (wrong != 0)
+      fail(call, element_name<T>(),
+           "element " + std::to_string(first) + ": expected " + value_text(expected[first]) +
+               ", got " + value_text(got[first]) + " (" + std::to_string(wrong) + " of " +
+               std::to_string(got.size()) + " are wrong)");
+  }
+
+ private:
+  template <class T>
+  static bool differ(T got, T expected, double bound) {
+    if (std::memcmp(&got, &expected, sizeof(T)) == 0) return false;
+    if (bound < 0) return true;
+    using number = accumulate_t<T>;
+    return !(std::abs(static_cast<double>(number(got)) - static_cast<double>(number(expected))) <=
+             bound);
+  }
+};
+
+}  // namespace plait::testing::detail

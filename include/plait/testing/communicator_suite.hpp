@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/backend/communicator.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/groups.hpp"
+#include "plait/mesh/mesh.hpp"
+#include "plait/testing/communicator_errors.hpp"
+#include "plait/testing/communicator_laws.hpp"
+#include "plait/testing/communicator_probe.hpp"
+#include "plait/testing/report.hpp"
+
+namespace plait::testing {
+
+/// The element types that a suite runs with.
+template <class... T>
+struct element_list {};
+
+/// Those that plait's own communicators move.
+using communicator_elements = element_list<float, double, bfloat16, std::int32_t, std::int64_t,
+                                           std::uint64_t, std::uint8_t>;
+
+/// What `check_communicators` runs, and what the backend promises.
+struct communicator_suite_options {
+  /// Of each launch. A backend of processes has as many as its launcher has started.
+  int ranks = 4;
+  /// Elements of a buffer, or of a block. Of more than 1000 one root is tried, on one mesh.
+  std::vector<std::size_t> sizes{0, 1, 3, 64, 1000, 100003};
+  /// How often all groups are used in turn.
+  int rounds = 1000;
+  /// Sums have the bits of additions in rank order. Else they are compared within the bound of any
+  /// order; all ranks must have the same bits in any case.
+  bool sums_in_rank_order = true;
+  /// Ranks whose calls differ are told. Else only those mistakes are made that each rank sees alone.
+  bool compares_calls = true;
+  /// Launches that fail are part of it. False for processes that do not live on after an error:
+  /// start one job for each `check_communicator_error`.
+  bool errors = true;
+};
+
+/// A communicator that keeps the records of `communicator_calls`, from which it gets them.
+template <class Comm>
+concept keeps_records =
+    communicator<Comm> && requires(Comm& comm, std::vector<plait::detail::logged_call>* log) {
+      { comm.counted() } -> std::convertible_to<traffic const&>;
+      { comm.reset_counted() } -> std::same_as<void>;
+      { comm.log_calls(log, 0) } -> std::same_as<void>;
+      { comm.call_for(std::uint64_t{1}) } -> std::same_as<void>;
+    };
+
+namespace detail {
+
+template <class Comm, class T>
+consteval void require_all_calls() {
+  static_assert(can_all<Comm, T>,
+                "check_communicators: the backend's communicator lacks a call for this element "
+                "type, or one returns something; derive it from plait::communicator_calls, or leave "
+                "the type out: check_communicators<plait::testing::element_list<float, double>>");
+}
+
+template <class Comm>
+consteval void require_records() {
+  static_assert(keeps_records<Comm>,
+                "check_communicators: the backend's communicator lacks counted(), reset_counted(), "
+                "log_calls() or call_for(); derive it from plait::communicator_calls");
+}
+
+// One axis, and as many as there are factors, up to three: then ranks have groups that overlap.
+inline std::vector<mesh> meshes_of(int ranks) {
+  mesh line, grid;
+  line.add(axis::data, ranks);
+  int rest = ranks;
+  for (axis const which : {axis::data, axis::stage})
+    for (int factor = 2; factor < rest && !grid.has(which); ++factor)
+      if (rest % factor == 0) grid.add(which, factor), rest /= factor;
+  grid.add(axis::tensor, rest);
+  if (grid.dimension_count == 1) return {line};
+  return {line, grid};
+}
+
+template <class Rank, class... T>
+void check_group(communicator_probe<Rank> p, element_list<T...>,
+                 communicator_suite_options const& options, std::size_t most) {
+  check_membership(p);
+  check_barrier(p);
+  check_records(p);
+  check_adjoints(p);
+  for (std::size_t const n : options.sizes)
+    if (n <= most) (check_calls<T>(p, n), ...);
+}
+
+// False if the run did not end well.
+template <class Elements, class Backend>
+bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
+                   communicator_suite_options const& options, check_report& report) {
+  communicator_findings findings;
+  std::string thrown;
+  try {
+    backend.run(mesh_groups(grid), [&](auto& rank) {
+      for (axis_set const over : rank.groups().sets())
+        check_group(communicator_probe{rank, over, findings, options.sums_in_rank_order}, Elements{},
+                    options, most);
+      check_groups_in_turn(rank, findings, options.rounds);
+    });
+  } catch (std::exception const& e) {
+    thrown = e.what();
+  }
+  findings.move_to(report);
+  if (!thrown.empty()) report.failures.push_back(to_string(grid) + ": the run threw: " + thrown);
+  report.checked.push_back("all calls on " + to_string(grid));
+  return thrown.empty();
+}
+
+}  // namespace detail
+
+/// Runs every call of a backend's communicators, on all groups of meshes with `options.ranks` ranks,
+/// and compares values, traffic and errors with what the calls promise. Needs `double` besides
+/// `Elements`.
+///
+/// A process reports what its own ranks saw. After a run that threw nothing more is run.
+/// Cost:    the default options take seconds; what a backend needs for a launch, twice, and once
+///          more for each of the mistakes.
+template <class Elements = communicator_elements, class Backend>
+[[nodiscard]] check_report check_communicators(Backend const& backend,
+                                               communicator_suite_options const& options = {}) {
+  using communicator_type = typename Backend::rank_type::communicator_type;
+  detail::require_records<communicator_type>();
+  detail::require_all_calls<communicator_type, double>();
+  []<class... T>(element_list<T...>) {
+    (detail::require_all_calls<communicator_type, T>(), ...);
+  }(Elements{});
+  check_report report;
+  std::size_t most = static_cast<std::size_t>(-1);
+  for (mesh const& grid : detail::meshes_of(options.ranks)) {
+    if (!detail::check_on_mesh<Elements>(backend, grid, most, options, report)) return report;
+    most = detail::most_for_all_roots;
+  }
+  for (int which = 0; options.errors && options.ranks > 1 && which < communicator_error_count;
+       ++which) {
+    if (!options.compares_calls && communicator_error_is_compared(which)) continue;
+    auto const found = check_communicator_error(backend, which, options.ranks);
+    report.failures.insert(report.failures.end(), found.failures.begin(), found.failures.end());
+    report.checked.insert(report.checked.end(), found.checked.begin(), found.checked.end());
+  }
+  return report;
+}
+
+}  // namespace plait::testing
