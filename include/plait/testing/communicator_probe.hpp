@@ -163,6 +163,7 @@ class probe_buffer {
   // Waits for the device.
   [[nodiscard]] std::vector<T> get() {
     std::vector<std::byte> image(count_ * sizeof(T) + 2 * margin);
+    device_->synchronize();  // calls are on the group's stream, copies on another
     device_->download(room_.data(), image.data(), image.size());
     device_->synchronize();
     std::vector<T> values(count_);
