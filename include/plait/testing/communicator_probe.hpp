@@ -31,12 +31,13 @@ class communicator_findings {
   // `law` is what failures that are alike have in common.
   void add(int world_rank, std::string const& law, std::string const& text) {
     std::scoped_lock const lock{mutex_};
-    if (alike_[{world_rank, law}]++ < most_alike) failures_.push_back(text);
+    if (alike_[{world_rank, law}]++ < most_alike) failures_.emplace_back(world_rank, text);
   }
 
   void move_to(check_report& report) {
     std::scoped_lock const lock{mutex_};
-    for (auto& failure : failures_) report.failures.push_back(std::move(failure));
+    std::ranges::stable_sort(failures_, {}, &failure::first);  // the same in every run
+    for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
     for (auto const& [kind, count] : alike_)
       if (count > most_alike)
         report.failures.push_back("rank " + std::to_string(kind.first) + ": " + kind.second +
@@ -47,8 +48,10 @@ class communicator_findings {
   }
 
  private:
+  using failure = std::pair<int, std::string>;
+
   std::mutex mutex_;
-  std::vector<std::string> failures_;
+  std::vector<failure> failures_;
   std::map<std::pair<int, std::string>, int> alike_;
 };
 

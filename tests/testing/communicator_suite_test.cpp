@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=20
+#include "plait/testing/communicator_suite.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <ostream>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/host/threads.hpp"
+#include "testing/expect_reports.hpp"
+#include "testing/file_communicator.hpp"
+
+namespace {
+
+using plait::reduction;
+using plait::testing::check_communicators;
+using plait::testing::communicator_suite_options;
+using plait::testing::element_list;
+
+// Everything that a communicator may get wrong, one at a time.
+enum class flaw {
+  none,
+  sums_in_reverse,
+  sums_differ_between_ranks,
+  sums_round_each_step,
+  sums_go_wrong_after_a_while,
+  maximum_is_the_sum,
+  maximum_loses_nan,
+  gather_without_own_block,
+  gather_beside_the_buffer,
+  scatter_shifted,
+  exchange_in_place,
+  broadcast_from_zero,
+  reduce_writes_everywhere,
+  messages_without_tag,
+  messages_in_pairs_swapped,
+  barrier_is_nothing,
+  counts_wrong,
+  logs_nothing,
+  trainers_ignored,
+  roots_are_clipped,
+  error_of_another_type,
+  place_reversed
+};
+
+// A communicator over threads with one flaw. `spare_` makes the calls that nobody asked for, so that
+// they are not counted.
+class flawed_communicator : public plait::thread_communicator {
+  using base = plait::thread_communicator;
+
+ public:
+  flawed_communicator(plait::thread_world& world, int group, std::vector<int> const& members,
+                      int world_rank, flaw which)
+      : base(world, group, members, world_rank),
+        spare_(world, group, members, world_rank),
+        flaw_(which) {}
+
+  [[nodiscard]] int rank() const noexcept {
+    return flaw_ == flaw::place_reversed ? size() - 1 - base::rank() : base::rank();
+  }
+
+  template <class T>
+  void all_reduce(std::span<T> x, reduction operation = reduction::sum) {
+    bool const sum = operation == reduction::sum;
+    std::vector<T> const before(x.begin(), x.end());
+    base::all_reduce(x, flaw_ == flaw::maximum_is_the_sum ? reduction::sum : operation);
+    if (sum && flaw_ == flaw::sums_in_reverse) add_up(before, x, true, false);
+    if (sum && flaw_ == flaw::sums_round_each_step) add_up(before, x, false, true);
+    if (x.empty()) return;
+    if constexpr (std::is_floating_point_v<T>) {
+      if (sum && flaw_ == flaw::sums_differ_between_ranks && rank() == 1)
+        x[0] = std::nextafter(x[0], std::numeric_limits<T>::max());
+      if (!sum && flaw_ == flaw::maximum_loses_nan)
+        for (T& value : x) value = std::isnan(value) ? T{} : value;
+    }
+    if (flaw_ == flaw::sums_go_wrong_after_a_while && ++calls_ == 600) x[0] = T{};
+  }
+
+  template <class T>
+  void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    auto const own = std::span(receive).subspan(
+        std::min(receive.size(), static_cast<std::size_t>(rank()) * send.size()));
+    std::vector<T> const before(own.begin(), own.begin() + std::min(own.size(), send.size()));
+    base::all_gather(send, receive);
+    if (flaw_ == flaw::gather_without_own_block) std::ranges::copy(before, own.begin());
+    if (flaw_ == flaw::gather_beside_the_buffer && !receive.empty())
+      receive.data()[receive.size()] = T{};
+  }
+
+  template <class T>
+  void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    if (flaw_ != flaw::scatter_shifted) return base::reduce_scatter(send, receive);
+    std::vector<T> shifted(send.begin(), send.end());
+    std::ranges::rotate(shifted, shifted.begin() + std::min(shifted.size(), receive.size()));
+    base::reduce_scatter(shifted, receive);
+  }
+
+  template <class T>
+  void all_to_all(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
+    base::all_to_all(send, receive);
+    if (flaw_ == flaw::exchange_in_place) std::ranges::copy(send, receive.begin());
+  }
+
+  template <class T>
+  void broadcast(std::span<T> x, int root) {
+    if (flaw_ == flaw::error_of_another_type && root >= size()) throw plait::error("rank: no");
+    base::broadcast(x, flaw_ == flaw::broadcast_from_zero ? 0
+                       : flaw_ == flaw::roots_are_clipped ? std::min(root, size() - 1)
+                                                          : root);
+  }
+
+  template <class T>
+  void reduce(std::span<T> x, int root) {
+    base::reduce(x, root);
+    if (flaw_ == flaw::reduce_writes_everywhere) spare_.broadcast(x, root);
+  }
+
+  template <class T>
+  void send(std::span<T> x, int to, int tag) {
+    base::send(x, to, flaw_ == flaw::messages_without_tag ? 0 : tag);
+  }
+  template <class T>
+  void receive(std::span<T> x, int from, int tag) {
+    base::receive(x, from, flaw_ == flaw::messages_without_tag ? 0 : tag);
+    if (flaw_ != flaw::messages_in_pairs_swapped || tag != 0) return;
+    std::ranges::reverse(x);
+  }
+
+  void barrier() {
+    if (flaw_ == flaw::barrier_is_nothing) count(plait::collective::barrier, 0);
+    else base::barrier();
+  }
+
+  [[nodiscard]] plait::traffic const& counted() {
+    counted_ = base::counted();
+    if (flaw_ == flaw::counts_wrong && counted_.calls(plait::collective::scatter) > 0)
+      counted_.record(plait::collective::scatter, 1, 2);
+    return counted_;
+  }
+  void log_calls(std::vector<plait::detail::logged_call>* log, int group) noexcept {
+    base::log_calls(flaw_ == flaw::logs_nothing ? nullptr : log, group);
+  }
+  void call_for(std::uint64_t number) noexcept {
+    base::call_for(flaw_ == flaw::trainers_ignored ? 0 : number);
+  }
+
+ private:
+  template <class T>
+  void add_up(std::vector<T> const& mine, std::span<T> out, bool reverse, bool round) {
+    auto const ranks = static_cast<std::size_t>(size()), n = mine.size();
+    std::vector<T> all(ranks * n);
+    spare_.all_gather(mine, std::span{all});
+    for (std::size_t i = 0; i < n; ++i) {
+      plait::accumulate_t<T> sum = all[(reverse ? ranks - 1 : 0) * n + i];
+      for (std::size_t k = 1; k < ranks; ++k) {
+        sum = static_cast<plait::accumulate_t<T>>(sum + all[(reverse ? ranks - 1 - k : k) * n + i]);
+        if (round) sum = static_cast<T>(sum);
+      }
+      out[i] = static_cast<T>(sum);
+    }
+  }
+
+  plait::thread_communicator spare_;
+  flaw flaw_;
+  int calls_ = 0;
+  plait::traffic counted_;
+};
+
+struct flawed_threads {
+  flaw which = flaw::none;
+  using rank_type = plait::rank_handle<plait::host_device, flawed_communicator>;
+
+  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+    auto const& grid = groups.grid();
+    plait::thread_world world(grid.world_size());
+    auto const ids = plait::declare_groups(groups, [&](std::vector<int> members, auto) {
+      return world.add_group(std::move(members));
+    });
+    plait::run_ranks(world, [&](int rank) {
+      std::vector<flawed_communicator> members;
+      for (int i = 0; i < groups.sets().size(); ++i)
+        members.emplace_back(world, ids[static_cast<std::size_t>(rank)][i],
+                             grid.group_of(rank, groups.sets()[i]), rank, which);
+      rank_type handle(groups, rank, plait::host_device{}, std::move(members));
+      program(handle);
+    });
+  }
+};
+
+using few_elements = element_list<float, plait::bfloat16>;
+communicator_suite_options const few{.ranks = 3, .sizes = {0, 1, 3, 64}, .rounds = 200};
+
+struct planted {
+  char const* name;
+  flaw which;
+  std::vector<std::string> reported;
+  communicator_suite_options options = few;
+  friend std::ostream& operator<<(std::ostream& out, planted const& p) { return out << p.name; }
+};
+
+planted const all_planted[]{
+    {"SumsInReverse", flaw::sums_in_reverse, {"all_reduce of float32, n = 64: the sum: element "}},
+    {"SumsDifferBetweenRanks",
+     flaw::sums_differ_between_ranks,
+     {"all_reduce of float32, n = 64: the same bits on every rank"},
+     {.ranks = 3, .sizes = {64}, .sums_in_rank_order = false}},
+    {"SumsRoundEachStep", flaw::sums_round_each_step, {"all_reduce of bfloat16, n = 64: the sum"}},
+    {"SumsGoWrongAfterAWhile",
+     flaw::sums_go_wrong_after_a_while,
+     {"groups in turn, many times"},
+     {.ranks = 2, .sizes = {1}, .rounds = 1000}},
+    {"MaximumIsTheSum", flaw::maximum_is_the_sum, {"all_reduce of bfloat16, n = 1: the maximum"}},
+    {"MaximumLosesNan", flaw::maximum_loses_nan, {"NaN on any rank is the maximum: element 0: expe"
+                                                  "cted nan, got 0"}},
+    {"GatherWithoutOwnBlock",
+     flaw::gather_without_own_block,
+     {"rank 1 in group {1}: all_gather of float32, n = 1: all blocks in rank order: element 0: expected"}},
+    {"GatherBesideTheBuffer", flaw::gather_beside_the_buffer, {"all_gather of float32, n = 1: all "
+                                                               "blocks in rank order: memory beside"
+                                                               " the buffer was written"}},
+    {"ScatterShifted",
+     flaw::scatter_shifted,
+     {"reduce_scatter of float32, n = 1: the own block of the sum: element 0",
+      "all_gather and reduce_scatter of float64, n = 7: are adjoint: <A x, y> is "}},
+    {"ExchangeInPlace",
+     flaw::exchange_in_place,
+     {"all_to_all of float32, n = 1: block j of rank i is block i of rank j"}},
+    {"BroadcastFromZero",
+     flaw::broadcast_from_zero,
+     {"broadcast of float32, n = 1, root 1: the root's values: element 0",
+      "rank 1: error: a root out of range: the rank went on without an error", "broadcast and reduce of float64, n = 7: are adjoint"}},
+    {"ReduceWritesEverywhere",
+     flaw::reduce_writes_everywhere,
+     {"reduce of float32, n = 1, root 2: other ranks keep their values"}},
+    {"MessagesWithoutTag",
+     flaw::messages_without_tag,
+     {"error: a message with another tag: the rank went on without an error",
+      "error: a message with another tag: the run ended without an error"}},
+    {"MessagesSwapped",
+     flaw::messages_in_pairs_swapped,
+     {"send and receive of float32, n = 3: between pairs, in the order sent"}},
+    {"BarrierIsNothing",
+     flaw::barrier_is_nothing,
+     {"barrier, n = 0: returns when the last rank has come: it took less than the 10 ms"}},
+    {"CountsWrong",
+     flaw::counts_wrong,
+     {"scatter of float64, n = 5: counted traffic: expected 80 bytes in 1 calls, got 81 in 2"}},
+    {"LogsNothing",
+     flaw::logs_nothing,
+     {"log_calls of float64, n = 5: calls are logged: expected 9 calls, got 0"}},
+    {"TrainersIgnored",
+     flaw::trainers_ignored,
+     {"error: another trainer: the run ended without an error",
+      "error: a message for another trainer: the run ended without an error"}},
+    {"RootsAreClipped",
+     flaw::roots_are_clipped,
+     {"error: a root out of range: the rank went on without an error"}},
+    {"ErrorOfAnotherType",
+     flaw::error_of_another_type,
+     {"error: a root out of range: expected input_error, got another type with the text 'rank: no'"}},
+    {"PlaceReversed", flaw::place_reversed, {"rank() and size(), n = 0: as the mesh says: expected "
+                                             "0 of 3, got 2 of 3"}},
+};
+
+struct PlantedInACommunicator : testing::TestWithParam<planted> {};
+INSTANTIATE_TEST_SUITE_P(CommunicatorSuite, PlantedInACommunicator,
+                         testing::ValuesIn(all_planted),
+                         [](auto const& one) { return std::string(one.param.name); });
+
+TEST_P(PlantedInACommunicator, IsReported) {
+  flawed_threads const backend{GetParam().which};
+  auto const report = check_communicators<few_elements>(backend, GetParam().options);
+  EXPECT_FALSE(report.passed());
+  for (auto const& text : GetParam().reported) expect_reported(report, text);
+}
+
+TEST(CommunicatorSuite, FindsNothingWhereNothingIsPlanted) {
+  auto const report = check_communicators<few_elements>(flawed_threads{}, few);
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+// What a backend does not promise is no failure.
+TEST(CommunicatorSuite, SumsInAnotherOrderPassIfNoOrderIsPromised) {
+  flawed_threads const backend{flaw::sums_in_reverse};
+  auto options = few;
+  options.sums_in_rank_order = false;
+  auto const report = check_communicators<few_elements>(backend, options);
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+TEST(CommunicatorSuite, MistakesAreLeftOutOnRequest) {
+  auto const errors = [](communicator_suite_options options) {
+    options.sizes = {1};
+    options.rounds = 1;
+    auto const report =
+        check_communicators<few_elements>(flawed_threads{flaw::trainers_ignored}, options);
+    EXPECT_EQ(report.passed(), !(options.errors && options.compares_calls)) << report.text();
+    return std::ranges::count_if(report.checked, [](auto& text) { return text.starts_with("error"); });
+  };
+  EXPECT_EQ(errors({.ranks = 2}), plait::testing::communicator_error_count);
+  EXPECT_EQ(errors({.ranks = 2, .compares_calls = false}), 5);
+  EXPECT_EQ(errors({.ranks = 2, .errors = false}), 0);
+  EXPECT_EQ(errors({.ranks = 4, .errors = false}), 0);
+}
+
+TEST(CommunicatorSuite, OneMistakeAtATime) {
+  using namespace plait::testing;
+  std::vector<std::string> names;
+  for (int which = 0; which < communicator_error_count; ++which) {
+    names.push_back(communicator_error_name(which));
+    auto const report = check_communicator_error(plait::threads{}, which, 2);
+    EXPECT_TRUE(report.passed()) << names.back() << "\n" << report.text();
+  }
+  std::ranges::sort(names);
+  EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
+  EXPECT_THROW((void)communicator_error_name(communicator_error_count), plait::input_error);
+  EXPECT_THROW((void)check_communicator_error(plait::threads{}, -1, 2), plait::input_error);
+  EXPECT_THROW((void)check_communicator_error(plait::threads{}, 0, 1), plait::input_error);
+}
+
+TEST(CommunicatorSuite, AFailedRunIsAFailure) {
+  struct broken {
+    using rank_type = plait::threads::rank_type;
+    void run(plait::mesh_groups const&, std::function<void(rank_type&)> const&) const {
+      throw plait::input_error("no network");
+    }
+  };
+  auto const report = check_communicators<few_elements>(broken{}, few);
+  ASSERT_EQ(report.failures.size(), 1u);
+  EXPECT_EQ(report.failures[0], "data 3: the run threw: no network");
+}
+
+TEST(CommunicatorSuite, FailuresThatAreAlikeAreCounted) {
+  auto options = few;
+  options.errors = false;
+  auto const report =
+      check_communicators<few_elements>(flawed_threads{flaw::exchange_in_place}, options);
+  expect_reported(report, "rank 2: all_to_all: block j of rank i is block i of rank j: 4 more");
+  EXPECT_LE(report.failures.size(), 3u * 2 * 3);
+}
+
+TEST(CommunicatorSuite, MeshesHaveGroupsThatOverlap) {
+  auto const texts = [](int ranks) {
+    std::string all;
+    for (auto const& grid : plait::testing::detail::meshes_of(ranks))
+      all += to_string(grid) + "; ";
+    return all;
+  };
+  EXPECT_EQ(texts(1), "data 1; ");
+  EXPECT_EQ(texts(3), "data 3; ");
+  EXPECT_EQ(texts(4), "data 4; data 2 x tensor 2; ");
+  EXPECT_EQ(texts(6), "data 6; data 2 x tensor 3; ");
+  EXPECT_EQ(texts(8), "data 8; data 2 x stage 2 x tensor 2; ");
+}
+
+TEST(CommunicatorSuite, ACommunicatorOfOnesOwn) {
+  // example-begin check
+  for (int const ranks : {2, 3}) {
+    auto const report = plait::testing::check_communicators(
+        files{}, {.ranks = ranks, .sizes = {0, 1, 3, 64}, .rounds = 50});
+    EXPECT_TRUE(report.passed()) << report.text();
+  }
+  // example-end
+}
+
+// The concepts: one model with no more than is asked for, and broken ones.
+struct minimal {
+  using concept_tag = plait::communicator_tag;
+  int rank() const noexcept;
+  int size() const noexcept;
+  void barrier();
+};
+struct no_tag {
+  int rank() const noexcept;
+  int size() const noexcept;
+  void barrier();
+};
+struct rank_may_throw : minimal {
+  int rank() const;
+};
+struct long_size : minimal {
+  long size() const noexcept;
+};
+struct barrier_with_answer : minimal {
+  int barrier();
+};
+static_assert(plait::communicator<minimal>);
+static_assert(!plait::communicator<no_tag>);
+static_assert(!plait::communicator<rank_may_throw>);
+static_assert(!plait::communicator<long_size>);
+static_assert(!plait::communicator<barrier_with_answer>);
+static_assert(!plait::can_all_reduce<minimal, float>);
+static_assert(!plait::can_all_gather<minimal, float>);
+static_assert(!plait::can_reduce_scatter<minimal, float>);
+static_assert(!plait::can_all_to_all<minimal, float>);
+static_assert(!plait::can_broadcast<minimal, float>);
+static_assert(!plait::can_reduce<minimal, float>);
+static_assert(!plait::can_gather<minimal, float>);
+static_assert(!plait::can_scatter<minimal, float>);
+static_assert(!plait::can_send_receive<minimal, float>);
+
+struct sum_only : minimal {
+  template <class T>
+  void all_reduce(std::span<T>);
+};
+// All calls, of which one is wrong: Answer of broadcast, and the type that receive() takes.
+template <class Answer, class Received>
+struct all_calls : sum_only {
+  void all_reduce(std::span<float>, reduction = reduction::sum);
+  void all_gather(std::span<float const>, std::span<float>);
+  void reduce_scatter(std::span<float const>, std::span<float>);
+  void all_to_all(std::span<float const>, std::span<float>);
+  Answer broadcast(std::span<float>, int);
+  void reduce(std::span<float>, int);
+  void gather(std::span<float const>, std::span<float>, int);
+  void scatter(std::span<float const>, std::span<float>, int);
+  void send(std::span<float const>, int, int);
+  void receive(std::span<Received>, int, int);
+};
+static_assert(!plait::can_all_reduce<sum_only, float>);
+static_assert(plait::can_all<all_calls<void, float>, float>);
+static_assert(!plait::can_all<all_calls<void, float>, double>);
+static_assert(!plait::can_broadcast<all_calls<bool, float>, float>);
+static_assert(!plait::can_all<all_calls<bool, float>, float>);
+static_assert(plait::can_all_reduce<all_calls<bool, float>, float>);
+static_assert(!plait::can_send_receive<all_calls<void, int>, float>);
+
+template <class Number, class Counted>
+struct with_records : minimal {
+  Counted counted() const;
+  void reset_counted();
+  void log_calls(std::vector<plait::detail::logged_call>*, int);
+  void call_for(Number*);
+  void call_for(Number);
+};
+using plait::testing::keeps_records;
+static_assert(keeps_records<with_records<std::uint64_t, plait::traffic>>);
+static_assert(!keeps_records<with_records<std::uint64_t, int>>);
+static_assert(!keeps_records<with_records<std::string, plait::traffic>>);
+static_assert(!keeps_records<minimal>);
+static_assert(keeps_records<file_communicator>);
+
+}  // namespace
