@@ -34,8 +34,8 @@ auto run_on(auto const& backend, int ranks, Program program) {
 TEST(SimulatedCommunicator, SuiteInSeveralOrders) {
   for (int const ranks : {1, 2, 3, 4})
     for (std::uint64_t seed = 0; seed < 4; ++seed) {
-      auto const report = check_communicators(
-          plait::simulated{.seed = seed}, {.ranks = ranks, .sizes = {0, 1, 37}, .rounds = 50});
+      auto const report = check_communicators(plait::simulated{.seed = seed},
+                                              {.ranks = ranks, .sizes = {0, 1, 37}, .rounds = 50});
       EXPECT_TRUE(report.passed()) << "seed " << seed << "\n" << report.text();
     }
 }

@@ -47,8 +47,8 @@ INSTANTIATE_TEST_SUITE_P(ThreadCommunicator, ThreadSuite, testing::Values(1, 2, 
 
 // Three axes, and more ranks than most machines that run this have processors for.
 TEST(ThreadCommunicator, SuiteOnAMeshOfThreeAxes) {
-  auto const report = check_communicators(plait::threads{},
-                                          {.ranks = 8, .sizes = {0, 1, 65}, .rounds = 100});
+  auto const report =
+      check_communicators(plait::threads{}, {.ranks = 8, .sizes = {0, 1, 65}, .rounds = 100});
   EXPECT_TRUE(report.passed()) << report.text();
 }
 

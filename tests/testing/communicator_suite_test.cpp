@@ -53,8 +53,8 @@ enum class flaw {
   place_reversed
 };
 
-// A communicator over threads with one flaw. `spare_` makes the calls that nobody asked for, so that
-// they are not counted.
+// A communicator over threads with one flaw. `spare_` makes the calls that nobody asked for, so
+// that they are not counted.
 class flawed_communicator : public plait::thread_communicator {
   using base = plait::thread_communicator;
 
@@ -220,14 +220,19 @@ planted const all_planted[]{
      {"groups in turn, many times"},
      {.ranks = 2, .sizes = {1}, .rounds = 1000}},
     {"MaximumIsTheSum", flaw::maximum_is_the_sum, {"all_reduce of bfloat16, n = 1: the maximum"}},
-    {"MaximumLosesNan", flaw::maximum_loses_nan, {"NaN on any rank is the maximum: element 0: expe"
-                                                  "cted nan, got 0"}},
+    {"MaximumLosesNan",
+     flaw::maximum_loses_nan,
+     {"NaN on any rank is the maximum: element 0: expe"
+      "cted nan, got 0"}},
     {"GatherWithoutOwnBlock",
      flaw::gather_without_own_block,
-     {"rank 1 in group {1}: all_gather of float32, n = 1: all blocks in rank order: element 0: expected"}},
-    {"GatherBesideTheBuffer", flaw::gather_beside_the_buffer, {"all_gather of float32, n = 1: all "
-                                                               "blocks in rank order: memory beside"
-                                                               " the buffer was written"}},
+     {"rank 1 in group {1}: all_gather of float32, n = 1: all blocks in rank order: element 0: "
+      "expected"}},
+    {"GatherBesideTheBuffer",
+     flaw::gather_beside_the_buffer,
+     {"all_gather of float32, n = 1: all "
+      "blocks in rank order: memory beside"
+      " the buffer was written"}},
     {"ScatterShifted",
      flaw::scatter_shifted,
      {"reduce_scatter of float32, n = 1: the own block of the sum: element 0",
@@ -238,7 +243,8 @@ planted const all_planted[]{
     {"BroadcastFromZero",
      flaw::broadcast_from_zero,
      {"broadcast of float32, n = 1, root 1: the root's values: element 0",
-      "rank 1: error: a root out of range: the rank went on without an error", "broadcast and reduce of float64, n = 7: are adjoint"}},
+      "rank 1: error: a root out of range: the rank went on without an error",
+      "broadcast and reduce of float64, n = 7: are adjoint"}},
     {"ReduceWritesEverywhere",
      flaw::reduce_writes_everywhere,
      {"reduce of float32, n = 1, root 2: other ranks keep their values"}},
@@ -267,14 +273,16 @@ planted const all_planted[]{
      {"error: a root out of range: the rank went on without an error"}},
     {"ErrorOfAnotherType",
      flaw::error_of_another_type,
-     {"error: a root out of range: expected input_error, got another type with the text 'rank: no'"}},
-    {"PlaceReversed", flaw::place_reversed, {"rank() and size(), n = 0: as the mesh says: expected "
-                                             "0 of 3, got 2 of 3"}},
+     {"error: a root out of range: expected input_error, got another type with the text 'rank: "
+      "no'"}},
+    {"PlaceReversed",
+     flaw::place_reversed,
+     {"rank() and size(), n = 0: as the mesh says: expected "
+      "0 of 3, got 2 of 3"}},
 };
 
 struct PlantedInACommunicator : testing::TestWithParam<planted> {};
-INSTANTIATE_TEST_SUITE_P(CommunicatorSuite, PlantedInACommunicator,
-                         testing::ValuesIn(all_planted),
+INSTANTIATE_TEST_SUITE_P(CommunicatorSuite, PlantedInACommunicator, testing::ValuesIn(all_planted),
                          [](auto const& one) { return std::string(one.param.name); });
 
 TEST_P(PlantedInACommunicator, IsReported) {
@@ -305,7 +313,8 @@ TEST(CommunicatorSuite, MistakesAreLeftOutOnRequest) {
     auto const report =
         check_communicators<few_elements>(flawed_threads{flaw::trainers_ignored}, options);
     EXPECT_EQ(report.passed(), !(options.errors && options.compares_calls)) << report.text();
-    return std::ranges::count_if(report.checked, [](auto& text) { return text.starts_with("error"); });
+    return std::ranges::count_if(report.checked,
+                                 [](auto& text) { return text.starts_with("error"); });
   };
   EXPECT_EQ(errors({.ranks = 2}), plait::testing::communicator_error_count);
   EXPECT_EQ(errors({.ranks = 2, .compares_calls = false}), 5);
@@ -352,8 +361,7 @@ TEST(CommunicatorSuite, FailuresThatAreAlikeAreCounted) {
 TEST(CommunicatorSuite, MeshesHaveGroupsThatOverlap) {
   auto const texts = [](int ranks) {
     std::string all;
-    for (auto const& grid : plait::testing::detail::meshes_of(ranks))
-      all += to_string(grid) + "; ";
+    for (auto const& grid : plait::testing::detail::meshes_of(ranks)) all += to_string(grid) + "; ";
     return all;
   };
   EXPECT_EQ(texts(1), "data 1; ");

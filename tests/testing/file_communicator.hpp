@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend as a user might write it: ranks share nothing but the files of a folder. Every call of a
-// group has a number; each member writes a letter with its call and its values, and reads those of
-// the others.
+// A backend as a user might write it: ranks share nothing but the files of a folder. Every call of
+// a group has a number; each member writes a letter with its call and its values, and reads those
+// of the others.
 #pragma once
 
 #include <stdlib.h>
@@ -198,7 +198,8 @@ struct files {
         auto const& grid = groups.grid();
         std::vector<file_communicator> members;
         for (int i = 0; i < groups.sets().size(); ++i)
-          members.emplace_back(folder, ids[std::size_t(rank)][i], grid.group_of(rank, groups.sets()[i]),
+          members.emplace_back(folder, ids[std::size_t(rank)][i],
+                               grid.group_of(rank, groups.sets()[i]),
                                grid.place_in_group(grid.coordinates_of(rank), groups.sets()[i]));
         rank_type handle(groups, rank, plait::host_device{}, std::move(members));
         program(handle);
@@ -210,7 +211,8 @@ struct files {
     };
     {
       std::vector<std::jthread> ranks;
-      for (int rank = 0; rank < groups.grid().world_size(); ++rank) ranks.emplace_back(run_rank, rank);
+      for (int rank = 0; rank < groups.grid().world_size(); ++rank)
+        ranks.emplace_back(run_rank, rank);
     }
     std::filesystem::remove_all(folder);
     if (failure) std::rethrow_exception(failure);

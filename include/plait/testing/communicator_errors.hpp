@@ -21,9 +21,23 @@ namespace plait::testing {
 namespace detail {
 
 enum class mistake {
-  kind, size, element, operation, root, trainer, trainer_of_message, blocks_of_one_rank,
-  tag, size_of_message, element_of_message,
-  blocks, blocks_of_root, equal_blocks, other_buffer, root_outside, message_to_itself
+  kind,
+  size,
+  element,
+  operation,
+  root,
+  trainer,
+  trainer_of_message,
+  blocks_of_one_rank,
+  tag,
+  size_of_message,
+  element_of_message,
+  blocks,
+  blocks_of_root,
+  equal_blocks,
+  other_buffer,
+  root_outside,
+  message_to_itself
 };
 
 enum class thrown_type { collective_mismatch, size_mismatch, input_error };
@@ -46,24 +60,45 @@ inline constexpr communicator_error communicator_errors[] = {
     {mistake::operation, "another operation", different, {"sum", "max"}, true},
     {mistake::root, "another root", different, {"to rank 0", "to rank 1"}, true},
     {mistake::trainer, "another trainer", different, {"trainer 1", "trainer 2"}, true},
-    {mistake::trainer_of_message, "a message for another trainer", different,
-     {"trainer 1", "trainer 2"}, true},
+    {mistake::trainer_of_message,
+     "a message for another trainer",
+     different,
+     {"trainer 1", "trainer 2"},
+     true},
     {mistake::tag, "a message with another tag", different, {"tag 7", "tag 8"}, true},
-    {mistake::size_of_message, "a message of another size", different,
-     {"send of 16 bytes", "receive of 12 bytes"}, true},
-    {mistake::element_of_message, "a message of another element type", different,
-     {"float32", "int32"}, true},
-    {mistake::blocks_of_one_rank, "wrong blocks on one rank", thrown_type::size_mismatch,
-     {"all_gather", "16 bytes"}, true},
-    {mistake::blocks_of_root, "wrong blocks on the root", thrown_type::size_mismatch,
-     {"scatter", "16 bytes"}, true},
-    {mistake::blocks, "wrong blocks on all ranks", thrown_type::size_mismatch,
+    {mistake::size_of_message,
+     "a message of another size",
+     different,
+     {"send of 16 bytes", "receive of 12 bytes"},
+     true},
+    {mistake::element_of_message,
+     "a message of another element type",
+     different,
+     {"float32", "int32"},
+     true},
+    {mistake::blocks_of_one_rank,
+     "wrong blocks on one rank",
+     thrown_type::size_mismatch,
+     {"all_gather", "16 bytes"},
+     true},
+    {mistake::blocks_of_root,
+     "wrong blocks on the root",
+     thrown_type::size_mismatch,
+     {"scatter", "16 bytes"},
+     true},
+    {mistake::blocks,
+     "wrong blocks on all ranks",
+     thrown_type::size_mismatch,
      {"reduce_scatter", "16 bytes"}},
     {mistake::equal_blocks, "no equal blocks", thrown_type::size_mismatch, {"all_to_all", "equal"}},
-    {mistake::other_buffer, "buffers of two sizes", thrown_type::size_mismatch,
+    {mistake::other_buffer,
+     "buffers of two sizes",
+     thrown_type::size_mismatch,
      {"send has", "receive has"}},
     {mistake::root_outside, "a root out of range", thrown_type::input_error, {"broadcast", "root"}},
-    {mistake::message_to_itself, "a message to itself", thrown_type::input_error,
+    {mistake::message_to_itself,
+     "a message to itself",
+     thrown_type::input_error,
      {"send of 16 bytes", "rank "}},
 };
 
@@ -76,12 +111,11 @@ inline bool is_message(mistake which) {
 [[gnu::cold]] inline std::string fault_of(communicator_error const& expected,
                                           std::exception const& thrown) {
   std::string const text = thrown.what();
-  bool const right_type =
-      expected.type == thrown_type::input_error
-          ? dynamic_cast<input_error const*>(&thrown) != nullptr
-      : expected.type == thrown_type::size_mismatch
-          ? dynamic_cast<size_mismatch const*>(&thrown) != nullptr
-          : dynamic_cast<collective_mismatch const*>(&thrown) != nullptr;
+  bool const right_type = expected.type == thrown_type::input_error
+                              ? dynamic_cast<input_error const*>(&thrown) != nullptr
+                          : expected.type == thrown_type::size_mismatch
+                              ? dynamic_cast<size_mismatch const*>(&thrown) != nullptr
+                              : dynamic_cast<collective_mismatch const*>(&thrown) != nullptr;
   std::array<char const*, 3> const types{"collective_mismatch", "size_mismatch", "input_error"};
   if (!right_type)
     return std::string("expected ") + types[static_cast<std::size_t>(expected.type)] +
@@ -104,8 +138,10 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
     if (other) comm.receive(mine, 0, tag);
     else comm.send(mine, 1, tag);
   };
-  auto const calls = rank.calls_for(
-      which != mistake::trainer && which != mistake::trainer_of_message ? 0u : other ? 2u : 1u);
+  auto const calls =
+      rank.calls_for(which != mistake::trainer && which != mistake::trainer_of_message ? 0u
+                     : other                                                           ? 2u
+                                                                                       : 1u);
   switch (which) {
     case mistake::kind:
       if (other) return comm.all_gather(four, all.first(4 * p));
@@ -134,7 +170,8 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
 
 // One rank's part. What it throws ends the job.
 template <class Rank>
-void check_mistake(Rank& rank, communicator_error const& expected, communicator_findings& findings) {
+void check_mistake(Rank& rank, communicator_error const& expected,
+                   communicator_findings& findings) {
   communicator_probe<Rank> p{rank, axis::data, findings};
   auto x = p.template put_own<float>(p.blocks() + 5);
   auto all = p.template put_own<float>(4 * p.blocks() + 1);
@@ -162,14 +199,15 @@ void check_mistake(Rank& rank, communicator_error const& expected, communicator_
 }  // namespace detail
 
 /// The mistakes that `check_communicator_error` makes are numbered from 0 to one below this.
-inline constexpr int communicator_error_count = static_cast<int>(
-    sizeof(detail::communicator_errors) / sizeof(detail::communicator_errors[0]));
+inline constexpr int communicator_error_count =
+    static_cast<int>(sizeof(detail::communicator_errors) / sizeof(detail::communicator_errors[0]));
 
 namespace detail {
 
 inline communicator_error const& communicator_error_at(int which) {
   if (which < 0 || which >= communicator_error_count)
-    throw input_error("communicator error " + std::to_string(which) + ": there are those from 0 to " +
+    throw input_error("communicator error " + std::to_string(which) +
+                      ": there are those from 0 to " +
                       std::to_string(communicator_error_count - 1));
   return communicator_errors[which];
 }
@@ -188,15 +226,16 @@ inline communicator_error const& communicator_error_at(int which) {
   return detail::communicator_error_at(which).compared;
 }
 
-/// Lets the ranks of a launch make mistake `which`: each that takes part must be told by an error of
-/// the right type whose text has both calls, and `backend.run` must throw it.
+/// Lets the ranks of a launch make mistake `which`: each that takes part must be told by an error
+/// of the right type whose text has both calls, and `backend.run` must throw it.
 ///
 /// Errors:  input_error if there is no such mistake, or with fewer than two ranks.
 template <class Backend>
 [[nodiscard]] check_report check_communicator_error(Backend const& backend, int which, int ranks) {
   auto const& expected = detail::communicator_error_at(which);
-  if (ranks < 2) throw input_error("check_communicator_error: it takes 2 ranks or more, not " +
-                                   std::to_string(ranks));
+  if (ranks < 2)
+    throw input_error("check_communicator_error: it takes 2 ranks or more, not " +
+                      std::to_string(ranks));
   check_report report;
   report.checked.push_back(std::string("error: ") + expected.name);
   detail::communicator_findings findings;

@@ -299,8 +299,8 @@ void check_records(Probe& p) {
   auto const made = [&](collective kind, std::size_t bytes, int root = 0) {
     counted.record(kind, bytes, p.size());
     if (p.size() > 1)
-      expected.push_back({5, kind, plait::detail::element_type::of<double>(), reduction::sum, root,
-                          bytes});
+      expected.push_back(
+          {5, kind, plait::detail::element_type::of<double>(), reduction::sum, root, bytes});
   };
   comm.reset_counted();
   comm.log_calls(&log, 5);
@@ -375,8 +375,9 @@ void check_adjoints(Probe& p) {
   std::size_t const root_all = p.me() == last ? all : 0, root_n = p.me() == last ? n : 0;
   auto const copy = [&](auto& from, auto& to) {
     if (to.span().size() != 0)
-      p.rank.device().on(stream_of(p.over)).copy_bytes(from.span().data(), to.span().data(),
-                                                        to.span().size_bytes());
+      p.rank.device()
+          .on(stream_of(p.over))
+          .copy_bytes(from.span().data(), to.span().data(), to.span().size_bytes());
   };
   check_adjoint(
       p, "all_gather and reduce_scatter", {n, all},
@@ -438,8 +439,8 @@ void check_groups_in_turn(Rank& rank, communicator_findings& findings, int round
     for (auto& [p, sums, sent, all] : groups) {
       std::vector<double> gathered;
       for (int round = 0; round < at_once; ++round)
-        for (double const value : probe_values_of_all<double>(
-                 p.size(), n, p.salt, n * static_cast<std::size_t>(round)))
+        for (double const value :
+             probe_values_of_all<double>(p.size(), n, p.salt, n * static_cast<std::size_t>(round)))
           gathered.push_back(value);
       double const sum = p.size() * (p.size() - 1) / 2.0 + p.size() * double(begin);
       p.expect(sums, std::vector<double>(sums.span().size(), sum),

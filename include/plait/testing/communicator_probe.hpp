@@ -40,8 +40,8 @@ class communicator_findings {
     for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
     for (auto const& [kind, count] : alike_)
       if (count > most_alike)
-        report.failures.push_back("rank " + std::to_string(kind.first) + ": " + kind.second +
-                                  ": " + std::to_string(count - most_alike) +
+        report.failures.push_back("rank " + std::to_string(kind.first) + ": " + kind.second + ": " +
+                                  std::to_string(count - most_alike) +
                                   " more failures of this kind");
     failures_.clear();
     alike_.clear();
@@ -58,10 +58,10 @@ class communicator_findings {
 // "int32"
 template <class T>
 std::string element_name() {
-  char const* const kind = std::is_same_v<T, bfloat16>      ? "bfloat"
-                           : std::is_floating_point_v<T>    ? "float"
-                           : std::is_signed_v<T>            ? "int"
-                                                            : "uint";
+  char const* const kind = std::is_same_v<T, bfloat16>   ? "bfloat"
+                           : std::is_floating_point_v<T> ? "float"
+                           : std::is_signed_v<T>         ? "int"
+                                                         : "uint";
   return kind + std::to_string(8 * sizeof(T));
 }
 

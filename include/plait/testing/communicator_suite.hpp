@@ -27,8 +27,8 @@ template <class... T>
 struct element_list {};
 
 /// Those that plait's own communicators move.
-using communicator_elements = element_list<float, double, bfloat16, std::int32_t, std::int64_t,
-                                           std::uint64_t, std::uint8_t>;
+using communicator_elements =
+    element_list<float, double, bfloat16, std::int32_t, std::int64_t, std::uint64_t, std::uint8_t>;
 
 /// What `check_communicators` runs, and what the backend promises.
 struct communicator_suite_options {
@@ -41,7 +41,8 @@ struct communicator_suite_options {
   /// Sums have the bits of additions in rank order. Else they are compared within the bound of any
   /// order; all ranks must have the same bits in any case.
   bool sums_in_rank_order = true;
-  /// Ranks whose calls differ are told. Else only those mistakes are made that each rank sees alone.
+  /// Ranks whose calls differ are told. Else only those mistakes are made that each rank sees
+  /// alone.
   bool compares_calls = true;
   /// Launches that fail are part of it. False for processes that do not live on after an error:
   /// start one job for each `check_communicator_error`.
@@ -62,10 +63,11 @@ namespace detail {
 
 template <class Comm, class T>
 consteval void require_all_calls() {
-  static_assert(can_all<Comm, T>,
-                "check_communicators: the backend's communicator lacks a call for this element "
-                "type, or one returns something; derive it from plait::communicator_calls, or leave "
-                "the type out: check_communicators<plait::testing::element_list<float, double>>");
+  static_assert(
+      can_all<Comm, T>,
+      "check_communicators: the backend's communicator lacks a call for this element "
+      "type, or one returns something; derive it from plait::communicator_calls, or leave "
+      "the type out: check_communicators<plait::testing::element_list<float, double>>");
 }
 
 template <class Comm>
@@ -108,8 +110,8 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
   try {
     backend.run(mesh_groups(grid), [&](auto& rank) {
       for (axis_set const over : rank.groups().sets())
-        check_group(communicator_probe{rank, over, findings, options.sums_in_rank_order}, Elements{},
-                    options, most);
+        check_group(communicator_probe{rank, over, findings, options.sums_in_rank_order},
+                    Elements{}, options, most);
       check_groups_in_turn(rank, findings, options.rounds);
     });
   } catch (std::exception const& e) {
@@ -123,9 +125,9 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
 
 }  // namespace detail
 
-/// Runs every call of a backend's communicators, on all groups of meshes with `options.ranks` ranks,
-/// and compares values, traffic and errors with what the calls promise. Needs `double` besides
-/// `Elements`.
+/// Runs every call of a backend's communicators, on all groups of meshes with `options.ranks`
+/// ranks, and compares values, traffic and errors with what the calls promise. Needs `double`
+/// besides `Elements`.
 ///
 /// A process reports what its own ranks saw. After a run that threw nothing more is run.
 /// Cost:    the default options take seconds; what a backend needs for a launch, twice, and once
@@ -133,6 +135,10 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
 template <class Elements = communicator_elements, class Backend>
 [[nodiscard]] check_report check_communicators(Backend const& backend,
                                                communicator_suite_options const& options = {}) {
+  static_assert(
+      requires { typename Backend::rank_type::communicator_type; },
+      "check_communicators: the backend has no rank_type, or it is no rank_handle; write "
+      "using rank_type = plait::rank_handle<device, communicator>;");
   using communicator_type = typename Backend::rank_type::communicator_type;
   detail::require_records<communicator_type>();
   detail::require_all_calls<communicator_type, double>();
