@@ -306,6 +306,14 @@ TEST(CommunicatorSuite, SumsInAnotherOrderPassIfNoOrderIsPromised) {
   EXPECT_TRUE(report.passed()) << report.text();
 }
 
+TEST(CommunicatorSuite, ALostNanPassesIfNoneIsPromised) {
+  auto options = few;
+  options.maximum_keeps_nan = false;
+  auto const report =
+      check_communicators<few_elements>(flawed_threads{flaw::maximum_loses_nan}, options);
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
 TEST(CommunicatorSuite, MistakesAreLeftOutOnRequest) {
   auto const errors = [](communicator_suite_options options) {
     options.sizes = {1};

@@ -41,6 +41,8 @@ struct communicator_suite_options {
   /// Sums have the bits of additions in rank order. Else they are compared within the bound of any
   /// order; all ranks must have the same bits in any case.
   bool sums_in_rank_order = true;
+  /// A maximum is NaN where the value of any rank is. NCCL's is not, nor need MPI's be.
+  bool maximum_keeps_nan = true;
   /// Ranks whose calls differ are told. Else only those mistakes are made that each rank sees
   /// alone.
   bool compares_calls = true;
@@ -97,6 +99,7 @@ void check_group(communicator_probe<Rank> p, element_list<T...>,
   check_barrier(p);
   check_records(p);
   check_adjoints(p);
+  if (options.maximum_keeps_nan) (check_not_a_number<T>(p), ...);
   for (std::size_t const n : options.sizes)
     if (n <= most) (check_calls<T>(p, n), ...);
 }
