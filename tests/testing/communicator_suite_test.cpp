@@ -3,11 +3,15 @@
 #include "plait/testing/communicator_suite.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <ostream>
@@ -387,6 +391,33 @@ TEST(CommunicatorSuite, ACommunicatorOfOnesOwn) {
     EXPECT_TRUE(report.passed()) << report.text();
   }
   // example-end
+}
+
+// Each rank is a process, so that no report can have what another rank saw.
+TEST(CommunicatorSuite, RanksThatAreProcesses) {
+  temporary_folder const folder;
+  int const ranks = 3;
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    pid_t const child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      int launches = 0;
+      auto const report =
+          check_communicators<few_elements>(file_process{folder.path(), rank, &launches},
+                                            {.ranks = ranks, .sizes = {0, 1, 3}, .rounds = 20});
+      std::ofstream(folder.path() / ("report." + std::to_string(rank))) << report.text();
+      bool const all = launches == 1 + plait::testing::communicator_error_count;
+      _exit(report.passed() && all ? 0 : 1);
+    }
+    processes.push_back(child);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    int status = 1;
+    waitpid(processes[static_cast<std::size_t>(rank)], &status, 0);
+    std::ifstream text(folder.path() / ("report." + std::to_string(rank)));
+    EXPECT_EQ(status, 0) << std::string(std::istreambuf_iterator<char>(text), {});
+  }
 }
 
 // The concepts: one model with no more than is asked for, and broken ones.

@@ -16,6 +16,7 @@
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -182,39 +183,82 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
   std::vector<long> sent_, received_;
 };
 
-struct files {
-  using rank_type = plait::rank_handle<plait::host_device, file_communicator>;
+using file_rank = plait::rank_handle<plait::host_device, file_communicator>;
 
-  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+// One rank of a launch whose ranks meet in `folder`.
+inline void run_file_rank(std::filesystem::path const& folder, plait::mesh_groups const& groups,
+                          int rank, std::function<void(file_rank&)> const& program) {
+  int next = 0;
+  auto const ids = plait::declare_groups(groups, [&](auto&&, auto) { return next++; });
+  auto const& grid = groups.grid();
+  try {
+    std::vector<file_communicator> members;
+    for (int i = 0; i < groups.sets().size(); ++i)
+      members.emplace_back(folder, ids[std::size_t(rank)][i], grid.group_of(rank, groups.sets()[i]),
+                           grid.place_in_group(grid.coordinates_of(rank), groups.sets()[i]));
+    file_rank handle(groups, rank, plait::host_device{}, std::move(members));
+    program(handle);
+  } catch (...) {
+    std::ofstream(folder / "failed").put('1');
+    throw;
+  }
+}
+
+// A folder of one's own, removed with what is in it.
+class temporary_folder {
+ public:
+  temporary_folder() {
     auto name = (std::filesystem::temp_directory_path() / "plait_files_XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw plait::input_error("cannot make " + name);
-    std::filesystem::path const folder = name;
-    int next = 0;
-    auto const ids = plait::declare_groups(groups, [&](auto&&, auto) { return next++; });
+    path_ = name;
+  }
+  temporary_folder(temporary_folder const&) = delete;
+  temporary_folder& operator=(temporary_folder const&) = delete;
+  ~temporary_folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::filesystem::path const& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A backend: each rank is a thread.
+struct files {
+  using rank_type = file_rank;
+
+  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+    temporary_folder const folder;
     std::mutex mutex;
     std::exception_ptr failure;
-    auto const run_rank = [&](int rank) {
-      try {
-        auto const& grid = groups.grid();
-        std::vector<file_communicator> members;
-        for (int i = 0; i < groups.sets().size(); ++i)
-          members.emplace_back(folder, ids[std::size_t(rank)][i],
-                               grid.group_of(rank, groups.sets()[i]),
-                               grid.place_in_group(grid.coordinates_of(rank), groups.sets()[i]));
-        rank_type handle(groups, rank, plait::host_device{}, std::move(members));
-        program(handle);
-      } catch (...) {
-        std::scoped_lock const lock{mutex};
-        if (!failure) failure = std::current_exception();
-        std::ofstream(folder / "failed").put('1');
-      }
-    };
     {
       std::vector<std::jthread> ranks;
       for (int rank = 0; rank < groups.grid().world_size(); ++rank)
-        ranks.emplace_back(run_rank, rank);
+        ranks.emplace_back([&, rank] {
+          try {
+            run_file_rank(folder.path(), groups, rank, program);
+          } catch (...) {
+            std::scoped_lock const lock{mutex};
+            if (!failure) failure = std::current_exception();
+          }
+        });
     }
-    std::filesystem::remove_all(folder);
     if (failure) std::rethrow_exception(failure);
+  }
+};
+
+// A backend: each rank is a process, which somebody else has started; `folder` is that of the job.
+struct file_process {
+  std::filesystem::path folder;
+  int rank = 0;
+  int* launches = nullptr;
+
+  using rank_type = file_rank;
+
+  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+    auto const place = folder / std::to_string((*launches)++);
+    std::filesystem::create_directory(place);
+    run_file_rank(place, groups, rank, program);
   }
 };

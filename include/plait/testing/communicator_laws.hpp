@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +10,13 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/testing/communicator_probe.hpp"
 
-// Each function makes the same calls on all ranks of a group and checks what its own rank sees.
+// The values of each call. Each function makes the same calls on all ranks of a group and checks
+// what its own rank sees.
 namespace plait::testing::detail {
 
 inline constexpr std::size_t most_for_all_roots = 1000;
@@ -30,17 +28,6 @@ std::vector<int> roots_of(Probe const& p, std::size_t n) {
   std::vector<int> all;
   for (int root = 0; root < p.size(); ++root) all.push_back(root);
   return all;
-}
-
-// Rank and size are those of the mesh.
-template <class Probe>
-void check_membership(Probe& p) {
-  auto const members = p.rank.grid().group_of(p.rank.world_rank(), p.over);
-  auto const place = std::ranges::find(members, p.rank.world_rank()) - members.begin();
-  if (p.size() != static_cast<int>(members.size()) || p.me() != static_cast<int>(place))
-    p.fail({"rank() and size()", 0, -1, "as the mesh says"}, "",
-           "expected " + std::to_string(place) + " of " + std::to_string(members.size()) +
-               ", got " + std::to_string(p.me()) + " of " + std::to_string(p.size()));
 }
 
 template <class T, class Probe>
@@ -250,207 +237,6 @@ void check_calls(Probe& p, std::size_t n) {
   check_gather_and_scatter<T>(p, n);
   check_ring<T>(p, n);
   check_pairs<T>(p, n);
-}
-
-// One rank comes late; the others' clocks run from before a call that it takes part in, so that
-// what they measure contains its sleep, however the ranks are delayed otherwise.
-template <class Probe>
-void check_barrier(Probe& p) {
-  if (p.size() == 1) return p.comm().barrier();
-  constexpr std::chrono::milliseconds late{10};
-  for (int sleeper = 0; sleeper < p.size(); ++sleeper) {
-    auto x = p.template put_own<double>(1);
-    p.settle();
-    auto const begin = std::chrono::steady_clock::now();
-    p.comm().all_reduce(x.span());
-    p.settle();
-    if (p.me() == sleeper) std::this_thread::sleep_for(late);
-    p.comm().barrier();
-    auto const took = std::chrono::steady_clock::now() - begin;
-    if (took < late)
-      p.fail({"barrier", 0, -1, "returns when the last rank has come"}, "",
-             "it took less than the " + std::to_string(late.count()) + " ms that member " +
-                 std::to_string(sleeper) + " slept before");
-  }
-}
-
-template <class Probe>
-void expect_counted(Probe& p, traffic const& expected, std::size_t n) {
-  for (int i = 0; i < collective_count; ++i) {
-    auto const kind = static_cast<collective>(i);
-    auto const& got = p.comm().counted();
-    if (got.calls(kind) == expected.calls(kind) && got.bytes(kind) == expected.bytes(kind))
-      continue;
-    p.fail({to_string(kind), n, -1, "counted traffic"}, "float64",
-           "expected " + std::to_string(expected.bytes(kind)) + " bytes in " +
-               std::to_string(expected.calls(kind)) + " calls, got " +
-               std::to_string(got.bytes(kind)) + " in " + std::to_string(got.calls(kind)));
-  }
-}
-
-// What is counted, and what is written down in a log.
-template <class Probe>
-void check_records(Probe& p) {
-  std::size_t const n = 5, vector = n * sizeof(double), whole = p.blocks() * vector;
-  int const last = p.size() - 1;
-  auto small = p.template put_own<double>(n), big = p.template put_own<double>(p.blocks() * n),
-       other = p.template put_own<double>(p.blocks() * n);
-  p.settle();
-  auto& comm = p.comm();
-  std::vector<plait::detail::logged_call> log, expected;
-  traffic counted;
-  auto const made = [&](collective kind, std::size_t bytes, int root = 0) {
-    counted.record(kind, bytes, p.size());
-    if (p.size() > 1)
-      expected.push_back(
-          {5, kind, plait::detail::element_type::of<double>(), reduction::sum, root, bytes});
-  };
-  comm.reset_counted();
-  comm.log_calls(&log, 5);
-  comm.all_reduce(small.span()), made(collective::all_reduce, vector);
-  comm.all_gather(small.read_only(), big.span()), made(collective::all_gather, whole);
-  comm.reduce_scatter(big.read_only(), small.span()), made(collective::reduce_scatter, whole);
-  comm.all_to_all(big.read_only(), other.span()), made(collective::all_to_all, whole * p.blocks());
-  comm.broadcast(small.span(), last), made(collective::broadcast, vector, last);
-  comm.reduce(small.span(), last), made(collective::reduce, vector, last);
-  comm.gather(small.read_only(), big.span(), 0), made(collective::gather, whole);
-  comm.scatter(big.read_only(), small.span(), 0), made(collective::scatter, whole);
-  if (last != 0 && p.me() == 0)
-    comm.send(small.read_only(), last, 0), made(collective::send, vector, last);
-  if (last != 0 && p.me() == last)
-    comm.receive(small.span(), 0, 0), made(collective::receive, vector);
-  comm.log_calls(nullptr, 0);
-  comm.barrier(), counted.record(collective::barrier, 0, p.size());
-  p.settle();
-  expect_counted(p, counted, n);
-  comm.reset_counted();
-  expect_counted(p, {}, n);
-  auto const same = [](auto const& a, auto const& b) {
-    return a.group == b.group && a.kind == b.kind && a.element == b.element &&
-           a.operation == b.operation && a.other == b.other && a.tensor_bytes == b.tensor_bytes;
-  };
-  auto const [got, wanted] = std::ranges::mismatch(log, expected, same);
-  if (got != log.end() || wanted != expected.end())
-    p.fail({"log_calls", n, -1, "calls are logged"}, "float64",
-           "expected " + std::to_string(expected.size()) + " calls, got " +
-               std::to_string(log.size()) + "; the first that differs is number " +
-               std::to_string(got - log.begin()));
-}
-
-// Checks <A x, y> == <x, A^T y>, summed over the ranks. The values are small integers, so that no
-// sum is rounded. `x` and `y` are what this rank has of them, without values where it has none.
-template <class Probe, class Forward, class Backward>
-void check_adjoint(Probe& p, char const* pair, std::vector<std::size_t> const& counts,
-                   Forward forward, Backward backward) {
-  auto const small = [&](std::size_t count, unsigned salt) {
-    std::vector<double> out(count);
-    for (std::size_t i = 0; i < count; ++i)
-      out[i] = probe_value<std::uint8_t>(p.me(), i, p.salt + salt) % 17 - 8;
-    return out;
-  };
-  auto const dot = [](std::vector<double> const& a, std::vector<double> const& b) {
-    double sum = 0;
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) sum += a[i] * b[i];
-    return sum;
-  };
-  auto const x_values = small(counts[0], 0), y_values = small(counts[1], 1);
-  auto x = p.put(x_values), y = p.put(y_values);
-  auto ax = p.template put_zeros<double>(counts[1]), aty = p.template put_zeros<double>(counts[0]);
-  p.settle();
-  forward(x, ax);
-  backward(y, aty);
-  auto sums = p.put(std::vector<double>{dot(ax.get(), y_values), dot(x_values, aty.get())});
-  p.settle();
-  p.comm().all_reduce(sums.span());
-  auto const got = sums.get();
-  if (got[0] != got[1])
-    p.fail({pair, 7, -1, "are adjoint"}, "float64",
-           "<A x, y> is " + value_text(got[0]) + ", <x, A^T y> is " + value_text(got[1]));
-  p.salt += 2;
-}
-
-// The pairs of which the transition table makes gradients.
-template <class Probe>
-void check_adjoints(Probe& p) {
-  auto& comm = p.comm();
-  std::size_t const n = 7, all = 7 * p.blocks();
-  int const last = p.size() - 1;
-  std::size_t const root_all = p.me() == last ? all : 0, root_n = p.me() == last ? n : 0;
-  auto const copy = [&](auto& from, auto& to) {
-    if (to.span().size() != 0)
-      p.rank.device()
-          .on(stream_of(p.over))
-          .copy_bytes(from.span().data(), to.span().data(), to.span().size_bytes());
-  };
-  check_adjoint(
-      p, "all_gather and reduce_scatter", {n, all},
-      [&](auto& x, auto& to) { comm.all_gather(x.read_only(), to.span()); },
-      [&](auto& y, auto& to) { comm.reduce_scatter(y.read_only(), to.span()); });
-  check_adjoint(
-      p, "scatter and gather", {root_all, n},
-      [&](auto& x, auto& to) { comm.scatter(x.read_only(), to.span(), last); },
-      [&](auto& y, auto& to) { comm.gather(y.read_only(), to.span(), last); });
-  auto const twice = [&](auto& from, auto& to) { comm.all_to_all(from.read_only(), to.span()); };
-  check_adjoint(p, "all_to_all and all_to_all", {all, all}, twice, twice);
-  check_adjoint(
-      p, "broadcast and reduce", {root_n, n},
-      [&](auto& x, auto& to) {
-        if (p.me() == last) copy(x, to);
-        comm.broadcast(to.span(), last);
-      },
-      [&](auto& y, auto& to) {
-        comm.reduce(y.span(), last);
-        if (p.me() == last) copy(y, to);
-      });
-  if (last == 0) return;
-  std::size_t const at_first = p.me() == 0 ? n : 0;
-  auto const message = [&](int from, int to) {
-    return [&comm, &p, from, to](auto& out, auto& in) {
-      if (p.me() == from) comm.send(out.read_only(), to, 1);
-      if (p.me() == to) comm.receive(in.span(), from, 1);
-    };
-  };
-  check_adjoint(p, "send and receive", {at_first, root_n}, message(0, last), message(last, 0));
-}
-
-// All groups of a rank in turn, with nothing in between that would let a slow rank catch up: each
-// call has a slice of its own, and they are looked at when all have been made.
-template <class Rank>
-void check_groups_in_turn(Rank& rank, communicator_findings& findings, int rounds) {
-  using probe = communicator_probe<Rank>;
-  std::size_t const n = 3;
-  struct slices {
-    probe p;
-    typename probe::template buffer<double> sums, sent, all;
-  };
-  int const at_once = std::min(rounds, 100);
-  for (int begin = 0; begin < rounds; begin += at_once) {
-    std::vector<slices> groups;
-    for (auto const over : rank.groups().sets()) {
-      probe const p{rank, over, findings, true, static_cast<unsigned>(begin)};
-      std::size_t const count = n * static_cast<std::size_t>(at_once);
-      groups.push_back({p, p.put(std::vector<double>(count, p.me() + begin)),
-                        p.template put_own<double>(count),
-                        p.template put_zeros<double>(count * p.blocks())});
-    }
-    rank.device().synchronize();
-    for (int round = 0; round < at_once; ++round)
-      for (auto& [p, sums, sent, all] : groups) {
-        p.comm().all_reduce(sums.block(round, n));
-        p.comm().all_gather(sent.block(round, n), all.block(round, n * p.blocks()));
-      }
-    for (auto& [p, sums, sent, all] : groups) {
-      std::vector<double> gathered;
-      for (int round = 0; round < at_once; ++round)
-        for (double const value :
-             probe_values_of_all<double>(p.size(), n, p.salt, n * static_cast<std::size_t>(round)))
-          gathered.push_back(value);
-      double const sum = p.size() * (p.size() - 1) / 2.0 + p.size() * double(begin);
-      p.expect(sums, std::vector<double>(sums.span().size(), sum),
-               {"all_reduce", n, -1, "groups in turn, many times"});
-      p.expect(all, gathered, {"all_gather", n, -1, "groups in turn, many times"});
-    }
-  }
 }
 
 }  // namespace plait::testing::detail

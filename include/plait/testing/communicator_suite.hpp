@@ -16,6 +16,7 @@
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/testing/communicator_errors.hpp"
+#include "plait/testing/communicator_group_laws.hpp"
 #include "plait/testing/communicator_laws.hpp"
 #include "plait/testing/communicator_probe.hpp"
 #include "plait/testing/report.hpp"
