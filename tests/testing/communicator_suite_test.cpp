@@ -42,6 +42,9 @@ enum class flaw {
   maximum_loses_nan,
   gather_without_own_block,
   gather_beside_the_buffer,
+  gather_clears_receive,
+  long_integers_cut,
+  large_buffers_cut,
   scatter_shifted,
   exchange_in_place,
   broadcast_from_zero,
@@ -95,6 +98,7 @@ class flawed_communicator : public plait::thread_communicator {
     auto const own = std::span(receive).subspan(
         std::min(receive.size(), static_cast<std::size_t>(rank()) * send.size()));
     std::vector<T> const before(own.begin(), own.begin() + std::min(own.size(), send.size()));
+    if (flaw_ == flaw::gather_clears_receive) std::ranges::fill(receive, T{});
     base::all_gather(send, receive);
     if (flaw_ == flaw::gather_without_own_block) std::ranges::copy(before, own.begin());
     if (flaw_ == flaw::gather_beside_the_buffer && !receive.empty())
@@ -118,9 +122,15 @@ class flawed_communicator : public plait::thread_communicator {
   template <class T>
   void broadcast(std::span<T> x, int root) {
     if (flaw_ == flaw::error_of_another_type && root >= size()) throw plait::error("rank: no");
+    std::vector<T> const before(x.begin(), x.end());
     base::broadcast(x, flaw_ == flaw::broadcast_from_zero ? 0
                        : flaw_ == flaw::roots_are_clipped ? std::min(root, size() - 1)
                                                           : root);
+    if constexpr (std::is_same_v<T, std::int64_t>)
+      if (flaw_ == flaw::long_integers_cut)
+        for (T& value : x) value = static_cast<std::int32_t>(value);
+    if (flaw_ == flaw::large_buffers_cut && x.size() > 65536)
+      std::copy(before.begin() + 65536, before.end(), x.begin() + 65536);
   }
 
   template <class T>
@@ -201,7 +211,7 @@ struct flawed_threads {
   }
 };
 
-using few_elements = element_list<float, plait::bfloat16>;
+using few_elements = element_list<float, plait::bfloat16, std::int64_t>;
 communicator_suite_options const few{.ranks = 3, .sizes = {0, 1, 3, 64}, .rounds = 200};
 
 struct planted {
@@ -237,6 +247,17 @@ planted const all_planted[]{
      {"all_gather of float32, n = 1: all "
       "blocks in rank order: memory beside"
       " the buffer was written"}},
+    {"GatherClearsReceive",
+     flaw::gather_clears_receive,
+     {"in group {0,1,2}: all_gather of float32, n = 1: send is the own block of receive: "
+      "element "}},
+    {"LongIntegersCut",
+     flaw::long_integers_cut,
+     {"broadcast of int64, n = 1, root 0: the root's values: element 0"}},
+    {"LargeBuffersCut",
+     flaw::large_buffers_cut,
+     {"broadcast of bfloat16, n = 100003, root ", "element 65536: expected "},
+     {.ranks = 2, .sizes = {65536, 100003}, .rounds = 1, .errors = false}},
     {"ScatterShifted",
      flaw::scatter_shifted,
      {"reduce_scatter of float32, n = 1: the own block of the sum: element 0",
@@ -366,8 +387,10 @@ TEST(CommunicatorSuite, FailuresThatAreAlikeAreCounted) {
   options.errors = false;
   auto const report =
       check_communicators<few_elements>(flawed_threads{flaw::exchange_in_place}, options);
-  expect_reported(report, "rank 2: all_to_all: block j of rank i is block i of rank j: 4 more");
-  EXPECT_LE(report.failures.size(), 3u * 2 * 3);
+  expect_reported(
+      report,
+      "rank 2 in group {0,1,2}: all_to_all: block j of rank i is block i of rank j: 7 more");
+  EXPECT_LE(report.failures.size(), 3u * 3);
 }
 
 TEST(CommunicatorSuite, MeshesHaveGroupsThatOverlap) {

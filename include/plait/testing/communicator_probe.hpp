@@ -40,7 +40,7 @@ class communicator_findings {
     for (auto& [rank, text] : failures_) report.failures.push_back(std::move(text));
     for (auto const& [kind, count] : alike_)
       if (count > most_alike)
-        report.failures.push_back("rank " + std::to_string(kind.first) + ": " + kind.second + ": " +
+        report.failures.push_back("rank " + std::to_string(kind.first) + " " + kind.second + ": " +
                                   std::to_string(count - most_alike) +
                                   " more failures of this kind");
     failures_.clear();
@@ -247,11 +247,10 @@ struct communicator_probe {
   void settle() const { rank.device().synchronize(); }
 
   void fail(probed_call const& call, std::string const& element, std::string const& text) const {
-    auto const law = std::string(call.operation) + ": " + call.law;
     auto const members = rank.grid().group_of(rank.world_rank(), over);
-    findings.add(rank.world_rank(), law,
-                 "rank " + std::to_string(rank.world_rank()) + " in group " +
-                     plait::detail::group_text(members) + ": " + call.operation +
+    auto const place = "in group " + plait::detail::group_text(members) + ": " + call.operation;
+    findings.add(rank.world_rank(), place + ": " + call.law,
+                 "rank " + std::to_string(rank.world_rank()) + " " + place +
                      (element.empty() ? "" : " of " + element) + ", n = " + std::to_string(call.n) +
                      (call.root < 0 ? "" : ", root " + std::to_string(call.root)) + ": " +
                      call.law + ": " + text);
