@@ -235,11 +235,13 @@ inline communicator_error const& communicator_error_at(int which) {
 }
 
 /// Lets the ranks of a launch make mistake `which`: each that takes part must be told by an error
-/// of the right type whose text has both calls, and `backend.run` must throw it.
+/// of the right type whose text has both calls, and `backend.run` must throw it. `ranks`: as many
+/// as the launcher has started.
 ///
 /// Errors:  input_error if there is no such mistake, or with fewer than two ranks.
 template <class Backend>
-[[nodiscard]] check_report check_communicator_error(Backend const& backend, int which, int ranks) {
+[[nodiscard]] check_report check_communicator_error(Backend const& backend, int which,
+                                                    int ranks = 2) {
   auto const& expected = detail::communicator_error_at(which);
   if (ranks < 2)
     throw input_error("check_communicator_error: it takes 2 ranks or more, not " +

@@ -110,7 +110,7 @@ template <class Elements, class Backend>
 bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
                    communicator_suite_options const& options, check_report& report) {
   communicator_findings findings;
-  std::string thrown;
+  std::string failure;
   try {
     backend.run(mesh_groups(grid), [&](auto& rank) {
       for (axis_set const over : rank.groups().sets())
@@ -119,12 +119,12 @@ bool check_on_mesh(Backend const& backend, mesh const& grid, std::size_t most,
       check_groups_in_turn(rank, findings, options.rounds);
     });
   } catch (std::exception const& e) {
-    thrown = e.what();
+    failure = to_string(grid) + ": the run threw: " + e.what();
   }
   findings.move_to(report);
-  if (!thrown.empty()) report.failures.push_back(to_string(grid) + ": the run threw: " + thrown);
+  if (!failure.empty()) report.failures.push_back(failure);
   report.checked.push_back("all calls on " + to_string(grid));
-  return thrown.empty();
+  return failure.empty();
 }
 
 }  // namespace detail
