@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fuzz/fuzzing.hpp"
-#include "plait/backend/cuda/process_ranks.hpp"
+#include "plait/backend/process/process_ranks.hpp"
 
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   constexpr std::array names{

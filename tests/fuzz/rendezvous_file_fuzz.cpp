@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "fuzz/fuzzing.hpp"
-#include "plait/backend/cuda/rendezvous_file.hpp"
+#include "plait/backend/process/rendezvous_file.hpp"
 
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   std::span<std::uint8_t const> bytes(data, size);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Reads every #include of the headers under INCLUDE/plait and reports each that breaks a rule:
 #   - a folder includes itself and the folders before it in the order below, never a later one;
-#   - backend/<x>/ includes no other backend but host/, which is always there, host/ none at all, and
-#     the files of backend/ itself neither;
+#   - backend/<x>/ includes no other backend but host/ and process/, which are always there, and
+#     the files of backend/ itself none;
 #   - a header of an optional component is included only by headers of the same component;
 #   - only backend/<name>/ and component headers include anything outside the standard library;
 #   - only backend/, testing/ and the executor (run/move.hpp, run/exchange_runner.hpp) call collectives;
@@ -126,7 +126,7 @@ foreach(header IN LISTS headers)
     elseif(target_floor GREATER floor)
       report("${folder}/ may not include ${target_folder}/: the arrow goes up")
     elseif(target_backend AND folder STREQUAL "backend" AND NOT target_backend STREQUAL backend
-        AND NOT (backend AND target_backend STREQUAL "host"))
+        AND NOT (backend AND target_backend MATCHES "^(host|process)$"))
       report("\"${target}\" belongs to another backend; move what both need to backend/")
     endif()
   endforeach()

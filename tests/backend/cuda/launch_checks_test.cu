@@ -19,8 +19,8 @@
 
 #include "plait/backend/cuda/cuda.hpp"
 #include "plait/backend/cuda/cuda_process.hpp"
-#include "plait/backend/cuda/process_ranks.hpp"
-#include "plait/backend/cuda/rendezvous_file.hpp"
+#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/backend/cuda/requirements.hpp"
 
 namespace {

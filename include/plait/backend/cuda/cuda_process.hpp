@@ -16,8 +16,8 @@
 #include "plait/backend/cuda/cuda_groups.hpp"
 #include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/cuda_options.hpp"
-#include "plait/backend/cuda/process_ranks.hpp"
-#include "plait/backend/cuda/rendezvous_file.hpp"
+#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 

@@ -47,13 +47,13 @@ template <class Variable>
   auto const number = [&](char const* name) {
     char const* const found = variable(name);
     if (found == nullptr)
-      throw input_error(std::string("cuda_process: the environment has no ") + name +
+      throw input_error(std::string("the environment has no ") + name +
                         " beside the other variables of its launcher; set it");
     std::string_view const text(found);
     int value = -1;
     auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (code != std::errc{} || end != text.data() + text.size() || value < 0)
-      throw input_error(std::string("cuda_process: ") + name + "=" + detail::in_quotes(text) +
+      throw input_error(std::string("") + name + "=" + detail::in_quotes(text) +
                         " in the environment is not a number from 0 to 2147483647");
     return value;
   };
@@ -65,13 +65,13 @@ template <class Variable>
   if (chosen == launchers.end()) chosen = std::ranges::find_if(launchers, begins);
   if (chosen == launchers.end())
     throw input_error(
-        "cuda_process: the environment does not say which rank this process is; start the program "
+        "the environment does not say which rank this process is; start the program "
         "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE and LOCAL_RANK");
   auto const& [rank, world_size, local_rank, job] = *chosen;
   process_ranks out{number(rank), number(world_size), number(local_rank)};
   auto const below_world_size = [&](char const* name, int value) {
     if (value >= out.world_size)
-      throw input_error(std::string("cuda_process: ") + name + "=" + std::to_string(value) +
+      throw input_error(std::string("") + name + "=" + std::to_string(value) +
                         " in the environment is not below " + world_size + "=" +
                         std::to_string(out.world_size));
   };
@@ -86,7 +86,7 @@ template <class Variable>
 /// Throws input_error unless the processes are as many as the ranks of the plan.
 inline void check_world_size(process_ranks const& here, int plan_ranks) {
   if (here.world_size == plan_ranks) return;
-  throw input_error("rank " + std::to_string(here.rank) + ": cuda_process: the launcher started " +
+  throw input_error("rank " + std::to_string(here.rank) + ": the launcher started " +
                     std::to_string(here.world_size) + " processes, the plan has " +
                     std::to_string(plan_ranks) +
                     " ranks; start as many processes, or choose another size of the data axis");

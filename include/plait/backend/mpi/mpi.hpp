@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The C++ bindings of old have nothing that is used here.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process/watchdog.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// What `mpi` may be told.
+struct mpi_options {
+  /// Whose processes are the ranks, in its order. Plait makes duplicates and leaves this as it is.
+  MPI_Comm world = MPI_COMM_WORLD;
+};
+
+namespace detail {
+
+/// MPI in this process: who started it, whether it may still be called, and the watchdog that no
+/// call is without.
+class mpi_library {
+ public:
+  mpi_library() : watch_(std::chrono::milliseconds{60'000}) {}
+  mpi_library(mpi_library const&) = delete;
+  mpi_library& operator=(mpi_library const&) = delete;
+  /// Finalises what plait has started, unless a call has failed: then no other may be made, and the
+  /// launcher sees a process that has ended without that.
+  ~mpi_library() {
+    if (!started_ || broken_ || is_finalized()) return;
+    watch_.during([] { return MPI_Finalize(); },
+                  [] {
+                    return std::string(
+                        "plait: MPI_Finalize waits for processes that have not "
+                        "come to their end");
+                  });
+  }
+
+  /// The one of this process; it ends with the process, as MPI cannot be started twice.
+  static mpi_library& here() {
+    static mpi_library one;
+    return one;
+  }
+
+  void start() {
+    int is_initialized = 0;
+    MPI_Initialized(&is_initialized);
+    if (is_finalized())
+      throw input_error("mpi: MPI has been finalised in this process and cannot be started again");
+    if (is_initialized != 0) return;
+    int level = MPI_THREAD_SINGLE;
+    call("MPI_Init_thread",
+         [&] { return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level); });
+    started_ = true;
+    if (level < MPI_THREAD_FUNNELED)
+      throw engine_error(
+          "mpi: this MPI library gives the thread level MPI_THREAD_SINGLE; plait needs "
+          "MPI_THREAD_FUNNELED, since a thread of its own watches the calls");
+  }
+
+  /// Calls work(), which calls one function of MPI.
+  template <class Work>
+  void call(char const* function, Work work) {
+    call(
+        work, [function] { return std::string("plait: ") + function + " has not ended"; },
+        function);
+  }
+  template <class Work, class Text>
+  void call(Work work, Text const& text, char const* function) {
+    if (is_finalized())
+      throw engine_error(std::string("mpi: MPI was finalised while a job runs, before ") +
+                         function);
+    int const code = watch_.during(work, text);
+    if (code == MPI_SUCCESS) return;
+    broken_ = true;
+    char words[MPI_MAX_ERROR_STRING] = {};
+    int length = 0;
+    MPI_Error_string(code, words, &length);
+    throw engine_error(std::string("mpi: ") + function + ": " + words);
+  }
+
+  [[nodiscard]] static bool is_finalized() {
+    int flag = 0;
+    MPI_Finalized(&flag);
+    return flag != 0;
+  }
+  [[nodiscard]] bool is_usable() const { return !broken_ && !is_finalized(); }
+  void give_up() noexcept { broken_ = true; }
+  [[nodiscard]] watchdog& watch() { return watch_; }
+  /// Whether this machine has more ranks than processors: a rank that waits in a call of MPI keeps
+  /// its processor with some libraries.
+  [[nodiscard]] bool shares_processors() const { return shares_processors_; }
+  void count_neighbours(MPI_Comm world) {
+    MPI_Comm machine = MPI_COMM_NULL;
+    call("MPI_Comm_split_type", [&] {
+      return MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    });
+    int ranks = 1;
+    MPI_Comm_size(machine, &ranks);
+    MPI_Comm_free(&machine);
+    shares_processors_ = ranks > static_cast<int>(std::thread::hardware_concurrency());
+  }
+
+ private:
+  watchdog watch_;
+  bool started_ = false, broken_ = false, shares_processors_ = false;
+};
+
+/// `count` bytes as one element, which may be more than an int can say.
+class mpi_bytes {
+ public:
+  explicit mpi_bytes(std::size_t bytes) {
+    if (bytes <= most) {
+      count_ = static_cast<int>(bytes);
+      return;
+    }
+    constexpr int piece = 1 << 20;
+    MPI_Datatype pieces = MPI_DATATYPE_NULL, mebibyte = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(piece, MPI_BYTE, &mebibyte);
+    MPI_Type_contiguous(static_cast<int>(bytes / piece), mebibyte, &pieces);
+    int const lengths[]{1, static_cast<int>(bytes % piece)};
+    MPI_Aint const places[]{0, static_cast<MPI_Aint>(bytes - bytes % piece)};
+    MPI_Datatype const types[]{pieces, MPI_BYTE};
+    MPI_Type_create_struct(2, lengths, places, types, &type_);
+    MPI_Type_commit(&type_);
+    MPI_Type_free(&pieces);
+    MPI_Type_free(&mebibyte);
+    count_ = 1;
+  }
+  mpi_bytes(mpi_bytes const&) = delete;
+  mpi_bytes& operator=(mpi_bytes const&) = delete;
+  ~mpi_bytes() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+  }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+
+ private:
+  static constexpr std::size_t most = std::numeric_limits<int>::max();
+  MPI_Datatype type_ = MPI_BYTE;
+  int count_ = 0;
+};
+
+/// MPI's name of an element type, or MPI_DATATYPE_NULL.
+inline MPI_Datatype mpi_type_of(element_type type) {
+  switch (type.kind) {
+    case 'f': return type.bytes == 4 ? MPI_FLOAT : type.bytes == 8 ? MPI_DOUBLE : MPI_DATATYPE_NULL;
+    case 'i':
+      return type.bytes == 1   ? MPI_INT8_T
+             : type.bytes == 2 ? MPI_INT16_T
+             : type.bytes == 4 ? MPI_INT32_T
+                               : MPI_INT64_T;
+    case 'u':
+      return type.bytes == 1   ? MPI_UINT8_T
+             : type.bytes == 2 ? MPI_UINT16_T
+             : type.bytes == 4 ? MPI_UINT32_T
+                               : MPI_UINT64_T;
+    default: return MPI_DATATYPE_NULL;
+  }
+}
+
+/// One member of a group, over a communicator of its own.
+class mpi_group final : public process_group {
+ public:
+  mpi_group(MPI_Comm comm, std::vector<int> members, int world_rank)
+      : comm_(comm), members_(std::move(members)), world_rank_(world_rank) {
+    MPI_Comm_rank(comm_, &rank_);
+  }
+  ~mpi_group() override {
+    if (mpi_library::here().is_usable()) MPI_Comm_free(&comm_);
+  }
+
+  void serve(collective_call const* call) override { call_ = call; }
+
+  void barrier() override {
+    ask("MPI_Barrier", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0) return MPI_Barrier(comm_);
+      else return MPI_Ibarrier(comm_, request...);
+    });
+  }
+  void all_gather(void const* send, void* receive, std::size_t bytes) override {
+    mpi_bytes const each(bytes);
+    void const* const from = send == block(receive, rank_, bytes) ? MPI_IN_PLACE : send;
+    ask("MPI_Allgather", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Allgather(from, each.count(), each.type(), receive, each.count(), each.type(),
+                             comm_);
+      else
+        return MPI_Iallgather(from, each.count(), each.type(), receive, each.count(), each.type(),
+                              comm_, request...);
+    });
+  }
+  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
+    mpi_bytes const each(bytes);
+    ask("MPI_Alltoall", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Alltoall(send, each.count(), each.type(), receive, each.count(), each.type(),
+                            comm_);
+      else
+        return MPI_Ialltoall(send, each.count(), each.type(), receive, each.count(), each.type(),
+                             comm_, request...);
+    });
+  }
+  void broadcast(void* inout, std::size_t bytes, int root) override {
+    mpi_bytes const all(bytes);
+    ask("MPI_Bcast", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Bcast(inout, all.count(), all.type(), root, comm_);
+      else return MPI_Ibcast(inout, all.count(), all.type(), root, comm_, request...);
+    });
+  }
+  void gather(void const* send, void* receive, std::size_t bytes, int root) override {
+    mpi_bytes const each(bytes);
+    bool const in_place = rank_ == root && send == block(receive, rank_, bytes);
+    void const* const from = in_place ? MPI_IN_PLACE : send;
+    ask("MPI_Gather", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Gather(from, each.count(), each.type(), receive, each.count(), each.type(), root,
+                          comm_);
+      else
+        return MPI_Igather(from, each.count(), each.type(), receive, each.count(), each.type(),
+                           root, comm_, request...);
+    });
+  }
+  void scatter(void const* send, void* receive, std::size_t bytes, int root) override {
+    mpi_bytes const each(bytes);
+    bool const in_place = rank_ == root && receive == block(send, rank_, bytes);
+    void* const to = in_place ? MPI_IN_PLACE : receive;
+    ask("MPI_Scatter", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Scatter(send, each.count(), each.type(), to, each.count(), each.type(), root,
+                           comm_);
+      else
+        return MPI_Iscatter(send, each.count(), each.type(), to, each.count(), each.type(), root,
+                            comm_, request...);
+    });
+  }
+  void send(void const* data, std::size_t bytes, int to) override {
+    mpi_bytes const all(bytes);
+    ask("MPI_Send", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Send(data, all.count(), all.type(), to, 0, comm_);
+      else return MPI_Isend(data, all.count(), all.type(), to, 0, comm_, request...);
+    });
+  }
+  void receive(void* data, std::size_t bytes, int from) override {
+    mpi_bytes const all(bytes);
+    ask("MPI_Recv", [&](auto... request) {
+      if constexpr (sizeof...(request) == 0)
+        return MPI_Recv(data, all.count(), all.type(), from, 0, comm_, MPI_STATUS_IGNORE);
+      else return MPI_Irecv(data, all.count(), all.type(), from, 0, comm_, request...);
+    });
+  }
+  bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override {
+    auto const number = mpi_type_of(type);
+    if (number == MPI_DATATYPE_NULL) return false;
+    auto const how = operation == reduction::sum ? MPI_SUM : MPI_MAX;
+    constexpr std::size_t most = std::numeric_limits<int>::max();
+    for (std::size_t first = 0; first < count; first += most) {
+      auto* const data = static_cast<std::byte*>(inout) + first * type.bytes;
+      int const here = static_cast<int>(std::min(most, count - first));
+      ask("MPI_Allreduce", [&](auto... request) {
+        if constexpr (sizeof...(request) == 0)
+          return MPI_Allreduce(MPI_IN_PLACE, data, here, number, how, comm_);
+        else return MPI_Iallreduce(MPI_IN_PLACE, data, here, number, how, comm_, request...);
+      });
+    }
+    return true;
+  }
+
+ private:
+  static void const* block(void const* all, int index, std::size_t bytes) {
+    return static_cast<std::byte const*>(all) + static_cast<std::size_t>(index) * bytes;
+  }
+
+  /// Calls work(), or work(request) and looks after the request while other ranks have the
+  /// processor.
+  template <class Work>
+  void ask(char const* function, Work work) {
+    auto& library = mpi_library::here();
+    auto const text = [&] { return waiting_text(*this, function, library.watch().timeout()); };
+    if (!library.shares_processors()) return library.call(work, text, function);
+    auto const poll = [&] {
+      MPI_Request request = MPI_REQUEST_NULL;
+      int done = 0;
+      int code = work(&request);
+      for (;;) {
+        if (code == MPI_SUCCESS) code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS || done != 0) return code;
+        ::sched_yield();
+      }
+    };
+    library.call(poll, text, function);
+  }
+  static std::string waiting_text(mpi_group const& of, char const* function,
+                                  std::chrono::milliseconds timeout) {
+    return "plait: rank " + std::to_string(of.world_rank_) + ": " +
+           (of.call_ != nullptr ? call_text(*of.call_, of.members_)
+                                : function + (" on group " + group_text(of.members_))) +
+           " has waited " + std::to_string(timeout.count()) +
+           " ms for the other ranks (MPI); the job ends here";
+  }
+
+  MPI_Comm comm_;
+  std::vector<int> members_;
+  int world_rank_;
+  int rank_ = 0;
+  collective_call const* call_ = nullptr;
+};
+
+class mpi_engine final : public process_engine {
+ public:
+  explicit mpi_engine(mpi_options const& options) : options_(options) {}
+  ~mpi_engine() override {
+    if (world_ != MPI_COMM_NULL && mpi_library::here().is_usable()) MPI_Comm_free(&world_);
+  }
+
+  [[nodiscard]] std::string name() const override { return "MPI"; }
+
+  process_ranks ranks() override {
+    auto& library = mpi_library::here();
+    library.start();
+    if (world_ == MPI_COMM_NULL) {
+      library.call("MPI_Comm_dup", [&] { return MPI_Comm_dup(options_.world, &world_); });
+      MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
+      library.count_neighbours(world_);
+    }
+    process_ranks out;
+    MPI_Comm_rank(world_, &out.rank);
+    MPI_Comm_size(world_, &out.world_size);
+    check_launcher(out.world_size);
+    return out;
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) override {
+    mpi_library::here().watch().set_timeout(timeout);
+  }
+
+  std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {
+    MPI_Comm made = MPI_COMM_NULL;
+    int rank = 0;
+    MPI_Comm_rank(world_, &rank);
+    mpi_library::here().call("MPI_Comm_split",
+                             [&] { return MPI_Comm_split(world_, members.front(), rank, &made); });
+    return std::make_unique<mpi_group>(made, members, rank);
+  }
+
+  void abandon() noexcept override { mpi_library::here().give_up(); }
+
+ private:
+  /// A library that is not the launcher's starts every process as a world of its own.
+  void check_launcher(int world_size) const {
+    if (world_size != 1 || options_.world != MPI_COMM_WORLD) return;
+    for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+      if (char const* const said = std::getenv(name); said != nullptr && std::atoi(said) > 1)
+        throw input_error(std::string("mpi: MPI says that this process is alone, and ") + name +
+                          " says that the launcher started " + said +
+                          " of them: the program was built with another MPI than this mpirun; "
+                          "start it by the launcher of its own library");
+  }
+
+  mpi_options options_;
+  MPI_Comm world_ = MPI_COMM_NULL;
+};
+
+}  // namespace detail
+
+/// The processes of an MPI job, for `processes{.engine = plait::mpi()}`. Plait starts MPI unless
+/// the program has, and finalises what it has started when the process ends.
+///
+/// Cost:   each call of MPI is a blocking one that a thread watches; where a machine has more ranks
+///         than processors, one that returns, looked after by a loop that lets others run.
+/// Errors: a call that waits longer than the time-out ends the process with a sentence, since MPI
+///         cannot be called again. engine_error if a function of MPI fails.
+[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> mpi(
+    mpi_options const& options = {}) {
+  return std::make_shared<detail::mpi_engine>(options);
+}
+
+}  // namespace plait

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/process/process_engine.hpp"
+
+namespace plait::detail {
+
+/// A group of one process, which needs no engine.
+class lone_process final : public process_group {
+ public:
+  void serve(collective_call const*) override {}
+  void barrier() override {}
+  void all_gather(void const* send, void* receive, std::size_t bytes) override {
+    copy_bytes(receive, send, bytes);
+  }
+  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
+    copy_bytes(receive, send, bytes);
+  }
+  void broadcast(void*, std::size_t, int) override {}
+  void gather(void const* send, void* receive, std::size_t bytes, int) override {
+    copy_bytes(receive, send, bytes);
+  }
+  void scatter(void const* send, void* receive, std::size_t bytes, int) override {
+    copy_bytes(receive, send, bytes);
+  }
+  void send(void const*, std::size_t, int) override {}
+  void receive(void*, std::size_t, int) override {}
+  bool all_reduce(void*, std::size_t, element_type, reduction) override { return true; }
+};
+
+}  // namespace plait::detail

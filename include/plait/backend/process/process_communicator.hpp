@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/communicator_calls.hpp"
+#include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/ranked_reduction.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// Who adds up in a reduction over processes.
+enum class process_reduction : int {
+  ranked,  ///< plait, in the order of the ranks: the bits of `threads`
+  library  ///< the engine, in an order of its own: fewer bytes, the same bits on all ranks
+};
+
+/// One rank's member of a group of processes, whatever engine carries the bytes.
+///
+/// Cost:    each call compares what the members call, one small exchange more, unless
+///          `compare_calls` is false. Plait allocates nothing after the first call of a size.
+/// Errors:  as thread_communicator has them, on every member; where calls are not compared, what
+///          the engine makes of it. engine_error and communication_timeout, see process_group.
+/// Threads: used by the thread of its rank only.
+class process_communicator : public communicator_calls<process_communicator> {
+ public:
+  process_communicator(std::unique_ptr<process_group> group, std::vector<int> members, int rank,
+                       process_reduction how, bool compare_calls)
+      : group_(std::move(group)),
+        members_(std::move(members)),
+        shown_(members_.size()),
+        rank_(rank),
+        how_(how),
+        compares_(compare_calls) {}
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
+  /// The engine's member, for what is exchanged at a start.
+  [[nodiscard]] process_group& group() const { return *group_; }
+
+  /// \see communicator_calls
+  void wait_for_all() {
+    if (size() == 1) return;
+    detail::collective_call const call{.kind = collective::barrier};
+    serving const now(*group_, call);
+    if (compares_) meet(call);
+    else group_->barrier();
+  }
+  template <collective Kind, class T>
+  void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
+    serving const now(*group_, call);
+    if constexpr (Kind == collective::send || Kind == collective::receive) {
+      pass<Kind>(call);
+    } else {
+      if (compares_ && size() > 1) meet(call);
+      else detail::check_shape(members_[std::size_t(rank_)], rank_ == call.other, call, members_);
+      if (tensor_bytes != 0) move<Kind, T>(call);
+    }
+  }
+
+ private:
+  /// A call as the others see it.
+  struct shown_call {
+    std::int32_t kind = 0, element_kind = 0, element_bytes = 0, operation = 0, other = 0, tag = 0;
+    std::uint64_t bytes = 0, whole_bytes = 0, caller = 0;
+
+    static shown_call of(detail::collective_call const& call) {
+      return {static_cast<std::int32_t>(call.kind),
+              call.element.kind,
+              call.element.bytes,
+              static_cast<std::int32_t>(call.operation),
+              call.other,
+              call.tag,
+              call.bytes,
+              call.whole_bytes,
+              call.caller};
+    }
+    [[nodiscard]] detail::collective_call call() const {
+      return {
+          .kind = static_cast<collective>(kind),
+          .element = {static_cast<char>(element_kind), static_cast<unsigned char>(element_bytes)},
+          .operation = static_cast<reduction>(operation),
+          .other = other,
+          .tag = tag,
+          .bytes = bytes,
+          .whole_bytes = whole_bytes,
+          .caller = caller};
+    }
+  };
+
+  /// Lets messages about a wait say what it is for.
+  class serving {
+   public:
+    serving(process_group& group, detail::collective_call const& call) : group_(group) {
+      group_.serve(&call);
+    }
+    serving(serving const&) = delete;
+    serving& operator=(serving const&) = delete;
+    ~serving() { group_.serve(nullptr); }
+
+   private:
+    process_group& group_;
+  };
+
+  [[nodiscard]] int world_rank(int member) const { return members_[std::size_t(member)]; }
+
+  /// Shows `call` to the other members and throws on all if theirs do not agree.
+  void meet(detail::collective_call const& call) {
+    auto const mine = shown_call::of(call);
+    group_->all_gather(&mine, shown_.data(), sizeof mine);
+    auto const first = shown_[0].call();
+    for (int other = 1; other < size(); ++other)
+      if (auto const theirs = shown_[std::size_t(other)].call(); !first.agrees_with(theirs))
+        throw collective_mismatch(
+            detail::mismatch_text(world_rank(0), first, world_rank(other), theirs, members_));
+    for (int member = 0; member < size(); ++member)
+      detail::check_shape(world_rank(member), member == call.other,
+                          shown_[std::size_t(member)].call(), members_);
+  }
+
+  /// A message: where calls are compared, both ends show theirs before it goes.
+  template <collective Kind>
+  void pass(detail::collective_call const& call) {
+    if (call.other < 0 || call.other >= size() || call.other == rank_)
+      throw input_error("rank " + std::to_string(world_rank(rank_)) + " called " +
+                        detail::call_text(call, members_) +
+                        ": the other end must be another member of the group");
+    if (compares_) {
+      auto const mine = shown_call::of(call);
+      shown_call theirs;
+      constexpr bool sends = Kind == collective::send;
+      if (sends) group_->send(&mine, sizeof mine, call.other);
+      group_->receive(&theirs, sizeof theirs, call.other);
+      if (!sends) group_->send(&mine, sizeof mine, call.other);
+      auto const met = theirs.call();
+      if (!call.fits(met))
+        throw collective_mismatch(sends
+                                      ? detail::mismatch_text(world_rank(rank_), call,
+                                                              world_rank(call.other), met, members_)
+                                      : detail::mismatch_text(world_rank(call.other), met,
+                                                              world_rank(rank_), call, members_));
+    }
+    if (call.bytes == 0) return;
+    if constexpr (Kind == collective::send) group_->send(call.source, call.bytes, call.other);
+    else group_->receive(call.target, call.bytes, call.other);
+  }
+
+  /// This rank's part of a collective.
+  template <collective Kind, class T>
+  void move(detail::collective_call const& call) {
+    using detail::collective_call;
+    std::size_t const count = call.bytes / sizeof(T);
+    [[maybe_unused]] detail::ranked_reduction<T> ranked(*group_, rank_, size(), call.operation,
+                                                        room_);
+    auto* const target = static_cast<T*>(call.target);
+    if constexpr (Kind == collective::all_reduce) {
+      if (how_ == process_reduction::library &&
+          group_->all_reduce(target, count, call.element, call.operation))
+        return;
+      ranked.all_reduce(target, count);
+    } else if constexpr (Kind == collective::reduce_scatter) {
+      if (size() == 1) return detail::copy_bytes(target, call.source, call.bytes);
+      ranked.reduce_scatter(static_cast<T const*>(call.source), target, count);
+    } else if constexpr (Kind == collective::reduce) {
+      if (size() > 1) ranked.reduce(target, count, call.other);
+    } else if constexpr (Kind == collective::all_gather) {
+      group_->all_gather(call.source, call.target, call.bytes);
+    } else if constexpr (Kind == collective::all_to_all) {
+      group_->all_to_all(call.source, call.target, call.bytes / std::size_t(size()));
+    } else if constexpr (Kind == collective::broadcast) {
+      group_->broadcast(call.target, call.bytes, call.other);
+    } else if constexpr (Kind == collective::gather) {
+      group_->gather(call.source, call.target, call.bytes, call.other);
+    } else {
+      static_assert(Kind == collective::scatter);
+      group_->scatter(call.source, call.target, call.bytes, call.other);
+    }
+  }
+
+  std::unique_ptr<process_group> group_;
+  std::vector<int> members_;  // world ranks in group order
+  std::vector<shown_call> shown_;
+  detail::reduction_room room_;
+  int rank_;
+  process_reduction how_;
+  bool compares_;
+};
+
+static_assert(can_all<process_communicator, float>);
+
+}  // namespace plait

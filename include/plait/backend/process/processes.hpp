@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/process/lone_process.hpp"
+#include "plait/backend/process/process_communicator.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process/start_agreement.hpp"
+#include "plait/backend/rank.hpp"
+#include "plait/core/error.hpp"
+#include "plait/mesh/groups.hpp"
+
+namespace plait {
+
+/// One rank in each process, on the processors of one machine or of many: `processes{.engine =
+/// plait::mpi()}`, started by mpirun or another launcher as many times as the plan has ranks.
+///
+/// A program is compiled once, whatever the engine. It keeps OpenBLAS at one thread while the job
+/// runs and restores the setting afterwards.
+/// Threads: the rank is the calling thread.
+struct processes {
+  /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
+  /// or 1, and `all_processors` as many as fit the processes that were started.
+  int data_ranks = 0;
+  /// Who carries the bytes: plait::mpi() or plait::gloo(...).
+  std::shared_ptr<process_engine> engine{};
+  /// How long a rank waits for others.
+  std::chrono::milliseconds timeout{60'000};
+  /// Who adds up.
+  process_reduction reduction = process_reduction::ranked;
+  /// Whether members compare their calls before each. Without, a program whose ranks call different
+  /// things hangs until the time-out or computes nonsense.
+  bool compare_calls = true;
+  /// A word that all processes of a job are given; it tells jobs apart that meet by mistake.
+  std::string token{};
+
+  using rank_type = rank_handle<host_device, process_communicator>;
+
+  /// The processes that were started.
+  [[nodiscard]] int processors() const { return checked_engine().ranks().world_size; }
+
+  /// Calls program(rank) for the rank of this process and returns when it has ended.
+  ///
+  /// Errors: input_error if the processes are not as many as the plan's ranks, or were not all told
+  ///         the same; engine_error; what the program throws. The other processes see it as
+  ///         engine_error or communication_timeout, or end.
+  [[gnu::cold]] void run(mesh_groups const& groups,
+                         std::function<void(rank_type&)> const& program) const {
+    host_maths::single_threaded_maths const guard;
+    auto& with = checked_engine();
+    with.set_timeout(timeout);
+    auto const here = with.ranks();
+    auto world = or_abandon(with, [&] { return group_of_all(with, here.world_size); });
+    auto const difference = or_abandon(with, [&] {
+      return detail::start_difference(*world, here.world_size,
+                                      {.groups = groups,
+                                       .reduction = static_cast<int>(reduction),
+                                       .compares_calls = compare_calls,
+                                       .token = token});
+    });
+    // From here to the groups all processes do the same, so that errors are those of all.
+    if (!difference.empty()) throw input_error(difference);
+    check_world_size(here, groups.grid().world_size());
+    or_abandon(with, [&] {
+      std::vector<process_communicator> members;
+      for (int i = 0; i < groups.sets().size(); ++i)
+        members.push_back(member(with, groups, i, here.rank, world));
+      rank_type handle(groups, here.rank, host_device{}, std::move(members));
+      program(handle);
+      handle.world().barrier();  // nobody ends while others still wait for it
+      return 0;
+    });
+  }
+
+ private:
+  [[nodiscard]] process_engine& checked_engine() const {
+    if (engine == nullptr)
+      throw input_error(
+          "processes: there is no engine; write processes{.engine = plait::mpi()} or "
+          "plait::gloo(), each with its header");
+    return *engine;
+  }
+
+  /// What all ranks end with together, such as job_ended, leaves the engine as it is.
+  template <class Work>
+  static std::invoke_result_t<Work> or_abandon(process_engine& with, Work work) {
+    try {
+      return work();
+    } catch (job_ended const&) {
+      throw;
+    } catch (...) {
+      with.abandon();
+      throw;
+    }
+  }
+
+  static std::unique_ptr<process_group> group_of_all(process_engine& with, int processes) {
+    if (processes == 1) return std::make_unique<detail::lone_process>();
+    std::vector<int> all(static_cast<std::size_t>(processes));
+    std::iota(all.begin(), all.end(), 0);
+    return with.make_group(all);
+  }
+
+  /// The set `index`; that of the world takes the group in which the processes have met.
+  [[nodiscard]] process_communicator member(process_engine& with, mesh_groups const& groups,
+                                            int index, int rank,
+                                            std::unique_ptr<process_group>& world) const {
+    auto all = groups.grid().group_of(rank, groups.sets()[index]);
+    auto const place = std::find(all.begin(), all.end(), rank) - all.begin();
+    auto group = index == groups.world() ? std::move(world)
+                 : all.size() == 1       ? std::make_unique<detail::lone_process>()
+                                         : with.make_group(all);
+    return {std::move(group), std::move(all), static_cast<int>(place), reduction, compare_calls};
+  }
+};
+
+}  // namespace plait

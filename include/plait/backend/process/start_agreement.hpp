@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/random.hpp"
+#include "plait/mesh/groups.hpp"
+#include "plait/version.hpp"
+
+namespace plait::detail {
+
+/// What processes must have been told alike before they talk.
+struct start_terms {
+  mesh_groups const& groups;
+  int reduction = 0;
+  bool compares_calls = true;
+  std::string_view token{};
+};
+
+/// The same, as each process shows it to the others. A token is shown as a number made of it.
+struct shown_terms {
+  std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0;
+  std::uint64_t sets = 0, token = 0;
+  std::array<char, 96> mesh{};
+
+  static shown_terms of(start_terms const& terms) {
+    shown_terms out;
+    out.version =
+        PLAIT_VERSION_MAJOR * 1'000'000 + PLAIT_VERSION_MINOR * 1'000 + PLAIT_VERSION_PATCH;
+    out.reduction = terms.reduction;
+    out.compares_calls = terms.compares_calls ? 1 : 0;
+    out.world_size = terms.groups.grid().world_size();
+    for (auto const over : terms.groups.sets()) out.sets |= std::uint64_t{1} << over.bits;
+    out.token = 0xcbf29ce484222325u;  // FNV-1a: a token guards against mistakes, not attacks
+    for (unsigned char const byte : terms.token) out.token = (out.token ^ byte) * 0x100000001b3u;
+    auto const text = to_string(terms.groups.grid());
+    std::copy_n(text.begin(), std::min(text.size(), out.mesh.size() - 1), out.mesh.begin());
+    return out;
+  }
+
+  static std::string version_text(std::int32_t version) {
+    return std::to_string(version / 1'000'000) + "." + std::to_string(version / 1'000 % 1'000) +
+           "." + std::to_string(version % 1'000);
+  }
+
+  /// "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all is alike.
+  [[nodiscard]] std::string difference(shown_terms const& other, int rank) const {
+    auto const say = [&](std::string const& what, std::string const& mine,
+                         std::string const& theirs) {
+      return what + ": " + mine + " on rank 0, " + theirs + " on rank " + std::to_string(rank);
+    };
+    auto const quoted = [](auto const& text) { return "'" + std::string(text.data()) + "'"; };
+    if (version != other.version)
+      return say("the version of plait", version_text(version), version_text(other.version));
+    if (std::strcmp(mesh.data(), other.mesh.data()) != 0)
+      return say("the mesh of the plan", quoted(mesh), quoted(other.mesh));
+    if (sets != other.sets)
+      return say("the groups that the jobs communicate over", std::to_string(sets),
+                 std::to_string(other.sets));
+    auto const mode = [](std::int32_t which) {
+      return std::string(which == 0 ? "ranked" : "library");
+    };
+    if (reduction != other.reduction)
+      return say(".reduction", mode(reduction), mode(other.reduction));
+    if (compares_calls != other.compares_calls)
+      return say(".compare_calls", std::to_string(compares_calls),
+                 std::to_string(other.compares_calls));
+    if (token != other.token)
+      return "the token, of which rank " + std::to_string(rank) +
+             " was given another than rank 0 (they are not shown)";
+    return "";
+  }
+};
+
+/// Compares what all processes of the world were told; the sentence that says the first difference,
+/// the same on all, or "".
+[[nodiscard]] [[gnu::cold]] inline std::string start_difference(process_group& world, int processes,
+                                                                start_terms const& terms) {
+  auto const mine = shown_terms::of(terms);
+  std::vector<shown_terms> all(static_cast<std::size_t>(processes));
+  world.all_gather(&mine, all.data(), sizeof mine);
+  for (int rank = 1; rank < processes; ++rank)
+    if (auto const found = all[0].difference(all[std::size_t(rank)], rank); !found.empty())
+      return "processes: the ranks were not told the same: " + found +
+             "; start all by one command, with one program and the same options";
+  return "";
+}
+
+}  // namespace plait::detail

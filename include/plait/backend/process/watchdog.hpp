@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace plait::detail {
+
+/// Ends the process, with a sentence on standard error, when a call of a library that cannot be
+/// interrupted takes too long: a thread looks at a deadline that the call has set.
+///
+/// Cost:    two atomic stores and the time of day for each call.
+/// Threads: one thread makes calls; the watching one is the watchdog's own.
+class watchdog {
+ public:
+  /// The code with which it ends the process.
+  static constexpr int exit_code = 70;
+
+  explicit watchdog(std::chrono::milliseconds timeout)
+      : timeout_(timeout), thread_([this] { watch(); }) {}
+  watchdog(watchdog const&) = delete;
+  watchdog& operator=(watchdog const&) = delete;
+  ~watchdog() {
+    {
+      std::scoped_lock const lock{mutex_};
+      ends_ = true;
+    }
+    wakes_.notify_one();
+    thread_.join();
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
+
+  /// Calls work(); if it takes longer than the time-out, `text()` says what has not ended. text()
+  /// is called by the watching thread.
+  template <class Work, class Text>
+  auto during(Work work, Text const& text) {
+    says_ = [](void const* what) { return (*static_cast<Text const*>(what))(); };
+    said_ = &text;
+    deadline_.store(now() + timeout_.count() * 1'000'000, std::memory_order_release);
+    struct rest {
+      watchdog& of;
+      // Whoever comes here when the deadline has been taken waits for the end of the process.
+      ~rest() {
+        if (of.deadline_.exchange(none, std::memory_order_acq_rel) == taken)
+          for (;;) ::pause();
+      }
+    } const at_end{*this};
+    return work();
+  }
+
+ private:
+  static constexpr std::int64_t none = 0, taken = -1;
+
+  static std::int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  void watch() {
+    std::unique_lock lock{mutex_};
+    while (!wakes_.wait_for(lock, std::chrono::milliseconds{50}, [this] { return ends_; })) {
+      auto until = deadline_.load(std::memory_order_acquire);
+      if (until <= none || now() < until) continue;
+      if (!deadline_.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) continue;
+      auto const text = says_(said_) + '\n';
+      (void)!::write(STDERR_FILENO, text.data(), text.size());
+      ::_exit(exit_code);
+    }
+  }
+
+  std::chrono::milliseconds timeout_;
+  std::atomic<std::int64_t> deadline_{none};
+  std::string (*says_)(void const*) = nullptr;
+  void const* said_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable wakes_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plait::detail
