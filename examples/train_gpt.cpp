@@ -76,12 +76,18 @@ std::string kind_of(train_gpt::options const& wanted) {
          " on backend " + in_quotes(wanted.backend);
 }
 
+/// As entries have it: one for all engines.
+std::string backend_of(train_gpt::options const& wanted) {
+  bool const is_process = wanted.backend == "mpi" || wanted.backend == "gloo";
+  return is_process ? train_gpt::process_backend : wanted.backend;
+}
+
 entry const& find(train_gpt::options const& wanted) {
   bool known_plan = false;
   for (auto const& job : train_gpt::entries()) {
     known_plan = known_plan || job.plan == wanted.plan;
     if (job.plan == wanted.plan && job.size == wanted.size && job.precision == wanted.precision &&
-        job.backend == wanted.backend)
+        job.backend == backend_of(wanted))
       return job;
   }
   if (!known_plan)
@@ -96,7 +102,7 @@ void list_plans(train_gpt::options const& wanted) {
   bool any = false;
   for (auto const& job : train_gpt::entries())
     if (job.size == wanted.size && job.precision == wanted.precision &&
-        job.backend == wanted.backend) {
+        job.backend == backend_of(wanted)) {
       std::printf("%-12s %d ranks\n", job.plan.c_str(), job.ranks);
       any = true;
     }
@@ -214,6 +220,21 @@ byte_text_or_tokens open_text(train_gpt::options const& wanted, entry const& job
   return plait::token_file(wanted.data, job.sequence, job.vocabulary);
 }
 
+/// Null for a backend of threads.
+std::shared_ptr<plait::process_engine> make_engine(train_gpt::options const& wanted) {
+  if (backend_of(wanted) != train_gpt::process_backend) return nullptr;
+  for (auto const& engine : train_gpt::engines())
+    if (engine.name == wanted.backend) return engine.make();
+  throw plait::input_error("--backend " + wanted.backend +
+                           " is not built in; configure where its library is found");
+}
+
+/// Of ranks whose files another writes.
+struct no_sink : train_gpt::tensor_sink {
+  void write(std::string const&, std::span<float const>) override {}
+  void write(std::string const&, std::span<double const>) override {}
+};
+
 /// The exit code of the program.
 int train(train_gpt::options const& wanted, entry const& job) {
   auto const opened = open_text(wanted, job);
@@ -238,6 +259,11 @@ int train(train_gpt::options const& wanted, entry const& job) {
   request.cudnn = wanted.attention == "cudnn";
   request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
+  // Of several processes the root alone writes, to files and to the terminal.
+  request.engine = make_engine(wanted);
+  bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
+  no_sink nowhere;
+
   std::unique_ptr<file_source> init;
   if (!wanted.init.empty()) {
     init = std::make_unique<file_source>(wanted.init);
@@ -246,22 +272,24 @@ int train(train_gpt::options const& wanted, entry const& job) {
     request.init = init.get();
   }
   std::unique_ptr<file_sink> save;
-  if (!wanted.save.empty()) {
+  if (!wanted.save.empty() && !is_root) request.save = &nowhere;
+  if (!wanted.save.empty() && is_root) {
     save = std::make_unique<file_sink>(wanted.save, job);
     request.save = save.get();
   }
   std::unique_ptr<losses_file> losses;
-  if (!wanted.losses.empty()) losses = std::make_unique<losses_file>(wanted.losses);
+  if (!wanted.losses.empty() && is_root) losses = std::make_unique<losses_file>(wanted.losses);
 
   std::unique_ptr<plait::csv_log> log;
-  if (!wanted.log.empty()) log = std::make_unique<plait::csv_log>(wanted.log);
+  if (!wanted.log.empty() && is_root) log = std::make_unique<plait::csv_log>(wanted.log);
 
   auto const* const tokens = std::get_if<plait::token_file>(&opened);
-  std::printf("plan %s on %d rank%s (%s), size %s, %s, %zu %s\n", job.plan.c_str(), job.ranks,
-              job.ranks == 1 ? "" : "s", job.backend.c_str(), job.size.c_str(),
-              job.precision.c_str(),
-              tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
-              tokens ? "tokens" : "bytes of text");
+  if (is_root)
+    std::printf("plan %s on %d rank%s (%s), size %s, %s, %zu %s\n", job.plan.c_str(), job.ranks,
+                job.ranks == 1 ? "" : "s", wanted.backend.c_str(), job.size.c_str(),
+                job.precision.c_str(),
+                tokens ? tokens->tokens() : std::get<plait::byte_text>(opened).bytes(),
+                tokens ? "tokens" : "bytes of text");
   command_line::check_output();
   plait::progress progress(wanted.steps);
   double first_loss = 0, last_loss = 0, speed = 0;
@@ -285,12 +313,14 @@ int train(train_gpt::options const& wanted, entry const& job) {
     outcome = job.run(request);
   } catch (plait::stopped_by_signal const& stopped) {
     keep_files();
+    if (!is_root) return stopped.exit_code();
     std::printf("\n%s, loss %.4f -> %.4f%s\n", stopped.what(), first_loss, last_loss,
                 save ? "; the weights are saved" : "");
     return stopped.exit_code();
   }
   // example-end
   keep_files();
+  if (!is_root) return 0;
   if (wanted.steps > 0)
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)

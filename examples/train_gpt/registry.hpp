@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include <plait/backend/process/process_engine.hpp>
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
 #include <plait/train/stop_on_signals.hpp>
@@ -50,12 +52,13 @@ struct request {
   double weight_decay = 0.01;
   double clip = 1.0;
   bool in_order = false;
-  int generate = 0;                       ///< bytes or tokens to make up at the end
-  bool replay = false;                    ///< record a step and repeat it (CUDA graphs; one rank)
-  bool share_gpu = false;                 ///< all ranks on one GPU
-  bool tf32 = false;                      ///< products of float matrices in TF32 on a GPU
-  bool cudnn = false;                     ///< attention in bfloat16 by cuDNN on a GPU
-  std::uint64_t schedule_seed = 0;        ///< of the simulated device's order of events
+  int generate = 0;                 ///< bytes or tokens to make up at the end
+  bool replay = false;              ///< record a step and repeat it (CUDA graphs; one rank)
+  bool share_gpu = false;           ///< all ranks on one GPU
+  bool tf32 = false;                ///< products of float matrices in TF32 on a GPU
+  bool cudnn = false;               ///< attention in bfloat16 by cuDNN on a GPU
+  std::uint64_t schedule_seed = 0;  ///< of the simulated device's order of events
+  std::shared_ptr<plait::process_engine> engine{};  ///< between processes
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   plait::stop_on_signals const* stop = nullptr;
   tensor_source* init = nullptr;
@@ -97,6 +100,24 @@ inline std::vector<entry>& entries() {
 
 struct registration {
   explicit registration(entry const& job) { entries().push_back(job); }
+};
+
+/// What entries say whose ranks are processes; the command line names the engine.
+inline constexpr char const* process_backend = "process";
+
+/// What can carry bytes between processes.
+struct engine_entry {
+  char const* name = "";
+  std::shared_ptr<plait::process_engine> (*make)() = nullptr;
+};
+
+inline std::vector<engine_entry>& engines() {
+  static std::vector<engine_entry> all;
+  return all;
+}
+
+struct engine_registration {
+  explicit engine_registration(engine_entry const& engine) { engines().push_back(engine); }
 };
 
 }  // namespace train_gpt

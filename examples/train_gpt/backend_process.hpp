@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <plait/backend/process/processes.hpp>
+
+#include "train_gpt/registry.hpp"
+
+namespace train_gpt::backends {
+
+/// One code for every engine.
+struct process {
+  static constexpr char const* name = process_backend;
+  static plait::processes make(request const& wanted) { return {.engine = wanted.engine}; }
+};
+
+}  // namespace train_gpt::backends

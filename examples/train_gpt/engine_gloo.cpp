@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one unit of train_gpt that sees the headers of Gloo.
+#include <plait/backend/gloo/gloo.hpp>
+
+#include "train_gpt/registry.hpp"
+
+namespace {
+
+train_gpt::engine_registration const registered({"gloo", [] { return plait::gloo(); }});
+
+}  // namespace
