@@ -476,6 +476,7 @@ struct small_device : host_device {
 struct small_machine {
   std::function<std::size_t(coordinates const&)> bytes_of;
   int data_ranks = 0;
+  using concept_tag = backend_tag;
   using rank_type = rank_handle<small_device, thread_communicator>;
 
   void run(mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "plait/backend/backend.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -28,23 +29,31 @@ template <class Plan>
 /// Errors: the first failure of a rank ends all ranks with that rank's message and is thrown here.
 template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
-  using plan = typename Job::plan_type;
-  static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
-                "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
-                "itself, or give both policies the same axes in the same order");
-  constexpr bool takes_rank = requires(std::remove_reference_t<Program>& run,
-                                       typename Backend::rank_type& rank) { run(rank); };
-  static_assert(takes_rank,
-                "launch<Job>(backend, program): program cannot be called with a rank alone; write "
-                "[&](auto& rank) { ... }");
-  int processors = 1;
-  if constexpr (requires { backend.processors(); })
-    if (backend.data_ranks == all_processors) processors = backend.processors();
-  auto const grid = mesh_at_launch(plan::grid, backend.data_ranks, processors);
-  axis_sets sets;
-  add_axis_sets<plan>(sets, grid);
-  (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
-  if constexpr (takes_rank) backend.run(mesh_groups(grid, sets), std::ref(program));
+  static_assert(plait::backend<Backend>,
+                "launch<Job>(backend, program): the first argument is no backend; write "
+                "plait::threads{}, plait::processes{.engine = plait::mpi()} or plait::cuda{}, or "
+                "give yours all of concept_tag, rank_type, data_ranks and run, as "
+                "plait/backend/backend.hpp has them");
+  if constexpr (plait::backend<Backend>) {
+    using plan = typename Job::plan_type;
+    static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
+                  "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
+                  "itself, or give both policies the same axes in the same order");
+    constexpr bool takes_rank = requires(std::remove_reference_t<Program>& run,
+                                         typename Backend::rank_type& rank) { run(rank); };
+    static_assert(
+        takes_rank,
+        "launch<Job>(backend, program): program cannot be called with a rank alone; write "
+        "[&](auto& rank) { ... }");
+    int processors = 1;
+    if constexpr (requires { backend.processors(); })
+      if (backend.data_ranks == all_processors) processors = backend.processors();
+    auto const grid = mesh_at_launch(plan::grid, backend.data_ranks, processors);
+    axis_sets sets;
+    add_axis_sets<plan>(sets, grid);
+    (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
+    if constexpr (takes_rank) backend.run(mesh_groups(grid, sets), std::ref(program));
+  }
 }
 
 }  // namespace plait::execution

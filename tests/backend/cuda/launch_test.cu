@@ -86,6 +86,7 @@ struct pretended_processes {
   plait::cuda_options options{};
   int data_ranks = 0;
 
+  using concept_tag = plait::backend_tag;
   using rank_type = plait::cuda_rank;
 
   template <class Program>

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/backend.hpp"
 #include "plait/backend/cuda/cuda_device.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_groups.hpp"
@@ -43,6 +44,7 @@ struct cuda {
   int first_device = 0;
   cuda_options options{};
 
+  using concept_tag = backend_tag;
   using rank_type = cuda_rank;
 
   /// The ranks that the machine has GPUs for.

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "plait/backend/backend.hpp"
 #include "plait/backend/cuda/cuda_device.hpp"
 #include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_groups.hpp"
@@ -38,6 +39,7 @@ struct cuda_process {
   std::filesystem::path rendezvous{};
   cuda_options options{};
 
+  using concept_tag = backend_tag;
   using rank_type = cuda_rank;
 
   /// The processes that were started.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/backend.hpp"
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
@@ -24,6 +25,7 @@ struct threads {
   int data_ranks = 0;
   thread_options options{};
 
+  using concept_tag = backend_tag;
   using rank_type = rank_handle<host_device, thread_communicator>;
 
   /// The ranks that the machine has processors for.

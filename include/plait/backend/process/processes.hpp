@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/backend.hpp"
 #include "plait/backend/host/host_device.hpp"
 #include "plait/backend/process/lone_process.hpp"
 #include "plait/backend/process/process_communicator.hpp"
@@ -46,6 +47,7 @@ struct processes {
   /// A word that all processes of a job are given; it tells jobs apart that meet by mistake.
   std::string token{};
 
+  using concept_tag = backend_tag;
   using rank_type = rank_handle<host_device, process_communicator>;
 
   /// The processes that were started.

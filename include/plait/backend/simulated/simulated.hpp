@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/backend.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/rank.hpp"
@@ -52,6 +53,7 @@ struct simulated {
   /// Where to write what happened; also written if the run fails.
   simulated_statistics* statistics = nullptr;
 
+  using concept_tag = backend_tag;
   using rank_type = rank_handle<simulated_device, simulated_communicator>;
 
   /// The ranks that the machine has processors for.

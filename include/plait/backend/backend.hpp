@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <functional>
+
+#include "plait/mesh/groups.hpp"
+
+namespace plait {
+
+/// A type says on purpose that it is a backend by `using concept_tag = backend_tag;`.
+struct backend_tag {};
+
+/// What starts the ranks of a job, and how: what `launch` takes.
+///
+/// Syntax:  rank_type: what a program is given, a rank_handle of a device and a communicator;
+///          data_ranks -> int; run(mesh_groups const&, program) const -> void; perhaps
+///          processors() const -> int.
+/// Meaning: run() calls program(rank) once for each rank of the mesh that this process has, each
+///          with a communicator for each of the sets, and returns when they have ended; what one
+///          of them throws ends them all and is thrown. data_ranks is the size of a data axis that
+///          the policy leaves to the launch: 0 for the policy's number, or 1, and `all_processors`
+///          for as many as processors() has room for.
+template <class B>
+concept backend = std::same_as<typename B::concept_tag, backend_tag> &&
+                  requires(B const& constant, mesh_groups const& groups,
+                           std::function<void(typename B::rank_type&)> const& program) {
+                    { constant.data_ranks } -> std::convertible_to<int>;
+                    { constant.run(groups, program) } -> std::same_as<void>;
+                  };
+
+}  // namespace plait
