@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite for communicators on ranks that are processes; each prints what it found wrong.
+//   suite ENGINE RANKS ranked|library         all calls
+//   suite ENGINE RANKS ranked|library NUMBER  one mistake, of those that the suite numbers
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "backend/process/engines.hpp"
+#include "plait/backend/process/processes.hpp"
+#include "plait/testing/communicator_suite.hpp"
+
+int main(int count, char** words) {
+  if (count < 4) return std::fputs("suite ENGINE RANKS ranked|library [NUMBER]\n", stderr), 2;
+  try {
+    bool const is_library = std::string(words[3]) == "library";
+    int const ranks = std::atoi(words[2]);
+    plait::processes const backend{
+        .engine = plait_test::engines().at(words[1])(),
+        .timeout = std::chrono::milliseconds{20'000},
+        .reduction = is_library ? plait::process_reduction::library
+                                : plait::process_reduction::ranked};
+    auto const report =
+        count > 4 ? plait::testing::check_communicator_error(backend, std::atoi(words[4]), ranks)
+                  : plait::testing::check_communicators(
+                        backend, {.ranks = ranks,
+                                  .sizes = {0, 1, 3, 64, 1000, 30011},
+                                  .rounds = 100,
+                                  .sums_in_rank_order = !is_library,
+                                  .maximum_keeps_nan = !is_library,
+                                  .errors = false});
+    for (auto const& failure : report.failures) std::fprintf(stderr, "%s\n", failure.c_str());
+    return report.passed() ? 0 : 1;
+  } catch (std::exception const& problem) {
+    std::fprintf(stderr, "suite: %s\n", problem.what());
+    return 1;
+  }
+}
