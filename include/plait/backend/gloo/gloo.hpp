@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gloo/config.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/gloo/gloo_connections.hpp"
+#include "plait/backend/gloo/gloo_device.hpp"
+#include "plait/backend/gloo/gloo_group.hpp"
+#include "plait/backend/gloo/gloo_meeting.hpp"
+#include "plait/backend/gloo/gloo_redis.hpp"
+#include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_ranks.hpp"
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// What `gloo` may be told.
+struct gloo_options {
+  /// Which rank of how many this is; if there is none, what the launcher has put into the
+  /// environment.
+  std::optional<process_ranks> ranks{};
+  /// A path of a folder that all processes see and no other job uses; if empty, that in
+  /// PLAIT_RENDEZVOUS. Rank 0 makes the folder, and removes it when all are connected.
+  std::filesystem::path rendezvous{};
+  /// "host:port" of a Redis server; where it is given the processes meet there and not by a folder.
+  /// Jobs are told apart by what their launcher calls them, see process_ranks.
+  std::string redis{};
+  /// The network interface that connections go over; if empty, that in PLAIT_INTERFACE or
+  /// GLOO_SOCKET_IFNAME, else the loopback if all ranks are on one host.
+  std::string interface{};
+};
+
+namespace detail {
+
+class gloo_engine final : public process_engine {
+ public:
+  explicit gloo_engine(gloo_options options) : options_(std::move(options)) {}
+
+  [[nodiscard]] std::string name() const override {
+    return "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) +
+           "." + std::to_string(GLOO_VERSION_PATCH);
+  }
+
+  process_ranks ranks() override {
+    if (!options_.ranks)
+      options_.ranks = read_process_ranks(
+          [](char const* name) { return static_cast<char const*>(std::getenv(name)); });
+    auto const& [rank, world_size, local_rank, job] = *options_.ranks;
+    if (rank < 0 || rank >= world_size)
+      throw input_error("gloo: .ranks has the rank " + std::to_string(rank) + " of " +
+                        std::to_string(world_size) + " processes; it must be from 0 and below");
+    return *options_.ranks;
+  }
+
+  void set_timeout(std::chrono::milliseconds timeout) override {
+    timeout_ = timeout;
+    if (with_ != nullptr) with_->timeout = timeout;
+  }
+
+  std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {
+    if (with_ == nullptr) connect();
+    return std::make_unique<gloo_group>(with_, members, groups_++);
+  }
+
+  void abandon() noexcept override {
+    if (with_ != nullptr) with_->close();
+  }
+
+ private:
+  /// All processes with each other.
+  void connect() {
+    auto const here = ranks();
+    gloo_meeting meeting(store(here), here, timeout_);
+    try {
+      auto const marks = meeting.meet();
+      auto with = std::make_shared<gloo_connections>(
+          gloo_device(options_.interface, marks, here.rank), here.rank, here.world_size, timeout_,
+          meeting.left());
+      auto const ends = meeting.show("at", with->world->addresses());
+      for (int other = 0; other < here.world_size; ++other)
+        if (other != here.rank)
+          connect_to(*with, other, ends[std::size_t(other)], here.rank);
+      with_ = std::move(with);
+      std::vector<int> all;
+      for (int rank = 0; rank < here.world_size; ++rank) all.push_back(rank);
+      gloo_group(with_, all, groups_++).barrier();
+      meeting.end();
+    } catch (error const& problem) {
+      abandon();
+      meeting.fail(problem.what());
+      throw;
+    }
+  }
+  void connect_to(gloo_connections& with, int other, std::string_view ends, int rank) const {
+    constexpr auto each = gloo_mesh::address_bytes;
+    auto const begin = static_cast<std::size_t>(rank) * each;
+    try {
+      if (ends.size() < begin + each) throw engine_error("its address is incomplete");
+      with.world->connect(other, ends.substr(begin, each));
+    } catch (std::exception const& problem) {
+      auto const words = gloo_words(problem);
+      with.close();
+      throw engine_error("gloo: rank " + std::to_string(rank) + " cannot connect to rank " +
+                         std::to_string(other) + ": " + words +
+                         "; do the interfaces of their hosts reach each other (PLAIT_INTERFACE)?");
+    }
+  }
+
+  [[nodiscard]] std::unique_ptr<gloo_store> store(process_ranks const& here) const {
+    if (!options_.redis.empty())
+      return std::make_unique<gloo_redis>(options_.redis, here.job, timeout_);
+    if (!options_.rendezvous.empty()) return std::make_unique<gloo_folder>(options_.rendezvous);
+    if (char const* const path = std::getenv("PLAIT_RENDEZVOUS"); path != nullptr && *path != '\0')
+      return std::make_unique<gloo_folder>(path);
+    throw input_error(
+        "gloo: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, to the "
+        "path of a new folder in one that all processes see, or .redis to host:port");
+  }
+
+  gloo_options options_;
+  std::chrono::milliseconds timeout_{60'000};
+  std::shared_ptr<gloo_connections> with_;
+  unsigned groups_ = 0;
+};
+
+}  // namespace detail
+
+/// Processes that Gloo connects by TCP, for `processes{.engine = plait::gloo()}`: any launcher that
+/// sets the variables of process_ranks will do, or none.
+///
+/// Cost:    a connection for each pair of processes, whatever the groups.
+/// Errors:  a call that waits longer than the time-out throws communication_timeout with the rank
+///          that it waits for; engine_error at once if another process fails or ends. Then all
+///          connections of this process are closed, so that the others learn it.
+/// Threads: Gloo has a thread of its own in each process.
+/// Safety:  connections are neither encrypted nor checked: whoever reaches the interface while a
+///          job starts can pretend to be a rank. Take one that only the job's hosts reach.
+[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> gloo(
+    gloo_options const& options = {}) {
+  return std::make_shared<detail::gloo_engine>(options);
+}
+
+}  // namespace plait

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gloo/allreduce.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/gloo/gloo_connections.hpp"
+#include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/process/process_engine.hpp"
+
+namespace plait::detail {
+
+/// How Gloo adds up or compares elements of a type, or null.
+template <class T>
+::gloo::AllreduceOptions::Func gloo_reduction(reduction operation) {
+  auto const each = [](auto how) {
+    return [how](void* out, void const* a, void const* b, std::size_t count) {
+      for (std::size_t i = 0; i < count; ++i)
+        static_cast<T*>(out)[i] = how(static_cast<T const*>(a)[i], static_cast<T const*>(b)[i]);
+    };
+  };
+  if (operation == reduction::sum)
+    return each([](T a, T b) { return static_cast<T>(a + b); });
+  return each([](T a, T b) { return std::max(a, b); });
+}
+inline ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reduction operation) {
+  switch (type.kind) {
+    case 'f':
+      if (type.bytes == 4) return gloo_reduction<float>(operation);
+      if (type.bytes == 8) return gloo_reduction<double>(operation);
+      return nullptr;
+    case 'i':
+      return type.bytes == 1   ? gloo_reduction<std::int8_t>(operation)
+             : type.bytes == 2 ? gloo_reduction<std::int16_t>(operation)
+             : type.bytes == 4 ? gloo_reduction<std::int32_t>(operation)
+                               : gloo_reduction<std::int64_t>(operation);
+    case 'u':
+      return type.bytes == 1   ? gloo_reduction<std::uint8_t>(operation)
+             : type.bytes == 2 ? gloo_reduction<std::uint16_t>(operation)
+             : type.bytes == 4 ? gloo_reduction<std::uint32_t>(operation)
+                               : gloo_reduction<std::uint64_t>(operation);
+    default: return nullptr;
+  }
+}
+
+/// One member of a group, over the connections of the world: a message carries the number of the
+/// group, that of the call, its kind and its size, so that only the ends of one call find together.
+///
+/// Cost: every collective is one round in which members send to each other directly; a root sends
+///       to all and all to a root. Two small objects of Gloo for each other member and call.
+class gloo_group final : public process_group {
+ public:
+  gloo_group(std::shared_ptr<gloo_connections> with, std::vector<int> members, unsigned number)
+      : with_(std::move(with)), members_(std::move(members)), number_(number) {
+    auto const size = members_.size();
+    rank_ = static_cast<std::size_t>(
+        std::find(members_.begin(), members_.end(), with_->world->rank) - members_.begin());
+    in_.resize(size);
+    out_.resize(size);
+    sent_.resize(size);
+    received_.resize(size);
+  }
+
+  void serve(collective_call const* call) override { call_ = call; }
+
+  void barrier() override {
+    ask("barrier", [&] { exchange(kind::barrier, nullptr, 0, nullptr, 0); });
+  }
+  void all_gather(void const* send, void* receive, std::size_t bytes) override {
+    ask("all_gather", [&] { exchange(kind::all_gather, send, 0, receive, bytes); });
+  }
+  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
+    ask("all_to_all", [&] { exchange(kind::all_to_all, send, bytes, receive, bytes); });
+  }
+  void broadcast(void* inout, std::size_t bytes, int root) override {
+    ask("broadcast", [&] {
+      auto const slot = next_slot(kind::broadcast, bytes);
+      if (is(root)) return to_all(inout, 0, bytes, slot);
+      post_receive(std::size_t(root), inout, bytes, slot);
+      wait_for_receive(std::size_t(root));
+    });
+  }
+  void gather(void const* send, void* receive, std::size_t bytes, int root) override {
+    ask("gather", [&] {
+      auto const slot = next_slot(kind::gather, bytes);
+      if (!is(root)) return to_one(std::size_t(root), send, bytes, slot);
+      for_others([&](std::size_t from) {
+        post_receive(from, block(receive, from, bytes), bytes, slot);
+      });
+      copy_bytes(block(receive, rank_, bytes), send, bytes);
+      for_others([&](std::size_t from) { wait_for_receive(from); });
+    });
+  }
+  void scatter(void const* send, void* receive, std::size_t bytes, int root) override {
+    ask("scatter", [&] {
+      auto const slot = next_slot(kind::scatter, bytes);
+      if (is(root)) {
+        copy_bytes(receive, block(send, rank_, bytes), bytes);
+        return to_all(send, bytes, bytes, slot);
+      }
+      post_receive(std::size_t(root), receive, bytes, slot);
+      wait_for_receive(std::size_t(root));
+    });
+  }
+  void send(void const* data, std::size_t bytes, int to) override {
+    ask("send", [&] {
+      auto const other = static_cast<std::size_t>(to);
+      to_one(other, data, bytes, slot(kind::message, sent_[other]++, bytes));
+    });
+  }
+  void receive(void* data, std::size_t bytes, int from) override {
+    ask("receive", [&] {
+      auto const other = static_cast<std::size_t>(from);
+      post_receive(other, data, bytes, slot(kind::message, received_[other]++, bytes));
+      wait_for_receive(other);
+    });
+  }
+  bool all_reduce(void* inout, std::size_t count, element_type type, reduction operation) override {
+    auto how = gloo_reduction(type, operation);
+    if (how == nullptr) return false;
+    if (members_.size() == 1 || count == 0) return true;
+    ask("all_reduce", [&] {
+      other_ = none;
+      ::gloo::AllreduceOptions options(own_mesh());
+      // Of Gloo's interface only the size of an element matters here.
+      switch (type.bytes) {
+        case 1: options.setOutput(static_cast<std::uint8_t*>(inout), count); break;
+        case 2: options.setOutput(static_cast<std::uint16_t*>(inout), count); break;
+        case 4: options.setOutput(static_cast<std::uint32_t*>(inout), count); break;
+        default: options.setOutput(static_cast<std::uint64_t*>(inout), count); break;
+      }
+      options.setReduceFunction(std::move(how));
+      options.setTag(static_cast<std::uint32_t>(number_ << 24) | (calls_++ & 0xffffffu));
+      options.setTimeout(left());
+      ::gloo::allreduce(options);
+    });
+    return true;
+  }
+
+ private:
+  using buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
+  enum class kind : std::uint64_t {
+    barrier, all_gather, all_to_all, broadcast, gather, scatter, message
+  };
+  static constexpr std::size_t none = ~std::size_t{0};
+
+  static std::byte* block(void* all, std::size_t index, std::size_t bytes) {
+    return static_cast<std::byte*>(all) + index * bytes;
+  }
+  static std::byte const* block(void const* all, std::size_t index, std::size_t bytes) {
+    return static_cast<std::byte const*>(all) + index * bytes;
+  }
+  [[nodiscard]] bool is(int member) const { return std::size_t(member) == rank_; }
+  /// The members after this one first, so that not all begin with the same.
+  template <class Work>
+  void for_others(Work work) const {
+    for (std::size_t i = 1; i < members_.size(); ++i) work((rank_ + i) % members_.size());
+  }
+
+  /// Gloo's own collectives have 1 to 8 in the highest byte. Sizes that differ never meet: Gloo
+  /// would end the process where the longer one arrives.
+  [[nodiscard]] std::uint64_t slot(kind what, std::uint32_t call, std::size_t bytes) const {
+    auto const size = std::uint64_t{bytes} ^ std::uint64_t{bytes} >> 32;
+    return (0x40 + static_cast<std::uint64_t>(what)) << 56 | (number_ & 0xff) << 48 |
+           std::uint64_t{call & 0xffffu} << 32 | (size & 0xffffffffu);
+  }
+  [[nodiscard]] std::uint64_t next_slot(kind what, std::size_t bytes) {
+    return slot(what, calls_++, bytes);
+  }
+
+  void post_receive(std::size_t from, void* data, std::size_t bytes, std::uint64_t at) {
+    other_ = from;
+    in_[from] = with_->world->createUnboundBuffer(data, bytes);
+    in_[from]->recv(members_[from], at, 0, bytes);
+  }
+  void post_send(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at) {
+    other_ = to;
+    out_[to] = with_->world->createUnboundBuffer(const_cast<void*>(data), bytes);  // NOLINT: only read
+    out_[to]->send(members_[to], at, 0, bytes);
+  }
+  void wait_for_receive(std::size_t from) {
+    other_ = from;
+    in_[from]->waitRecv(left());
+    in_[from].reset();
+  }
+  void wait_for_send(std::size_t to) {
+    other_ = to;
+    out_[to]->waitSend(left());
+    out_[to].reset();
+  }
+  void to_one(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at) {
+    post_send(to, data, bytes, at);
+    wait_for_send(to);
+  }
+  /// Blocks of `data` that are `stride` apart.
+  void to_all(void const* data, std::size_t stride, std::size_t bytes, std::uint64_t at) {
+    for_others([&](std::size_t to) { post_send(to, block(data, to, stride), bytes, at); });
+    for_others([&](std::size_t to) { wait_for_send(to); });
+  }
+  /// A block to and from each.
+  void exchange(kind what, void const* send, std::size_t stride, void* receive, std::size_t bytes) {
+    auto const at = next_slot(what, bytes);
+    for_others(
+        [&](std::size_t from) { post_receive(from, block(receive, from, bytes), bytes, at); });
+    for_others([&](std::size_t to) { post_send(to, block(send, to, stride), bytes, at); });
+    copy_bytes(block(receive, rank_, bytes), block(send, rank_, stride), bytes);
+    for_others([&](std::size_t from) { wait_for_receive(from); });
+    for_others([&](std::size_t to) { wait_for_send(to); });
+  }
+
+  /// Connections of the members alone, which Gloo's own collectives need, made at the first of them.
+  std::shared_ptr<gloo_mesh> const& own_mesh() {
+    if (mesh_ != nullptr) return mesh_;
+    if (members_.size() == static_cast<std::size_t>(with_->world->size) &&
+        std::is_sorted(members_.begin(), members_.end()))
+      return mesh_ = with_->world;
+    mesh_ = std::make_shared<gloo_mesh>(static_cast<int>(rank_), static_cast<int>(members_.size()),
+                                        with_->device, left());
+    with_->others.push_back(mesh_);
+    auto const mine = mesh_->addresses();
+    std::string theirs(mine.size(), '\0');
+    constexpr auto each = gloo_mesh::address_bytes;
+    exchange(kind::all_to_all, mine.data(), each, theirs.data(), each);
+    for (std::size_t member = 0; member < members_.size(); ++member)
+      if (member != rank_) {
+        other_ = member;
+        mesh_->connect(static_cast<int>(member),
+                       std::string_view(theirs).substr(member * each, each));
+      }
+    return mesh_;
+  }
+
+  [[nodiscard]] std::chrono::milliseconds left() const {
+    auto const rest = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end_ - std::chrono::steady_clock::now());
+    return std::max(rest, std::chrono::milliseconds{1});
+  }
+
+  template <class Work>
+  void ask(char const* function, Work work) {
+    if (with_->has_failed)
+      throw engine_error(text(function) + ": the connections were closed when a call failed");
+    end_ = std::chrono::steady_clock::now() + with_->timeout;
+    try {
+      work();
+    } catch (std::exception const& problem) {
+      fail(function, problem);
+    }
+  }
+  [[noreturn]] [[gnu::cold]] void fail(char const* function, std::exception const& problem) {
+    bool const late = std::chrono::steady_clock::now() >= end_;
+    auto const other = other_ == none ? std::string("another rank of the group")
+                                      : "rank " + std::to_string(members_[other_]);
+    auto const words = gloo_words(problem);
+    with_->close();
+    std::ranges::fill(in_, nullptr);  // nothing is written any more to what the caller takes away
+    std::ranges::fill(out_, nullptr);
+    if (late)
+      throw communication_timeout(text(function) + " has waited " +
+                                  std::to_string(with_->timeout.count()) + " ms for " + other +
+                                  " (Gloo)");
+    throw engine_error(text(function) + ": the connection to " + other +
+                       " is lost, whose process has failed or ended (Gloo: " + words + ")");
+  }
+  [[nodiscard]] std::string text(char const* function) const {
+    return "rank " + std::to_string(with_->world->rank) + ": " +
+           (call_ != nullptr ? call_text(*call_, members_)
+                             : function + (" on group " + group_text(members_)));
+  }
+
+  std::shared_ptr<gloo_connections> with_;
+  std::shared_ptr<gloo_mesh> mesh_;
+  std::vector<int> members_;  // world ranks in group order
+  std::vector<buffer> in_, out_;
+  std::vector<std::uint32_t> sent_, received_;
+  std::uint64_t number_;
+  std::uint32_t calls_ = 0;
+  std::size_t rank_ = 0, other_ = none;
+  std::chrono::steady_clock::time_point end_;
+  collective_call const* call_ = nullptr;
+};
+
+}  // namespace plait::detail

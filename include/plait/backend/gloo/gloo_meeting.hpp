@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/gloo/process_mark.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_ranks.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+
+namespace plait::detail {
+
+/// The start of a job's processes, who meet through notes in a store. Rank 0 writes who it is and a
+/// number of this start, with which all other notes begin: what an earlier job has left is nobody's.
+///
+/// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the first
+///         to fail leaves its sentence for the others.
+class gloo_meeting {
+ public:
+  gloo_meeting(std::unique_ptr<gloo_store> store, process_ranks here,
+               std::chrono::milliseconds timeout)
+      : store_(std::move(store)),
+        here_(std::move(here)),
+        mark_(process_mark::here()),
+        timeout_(timeout),
+        end_(std::chrono::steady_clock::now() + timeout) {}
+  gloo_meeting(gloo_meeting const&) = delete;
+  gloo_meeting& operator=(gloo_meeting const&) = delete;
+
+  /// Waits until every rank has come and returns who they are.
+  [[nodiscard]] std::vector<process_mark> meet() {
+    if (here_.rank == 0) begin();
+    else join();
+    return marks_ = read_marks(collect("here"));
+  }
+  /// Leaves `value` under a name and waits for that of every rank.
+  [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value) {
+    if (!store_->put(note(name, here_.rank), value)) refuse_double();
+    return collect(name);
+  }
+  /// When all have done so: rank 0 removes what was left.
+  void end() noexcept {
+    if (here_.rank == 0) store_->clear(true);
+  }
+  /// This rank gives up; the others learn why. Waits shortly for them where it cleans up.
+  void fail(std::string_view why) noexcept {
+    try {
+      if (number_.empty()) return;
+      auto const sentence = "rank " + std::to_string(here_.rank) + ": " + std::string(why);
+      if (!told_) (void)store_->put(number_ + ".failed", sentence);
+      store_->remove(note("here", here_.rank));
+      if (here_.rank != 0) return;
+      auto const latest = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
+      auto const others_stay = [&] {
+        for (int rank = 1; rank < here_.world_size; ++rank)
+          if (store_->get(note("here", rank))) return true;
+        return false;
+      };
+      while (others_stay() && std::chrono::steady_clock::now() < latest) rest();
+      store_->clear(true);
+    } catch (error const&) {  // what stays is replaced by the next job
+    }
+  }
+  [[nodiscard]] std::chrono::milliseconds left() const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(end_ -
+                                                                 std::chrono::steady_clock::now());
+  }
+
+ private:
+  /// What rank 0 says of the job, a line each.
+  struct writer_note {
+    std::string number, world_size, job;
+    process_mark mark;
+
+    [[nodiscard]] std::string text() const {
+      return std::string(first_line) + number + '\n' + world_size + '\n' + job + '\n' +
+             mark.text() + '\n';
+    }
+    static std::optional<writer_note> of(std::string_view text) {
+      if (!text.starts_with(first_line)) return std::nullopt;
+      text.remove_prefix(first_line.size());
+      auto const line = [&] {
+        auto const found = text.substr(0, text.find('\n'));
+        text.remove_prefix(found.size() < text.size() ? found.size() + 1 : text.size());
+        return std::string(found);
+      };
+      writer_note out;
+      out.number = line();
+      out.world_size = line();
+      out.job = line();
+      out.mark = process_mark::of(line());
+      return out;
+    }
+    static constexpr std::string_view first_line = "plait gloo 1\n";
+  };
+
+  [[nodiscard]] std::string note(std::string_view name, int rank) const {
+    return number_ + "." + std::string(name) + "." + std::to_string(rank);
+  }
+  static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds{5}); }
+  [[nodiscard]] bool is_late() const { return std::chrono::steady_clock::now() > end_; }
+
+  [[nodiscard]] std::optional<writer_note> read_writer() {
+    auto const found = store_->get("writer");
+    if (!found) return std::nullopt;
+    auto out = writer_note::of(*found);
+    if (!out)
+      throw input_error(store_->name() + " has a note of the name 'writer' that is none of plait");
+    return out;
+  }
+  static std::string process_text(process_mark const& mark) {
+    return "process " + mark.pid + " on host " + in_quotes(mark.host);
+  }
+
+  void begin() {
+    store_->make();
+    if (auto const old = read_writer(); old) {
+      auto const what = old->mark.look(mark_);
+      if (what == process_mark::state::alive)
+        throw input_error(store_->name() + " is in use: " + process_text(old->mark) +
+                          " runs and is rank 0 of " + job_text(old->job) +
+                          "; was rank 0 started twice? Another job needs another path or name");
+      if (what == process_mark::state::unknown)
+        throw input_error(store_->name() + " was left by or belongs to " + process_text(old->mark) +
+                          ", of which this host cannot see whether it runs; if it does not, "
+                          "delete what was left, or choose another path or name");
+      store_->clear(false);
+    }
+    number_ = new_number();
+    writer_note const mine{number_, std::to_string(here_.world_size), escaped(here_.job), mark_};
+    if (!store_->put("writer", mine.text()) || !store_->put(note("here", 0), mark_.text()))
+      throw input_error(store_->name() + " was taken by another rank 0 at the same time; was rank 0 "
+                                         "started twice?");
+  }
+
+  void join() {
+    // What is said if it stays so to the end.
+    auto problem = "rank 0 has not come to " + store_->name();
+    for (;; rest()) {
+      if (is_late()) late(problem);
+      auto const writer = read_writer();
+      if (!writer) continue;
+      auto const what = writer->mark.look(mark_);
+      auto const either = [&](std::string const& text) {
+        problem = text;
+        if (what == process_mark::state::alive) throw input_error(whole(text));
+      };
+      if (what == process_mark::state::ended) {
+        problem = store_->name() + " was left by " + process_text(writer->mark) +
+                  ", which has ended, and rank 0 has not come";
+      } else if (writer->job != escaped(here_.job)) {
+        either(store_->name() + " is of " + job_text(writer->job) + ", this process is of " +
+               job_text(escaped(here_.job)));
+      } else if (writer->world_size != std::to_string(here_.world_size)) {
+        either("rank 0 was started as one of " + writer->world_size +
+               " processes, this rank as one of " + std::to_string(here_.world_size));
+      } else {
+        number_ = writer->number;
+        writer_ = writer->mark;
+        if (store_->put(note("here", here_.rank), mark_.text())) return;
+        auto const other = store_->get(note("here", here_.rank));
+        number_.clear();
+        if (other)
+          either("rank " + std::to_string(here_.rank) + " has come already, as " +
+                 process_text(process_mark::of(*other)) + "; was it started twice?");
+      }
+    }
+  }
+
+  /// The values of all ranks under a name, of which this rank has written its own.
+  [[nodiscard]] std::vector<std::string> collect(std::string_view name) {
+    std::vector<std::optional<std::string>> found(static_cast<std::size_t>(here_.world_size));
+    for (int looks = 0;; ++looks, rest()) {
+      bool all = true;
+      for (int rank = 0; rank < here_.world_size; ++rank)
+        if (auto& value = found[std::size_t(rank)]; !value) {
+          value = store_->get(note(name, rank));
+          all = all && value;
+        }
+      if (all) break;
+      if (auto const why = store_->get(number_ + ".failed"); why) {
+        told_ = true;
+        throw engine_error(whole("the start has failed on " + escaped(*why)));
+      }
+      constexpr int looks_between = 10;
+      if (looks % looks_between == 0) check_others(name, found);
+      if (is_late()) late(missing_text(name, found));
+    }
+    std::vector<std::string> out;
+    for (auto& value : found) out.push_back(std::move(*value));
+    return out;
+  }
+  /// Whether those who have come are still there.
+  void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found) {
+    auto const check = [&](int rank, process_mark const& mark) {
+      if (mark.look(mark_) == process_mark::state::ended)
+        throw engine_error(whole("rank " + std::to_string(rank) + ", " + process_text(mark) +
+                                 ", has ended before all ranks were connected"));
+    };
+    if (here_.rank != 0) check(0, writer_);
+    for (int rank = 0; rank < here_.world_size; ++rank)
+      if (name != "here" && !found[std::size_t(rank)]) check(rank, marks_[std::size_t(rank)]);
+      else if (name == "here" && found[std::size_t(rank)])
+        check(rank, process_mark::of(*found[std::size_t(rank)]));
+    auto const writer = read_writer();
+    if (!writer || writer->number != number_)
+      throw engine_error(whole("what the ranks of this job had left in " + store_->name() +
+                               " was removed by somebody else"));
+  }
+  [[nodiscard]] std::string missing_text(
+      std::string_view name, std::vector<std::optional<std::string>> const& found) const {
+    std::string ranks;
+    int count = 0;
+    for (int rank = 0; rank < here_.world_size; ++rank)
+      if (!found[std::size_t(rank)]) {
+        ranks += (count++ == 0 ? "" : ", ") + std::to_string(rank);
+      }
+    return (count == 1 ? "rank " : "ranks ") + ranks + (count == 1 ? " has" : " have") +
+           (name == "here" ? " not come to " : " come, but not opened a connection, at ") +
+           store_->name();
+  }
+  [[noreturn]] void late(std::string const& problem) const {
+    throw communication_timeout(whole(problem + " within " + std::to_string(timeout_.count()) +
+                                      " ms; is that process running, and " +
+                                      store_->what_to_check()));
+  }
+  [[noreturn]] void refuse_double() const {
+    throw input_error(whole("a note of this rank is in " + store_->name() +
+                            " already; was the rank started twice?"));
+  }
+  [[nodiscard]] std::string whole(std::string const& text) const {
+    return "gloo: rank " + std::to_string(here_.rank) + ": " + text;
+  }
+  static std::string job_text(std::string const& job) {
+    return job.empty() ? "a job without a name" : "job " + in_quotes(job);
+  }
+  static std::vector<process_mark> read_marks(std::vector<std::string> const& texts) {
+    std::vector<process_mark> out;
+    for (auto const& text : texts) out.push_back(process_mark::of(text));
+    return out;
+  }
+  [[nodiscard]] static std::string new_number() {
+    std::uint64_t number = 0;
+    if (::getentropy(&number, sizeof number) != 0)
+      throw engine_error("gloo: the system gives no random numbers");
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+    return digits;
+  }
+
+  std::unique_ptr<gloo_store> store_;
+  process_ranks here_;
+  process_mark mark_, writer_;
+  std::vector<process_mark> marks_;
+  std::string number_;
+  std::chrono::milliseconds timeout_;
+  std::chrono::steady_clock::time_point end_;
+  bool told_ = false;
+};
+
+}  // namespace plait::detail
