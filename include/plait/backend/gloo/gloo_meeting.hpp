@@ -61,6 +61,7 @@ class gloo_meeting {
   void fail(std::string_view why) noexcept {
     try {
       if (number_.empty()) return;
+      if (auto const mine = whole(""); why.starts_with(mine)) why.remove_prefix(mine.size());
       auto const sentence = "rank " + std::to_string(here_.rank) + ": " + std::string(why);
       if (!told_) (void)store_->put(number_ + ".failed", sentence);
       store_->remove(note("here", here_.rank));
