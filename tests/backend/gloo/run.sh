@@ -100,7 +100,7 @@ for case in "2 dp2" "3 dp3" "4 dp2.pp2"; do
   done
 done
 
-for case in "3 dp3 ranked 1" "4 dp2.pp2 library 3" "2 dp2 unchecked 0"; do
+for case in "3 dp3 ranked 1" "4 dp2.pp2 library 3" "2 dp2 unchecked 0" "2 dp2 ranked 1"; do
   read -r size plan how victim <<<"$case"
   what="rank $victim of $size is killed ($how $plan)"
   all "$size" "$how" "$plan" steps=100000 timeout=20000

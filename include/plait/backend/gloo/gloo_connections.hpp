@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/gloo/gloo_watch.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
@@ -28,14 +29,16 @@ class gloo_mesh final : public ::gloo::Context {
  public:
   /// `timeout`: for all connections together, which Gloo multiplies by five.
   gloo_mesh(int own_rank, int members, std::shared_ptr<::gloo::transport::Device> const& device,
-            std::chrono::milliseconds timeout)
+            std::shared_ptr<gloo_watch> watch, std::chrono::milliseconds timeout)
       : ::gloo::Context(own_rank, members) {
     constexpr int factor = 5;
     auto const each = std::max(timeout / factor, std::chrono::milliseconds{1});
     device_ = device;
-    transportContext_ = device->createContext(rank, size);
+    auto inner = device->createContext(rank, size);
+    inner->setTimeout(each);
+    watched_ = std::make_shared<watched_context>(std::move(inner), std::move(watch));
+    transportContext_ = watched_;
     setTimeout(each);
-    transportContext_->setTimeout(each);
     for (int member = 0; member < size; ++member)
       if (member != rank) transportContext_->createPair(member);
   }
@@ -55,9 +58,13 @@ class gloo_mesh final : public ::gloo::Context {
   void connect(int member, std::string_view their_end) {
     auto const bytes = getPair(rank == 0 ? 1 : 0)->address().bytes().size();
     getPair(member)->connect({their_end.begin(), their_end.begin() + std::ptrdiff_t(bytes)});
+    watched_->guard(member);
   }
 
   static constexpr std::size_t address_bytes = ::gloo::transport::Address::kMaxByteSize;
+
+ private:
+  std::shared_ptr<watched_context> watched_;
 };
 
 /// Gloo writes to connections that the other end may have closed, and the signal SIGPIPE of that
@@ -98,11 +105,12 @@ struct gloo_connections {
                    std::chrono::milliseconds limit, std::chrono::milliseconds left)
       : timeout(limit),
         device(std::move(over)),
-        world(std::make_shared<gloo_mesh>(own_rank, processes, device, left)) {}
+        world(std::make_shared<gloo_mesh>(own_rank, processes, device, watch, left)) {}
 
   std::shared_ptr<ignored_sigpipe> no_signal = ignored_sigpipe::shared();
   std::chrono::milliseconds timeout;
   std::shared_ptr<::gloo::transport::Device> device;
+  std::shared_ptr<gloo_watch> watch = std::make_shared<gloo_watch>();
   std::shared_ptr<gloo_mesh> world;              ///< all groups' messages go over it
   std::vector<std::weak_ptr<gloo_mesh>> others;  ///< for the collectives of Gloo itself
   bool has_failed = false;

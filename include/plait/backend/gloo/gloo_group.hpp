@@ -229,7 +229,7 @@ class gloo_group final : public process_group {
         std::is_sorted(members_.begin(), members_.end()))
       return mesh_ = with_->world;
     mesh_ = std::make_shared<gloo_mesh>(static_cast<int>(rank_), static_cast<int>(members_.size()),
-                                        with_->device, left());
+                                        with_->device, with_->watch, left());
     with_->others.push_back(mesh_);
     auto const mine = mesh_->addresses();
     std::string theirs(mine.size(), '\0');

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gloo/common/error.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace plait::detail {
+
+/// Ends waits that Gloo forgets: a connection that breaks wakes those whose message has not begun,
+/// and not the one whose message is half on its way. A thread looks whether the connection of a long
+/// wait has broken.
+///
+/// Cost:    a mutex that is nearly always free, twice for each wait.
+/// Threads: one thread waits; the looking one is the watch's own.
+class gloo_watch {
+ public:
+  using buffer = ::gloo::transport::UnboundBuffer;
+  enum class direction { in, out };
+
+  gloo_watch() : thread_([this] { look(); }) {}
+  gloo_watch(gloo_watch const&) = delete;
+  gloo_watch& operator=(gloo_watch const&) = delete;
+  ~gloo_watch() {
+    {
+      std::scoped_lock const lock{mutex_};
+      ends_ = true;
+    }
+    wakes_.notify_one();
+    thread_.join();
+  }
+
+  /// What the calling thread waits for while this lives.
+  class waiting {
+   public:
+    /// `sentinel` waits on the same connection for what never comes.
+    waiting(gloo_watch& watch, buffer& what, buffer* sentinel, direction way) : watch_(watch) {
+      watch_.set(&what, sentinel, way);
+    }
+    waiting(waiting const&) = delete;
+    waiting& operator=(waiting const&) = delete;
+    ~waiting() { watch_.set(nullptr, nullptr, direction::in); }
+
+   private:
+    gloo_watch& watch_;
+  };
+
+ private:
+  void set(buffer* what, buffer* sentinel, direction way) {
+    std::scoped_lock const lock{mutex_};
+    buffer_ = what;
+    sentinel_ = sentinel;
+    way_ = way;
+    ++waits_;
+  }
+
+  void look() {
+    constexpr std::chrono::milliseconds between{30};
+    std::uint64_t seen = 0;
+    std::unique_lock lock{mutex_};
+    while (!wakes_.wait_for(lock, between, [this] { return ends_; })) {
+      bool const is_long = seen == waits_;
+      seen = waits_;
+      if (!is_long || buffer_ == nullptr || sentinel_ == nullptr || !is_broken(*sentinel_)) continue;
+      if (way_ == direction::in) buffer_->abortWaitRecv();
+      else buffer_->abortWaitSend();
+    }
+  }
+  // A wait that has been aborted before it begins ends at once, or throws what the connection has
+  // thrown.
+  static bool is_broken(buffer& sentinel) {
+    try {
+      sentinel.abortWaitRecv();
+      (void)sentinel.waitRecv(nullptr, std::chrono::hours{1});
+      return false;
+    } catch (std::exception const&) {
+      return true;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wakes_;
+  buffer *buffer_ = nullptr, *sentinel_ = nullptr;
+  direction way_ = direction::in;
+  std::uint64_t waits_ = 0;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+/// For each other member a receive that never ends; it learns when the connection breaks.
+using gloo_sentinels = std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>>;
+
+/// A buffer whose waits are watched.
+class watched_buffer final : public ::gloo::transport::UnboundBuffer {
+ public:
+  watched_buffer(std::unique_ptr<::gloo::transport::UnboundBuffer> inner,
+                 gloo_sentinels const& sentinels, gloo_watch& watch)
+      : ::gloo::transport::UnboundBuffer(inner->ptr, inner->size),
+        inner_(std::move(inner)),
+        sentinels_(sentinels),
+        watch_(watch) {}
+
+  bool waitRecv(int* rank, std::chrono::milliseconds timeout) override {
+    using way = gloo_watch::direction;
+    return wait(from_, way::in, [&](auto limit) { return inner_->waitRecv(rank, limit); }, timeout);
+  }
+  bool waitSend(int* rank, std::chrono::milliseconds timeout) override {
+    using way = gloo_watch::direction;
+    return wait(to_, way::out, [&](auto limit) { return inner_->waitSend(rank, limit); }, timeout);
+  }
+  void abortWaitRecv() override { inner_->abortWaitRecv(); }
+  void abortWaitSend() override { inner_->abortWaitSend(); }
+  void send(int to, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+    to_ = to;
+    inner_->send(to, slot, offset, bytes);
+  }
+  void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+    from_ = from;
+    inner_->recv(from, slot, offset, bytes);
+  }
+  void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset,
+            std::size_t bytes) override {
+    from_ = -1;
+    inner_->recv(std::move(from), slot, offset, bytes);
+  }
+
+ private:
+  template <class Wait>
+  bool wait(int other, gloo_watch::direction way, Wait of, std::chrono::milliseconds timeout) {
+    {
+      auto* const sentinel = other < 0 ? nullptr : sentinels_[std::size_t(other)].get();
+      gloo_watch::waiting const now(watch_, *inner_, sentinel, way);
+      if (of(timeout)) return true;
+    }
+    // The message may have ended while the connection broke.
+    try {
+      if (of(std::chrono::milliseconds{1})) return true;
+    } catch (std::exception const&) {
+    }
+    throw ::gloo::IoException("Connection broken in the middle of a message");
+  }
+
+  std::unique_ptr<::gloo::transport::UnboundBuffer> inner_;
+  gloo_sentinels const& sentinels_;
+  gloo_watch& watch_;
+  int from_ = -1, to_ = -1;
+};
+
+/// A context of Gloo's, all of whose buffers are watched, also those that Gloo makes for itself.
+class watched_context final : public ::gloo::transport::Context {
+ public:
+  watched_context(std::shared_ptr<::gloo::transport::Context> inner,
+                  std::shared_ptr<gloo_watch> watch)
+      : ::gloo::transport::Context(inner->rank, inner->size),
+        watch_(std::move(watch)),
+        inner_(std::move(inner)),
+        sentinels_(static_cast<std::size_t>(size)) {}
+
+  /// Once the connection to `other` is there.
+  void guard(int other) {
+    constexpr std::uint64_t nobodys_slot = std::uint64_t{0x7f} << 56;
+    auto& sentinel = sentinels_[std::size_t(other)];
+    sentinel = inner_->createUnboundBuffer(&unused_, sizeof unused_);
+    sentinel->recv(other, nobodys_slot, 0, sizeof unused_);
+  }
+
+  std::unique_ptr<::gloo::transport::Pair>& getPair(int other) override {
+    return inner_->getPair(other);
+  }
+  std::unique_ptr<::gloo::transport::Pair>& createPair(int other) override {
+    return inner_->createPair(other);
+  }
+  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(
+      void* data, std::size_t bytes) override {
+    return std::make_unique<watched_buffer>(inner_->createUnboundBuffer(data, bytes),
+                                            sentinels_, *watch_);
+  }
+
+ private:
+  std::shared_ptr<gloo_watch> watch_;
+  std::shared_ptr<::gloo::transport::Context> inner_;
+  gloo_sentinels sentinels_;
+  char unused_ = 0;
+};
+
+}  // namespace plait::detail
