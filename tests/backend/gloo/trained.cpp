@@ -35,8 +35,8 @@ std::size_t allocations = 0;
 
 namespace {
 
-using model = plait::sequential<plait::nn::linear<6, 32>, plait::nn::gelu<32>,
-                                plait::nn::linear<32, 4>>;
+using model =
+    plait::sequential<plait::nn::linear<6, 32>, plait::nn::gelu<32>, plait::nn::linear<32, 4>>;
 template <class Policy>
 using job = plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, Policy, double>;
 using options = std::map<std::string, std::string>;
@@ -72,8 +72,8 @@ void train(Backend const& backend, options const& with) {
       measure(rank, std::size_t{1} << 20, 50);
       return;
     }
-    auto trainer = plait::trainer<job<Policy>>(rank, plait::adamw{.learning_rate = 0.01},
-                                               {.clip = 1});
+    auto trainer =
+        plait::trainer<job<Policy>>(rank, plait::adamw{.learning_rate = 0.01}, {.clip = 1});
     auto const last = number(with, "steps", 20);
     for (auto const& batch :
          plait::batches(data, plait::global_batch<24>{}, rank, {.epochs = 1'000'000})) {

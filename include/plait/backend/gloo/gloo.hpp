@@ -87,13 +87,12 @@ class gloo_engine final : public process_engine {
     gloo_meeting meeting(store(here), here, timeout_);
     try {
       auto const marks = meeting.meet();
-      auto with = std::make_shared<gloo_connections>(
-          gloo_device(options_.interface, marks, here.rank), here.rank, here.world_size, timeout_,
-          meeting.left());
+      auto with =
+          std::make_shared<gloo_connections>(gloo_device(options_.interface, marks, here.rank),
+                                             here.rank, here.world_size, timeout_, meeting.left());
       auto const ends = meeting.show("at", with->world->addresses());
       for (int other = 0; other < here.world_size; ++other)
-        if (other != here.rank)
-          connect_to(*with, other, ends[std::size_t(other)], here.rank);
+        if (other != here.rank) connect_to(*with, other, ends[std::size_t(other)], here.rank);
       with_ = std::move(with);
       std::vector<int> all;
       for (int rank = 0; rank < here.world_size; ++rank) all.push_back(rank);

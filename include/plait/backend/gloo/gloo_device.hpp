@@ -103,7 +103,8 @@ struct network_interface {
   if (found == there.end())
     refuse(said_by + " is " + in_quotes(name) +
            ", and there is no interface of this name that is up and has an address");
-  if (found->second.is_loopback && !is_one_host) refuse(said_by + " is " + in_quotes(name) + "; " + hosts());
+  if (found->second.is_loopback && !is_one_host)
+    refuse(said_by + " is " + in_quotes(name) + "; " + hosts());
   ::gloo::transport::tcp::attr what;
   what.iface = name;
   what.ai_family = found->second.family;

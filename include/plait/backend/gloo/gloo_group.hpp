@@ -33,8 +33,7 @@ template <class T>
         static_cast<T*>(out)[i] = how(static_cast<T const*>(a)[i], static_cast<T const*>(b)[i]);
     };
   };
-  if (operation == reduction::sum)
-    return each([](T a, T b) { return static_cast<T>(a + b); });
+  if (operation == reduction::sum) return each([](T a, T b) { return static_cast<T>(a + b); });
   return each([](T a, T b) { return std::max(a, b); });
 }
 inline ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reduction operation) {
@@ -98,9 +97,8 @@ class gloo_group final : public process_group {
     ask("gather", [&] {
       auto const slot = next_slot(kind::gather, bytes);
       if (!is(root)) return to_one(std::size_t(root), send, bytes, slot);
-      for_others([&](std::size_t from) {
-        post_receive(from, block(receive, from, bytes), bytes, slot);
-      });
+      for_others(
+          [&](std::size_t from) { post_receive(from, block(receive, from, bytes), bytes, slot); });
       copy_bytes(block(receive, rank_, bytes), send, bytes);
       for_others([&](std::size_t from) { wait_for_receive(from); });
     });
@@ -154,7 +152,13 @@ class gloo_group final : public process_group {
  private:
   using buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
   enum class kind : std::uint64_t {
-    barrier, all_gather, all_to_all, broadcast, gather, scatter, message
+    barrier,
+    all_gather,
+    all_to_all,
+    broadcast,
+    gather,
+    scatter,
+    message
   };
   static constexpr std::size_t none = ~std::size_t{0};
 
@@ -189,7 +193,8 @@ class gloo_group final : public process_group {
   }
   void post_send(std::size_t to, void const* data, std::size_t bytes, std::uint64_t at) {
     other_ = to;
-    out_[to] = with_->world->createUnboundBuffer(const_cast<void*>(data), bytes);  // NOLINT: only read
+    out_[to] =
+        with_->world->createUnboundBuffer(const_cast<void*>(data), bytes);  // NOLINT: only read
     out_[to]->send(members_[to], at, 0, bytes);
   }
   void wait_for_receive(std::size_t from) {
@@ -222,7 +227,8 @@ class gloo_group final : public process_group {
     for_others([&](std::size_t to) { wait_for_send(to); });
   }
 
-  /// Connections of the members alone, which Gloo's own collectives need, made at the first of them.
+  /// Connections of the members alone, which Gloo's own collectives need, made at the first of
+  /// them.
   std::shared_ptr<gloo_mesh> const& own_mesh() {
     if (mesh_ != nullptr) return mesh_;
     if (members_.size() == static_cast<std::size_t>(with_->world->size) &&

@@ -26,9 +26,11 @@
 namespace plait::detail {
 
 /// The start of a job's processes, who meet through notes in a store. Rank 0 writes who it is and a
-/// number of this start, with which all other notes begin: what an earlier job has left is nobody's.
+/// number of this start, with which all other notes begin: what an earlier job has left is
+/// nobody's.
 ///
-/// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the first
+/// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the
+/// first
 ///         to fail leaves its sentence for the others.
 class gloo_meeting {
  public:
@@ -145,8 +147,9 @@ class gloo_meeting {
     number_ = new_number();
     writer_note const mine{number_, std::to_string(here_.world_size), escaped(here_.job), mark_};
     if (!store_->put("writer", mine.text()) || !store_->put(note("here", 0), mark_.text()))
-      throw input_error(store_->name() + " was taken by another rank 0 at the same time; was rank 0 "
-                                         "started twice?");
+      throw input_error(store_->name() +
+                        " was taken by another rank 0 at the same time; was rank 0 "
+                        "started twice?");
   }
 
   void join() {

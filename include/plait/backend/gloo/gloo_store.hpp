@@ -116,10 +116,9 @@ class gloo_folder final : public gloo_store {
       name_.fail("cannot be looked for", errno);
     }
     if (!S_ISDIR(found.st_mode))
-      name_.refuse(
-          std::string("is there and not a folder") +
-          (S_ISLNK(found.st_mode) ? " but a symbolic link" : "") +
-          "; choose another path by PLAIT_RENDEZVOUS, in a folder that all processes see");
+      name_.refuse(std::string("is there and not a folder") +
+                   (S_ISLNK(found.st_mode) ? " but a symbolic link" : "") +
+                   "; choose another path by PLAIT_RENDEZVOUS, in a folder that all processes see");
     if (found.st_uid != ::geteuid())
       name_.refuse("belongs to user " + std::to_string(found.st_uid) + ", not to user " +
                    std::to_string(::geteuid()) + " of this process");

@@ -20,8 +20,8 @@
 namespace plait::detail {
 
 /// Ends waits that Gloo forgets: a connection that breaks wakes those whose message has not begun,
-/// and not the one whose message is half on its way. A thread looks whether the connection of a long
-/// wait has broken.
+/// and not the one whose message is half on its way. A thread looks whether the connection of a
+/// long wait has broken.
 ///
 /// Cost:    a mutex that is nearly always free, twice for each wait.
 /// Threads: one thread waits; the looking one is the watch's own.
@@ -73,7 +73,8 @@ class gloo_watch {
     while (!wakes_.wait_for(lock, between, [this] { return ends_; })) {
       bool const is_long = seen == waits_;
       seen = waits_;
-      if (!is_long || buffer_ == nullptr || sentinel_ == nullptr || !is_broken(*sentinel_)) continue;
+      if (!is_long || buffer_ == nullptr || sentinel_ == nullptr || !is_broken(*sentinel_))
+        continue;
       if (way_ == direction::in) buffer_->abortWaitRecv();
       else buffer_->abortWaitSend();
     }
@@ -184,8 +185,8 @@ class watched_context final : public ::gloo::transport::Context {
   }
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(
       void* data, std::size_t bytes) override {
-    return std::make_unique<watched_buffer>(inner_->createUnboundBuffer(data, bytes),
-                                            sentinels_, *watch_);
+    return std::make_unique<watched_buffer>(inner_->createUnboundBuffer(data, bytes), sentinels_,
+                                            *watch_);
   }
 
  private:
