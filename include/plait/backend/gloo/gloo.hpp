@@ -102,6 +102,11 @@ class gloo_engine final : public process_engine {
       abandon();
       meeting.fail(problem.what());
       throw;
+    } catch (std::exception const& problem) {  // of Gloo, where it opens its ends
+      auto const text = "gloo: rank " + std::to_string(here.rank) +
+                        " cannot open its connections: " + gloo_words(problem);
+      meeting.fail(text);
+      throw engine_error(text);
     }
   }
   void connect_to(gloo_connections& with, int other, std::string_view ends, int rank) const {
