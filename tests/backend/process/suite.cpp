@@ -17,20 +17,19 @@ int main(int count, char** words) {
   try {
     bool const is_library = std::string(words[3]) == "library";
     int const ranks = std::atoi(words[2]);
-    plait::processes const backend{
-        .engine = plait_test::engines().at(words[1])(),
-        .timeout = std::chrono::milliseconds{20'000},
-        .reduction = is_library ? plait::process_reduction::library
-                                : plait::process_reduction::ranked};
+    plait::processes const backend{.engine = plait_test::engines().at(words[1])(),
+                                   .timeout = std::chrono::milliseconds{20'000},
+                                   .reduction = is_library ? plait::process_reduction::library
+                                                           : plait::process_reduction::ranked};
     auto const report =
-        count > 4 ? plait::testing::check_communicator_error(backend, std::atoi(words[4]), ranks)
-                  : plait::testing::check_communicators(
-                        backend, {.ranks = ranks,
-                                  .sizes = {0, 1, 3, 64, 1000, 30011},
-                                  .rounds = 100,
-                                  .sums_in_rank_order = !is_library,
-                                  .maximum_keeps_nan = !is_library,
-                                  .errors = false});
+        count > 4
+            ? plait::testing::check_communicator_error(backend, std::atoi(words[4]), ranks)
+            : plait::testing::check_communicators(backend, {.ranks = ranks,
+                                                            .sizes = {0, 1, 3, 64, 1000, 30011},
+                                                            .rounds = 100,
+                                                            .sums_in_rank_order = !is_library,
+                                                            .maximum_keeps_nan = !is_library,
+                                                            .errors = false});
     for (auto const& failure : report.failures) std::fprintf(stderr, "%s\n", failure.c_str());
     return report.passed() ? 0 : 1;
   } catch (std::exception const& problem) {
