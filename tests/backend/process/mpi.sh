@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What ranks that are processes of an MPI job do: the numbers of threads, and a sentence where something is
+# wrong.
+#   mpi.sh openmpi|mpich LAUNCHER TRAINED SUITE SCRATCH_DIR
+set -uo pipefail
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+library="$1" launcher="$2" trained="$3" suite="$4" scratch="$5"
+rm -rf "$scratch"
+mkdir -p "$scratch"
+cd "$scratch" || exit 1
+# As root, and more ranks than processors.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+options=()
+[[ $library != openmpi ]] || options=(--oversubscribe)
+failures=0
+
+complain() {
+  printf 'mpi.sh: %s\n' "$*" >&2
+  failures=$((failures + 1))
+}
+# job RANKS COMMAND...: what it prints is in out and err; the exit code is the job's.
+job() {
+  local ranks="$1"
+  shift
+  timeout 60 "$launcher" "${options[@]}" -n "$ranks" "$@" >out 2>err </dev/null
+}
+# says TIMES WORDS: in the last job's err.
+says() {
+  [[ $(grep -cE -e "$2" err) == "$1" ]] || complain "'$2' is not said $1 times: $(cat err)"
+}
+
+# Sums in the order of the ranks have the bits of threads; others are near.
+for case in "2 dp2" "2 tp2" "2 pp2" "3 zero3" "4 dp2.pp2" "8 dp2.tp2.pp2"; do
+  read -r ranks plan <<<"$case"
+  "$trained" threads "$plan" ranked >threads
+  job "$ranks" "$trained" mpi "$plan" ranked || complain "$plan: exit code $?: $(cat err)"
+  cmp -s threads out || complain "$plan: not the numbers of threads: $(diff threads out)"
+  says 1 "^allocated 0 times in 7 steps"
+  job "$ranks" "$trained" mpi "$plan" library || complain "$plan, library: exit code $?: $(cat err)"
+  paste -d' ' threads out | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-10) exit 1 }' ||
+    [[ $plan == dp2.pp2 ]] || # in bfloat16
+    complain "$plan, library: not near the numbers of threads: $(diff threads out)"
+done
+job 2 "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
+"$trained" threads dp2 ranked >threads
+cmp -s threads out || complain "a guest has other numbers: $(diff threads out)"
+
+for case in "2 library" "3 ranked" "4 ranked"; do
+  read -r ranks how <<<"$case"
+  job "$ranks" "$suite" mpi "$ranks" "$how" || complain "suite on $case: exit code $?: $(cat err)"
+done
+for ((mistake = 0; mistake < 17; ++mistake)); do
+  job 2 "$suite" mpi 2 ranked "$mistake" || complain "mistake $mistake: exit code $?: $(cat err)"
+done
+
+# What one rank does wrong in the fourth step.
+job 2 "$trained" mpi dp2 ranked stop
+says 1 "^plait: rank 0: all_reduce of 8 bytes on group .0,1. has waited 5000 ms for the other ranks"
+job 2 "$trained" mpi dp2 ranked call
+says 2 "^trained: rank 0 called all_reduce of 8 bytes on group .0,1. .float64, sum. for trainer 1, but rank 1 called"
+job 2 "$trained" mpi dp2 ranked throw
+says 1 "^trained: this rank has had enough"
+for fault in kill leave; do
+  begin=$SECONDS
+  if job 2 "$trained" mpi dp2 ranked "$fault"; then complain "$fault: the job ends well"; fi
+  ((SECONDS - begin < 5)) || complain "$fault: the job took $((SECONDS - begin)) s to end"
+done
+
+# How it is started.
+if job 3 "$trained" mpi dp2 ranked; then complain "3 processes for 2 ranks are no error"; fi
+says 3 "^trained: rank [012]: the launcher started 3 processes, the plan has 2 ranks"
+timeout 60 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi tp2 ranked >out 2>err
+says 2 "the mesh of the plan: 'data 2' on rank 0, 'tensor 2' on rank 1"
+timeout 60 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi dp2 library >out 2>err
+says 2 "reduction: ranked on rank 0, library on rank 1"
+timeout 60 "$launcher" "${options[@]}" -n 1 env TRAINED_TOKEN=a "$trained" mpi dp2 ranked : \
+  -n 1 env TRAINED_TOKEN=b "$trained" mpi dp2 ranked >out 2>err
+says 2 "the token, of which rank 1 was given another than rank 0"
+PMI_SIZE=2 OMPI_COMM_WORLD_SIZE=2 timeout 60 "$trained" mpi dp2 ranked >out 2>err </dev/null
+says 1 "the program was built with another MPI than this mpirun"
+
+((failures == 0))
