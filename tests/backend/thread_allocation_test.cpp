@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
 
 namespace {

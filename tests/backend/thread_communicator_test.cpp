@@ -3,6 +3,7 @@
 // What all backends have in common, and what is special to threads: time, groups in any order,
 // numbers that a plan's traffic is compared with.
 #include "plait/backend/host/thread_communicator.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 
 #include <gtest/gtest.h>
 

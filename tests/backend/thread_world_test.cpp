@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: seconds=20
 #include "plait/testing/communicator_suite.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 

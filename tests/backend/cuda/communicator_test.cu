@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "backend/cuda/cuda_testing.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/core/bfloat16.hpp"
 
 namespace {

@@ -21,6 +21,7 @@
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/cuda/loopback_communicator.hpp"
 #include "plait/backend/cuda/loopback_world.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"

@@ -3,13 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <system_error>
-#include <thread>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -77,86 +72,5 @@ class thread_world {
   detail::waiting_room room_;
   std::vector<std::unique_ptr<detail::thread_group>> groups_;
 };
-
-namespace detail {
-
-// Rethrows what rank `rank` threw. A plait error whose text names no rank is rethrown as the same
-// type with "rank R: " before the text; any other standard exception nested in such an error.
-[[noreturn]] [[gnu::cold]] inline void rethrow_with_rank(std::exception_ptr const& failure,
-                                                         int rank) {
-  auto const prefix = "rank " + std::to_string(rank) + ": ";
-  try {
-    std::rethrow_exception(failure);
-  } catch (error const& e) {
-    std::string const text = e.what();
-    if (text.find("rank ") != std::string::npos) throw;
-    if (typeid(e) == typeid(input_error)) throw input_error(prefix + text);
-    if (typeid(e) == typeid(size_mismatch)) throw size_mismatch(prefix + text);
-    if (typeid(e) == typeid(collective_mismatch)) throw collective_mismatch(prefix + text);
-    if (typeid(e) == typeid(error)) throw error(prefix + text);
-    throw;
-  } catch (std::exception const& e) {
-    std::throw_with_nested(error(prefix + e.what()));
-  }
-}
-
-[[gnu::cold]] inline std::string failure_text(std::exception_ptr const& failure, int rank) {
-  auto const subject = "rank " + std::to_string(rank) + " failed";
-  try {
-    std::rethrow_exception(failure);
-  } catch (std::exception const& e) {
-    return subject + ": " + e.what();
-  } catch (...) {
-    return subject + " with an exception that is not a std::exception";
-  }
-}
-
-}  // namespace detail
-
-/// Runs `program(rank)` for each rank of `world`, rank 0 on the calling thread and the others on
-/// threads of their own, and returns when all have ended.
-///
-/// Errors:  the first failure aborts the world and is rethrown here when all ranks have ended; the
-///          job_aborted that the other ranks then throw is not. A plait error keeps its type;
-///          another standard exception is nested in a plait::error. The text names the rank. A
-///          job_ended aborts nothing: all ranks throw it, each when it has done its part.
-template <class Program>
-[[gnu::cold]] void run_ranks(thread_world& world, Program const& program) {
-  std::mutex mutex;
-  std::exception_ptr failure;
-  int failed_rank = -1;
-
-  auto const run = [&](int rank) {
-    auto const keep_first = [&] {
-      std::scoped_lock const lock{mutex};
-      if (failure) return;
-      failure = std::current_exception();
-      failed_rank = rank;
-    };
-    try {
-      program(rank);
-    } catch (job_ended const&) {
-      keep_first();
-    } catch (...) {
-      keep_first();
-      world.abort(detail::failure_text(std::current_exception(), rank));
-    }
-    world.finish(rank);
-  };
-
-  world.start();
-  {
-    std::vector<std::jthread> threads;  // joins when it goes
-    try {
-      threads.reserve(static_cast<std::size_t>(world.size()));
-      for (int rank = 1; rank < world.size(); ++rank) threads.emplace_back(run, rank);
-    } catch (std::system_error const& e) {
-      world.abort("run_ranks: a thread could not be started: " + std::string(e.what()));
-      throw;
-    }
-    run(0);
-  }
-  if (failure) detail::rethrow_with_rank(failure, failed_rank);
-}
 
 }  // namespace plait

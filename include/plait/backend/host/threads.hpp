@@ -9,6 +9,7 @@
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/rank.hpp"

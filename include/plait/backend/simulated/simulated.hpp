@@ -12,6 +12,7 @@
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
