@@ -30,8 +30,7 @@ namespace plait::detail {
 /// nobody's.
 ///
 /// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the
-/// first
-///         to fail leaves its sentence for the others.
+///         first to fail leaves its sentence for the others.
 class gloo_meeting {
  public:
   gloo_meeting(std::unique_ptr<gloo_store> store, process_ranks here,
