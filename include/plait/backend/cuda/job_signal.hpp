@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
-#include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
 #include "plait/backend/simulated/race_error.hpp"
