@@ -164,7 +164,7 @@ constexpr int count_terms(auto const& tree) {
 }
 
 template <int Terms>
-consteval void check_terms() {
+consteval void check_term_count() {
   static_assert(Terms <= most_loss_terms,
                 "the loss of this model has more than eight terms (losses of a sum_of, and layers "
                 "with adds_to_loss; copies within a repeat are one); write some as one layer");

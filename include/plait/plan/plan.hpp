@@ -156,7 +156,7 @@ struct plan {
                  true));
   static_assert((check_frozen<Model, tree.frozen.what>(), true));
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
-  static_assert((check_terms<count_terms(tree)>(), true));
+  static_assert((check_term_count<count_terms(tree)>(), true));
   static_assert((check_stage_count<stages, code.unit_count()>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages > code.unit_count() ||

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gloo/config.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -49,11 +47,6 @@ namespace detail {
 class gloo_engine final : public process_engine {
  public:
   explicit gloo_engine(gloo_options options) : options_(std::move(options)) {}
-
-  [[nodiscard]] std::string name() const override {
-    return "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) +
-           "." + std::to_string(GLOO_VERSION_PATCH);
-  }
 
   process_ranks ranks() override {
     if (!options_.ranks)

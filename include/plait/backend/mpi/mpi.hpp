@@ -329,8 +329,6 @@ class mpi_engine final : public process_engine {
     if (world_ != MPI_COMM_NULL && mpi_library::here().is_usable()) MPI_Comm_free(&world_);
   }
 
-  [[nodiscard]] std::string name() const override { return "MPI"; }
-
   process_ranks ranks() override {
     auto& library = mpi_library::here();
     library.start();

@@ -45,8 +45,6 @@ class process_communicator : public communicator_calls<process_communicator> {
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
-  /// The engine's member, for what is exchanged at a start.
-  [[nodiscard]] process_group& group() const { return *group_; }
 
   /// \see communicator_calls
   void wait_for_all() {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
@@ -65,8 +64,6 @@ class process_engine {
   process_engine& operator=(process_engine const&) = delete;
   virtual ~process_engine() = default;
 
-  /// "MPI (Open MPI 4.1.4)"
-  [[nodiscard]] virtual std::string name() const = 0;
   /// Which rank of how many this process is. May start the library.
   virtual process_ranks ranks() = 0;
   /// How long a rank waits for others.

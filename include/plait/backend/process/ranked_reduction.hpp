@@ -13,7 +13,7 @@
 namespace plait::detail {
 
 /// Room for reductions in rank order, of which a communicator has one: as much as the greatest call
-/// so far needed, and at most 2 MiB for each member of the group.
+/// so far needed, which is not more than 3 MiB, and on the root of a reduce 1 MiB for each member.
 class reduction_room {
  public:
   [[nodiscard]] std::byte* take(std::size_t bytes) {
@@ -23,7 +23,6 @@ class reduction_room {
     }
     return data_.get();
   }
-  [[nodiscard]] std::size_t bytes() const { return size_; }
 
  private:
   std::unique_ptr<std::byte[]> data_;

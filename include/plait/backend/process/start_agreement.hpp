@@ -12,7 +12,6 @@
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/error.hpp"
-#include "plait/core/random.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/version.hpp"
 
@@ -52,6 +51,18 @@ struct shown_terms {
            "." + std::to_string(version % 1'000);
   }
 
+  /// "data, data x tensor"
+  static std::string text_of_sets(std::uint64_t sets) {
+    std::string text;
+    for (unsigned bits = 1; bits < axis_set_count; ++bits) {
+      if ((sets >> bits & 1) == 0) continue;
+      axis_set over;
+      over.bits = bits;
+      text += (text.empty() ? "" : ", ") + to_string(over);
+    }
+    return text.empty() ? "none" : text;
+  }
+
   /// "the mesh: 'data 2' on rank 0, 'data 4' on rank 1", or "" if all is alike.
   [[nodiscard]] std::string difference(shown_terms const& other, int rank) const {
     auto const say = [&](std::string const& what, std::string const& mine,
@@ -64,8 +75,8 @@ struct shown_terms {
     if (std::strcmp(mesh.data(), other.mesh.data()) != 0)
       return say("the mesh of the plan", quoted(mesh), quoted(other.mesh));
     if (sets != other.sets)
-      return say("the groups that the jobs communicate over", std::to_string(sets),
-                 std::to_string(other.sets));
+      return say("the axes that the jobs communicate over", text_of_sets(sets),
+                 text_of_sets(other.sets));
     auto const mode = [](std::int32_t which) {
       return std::string(which == 0 ? "ranked" : "library");
     };
