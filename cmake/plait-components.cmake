@@ -16,7 +16,7 @@ set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
 
 # Headers that exactly one unit of a program includes: they define functions that are not inline.
-set(plait_unit_headers backend/cuda/cudnn_attention.hpp)
+set(plait_unit_headers backend/cuda/attention/cudnn_attention.hpp)
 
 # Matches the path of every header that belongs to a component.
 set(plait_component_header_regex "")

@@ -73,7 +73,7 @@ endfunction()
 # The unit of plait's own programs that includes cuDNN's front end, once for all of them.
 if(TARGET plait::cudnn)
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/cudnn_attention.cpp"
-    CONTENT "#include \"plait/backend/cuda/cudnn_attention.hpp\"\n")
+    CONTENT "#include \"plait/backend/cuda/attention/cudnn_attention.hpp\"\n")
   add_library(plait_own_cudnn OBJECT EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/cudnn_attention.cpp")
   plait_own_program(plait_own_cudnn)
   target_link_libraries(plait_own_cudnn PUBLIC plait::cudnn)

@@ -22,7 +22,7 @@
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_segmented_radix_sort.cuh>
 
-#include <plait/backend/cuda/cuda_queue.hpp>
+#include <plait/backend/cuda/device/cuda_queue.hpp>
 #endif
 
 #include <cmath>

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include "plait/backend/cuda/cuda_device.hpp"
-#include "plait/backend/cuda/requirements.hpp"
+#include "plait/backend/cuda/device/cuda_device.hpp"
+#include "plait/backend/cuda/device/requirements.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/random_normal.hpp"
 

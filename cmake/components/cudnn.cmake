@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# plait::cudnn: attention by cuDNN on GPUs, see plait/backend/cuda/cudnn_attention.hpp. cuDNN is looked
+# plait::cudnn: attention by cuDNN on GPUs, see plait/backend/cuda/attention/cudnn_attention.hpp. cuDNN is looked
 # for beside the CUDA toolkit, or under -DCUDNN_ROOT=...; the headers of its front end also where pip puts
 # them, or in -DPLAIT_CUDNN_FRONTEND_INCLUDE_DIR=...
 plait_find_component(cuda)

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -164,7 +165,9 @@ template <class Size, class Job, class Backend>
   job.reads_tokens = std::is_same_v<typename Size::text, plait::token_file>;
   job.parameters = parameters_of<Job>;
   job.explain = [](request const& wanted) {
-    return plait::explain(Job::plan(), workload_of<Job>(wanted, Size::sequence));
+    auto load = workload_of<Job>(wanted, Size::sequence);
+    load.ranked_sums = std::string_view(Backend::name) == "process";
+    return plait::explain(Job::plan(), load);
   };
   job.run = [](request const& wanted) { return run<Size, Job>(wanted, Backend::make(wanted)); };
   return registration(job);

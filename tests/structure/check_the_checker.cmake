@@ -46,7 +46,7 @@ expect("io/ may not include testing/: the arrow goes up"
 expect("belongs to another backend"
   backend/host/bad.hpp "${top}#include \"plait/backend/simulated/device.hpp\"\n")
 expect("belongs to another backend"
-  backend/simulated/bad.hpp "${top}#include \"plait/backend/cuda/cuda_device.hpp\"\n")
+  backend/simulated/bad.hpp "${top}#include \"plait/backend/cuda/device/cuda_device.hpp\"\n")
 expect("" backend/simulated/good.hpp "${top}#include \"plait/backend/host/host_queue.hpp\"\n")
 expect("belongs to another backend"
   backend/bad.hpp "${top}#include \"plait/backend/host/device.hpp\"\n")

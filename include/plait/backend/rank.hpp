@@ -61,6 +61,12 @@ class rank_handle {
   }
   [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
 
+  /// Whether the communicators' sums take room beside their operands, see ranked_sum.
+  [[nodiscard]] bool sums_in_room() {
+    if constexpr (requires { world().sums_in_room(); }) return world().sums_in_room();
+    else return false;
+  }
+
   /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
   [[nodiscard]] std::uint64_t next_batches() { return ++last_number_; }
   /// The number of the next trainer: 1, 2, 3 and so on, as trainers alone are counted.

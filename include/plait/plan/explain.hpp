@@ -109,7 +109,9 @@ template <class Plan>
   bool const predicts = load.prediction != predicted::nothing;
   table.add({"stage", "layers", "parameters", "gradients",
              load.averages ? "optimizer and averages" : "optimizer", "activations", "batches",
-             predicts ? "outputs and numbers" : "numbers", "bytes per rank"});
+             std::string(predicts ? "outputs and numbers" : "numbers") +
+                 (load.ranked_sums ? ", room of sums" : ""),
+             "bytes per rank"});
   for (int stage = 0; stage < Plan::stages; ++stage) {
     std::string layers;
     for (int i = 0; i < code.items.size(); ++i) {
@@ -128,7 +130,8 @@ template <class Plan>
     auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({std::to_string(stage), layers, size(need.parameters), size(need.gradients),
                size(need.optimizer + need.averages), size(need.activations), size(need.batches),
-               size(need.outputs + need.numbers), size(need.total())});
+               size(need.outputs + need.numbers) + (load.ranked_sums ? ", " + size(need.sums) : ""),
+               size(need.total())});
   }
   return table.text();
 }

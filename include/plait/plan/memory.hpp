@@ -10,6 +10,7 @@
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/stage_split.hpp"
+#include "plait/plan/wire.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/schedule/operation.hpp"
 
@@ -144,7 +145,8 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
           lay_out_stage<Plan>(stage, load, slots).total_bytes,
           batch_bytes<Plan>(load),
           output_bytes<Plan>(load),
-          lay_out_numbers<Plan>(stage, grid).total};
+          lay_out_numbers<Plan>(stage, grid).total,
+          load.ranked_sums ? room_of_sums<Plan>(stage, load) : 0};
 }
 
 }  // namespace plait::planning

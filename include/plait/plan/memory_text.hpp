@@ -37,6 +37,7 @@ namespace plait::detail {
   add("batches ", need.batches);
   add("outputs ", need.outputs);
   add("numbers ", need.numbers);
+  add("room of sums ", need.sums);
   return out + with_unit(static_cast<double>(need.total())) + " in all";
 }
 

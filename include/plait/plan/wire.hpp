@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "plait/mesh/axis.hpp"
+#include "plait/placement/ranked_sum.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/workload.hpp"
 
@@ -43,6 +47,29 @@ constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load
     }
   }
   return out;
+}
+
+/// Bytes of room in which a rank of `stage` adds up what its groups exchange; each group has room
+/// for the greatest of its sums.
+template <class Plan>
+constexpr std::size_t room_of_sums(int stage, workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  std::array<std::size_t, axis_set_count> room{};
+  for (auto const part : {job_part::set_up, job_part::training, job_part::evaluation})
+    for (auto const& made : exchanges_of<Plan>(stage, load, part)) {
+      auto const row = made.row();
+      auto const ranks = static_cast<std::size_t>(grid.size(row.over));
+      if (ranks == 1 ||
+          (row.moves != movement::all_reduce && row.moves != movement::all_reduce_max &&
+           row.moves != movement::reduce_scatter))
+        continue;
+      auto const bytes = static_cast<std::size_t>(bytes_of<Plan>(made.element));
+      auto& of_group = room[row.over.bits];
+      of_group = std::max(of_group, bytes * ranked_sum::of(made.count, bytes, ranks).room);
+    }
+  std::size_t sum = 0;
+  for (auto const bytes : room) sum += bytes;
+  return sum;
 }
 
 }  // namespace plait::planning

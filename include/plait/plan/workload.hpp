@@ -27,6 +27,7 @@ struct workload {
   bool stops = false;           ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
   std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
+  bool ranked_sums = false;  ///< true on processes that exchange blocks to add up, see ranked_sum
 };
 
 /// Bytes that one rank needs.
@@ -39,10 +40,11 @@ struct memory_need {
   std::size_t batches = 0;      ///< inputs and targets of one step
   std::size_t outputs = 0;      ///< of a prediction or for measures, if the workload has them
   std::size_t numbers = 0;      ///< of a step, what optimizers treat alike, what ranks compare
+  std::size_t sums = 0;         ///< room of sums that processes make, if the workload has them
 
   [[nodiscard]] constexpr std::size_t total() const {
     return parameters + gradients + optimizer + averages + activations + batches + outputs +
-           numbers;
+           numbers + sums;
   }
 };
 

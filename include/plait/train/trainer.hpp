@@ -350,7 +350,8 @@ class trainer_on {
                         .microbatches = batch.microbatches,
                         .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
                         .optimizer_states = Optimizer::states,
-                        .averages = options_.average > 0};
+                        .averages = options_.average > 0,
+                        .ranked_sums = rank_.sums_in_room()};
     if (!passes || !passes->fits(load)) make_passes(passes, batch, load, what);
     if (last_run_ != what) {
       passes->take_over(rank_);

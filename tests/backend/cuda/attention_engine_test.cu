@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/attention_engine.hpp"
+#include "plait/backend/cuda/attention/attention_engine.hpp"
 
 #include <cmath>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_testing.hpp"
-#include "plait/backend/cuda/cudnn_requirements.hpp"
+#include "plait/backend/cuda/attention/cudnn_requirements.hpp"
 #include "plait/core/bfloat16.hpp"
 
 namespace {

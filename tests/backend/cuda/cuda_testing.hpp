@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "plait/backend/cuda/cuda.hpp"
-#include "plait/backend/cuda/cuda_device.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_device.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/error.hpp"
 
 // What the tests that need a GPU share. Without one, the program says "no GPU: ..." and CTest

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_testing.hpp"
-#include "plait/backend/cuda/attention_engine.hpp"
+#include "plait/backend/cuda/attention/attention_engine.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 #include "plait/core/bfloat16.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "plait/backend/cuda/cudnn_requirements.hpp"
+#include "plait/backend/cuda/attention/cudnn_requirements.hpp"
 
 namespace {
 

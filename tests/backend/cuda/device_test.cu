@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/device/cuda_device.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -12,11 +12,15 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "backend/cuda/kernel_words.hpp"  // before the kernels
+
 #include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/backend/cuda/kernels/sort_pairs.hpp"
 
 // Runs kernels on the processor: block after block; the threads of a block are fibers with stacks
 // of their own. A warp goes on until its threads wait at a barrier of the block, first or last
@@ -262,5 +266,29 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return bits;
 }
 inline unsigned char* emulated_shared_memory() { return block_machine::instance().shared(); }
+
+// There is no CUB: a kernel of one thread sorts.
+namespace detail {
+
+inline void sort_pairs_kernel(pairs_to_sort pairs, std::uint32_t* order) {
+  auto const key = [&](std::uint32_t i) {
+    return pairs.keys[i] & ((std::uint64_t{1} << pairs.key_bits) - 1);
+  };
+  std::iota(order, order + pairs.count, std::uint32_t{0});
+  std::stable_sort(order, order + pairs.count,
+                   [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
+  for (std::size_t i = 0; i < pairs.count; ++i) {
+    pairs.sorted_keys[i] = pairs.keys[order[i]];
+    pairs.sorted_values[i] = pairs.values[order[i]];
+  }
+}
+
+template <plait::cuda_kernels::launcher Launch>
+void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
+  if (workspace == nullptr) bytes = pairs.count * sizeof(std::uint32_t);
+  else launch(sort_pairs_kernel, launch_shape{}, pairs, static_cast<std::uint32_t*>(workspace));
+}
+
+}  // namespace detail
 
 }  // namespace plait::cuda_kernels

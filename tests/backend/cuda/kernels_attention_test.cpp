@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: optimise
-#include "plait/backend/cuda/kernels/attention.hpp"
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
 
-#include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/cuda/kernels/attention.hpp"
 #include "plait/backend/cuda/kernels/attention_backward.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 

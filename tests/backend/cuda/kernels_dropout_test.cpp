@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/kernels/dropout.hpp"
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
-#include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/cuda/kernels/dropout.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 
 using namespace kernel_testing;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/kernels/elementwise.hpp"
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
 
-#include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/tensor/functions.hpp"
 
 using namespace kernel_testing;

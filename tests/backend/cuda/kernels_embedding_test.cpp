@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/kernels/embedding.hpp"
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
-#include "backend/cuda/kernel_testing.hpp"
+#include "plait/backend/cuda/kernels/embedding.hpp"
 #include "plait/backend/host/maths/embedding.hpp"
 
 using namespace kernel_testing;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/kernels/optimizer.hpp"
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "backend/cuda/kernel_testing.hpp"
 #include "plait/backend/cuda/kernels/elementwise.hpp"
+#include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 
 using namespace kernel_testing;

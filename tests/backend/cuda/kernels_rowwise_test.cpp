@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/backend/cuda/kernels/rowwise.hpp"
+#include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
 
-#include "backend/cuda/kernel_testing.hpp"
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
+#include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
 

@@ -21,7 +21,7 @@
 #include "plait/backend/cuda/cuda_process.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/rendezvous_file.hpp"
-#include "plait/backend/cuda/requirements.hpp"
+#include "plait/backend/cuda/device/requirements.hpp"
 
 namespace {
 

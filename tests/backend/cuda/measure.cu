@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plait/backend/cuda/cuda_device.hpp"
+#include "plait/backend/cuda/device/cuda_device.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/tensor/functions.hpp"
 

@@ -65,6 +65,22 @@ void go_wrong(std::string const& fault, auto& rank) {
   else throw input_error("unknown fault " + fault);
 }
 
+/// The room that sums have taken is what the plan says.
+template <class Job>
+void check_room(auto& rank) {
+  if constexpr (requires { rank.world().room_bytes(); }) {
+    using plan = typename Job::plan_type;
+    std::size_t taken = 0;
+    for (auto const over : rank.groups().sets()) taken += rank.group(over).room_bytes();
+    workload const load{.rows = 24 / std::size_t(plan::grid.size(axis::data)),
+                        .gradient_norm = true,
+                        .ranked_sums = rank.sums_in_room()};
+    if (auto const planned = plan::memory(rank.stage(), load).sums; taken != planned)
+      throw error("sums have taken " + std::to_string(taken) + " bytes of room, the plan has " +
+                  std::to_string(planned));
+  }
+}
+
 template <class Job>
 void train(wish const& wanted) {
   auto const data = in_memory<double>::random_classes(70, 6, 4);
@@ -84,6 +100,7 @@ void train(wish const& wanted) {
       for (auto const value : values) sum = std::fma(0.999, sum, static_cast<double>(value));
     });
     if (rank.is_root()) std::printf("weights %.17g\n", sum);
+    if (wanted.engine != "threads") check_room<Job>(rank);
     if (rank.is_root() && wanted.engine != "threads")
       std::fprintf(stderr, "allocated %zu times in %d steps\n", allocated, 7);
   };

@@ -8,8 +8,8 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/communicator_calls.hpp"
-#include "plait/backend/cuda/loopback_communicator.hpp"
-#include "plait/backend/cuda/nccl_communicator.hpp"
+#include "plait/backend/cuda/loopback/loopback_communicator.hpp"
+#include "plait/backend/cuda/nccl/nccl_communicator.hpp"
 
 namespace plait {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "plait/backend/cuda/attention_engine.hpp"
+#include "plait/backend/cuda/attention/attention_engine.hpp"
 
 namespace plait {
 

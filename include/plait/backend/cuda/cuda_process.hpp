@@ -12,11 +12,11 @@
 #include <utility>
 
 #include "plait/backend/backend.hpp"
-#include "plait/backend/cuda/cuda_device.hpp"
-#include "plait/backend/cuda/cuda_error.hpp"
 #include "plait/backend/cuda/cuda_groups.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/cuda_options.hpp"
+#include "plait/backend/cuda/device/cuda_device.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/core/error.hpp"

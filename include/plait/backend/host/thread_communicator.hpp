@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/backend/collective_blocks.hpp"
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/communicator_calls.hpp"
@@ -53,7 +54,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
     else {
       seat_.meet(call);
       if (tensor_bytes == 0) return;
-      move<Kind, T>(call);
+      detail::do_part<Kind, T>(shared_buffers{seat_}, call);
       seat_.leave(call);  // when no other member needs the buffers any more
     }
   }
@@ -77,58 +78,22 @@ class thread_communicator : public communicator_calls<thread_communicator> {
     return {world.room_, group, static_cast<int>(place - members.begin())};
   }
 
-  // This rank's part of a collective, when all members are there.
-  template <collective Kind, class T>
-  void move(detail::collective_call const& call) {
-    std::size_t const count = call.bytes / sizeof(T);
-    [[maybe_unused]] auto const* const mine = static_cast<T const*>(call.source);
-    [[maybe_unused]] auto* const out = static_cast<T*>(call.target);
-    if constexpr (Kind == collective::all_reduce || Kind == collective::reduce) {
-      detail::combine_in_rank_order<T>(
-          detail::share_of<T>(count, rank(), size()), size(), call.operation,
-          [&](int member) { return seat_.source<T>(member); },
-          [&](std::size_t first, T const* values, std::size_t n) {
-            for (int i = 0; i < size(); ++i)
-              if (Kind == collective::all_reduce || i == call.other)
-                detail::copy_bytes(seat_.target<T>(i) + first, values, n * sizeof(T));
-          });
-    } else if constexpr (Kind == collective::reduce_scatter) {
-      detail::combine_in_rank_order<T>(
-          {0, count}, size(), call.operation,
-          [&](int member) { return block(seat_.source<T>(member), rank(), count); },
-          [&](std::size_t first, T const* values, std::size_t n) {
-            detail::copy_bytes(out + first, values, n * sizeof(T));
-          });
-    } else if constexpr (Kind == collective::all_gather) {
-      for_each_peer([&](int peer) {
-        detail::copy_bytes(block(out, peer, count), seat_.source<T>(peer), call.bytes);
-      });
-    } else if constexpr (Kind == collective::all_to_all) {
-      std::size_t const each = count / static_cast<std::size_t>(size());
-      for_each_peer([&](int peer) {
-        detail::copy_bytes(block(out, peer, each), block(seat_.source<T>(peer), rank(), each),
-                           each * sizeof(T));
-      });
-    } else if constexpr (Kind == collective::broadcast) {
-      detail::copy_bytes(out, seat_.source<T>(call.other), call.bytes);
-    } else if constexpr (Kind == collective::gather) {
-      detail::copy_bytes(block(seat_.target<T>(call.other), rank(), count), mine, call.bytes);
-    } else {
-      static_assert(Kind == collective::scatter);
-      detail::copy_bytes(out, block(seat_.source<T>(call.other), rank(), count), call.bytes);
+  // What do_part() needs of a member.
+  struct shared_buffers {
+    detail::thread_seat const& seat;
+
+    [[nodiscard]] int rank() const { return seat.rank(); }
+    [[nodiscard]] int size() const { return seat.size(); }
+    [[nodiscard]] void const* source(int member) const { return seat.shown(member).source; }
+    [[nodiscard]] void* target(int member) const { return seat.shown(member).target; }
+    void copy(void const* from, void* to, std::size_t bytes) const {
+      detail::copy_bytes(to, from, bytes);
     }
-  }
-
-  template <class T>
-  static T* block(T* buffer, int index, std::size_t count) {
-    return buffer + static_cast<std::size_t>(index) * count;
-  }
-
-  // Begins with this rank, so that not all ranks read from one at the same time.
-  template <class Action>
-  void for_each_peer(Action action) const {
-    for (int i = 0; i < size(); ++i) action((rank() + i) % size());
-  }
+    template <class T>
+    void combine(reduction operation, std::size_t count, auto from, auto to, int targets) const {
+      detail::combine_in_rank_order<T>(operation, count, size(), from, to, targets);
+    }
+  };
 
   detail::thread_seat seat_;
 };

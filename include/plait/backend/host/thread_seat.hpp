@@ -87,14 +87,8 @@ class thread_seat {
   }
 
   // What member `member` shows in the present meeting.
-  template <class T>
-  T const* source(int member) const {
-    return static_cast<T const*>(shown(member).source);
-  }
-
-  template <class T>
-  T* target(int member) const {
-    return static_cast<T*>(shown(member).target);
+  collective_call const& shown(int member) const {
+    return group_->member[static_cast<std::size_t>(member)].calls[own().meetings % 2];
   }
 
   // Posts the message and returns when the receiver has copied it.
@@ -130,10 +124,6 @@ class thread_seat {
   thread_member& own() const { return group_->member[static_cast<std::size_t>(rank_)]; }
 
   int world_rank(int member) const { return group_->members[static_cast<std::size_t>(member)]; }
-
-  collective_call const& shown(int member) const {
-    return group_->member[static_cast<std::size_t>(member)].calls[own().meetings % 2];
-  }
 
   void wait(waiting_room::counter const& word, std::uint64_t target, std::uint64_t certain_from,
             std::span<int const> awaited, collective_call const& call) {

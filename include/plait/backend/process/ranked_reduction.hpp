@@ -9,13 +9,15 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/placement/ranked_sum.hpp"
 
 namespace plait::detail {
 
 /// Room for reductions in rank order, of which a communicator has one: as much as the greatest call
-/// so far needed, which is not more than 3 MiB, and on the root of a reduce 1 MiB for each member.
+/// so far needed, see ranked_sum; on the root of a reduce 1 MiB for each member.
 class reduction_room {
  public:
+  [[nodiscard]] std::size_t bytes() const { return size_; }
   [[nodiscard]] std::byte* take(std::size_t bytes) {
     if (bytes > size_) {
       data_ = std::make_unique<std::byte[]>(bytes);
@@ -40,9 +42,9 @@ class ranked_reduction {
 
   /// In place: blocks of a piece to those who add them up, and the sums to all.
   void all_reduce(T* inout, std::size_t count) {
-    std::size_t const each = std::min(divide_up(count, size_), most_bytes / sizeof(T) / size_ + 1);
+    auto const [each, room] = ranked_sum::of(count, sizeof(T), size_);
     std::size_t const piece = each * size_;
-    auto* const padded = elements(2 * piece + each);
+    auto* const padded = elements(room);
     auto* const others = padded + piece;
     auto* const sum = others + piece;
     for (std::size_t first = 0; first < count; first += piece) {
@@ -62,8 +64,8 @@ class ranked_reduction {
 
   /// `send` has a block of `count` for each member.
   void reduce_scatter(T const* send, T* receive, std::size_t count) {
-    std::size_t const each = std::min(count, most_bytes / sizeof(T) / size_ + 1);
-    auto* const packed = elements(2 * each * size_ + each);
+    auto const [each, room] = ranked_sum::of(count * size_, sizeof(T), size_);
+    auto* const packed = elements(room);
     auto* const others = packed + each * size_;
     auto* const sum = others + each * size_;  // receive may be a block of send
     for (std::size_t first = 0; first < count; first += each) {
@@ -79,7 +81,7 @@ class ranked_reduction {
 
   /// To the root alone.
   void reduce(T* inout, std::size_t count, int root) {
-    std::size_t const each = std::min(count, most_bytes / sizeof(T));
+    std::size_t const each = std::min(count, ranked_sum::most_bytes / sizeof(T));
     auto* const all = rank_ == root ? elements(each * size_) : nullptr;
     for (std::size_t first = 0; first < count; first += each) {
       std::size_t const here = std::min(each, count - first);
@@ -89,10 +91,6 @@ class ranked_reduction {
   }
 
  private:
-  static constexpr std::size_t most_bytes = std::size_t{1} << 20;
-
-  static constexpr std::size_t divide_up(std::size_t n, std::size_t d) { return (n + d - 1) / d; }
-
   [[nodiscard]] T* elements(std::size_t count) {
     return reinterpret_cast<T*>(room_.take(count * sizeof(T)));
   }
@@ -100,11 +98,9 @@ class ranked_reduction {
   /// Blocks of all members, `stride` apart.
   void combine(T const* blocks, std::size_t stride, std::size_t count, T* out) const {
     combine_in_rank_order<T>(
-        {0, count}, static_cast<int>(size_), operation_,
+        operation_, count, static_cast<int>(size_),
         [&](int member) { return blocks + static_cast<std::size_t>(member) * stride; },
-        [&](std::size_t first, T const* values, std::size_t n) {
-          copy_bytes(out + first, values, n * sizeof(T));
-        });
+        [&](int) { return out; });
   }
 
   process_group& group_;

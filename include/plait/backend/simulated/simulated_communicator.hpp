@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
@@ -41,8 +42,8 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
                               Kind == collective::reduce_scatter;
     if constexpr (Kind == collective::send || Kind == collective::receive) check_other_end(call);
     auto const on = world_->group_at(group_).on;
-    if constexpr (combines) seat_->meet(on, group_, call, detail::combine<T>);
-    else seat_->meet(on, group_, call, detail::move_blocks);
+    seat_->meet(on, group_, call,
+                detail::do_all_parts<Kind, std::conditional_t<combines, T, std::byte>>);
   }
 
  private:

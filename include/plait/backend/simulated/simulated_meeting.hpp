@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/backend/collective_blocks.hpp"
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
@@ -77,72 +78,35 @@ inline void name_writes(execution& now, collective_call const& call, std::size_t
   }
 }
 
-inline std::byte* block_of(void* data, std::size_t index, std::size_t bytes) {
-  return static_cast<std::byte*>(data) + index * bytes;
-}
-inline std::byte const* block_of(void const* data, std::size_t index, std::size_t bytes) {
-  return static_cast<std::byte const*>(data) + index * bytes;
-}
+// What do_part() needs of a member.
+struct met_member {
+  std::span<collective_call const> calls;
+  int number;
 
-// Moves the blocks of a call that adds nothing.
-inline void move_blocks(std::span<collective_call const> calls) {
-  auto const& first = calls.front();
-  std::size_t const ranks = calls.size(), root = static_cast<std::size_t>(first.other);
-  std::size_t const bytes = first.bytes;
-  for (std::size_t to = 0; to < ranks; ++to) {
-    void* const target = calls[to].target;
-    switch (first.kind) {
-      case collective::all_gather:
-        for (std::size_t from = 0; from < ranks; ++from)
-          copy_bytes(block_of(target, from, bytes), calls[from].source, bytes);
-        break;
-      case collective::all_to_all:
-        for (std::size_t from = 0; from < ranks; ++from)
-          copy_bytes(block_of(target, from, bytes / ranks),
-                     block_of(calls[from].source, to, bytes / ranks), bytes / ranks);
-        break;
-      case collective::broadcast: copy_bytes(target, calls[root].source, bytes); break;
-      case collective::gather:
-        copy_bytes(block_of(calls[root].target, to, bytes), calls[to].source, bytes);
-        break;
-      case collective::scatter:
-        copy_bytes(target, block_of(calls[root].source, to, bytes), bytes);
-        break;
-      default: break;
-    }
+  [[nodiscard]] int rank() const { return number; }
+  [[nodiscard]] int size() const { return static_cast<int>(calls.size()); }
+  [[nodiscard]] void const* source(int member) const { return call(member).source; }
+  [[nodiscard]] void* target(int member) const { return call(member).target; }
+  void copy(void const* from, void* to, std::size_t bytes) const { copy_bytes(to, from, bytes); }
+  template <class T>
+  void combine(reduction operation, std::size_t count, auto from, auto to, int targets) const {
+    combine_in_rank_order<T>(operation, count, size(), from, to, targets);
   }
-  if (first.kind == collective::send) copy_bytes(calls[1].target, first.source, bytes);
-}
 
-// Adds up in the order of the ranks: the same bits as thread_communicator.
-template <class T>
-void combine(std::span<collective_call const> calls) {
-  auto const& first = calls.front();
-  int const ranks = static_cast<int>(calls.size());
-  std::size_t const bytes = first.bytes, count = bytes / sizeof(T);
-  auto const source = [&](int rank) {
-    return static_cast<T const*>(calls[static_cast<std::size_t>(rank)].source);
-  };
-  auto const store_in = [](void* target, std::size_t at, T const* values, std::size_t how_many) {
-    copy_bytes(static_cast<T*>(target) + at, values, how_many * sizeof(T));
-  };
-  if (first.kind == collective::reduce_scatter) {
-    for (std::size_t to = 0; to < calls.size(); ++to)
-      combine_in_rank_order<T>(
-          {0, count}, ranks, reduction::sum, [&](int rank) { return source(rank) + to * count; },
-          [&](std::size_t at, T const* values, std::size_t how_many) {
-            store_in(calls[to].target, at, values, how_many);
-          });
-    return;
+ private:
+  [[nodiscard]] collective_call const& call(int member) const {
+    return calls[static_cast<std::size_t>(member)];
   }
-  combine_in_rank_order<T>({0, count}, ranks, first.operation, source,
-                           [&](std::size_t at, T const* values, std::size_t how_many) {
-                             if (first.kind == collective::reduce)
-                               return store_in(calls[static_cast<std::size_t>(first.other)].target,
-                                               at, values, how_many);
-                             for (auto const& call : calls)
-                               store_in(call.target, at, values, how_many);
-                           });
+};
+
+// Carries out the calls of all members.
+template <collective Kind, class T>
+void do_all_parts(std::span<collective_call const> calls) {
+  if constexpr (Kind == collective::send || Kind == collective::receive)
+    copy_bytes(calls[1].target, calls[0].source, calls[0].bytes);
+  else
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      do_part<Kind, T>(met_member{calls, static_cast<int>(i)}, calls[i]);
 }
 
 }  // namespace plait::detail

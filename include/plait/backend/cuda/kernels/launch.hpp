@@ -109,12 +109,8 @@ __device__ __forceinline__ void store(pack<T, V> const& values, T* to, int count
 /// The block's shared memory as one `Layout`, whose size the launch shape gives.
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
-#if defined(__CUDACC__)
-  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  PLAIT_SHARED_MEMORY(shared_bytes);
   return *reinterpret_cast<Layout*>(shared_bytes);
-#else
-  return *reinterpret_cast<Layout*>(emulated_shared_memory());
-#endif
 }
 
 /// Combines the values of a warp's threads; every thread gets the same bits.

@@ -5,14 +5,10 @@
 #include <cub/device/device_radix_sort.cuh>
 #endif
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 
 #include "plait/backend/cuda/kernels/launch.hpp"
-
-// CUB sorts. An emulation of a device has no CUB: there a kernel of one thread does it.
 
 namespace plait::cuda_kernels {
 
@@ -29,8 +25,10 @@ struct pairs_to_sort {
 namespace detail {
 
 // Sorts with a workspace of `bytes` bytes; without a workspace, `bytes` becomes what one needs.
-#if defined(__CUDACC__)
+template <launcher Launch>
+void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes);
 
+#if defined(__CUDACC__)  // an emulation of a device has its own
 template <launcher Launch>
 void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
   launch.call("cub::DeviceRadixSort::SortPairs", [&](cudaStream_t stream) {
@@ -39,28 +37,6 @@ void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std:
         static_cast<std::uint32_t>(pairs.count), 0, pairs.key_bits, stream);
   });
 }
-
-#else
-
-inline void sort_pairs_kernel(pairs_to_sort pairs, std::uint32_t* order) {
-  auto const key = [&](std::uint32_t i) {
-    return pairs.keys[i] & ((std::uint64_t{1} << pairs.key_bits) - 1);
-  };
-  std::iota(order, order + pairs.count, std::uint32_t{0});
-  std::stable_sort(order, order + pairs.count,
-                   [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
-  for (std::size_t i = 0; i < pairs.count; ++i) {
-    pairs.sorted_keys[i] = pairs.keys[order[i]];
-    pairs.sorted_values[i] = pairs.values[order[i]];
-  }
-}
-
-template <launcher Launch>
-void sort_pairs(Launch launch, pairs_to_sort const& pairs, void* workspace, std::size_t& bytes) {
-  if (workspace == nullptr) bytes = pairs.count * sizeof(std::uint32_t);
-  else launch(sort_pairs_kernel, launch_shape{}, pairs, static_cast<std::uint32_t*>(workspace));
-}
-
 #endif
 
 }  // namespace detail

@@ -6,8 +6,6 @@
 #include <mma.h>
 #endif
 
-#include <cassert>
-#include <cstdint>
 #include <type_traits>
 
 #include "plait/backend/cuda/kernels/launch.hpp"
@@ -20,7 +18,7 @@ namespace plait::cuda_kernels {
 
 inline constexpr int core_side = 16;
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__)  // an emulation of a device has its own
 
 namespace detail {
 
@@ -37,12 +35,14 @@ __device__ __forceinline__ void load_factor(Factor& factor, bfloat16 const* from
 
 }  // namespace detail
 
+/// A matrix a of a product a b, or its transpose.
 template <bool Transposed>
 struct left_factor {
   detail::core_factor<nvcuda::wmma::matrix_a, Transposed> of;
 
   __device__ void load(bfloat16 const* from, int stride) { detail::load_factor(of, from, stride); }
 };
+/// A matrix b of a product a b, or its transpose.
 template <bool Transposed>
 struct right_factor {
   detail::core_factor<nvcuda::wmma::matrix_b, Transposed> of;
@@ -50,6 +50,7 @@ struct right_factor {
   __device__ void load(bfloat16 const* from, int stride) { detail::load_factor(of, from, stride); }
 };
 
+/// A sum of products, zero at first.
 struct core_sum {
   nvcuda::wmma::fragment<nvcuda::wmma::accumulator, core_side, core_side, core_side, float> of;
 
@@ -62,50 +63,6 @@ struct core_sum {
   __device__ void store(float* to, int stride) const {
     nvcuda::wmma::store_matrix_sync(to, of, static_cast<unsigned>(stride),
                                     nvcuda::wmma::mem_row_major);
-  }
-};
-
-#else
-
-namespace detail {
-
-template <bool Transposed>
-struct core_factor {
-  float of[core_side][core_side];
-
-  void load(bfloat16 const* from, int stride) {
-    assert(reinterpret_cast<std::uintptr_t>(from) % 32 == 0 && stride % 8 == 0);
-    for (int i = 0; i < core_side; ++i)
-      for (int j = 0; j < core_side; ++j)
-        of[i][j] = Transposed ? from[j * stride + i] : from[i * stride + j];
-  }
-};
-
-}  // namespace detail
-
-/// A matrix a of a product a b, or its transpose.
-template <bool Transposed>
-struct left_factor : detail::core_factor<Transposed> {};
-/// A matrix b of a product a b, or its transpose.
-template <bool Transposed>
-struct right_factor : detail::core_factor<Transposed> {};
-
-/// A sum of products, zero at first. Without tensor cores the first thread of the warp does it all.
-struct core_sum {
-  float of[core_side][core_side]{};
-
-  template <bool LeftTransposed, bool RightTransposed>
-  void add(left_factor<LeftTransposed> const& a, right_factor<RightTransposed> const& b) {
-    if (threadIdx.x % warp_threads != 0) return;
-    for (int i = 0; i < core_side; ++i)
-      for (int k = 0; k < core_side; ++k)
-        for (int j = 0; j < core_side; ++j) of[i][j] += a.of[i][k] * b.of[k][j];
-  }
-  void store(float* to, int stride) const {
-    assert(reinterpret_cast<std::uintptr_t>(to) % 32 == 0 && stride % 4 == 0);
-    if (threadIdx.x % warp_threads != 0) return;
-    for (int i = 0; i < core_side; ++i)
-      for (int j = 0; j < core_side; ++j) to[i * stride + j] = of[i][j];
   }
 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
 
 // What a machine must have, decided from numbers alone. Each function returns if it is enough and
 // otherwise throws cuda_error with what was found, what is needed and what to do.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {

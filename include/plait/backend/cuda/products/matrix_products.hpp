@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_handles.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_handles.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/bfloat16.hpp"
 
 namespace plait::detail {

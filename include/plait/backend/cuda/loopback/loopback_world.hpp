@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/cuda/cuda_handles.hpp"
+#include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/waiting_room.hpp"
 

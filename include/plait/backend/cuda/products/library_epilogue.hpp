@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "plait/backend/cuda/cuda_headers.hpp"
-#include "plait/backend/cuda/matrix_products.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/cuda/products/matrix_products.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/tensor/functions.hpp"

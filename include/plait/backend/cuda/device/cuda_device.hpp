@@ -5,14 +5,14 @@
 #include <memory>
 #include <utility>
 
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_handles.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
-#include "plait/backend/cuda/cuda_memory.hpp"
 #include "plait/backend/cuda/cuda_options.hpp"
-#include "plait/backend/cuda/cuda_queue.hpp"
-#include "plait/backend/cuda/cuda_state.hpp"
-#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_handles.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_memory.hpp"
+#include "plait/backend/cuda/device/cuda_queue.hpp"
+#include "plait/backend/cuda/device/cuda_state.hpp"
+#include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/device.hpp"
 #include "plait/mesh/stream.hpp"

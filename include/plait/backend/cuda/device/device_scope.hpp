@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 
 namespace plait {
 

@@ -8,18 +8,19 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/backend/collective_blocks.hpp"
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/communicator_calls.hpp"
-#include "plait/backend/cuda/cuda_device.hpp"
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_handles.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
-#include "plait/backend/cuda/cuda_queue.hpp"
-#include "plait/backend/cuda/cuda_state.hpp"
-#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/device/cuda_device.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_handles.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_queue.hpp"
+#include "plait/backend/cuda/device/cuda_state.hpp"
+#include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/kernels/elementwise.hpp"
-#include "plait/backend/cuda/loopback_world.hpp"
+#include "plait/backend/cuda/loopback/loopback_world.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/waiting_room.hpp"
@@ -70,7 +71,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
     if constexpr (Kind == collective::send) post(call);
     else if constexpr (Kind == collective::receive) fetch(call);
-    else exchange(call, tensor_bytes, [&] { move<Kind, T>(call); });
+    else
+      exchange(call, tensor_bytes, [&] { detail::do_part<Kind, T>(shared_buffers{*this}, call); });
   }
 
  private:
@@ -94,57 +96,21 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
                   state_->place);
   }
 
-  // What a member shows to the others: `source` of its call points to one.
-  struct shown_buffers {
-    void const* source = nullptr;
-    void* target = nullptr;
-  };
-  [[nodiscard]] shown_buffers const& shown(int member) const {
-    return *seat_.template source<shown_buffers>(member);
-  }
-  template <class T>
-  T const* source(int member) const {
-    return static_cast<T const*>(shown(member).source);
-  }
-  template <class T>
-  T* target(int member) const {
-    return static_cast<T*>(shown(member).target);
-  }
+  // What do_part() needs of a member: it puts copies and sums into its stream.
+  struct shared_buffers {
+    loopback_communicator const& of;
 
-  // This member's part of a collective, into its stream.
-  template <collective Kind, class T>
-  void move(detail::collective_call const& call) {
-    std::size_t const count = call.bytes / sizeof(T);
-    [[maybe_unused]] auto const* const mine = static_cast<T const*>(call.source);
-    [[maybe_unused]] auto* const out = static_cast<T*>(call.target);
-    if constexpr (Kind == collective::all_reduce || Kind == collective::reduce) {
-      auto const [first, last] = detail::share_of<T>(count, rank(), size());
-      T* const to = (Kind == collective::reduce ? target<T>(call.other) : out) + first;
-      combine<T>(
-          call.operation, [&](int member) { return source<T>(member) + first; }, to, last - first);
-      if constexpr (Kind == collective::all_reduce)
-        for_each_other(
-            [&](int other) { copy(to, target<T>(other) + first, (last - first) * sizeof(T)); });
-    } else if constexpr (Kind == collective::reduce_scatter) {
-      combine<T>(
-          call.operation, [&](int member) { return block(source<T>(member), rank(), count); }, out,
-          count);
-    } else if constexpr (Kind == collective::all_gather) {
-      for (int peer = 0; peer < size(); ++peer)
-        copy(source<T>(peer), block(out, peer, count), call.bytes);
-    } else if constexpr (Kind == collective::all_to_all) {
-      std::size_t const each = count / static_cast<std::size_t>(size());
-      for (int peer = 0; peer < size(); ++peer)
-        copy(block(source<T>(peer), rank(), each), block(out, peer, each), each * sizeof(T));
-    } else if constexpr (Kind == collective::broadcast) {
-      copy(source<T>(call.other), out, call.bytes);
-    } else if constexpr (Kind == collective::gather) {
-      copy(mine, block(target<T>(call.other), rank(), count), call.bytes);
-    } else {
-      static_assert(Kind == collective::scatter);
-      copy(block(source<T>(call.other), rank(), count), out, call.bytes);
+    [[nodiscard]] int rank() const { return of.rank(); }
+    [[nodiscard]] int size() const { return of.size(); }
+    [[nodiscard]] void const* source(int member) const { return of.seat_.shown(member).source; }
+    [[nodiscard]] void* target(int member) const { return of.seat_.shown(member).target; }
+    void copy(void const* from, void* to, std::size_t bytes) const { of.copy(from, to, bytes); }
+    template <class T>
+    void combine(reduction operation, std::size_t count, auto from, auto to, int targets) const {
+      of.combine<T>(operation, from, to(0), count);
+      for (int i = 1; i < targets; ++i) copy(to(0), to(i), count * sizeof(T));
     }
-  }
+  };
 
   // One collective: record, meet, put this member's part behind the others' buffers being ready,
   // leave, and go on behind the others' parts.
@@ -152,11 +118,9 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   // An event is recorded anew only after the next meeting has begun, when the others have put all
   // waits for it into their streams.
   template <class Move>
-  void exchange(detail::collective_call call, std::size_t tensor_bytes, Move move) {
+  void exchange(detail::collective_call const& call, std::size_t tensor_bytes, Move move) {
     state_->require_no_capture("ranks that share a GPU communicated");
     device_scope const scope(state_->place);
-    shown_buffers const mine{call.source, call.target};
-    call.source = &mine;
     record(events_of(rank()).ready);
     seat_.meet(call);
     if (tensor_bytes != 0) {
@@ -266,10 +230,6 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
 
   void copy(void const* from, void* to, std::size_t bytes) const {
     cuda_queue(*state_, on_).copy_bytes(from, to, bytes);
-  }
-  template <class T>
-  static T* block(T* buffer, int index, std::size_t count) {
-    return buffer + static_cast<std::size_t>(index) * count;
   }
 
   detail::cuda_state* state_;

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 
 // Owners of what CUDA hands out. Releasing cannot be refused by the caller, so errors of it (after
 // a failed kernel all calls fail) are dropped.

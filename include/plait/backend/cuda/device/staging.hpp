@@ -6,10 +6,10 @@
 #include <cstring>
 #include <vector>
 
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_handles.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
 #include "plait/backend/cuda/cuda_options.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_handles.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 
 namespace plait::detail {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string>
 
-#include "plait/backend/cuda/attention_engine.hpp"
-#include "plait/backend/cuda/cuda_error.hpp"
+#include "plait/backend/cuda/attention/attention_engine.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
 
 // What cuDNN's attention needs, decided from numbers alone.
 namespace plait::cuda_requirements {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/bfloat16.hpp"
 
 namespace plait {
@@ -56,8 +56,8 @@ class attention_engine {
 /// Makes the engine of a rank; see cuda_options::attention.
 using attention_engine_factory = std::unique_ptr<attention_engine> (*)(cuda_place);
 
-/// cuDNN's fused attention. Defined by plait/backend/cuda/cudnn_attention.hpp, which exactly one
-/// source file of the program includes; links plait::cudnn.
+/// cuDNN's fused attention. Defined by plait/backend/cuda/attention/cudnn_attention.hpp, which
+/// exactly one source file of the program includes; links plait::cudnn.
 attention_engine_factory cudnn_attention();
 
 }  // namespace plait

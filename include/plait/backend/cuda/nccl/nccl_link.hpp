@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_headers.hpp"
-#include "plait/backend/cuda/cuda_state.hpp"
-#include "plait/backend/cuda/device_scope.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/cuda/device/cuda_state.hpp"
+#include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// First: where the compiler is none for CUDA, the words of kernels are plait's own.
+// First: it says what is wrong where the compiler is none for CUDA.
 #include "plait/backend/cuda/kernels/builtins.hpp"
 
 #include <cublasLt.h>

@@ -12,20 +12,21 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/cuda/cuda_headers.hpp"  // before the headers of CUDA in those of cuDNN
+#include "plait/backend/cuda/device/cuda_headers.hpp"  // before the headers of CUDA in those of cuDNN
 
 #include <cudnn_frontend.h>  // behind <cstring>, which it forgets
 
-#include "plait/backend/cuda/attention_engine.hpp"
-#include "plait/backend/cuda/cuda_error.hpp"
-#include "plait/backend/cuda/cuda_handles.hpp"
-#include "plait/backend/cuda/cudnn_requirements.hpp"
+#include "plait/backend/cuda/attention/attention_engine.hpp"
+#include "plait/backend/cuda/attention/cudnn_requirements.hpp"
+#include "plait/backend/cuda/device/cuda_error.hpp"
+#include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/core/bfloat16.hpp"
 
 // Attention by cuDNN, through its front end. Exactly one source file of a program includes this: it
 // defines plait::cudnn_attention(), and compiling the front end takes half a minute.
-static_assert(CUDNN_FRONTEND_VERSION >= 12200,
-              "plait/backend/cuda/cudnn_attention.hpp needs cudnn-frontend 1.22 or newer");
+static_assert(
+    CUDNN_FRONTEND_VERSION >= 12200,
+    "plait/backend/cuda/attention/cudnn_attention.hpp needs cudnn-frontend 1.22 or newer");
 
 namespace plait::detail {
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/backend/communicator.hpp"
+
+namespace plait::detail {
+
+/// The elements that one rank works on.
+struct rank_share {
+  std::size_t first = 0, last = 0;
+};
+
+/// The share of rank `rank` in the work on `count` elements: whole cache lines, so that no two
+/// ranks write the same one when the buffer begins on one.
+template <class T>
+constexpr rank_share share_of(std::size_t count, int rank, int ranks) {
+  constexpr std::size_t line = 64 / sizeof(T);
+  auto const lines = (count + line - 1) / line;
+  auto const begin = [&](int r) {
+    return std::min(count,
+                    lines * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks) * line);
+  };
+  return {begin(rank), begin(rank + 1)};
+}
+
+/// What one member does of a collective whose members see each other's buffers: which blocks go
+/// where, and which are added up. `T` is the element, or std::byte where nothing is added up.
+///
+/// Syntax:  member.rank(), member.size();
+///          member.source(i) -> void const*, member.target(i) -> void*: the buffers of member i;
+///          member.copy(from, to, bytes), where `from` may be `to`;
+///          member.combine<T>(operation, count, from, to, targets): from(i)[k], i = 0, 1, ..., in
+///          this order, for all k below `count`, into to(j)[k] for all j below `targets`.
+/// Meaning: all members do their part; no two write the same element. Where a member has several
+///          peers it begins with itself, so that not all of them read from one at the same time.
+template <collective Kind, class T, class Member>
+void do_part(Member const& member, collective_call const& call) {
+  std::size_t const count = call.bytes / sizeof(T);
+  int const rank = member.rank(), size = member.size();
+  // Block `index` of blocks of `each` elements.
+  [[maybe_unused]] auto const source = [&](int of, int index, std::size_t each) {
+    return static_cast<T const*>(member.source(of)) + static_cast<std::size_t>(index) * each;
+  };
+  [[maybe_unused]] auto const target = [&](int of, int index, std::size_t each) {
+    return static_cast<T*>(member.target(of)) + static_cast<std::size_t>(index) * each;
+  };
+  [[maybe_unused]] auto const peer = [&](int i) { return (rank + i) % size; };
+  if constexpr (Kind == collective::all_reduce || Kind == collective::reduce) {
+    auto const [first, last] = share_of<T>(count, rank, size);
+    member.template combine<T>(
+        call.operation, last - first, [&](int from) { return source(from, 0, 0) + first; },
+        [&](int i) {
+          return target(Kind == collective::reduce ? call.other : peer(i), 0, 0) + first;
+        },
+        Kind == collective::reduce ? 1 : size);
+  } else if constexpr (Kind == collective::reduce_scatter) {
+    member.template combine<T>(
+        call.operation, count, [&](int from) { return source(from, rank, count); },
+        [&](int) { return target(rank, 0, 0); }, 1);
+  } else if constexpr (Kind == collective::all_gather) {
+    for (int i = 0; i < size; ++i)
+      member.copy(source(peer(i), 0, 0), target(rank, peer(i), count), call.bytes);
+  } else if constexpr (Kind == collective::all_to_all) {
+    std::size_t const each = count / static_cast<std::size_t>(size);
+    for (int i = 0; i < size; ++i)
+      member.copy(source(peer(i), rank, each), target(rank, peer(i), each), each * sizeof(T));
+  } else if constexpr (Kind == collective::broadcast) {
+    member.copy(source(call.other, 0, 0), target(rank, 0, 0), call.bytes);
+  } else if constexpr (Kind == collective::gather) {
+    member.copy(source(rank, 0, 0), target(call.other, rank, count), call.bytes);
+  } else {
+    static_assert(Kind == collective::scatter);
+    member.copy(source(call.other, rank, count), target(rank, 0, 0), call.bytes);
+  }
+}
+
+}  // namespace plait::detail
