@@ -9,6 +9,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
+#include "plait/mesh/hosts.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -26,18 +27,21 @@ class rank_handle {
 
   /// `members` has this rank's communicator of each of the sets of `groups`, in their order.
   [[gnu::cold]] rank_handle(mesh_groups groups, int world_rank, Device device,
-                            std::vector<Comm> members)
+                            std::vector<Comm> members, host_map hosts = {})
       : groups_(std::move(groups)),
         world_rank_(world_rank),
         place_(grid().coordinates_of(world_rank)),
         device_(std::move(device)),
         members_(std::move(members)),
+        hosts_(std::move(hosts)),
         before_(device_.make_event()),
         after_(device_.make_event()) {}
 
   [[nodiscard]] mesh const& grid() const { return groups_.grid(); }
   [[nodiscard]] int world_rank() const { return world_rank_; }
   [[nodiscard]] int world_size() const { return grid().world_size(); }
+  /// The machines of all ranks, where the backend has several.
+  [[nodiscard]] host_map const& hosts() const { return hosts_; }
   /// Index along each axis.
   [[nodiscard]] coordinates const& place() const { return place_; }
   /// The pipeline stage that the rank runs, 0 without a pipeline.
@@ -124,6 +128,7 @@ class rank_handle {
   coordinates place_;
   Device device_;
   std::vector<Comm> members_;
+  host_map hosts_;
   typename Device::event before_, after_;
   std::uint64_t last_number_ = 0, last_trainer_ = 0;
   std::uint64_t caller_ = 0;  // as its communicators have it

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/mesh/hosts.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
 #include "plait/schedule/times.hpp"
@@ -163,9 +164,10 @@ template <class Plan>
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
 }
 
-/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload.
+/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload, and,
+/// where the hosts of the ranks are known (`rank.hosts()`), which groups cross them.
 template <class Plan>
-[[gnu::cold]] std::string explain(Plan, workload const& load) {
+[[gnu::cold]] std::string explain(Plan, workload const& load, host_map const& hosts = {}) {
   auto const grid = Plan::grid_for(load);
   std::string out = "mesh: " + to_string(grid) + ", " + std::to_string(load.microbatches) +
                     " microbatch" + (load.microbatches == 1 ? "" : "es") + " of " +
@@ -189,6 +191,7 @@ template <class Plan>
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + "\n";
   out += "sent per step, at most by one rank\n" + explain_wire<Plan>(load);
+  if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
   return out;
 }
 

@@ -98,6 +98,7 @@ void run(std::string const& backend, options const& with) {
   train<Policy>(
       plait::processes{.engine = plait::gloo({.redis = text("redis")}),
                        .timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
+                       .start_timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
                        .reduction = backend == "library" ? plait::process_reduction::library
                                                          : plait::process_reduction::ranked,
                        .compare_calls = backend == "ranked",

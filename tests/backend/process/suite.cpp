@@ -19,6 +19,7 @@ int main(int count, char** words) {
     int const ranks = std::atoi(words[2]);
     plait::processes const backend{.engine = plait_test::engines().at(words[1])(),
                                    .timeout = std::chrono::milliseconds{20'000},
+                                   .start_timeout = std::chrono::milliseconds{20'000},
                                    .reduction = is_library ? plait::process_reduction::library
                                                            : plait::process_reduction::ranked};
     auto const report =

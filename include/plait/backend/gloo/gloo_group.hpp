@@ -63,18 +63,19 @@ inline ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reductio
 ///       to all and all to a root. Two small objects of Gloo for each other member and call.
 class gloo_group final : public process_group {
  public:
-  gloo_group(std::shared_ptr<gloo_connections> with, std::vector<int> members, unsigned number)
-      : with_(std::move(with)), members_(std::move(members)), number_(number) {
+  gloo_group(std::shared_ptr<gloo_connections> with, std::vector<int> const& members,
+             unsigned number)
+      : process_group(members, place_of(with->world->rank, members)),
+        with_(std::move(with)),
+        members_(members),
+        number_(number),
+        rank_(static_cast<std::size_t>(place_of(with_->world->rank, members))) {
     auto const size = members_.size();
-    rank_ = static_cast<std::size_t>(
-        std::find(members_.begin(), members_.end(), with_->world->rank) - members_.begin());
     in_.resize(size);
     out_.resize(size);
     sent_.resize(size);
     received_.resize(size);
   }
-
-  void serve(collective_call const* call) override { call_ = call; }
 
   void barrier() override {
     ask("barrier", [&] { exchange(kind::barrier, nullptr, 0, nullptr, 0); });
@@ -162,6 +163,9 @@ class gloo_group final : public process_group {
   };
   static constexpr std::size_t none = ~std::size_t{0};
 
+  static int place_of(int rank, std::vector<int> const& members) {
+    return static_cast<int>(std::ranges::find(members, rank) - members.begin());
+  }
   static std::byte* block(void* all, std::size_t index, std::size_t bytes) {
     return static_cast<std::byte*>(all) + index * bytes;
   }
@@ -259,7 +263,7 @@ class gloo_group final : public process_group {
   template <class Work>
   void ask(char const* function, Work work) {
     if (with_->has_failed)
-      throw engine_error(text(function) + ": the connections were closed when a call failed");
+      throw engine_error(call_text(function) + ": the connections were closed when a call failed");
     end_ = std::chrono::steady_clock::now() + with_->timeout;
     try {
       work();
@@ -270,34 +274,28 @@ class gloo_group final : public process_group {
   [[noreturn]] [[gnu::cold]] void fail(char const* function, std::exception const& problem) {
     bool const late = std::chrono::steady_clock::now() >= end_;
     auto const other = other_ == none ? std::string("another rank of the group")
-                                      : "rank " + std::to_string(members_[other_]);
+                                      : member_text(static_cast<int>(other_));
     auto const words = gloo_words(problem);
     with_->close();
     std::ranges::fill(in_, nullptr);  // nothing is written any more to what the caller takes away
     std::ranges::fill(out_, nullptr);
     if (late)
-      throw communication_timeout(text(function) + " has waited " +
+      throw communication_timeout(call_text(function) + " has waited " +
                                   std::to_string(with_->timeout.count()) + " ms for " + other +
                                   " (Gloo)");
-    throw engine_error(text(function) + ": the connection to " + other +
+    throw engine_error(call_text(function) + ": the connection to " + other +
                        " is lost, whose process has failed or ended (Gloo: " + words + ")");
   }
-  [[nodiscard]] std::string text(char const* function) const {
-    return "rank " + std::to_string(with_->world->rank) + ": " +
-           (call_ != nullptr ? call_text(*call_, members_)
-                             : function + (" on group " + group_text(members_)));
-  }
-
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;
-  std::vector<int> members_;  // world ranks in group order
+  std::vector<int> members_;  // as the connections count them, in group order
   std::vector<buffer> in_, out_;
   std::vector<std::uint32_t> sent_, received_;
   std::uint64_t number_;
+  std::size_t rank_;
   std::uint32_t calls_ = 0;
-  std::size_t rank_ = 0, other_ = none;
+  std::size_t other_ = none;
   std::chrono::steady_clock::time_point end_;
-  collective_call const* call_ = nullptr;
 };
 
 }  // namespace plait::detail

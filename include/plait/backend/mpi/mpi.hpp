@@ -176,15 +176,11 @@ inline MPI_Datatype mpi_type_of(element_type type) {
 /// One member of a group, over a communicator of its own.
 class mpi_group final : public process_group {
  public:
-  mpi_group(MPI_Comm comm, std::vector<int> members, int world_rank)
-      : comm_(comm), members_(std::move(members)), world_rank_(world_rank) {
-    MPI_Comm_rank(comm_, &rank_);
-  }
+  mpi_group(MPI_Comm comm, std::vector<int> const& members, int rank)
+      : process_group(members, rank), comm_(comm), rank_(rank) {}
   ~mpi_group() override {
     if (mpi_library::here().is_usable()) MPI_Comm_free(&comm_);
   }
-
-  void serve(collective_call const* call) override { call_ = call; }
 
   void barrier() override {
     ask("MPI_Barrier", [&](auto... request) {
@@ -308,18 +304,12 @@ class mpi_group final : public process_group {
   }
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout) {
-    return "plait: rank " + std::to_string(of.world_rank_) + ": " +
-           (of.call_ != nullptr ? call_text(*of.call_, of.members_)
-                                : function + (" on group " + group_text(of.members_))) +
-           " has waited " + std::to_string(timeout.count()) +
+    return "plait: " + of.call_text(function) + " has waited " + std::to_string(timeout.count()) +
            " ms for the other ranks (MPI); the job ends here";
   }
 
   MPI_Comm comm_;
-  std::vector<int> members_;
-  int world_rank_;
-  int rank_ = 0;
-  collective_call const* call_ = nullptr;
+  int rank_;
 };
 
 class mpi_engine final : public process_engine {
@@ -352,9 +342,11 @@ class mpi_engine final : public process_engine {
     MPI_Comm made = MPI_COMM_NULL;
     int rank = 0;
     MPI_Comm_rank(world_, &rank);
-    mpi_library::here().call("MPI_Comm_split",
-                             [&] { return MPI_Comm_split(world_, members.front(), rank, &made); });
-    return std::make_unique<mpi_group>(made, members, rank);
+    int const member = static_cast<int>(std::ranges::find(members, rank) - members.begin());
+    mpi_library::here().call("MPI_Comm_split", [&] {
+      return MPI_Comm_split(world_, members.front(), member, &made);
+    });
+    return std::make_unique<mpi_group>(made, members, member);
   }
 
   void abandon() noexcept override { mpi_library::here().give_up(); }

@@ -11,7 +11,8 @@ namespace plait::detail {
 /// A group of one process, which needs no engine.
 class lone_process final : public process_group {
  public:
-  void serve(collective_call const*) override {}
+  explicit lone_process(int rank) : process_group({rank}, 0) {}
+
   void barrier() override {}
   void all_gather(void const* send, void* receive, std::size_t bytes) override {
     copy_bytes(receive, send, bytes);

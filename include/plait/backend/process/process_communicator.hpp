@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,12 @@ class process_communicator : public communicator_calls<process_communicator> {
         how_(how),
         compares_(compare_calls) {}
 
+  /// Once all members have met in a call, `engine` waits no longer than `timeout`.
+  void wait_less_after_meeting(process_engine& engine, std::chrono::milliseconds timeout) {
+    waits_long_ = &engine;
+    timeout_ = timeout;
+  }
+
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
@@ -58,6 +65,7 @@ class process_communicator : public communicator_calls<process_communicator> {
     serving const now(*group_, call);
     if (compares_) meet(call);
     else group_->barrier();
+    note_meeting();
   }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
@@ -68,6 +76,7 @@ class process_communicator : public communicator_calls<process_communicator> {
       if (compares_ && size() > 1) meet(call);
       else detail::check_shape(members_[std::size_t(rank_)], rank_ == call.other, call, members_);
       if (tensor_bytes != 0) move<Kind, T>(call);
+      note_meeting();
     }
   }
 
@@ -114,6 +123,12 @@ class process_communicator : public communicator_calls<process_communicator> {
    private:
     process_group& group_;
   };
+
+  void note_meeting() {
+    if (waits_long_ == nullptr) return;
+    waits_long_->set_timeout(timeout_);
+    waits_long_ = nullptr;
+  }
 
   [[nodiscard]] int world_rank(int member) const { return members_[std::size_t(member)]; }
 
@@ -191,9 +206,11 @@ class process_communicator : public communicator_calls<process_communicator> {
   }
 
   std::unique_ptr<process_group> group_;
-  std::vector<int> members_;  // world ranks in group order
+  std::vector<int> members_;  // ranks of the plan in group order
   std::vector<shown_call> shown_;
   detail::reduction_room room_;
+  process_engine* waits_long_ = nullptr;
+  std::chrono::milliseconds timeout_{};
   int rank_;
   process_reduction how_;
   bool compares_;

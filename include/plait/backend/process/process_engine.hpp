@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
@@ -15,6 +17,14 @@ namespace plait {
 /// An engine cannot go on: a process is gone, or a library says that a call has failed.
 struct engine_error : error {
   using error::error;
+};
+
+/// What messages call a group and its members.
+struct group_names {
+  std::vector<int> ranks{};          ///< numbers of the members, in their order
+  std::vector<std::string> hosts{};  ///< their machines; none where nobody knows
+  std::string axes{};                ///< "data x tensor"
+  int member = 0;                    ///< which of them this process is
 };
 
 /// One member of a group of processes: how an engine carries bytes between them. Ranks are those
@@ -29,14 +39,19 @@ struct engine_error : error {
 /// Threads: used by one thread.
 class process_group {
  public:
-  process_group() = default;
+  /// `ranks` are what messages call the members; this process is member `member`.
+  process_group(std::vector<int> ranks, int member) {
+    name({.ranks = std::move(ranks), .member = member});
+  }
   process_group(process_group const&) = delete;
   process_group& operator=(process_group const&) = delete;
   virtual ~process_group() = default;
 
+  /// What messages are to call the group from now on.
+  void name(group_names names) { names_ = std::move(names); }
   /// What the next calls are made for; messages about a wait that is too long say it. Null: nothing
   /// that a communicator was asked for. It stays valid until it is replaced.
-  virtual void serve(detail::collective_call const* call) = 0;
+  void serve(detail::collective_call const* call) { call_ = call; }
 
   virtual void barrier() = 0;
   /// `bytes` are of one block, here and below.
@@ -52,6 +67,26 @@ class process_group {
   /// if it has none for this type; then nothing has been sent.
   virtual bool all_reduce(void* inout, std::size_t count, detail::element_type type,
                           reduction operation) = 0;
+
+ protected:
+  /// "rank 0 on host a: all_reduce of 8 bytes on group {0,1} (data)"; `function` is the engine's
+  /// name of a call that no communicator was asked for.
+  [[nodiscard]] [[gnu::cold]] std::string call_text(char const* function) const {
+    return member_text(names_.member) + ": " +
+           (call_ != nullptr ? detail::call_text(*call_, names_.ranks)
+                             : function + (" on group " + detail::group_text(names_.ranks))) +
+           (names_.axes.empty() ? "" : " (" + names_.axes + ")");
+  }
+  /// "rank 1 on host b"
+  [[nodiscard]] [[gnu::cold]] std::string member_text(int member) const {
+    auto const at = static_cast<std::size_t>(member);
+    return "rank " + std::to_string(names_.ranks[at]) +
+           (names_.hosts.empty() ? "" : " on host " + names_.hosts[at]);
+  }
+
+ private:
+  group_names names_;
+  detail::collective_call const* call_ = nullptr;
 };
 
 /// What carries bytes between the processes of a job: MPI, Gloo. A program makes one for each
@@ -68,8 +103,9 @@ class process_engine {
   virtual process_ranks ranks() = 0;
   /// How long a rank waits for others.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
-  /// The group `members` of world ranks, of which this process is one. All processes of the world
-  /// call it, as many times, with disjoint groups that together are the world.
+  /// The group of `members`, ranks as ranks() counts them, of which this process is one; they are
+  /// numbered in the order given. All processes call it, as many times, with disjoint groups that
+  /// together are all.
   virtual std::unique_ptr<process_group> make_group(std::vector<int> const& members) = 0;
   /// This process will make no more calls, since it has failed: tells the others if the library
   /// can. Never waits.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -22,6 +23,7 @@
 #include "plait/backend/rank.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
+#include "plait/mesh/hosts.hpp"
 
 namespace plait {
 
@@ -37,8 +39,11 @@ struct processes {
   int data_ranks = 0;
   /// Who carries the bytes: plait::mpi() or plait::gloo(...).
   std::shared_ptr<process_engine> engine{};
-  /// How long a rank waits for others.
+  /// How long a rank waits for others,
   std::chrono::milliseconds timeout{60'000};
+  /// and until all have met in the program once: processes do not start at one time, nor are they
+  /// done with reading their data at one.
+  std::chrono::milliseconds start_timeout{300'000};
   /// Who adds up.
   process_reduction reduction = process_reduction::ranked;
   /// Whether members compare their calls before each. Without, a program whose ranks call different
@@ -46,40 +51,54 @@ struct processes {
   bool compare_calls = true;
   /// A word that all processes of a job are given; it tells jobs apart that meet by mistake.
   std::string token{};
+  /// Axes whose groups must each be on one host; without it a tensor group that is not is a warning
+  /// on standard error.
+  axis_set require_local{};
 
   using concept_tag = backend_tag;
   using rank_type = rank_handle<host_device, process_communicator>;
 
   /// The processes that were started.
-  [[nodiscard]] int processors() const { return checked_engine().ranks().world_size; }
+  [[nodiscard]] int processors() const {
+    auto& with = checked_engine();
+    with.set_timeout(start_timeout);
+    return with.ranks().world_size;
+  }
 
-  /// Calls program(rank) for the rank of this process and returns when it has ended.
+  /// Calls program(rank) for the rank of this process and returns when it has ended. Where launchers
+  /// number processes so that tensor groups cross hosts and another order avoids it, the ranks of
+  /// the plan are in that order.
   ///
-  /// Errors: input_error if the processes are not as many as the plan's ranks, or were not all told
-  ///         the same; engine_error; what the program throws. The other processes see it as
-  ///         engine_error or communication_timeout, or end.
+  /// Errors: input_error if the processes are not as many as the plan's ranks, were not all told
+  ///         the same, or have hosts that `require_local` forbids; engine_error; what the program
+  ///         throws. The other processes see it as engine_error or communication_timeout, or end.
   [[gnu::cold]] void run(mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
     auto& with = checked_engine();
-    with.set_timeout(timeout);
+    with.set_timeout(start_timeout);
     auto const here = with.ranks();
     auto world = or_abandon(with, [&] { return group_of_all(with, here.world_size); });
-    auto const difference = or_abandon(with, [&] {
-      return detail::start_difference(*world, here.world_size,
-                                      {.groups = groups,
-                                       .reduction = static_cast<int>(reduction),
-                                       .compares_calls = compare_calls,
-                                       .token = token});
+    auto const met = or_abandon(with, [&] {
+      return detail::meet_at_start(*world, here.world_size,
+                                   {.groups = groups,
+                                    .reduction = static_cast<int>(reduction),
+                                    .compares_calls = compare_calls,
+                                    .token = token});
     });
     // From here to the groups all processes do the same, so that errors are those of all.
-    if (!difference.empty()) throw input_error(difference);
+    if (!met.difference.empty()) throw input_error(met.difference);
     check_world_size(here, groups.grid().world_size());
+    auto const order = processes_by_rank(groups.grid(), met.hosts);
+    auto const hosts = met.hosts.renumbered(order);
+    int const rank = static_cast<int>(std::ranges::find(order, here.rank) - order.begin());
+    check_hosts(groups.grid(), hosts, rank);
     or_abandon(with, [&] {
       std::vector<process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.push_back(member(with, groups, i, here.rank, world));
-      rank_type handle(groups, here.rank, host_device{}, std::move(members));
+        members.push_back(member(with, groups, i, rank, order, hosts, world));
+      members[std::size_t(groups.world())].wait_less_after_meeting(with, timeout);
+      rank_type handle(groups, rank, host_device{}, std::move(members), hosts);
       program(handle);
       handle.world().barrier();  // nobody ends while others still wait for it
       return 0;
@@ -109,22 +128,53 @@ struct processes {
   }
 
   static std::unique_ptr<process_group> group_of_all(process_engine& with, int processes) {
-    if (processes == 1) return std::make_unique<detail::lone_process>();
+    if (processes == 1) return std::make_unique<detail::lone_process>(0);
     std::vector<int> all(static_cast<std::size_t>(processes));
     std::iota(all.begin(), all.end(), 0);
     return with.make_group(all);
   }
 
-  /// The set `index`; that of the world takes the group in which the processes have met.
+  /// The same on all ranks.
+  void check_hosts(mesh const& grid, host_map const& hosts, int rank) const {
+    auto const crossing = [&](axis_set over) {
+      auto const found = groups_across_hosts(grid, over, hosts);
+      if (found.empty()) return std::string{};
+      std::string names;
+      for (auto const& name : hosts.names()) names += (names.empty() ? "" : ", ") + name;
+      return "processes: " + to_string(over) + " groups have ranks on several of the hosts " +
+             names + ": " + text_of_groups(found);
+    };
+    for (axis const which : all_axes)
+      if (require_local.contains(which))
+        if (auto const text = crossing(which); !text.empty())
+          throw input_error(text + "; start as many processes on each host as a whole number of "
+                                   "these groups has, or leave .require_local out");
+    if (auto const text = crossing(axis::tensor); rank == 0 && !text.empty())
+      std::fputs(("plait: " + text + "; what they exchange in each layer goes over the network\n")
+                     .c_str(),
+                 stderr);
+  }
+
+  /// The set `index`; that of the world takes the group in which the processes have met, if it has
+  /// their order. `order` has the process of each rank.
   [[nodiscard]] process_communicator member(process_engine& with, mesh_groups const& groups,
-                                            int index, int rank,
+                                            int index, int rank, std::vector<int> const& order,
+                                            host_map const& hosts,
                                             std::unique_ptr<process_group>& world) const {
     auto all = groups.grid().group_of(rank, groups.sets()[index]);
-    auto const place = std::find(all.begin(), all.end(), rank) - all.begin();
-    auto group = index == groups.world() ? std::move(world)
-                 : all.size() == 1       ? std::make_unique<detail::lone_process>()
-                                         : with.make_group(all);
-    return {std::move(group), std::move(all), static_cast<int>(place), reduction, compare_calls};
+    auto const place = static_cast<int>(std::ranges::find(all, rank) - all.begin());
+    std::vector<int> in_engine;
+    group_names names{.ranks = all, .axes = to_string(groups.sets()[index]), .member = place};
+    for (int const one : all) {
+      in_engine.push_back(order[std::size_t(one)]);
+      names.hosts.push_back(hosts.name_of(one));
+    }
+    bool const has_met = index == groups.world() && std::ranges::is_sorted(in_engine);
+    auto group = has_met           ? std::move(world)
+                 : all.size() == 1 ? std::make_unique<detail::lone_process>(rank)
+                                   : with.make_group(in_engine);
+    group->name(std::move(names));
+    return {std::move(group), std::move(all), place, reduction, compare_calls};
   }
 };
 

@@ -8,11 +8,14 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_mark.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
+#include "plait/mesh/hosts.hpp"
 #include "plait/version.hpp"
 
 namespace plait::detail {
@@ -25,11 +28,13 @@ struct start_terms {
   std::string_view token{};
 };
 
-/// The same, as each process shows it to the others. A token is shown as a number made of it.
+/// The same, as each process shows it to the others, and the machine that it is on. A token is shown
+/// as a number made of it.
 struct shown_terms {
   std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0;
   std::uint64_t sets = 0, token = 0;
   std::array<char, 96> mesh{};
+  std::array<char, 72> host{}, boot{};
 
   static shown_terms of(start_terms const& terms) {
     shown_terms out;
@@ -41,8 +46,13 @@ struct shown_terms {
     for (auto const over : terms.groups.sets()) out.sets |= std::uint64_t{1} << over.bits;
     out.token = 0xcbf29ce484222325u;  // FNV-1a: a token guards against mistakes, not attacks
     for (unsigned char const byte : terms.token) out.token = (out.token ^ byte) * 0x100000001b3u;
-    auto const text = to_string(terms.groups.grid());
-    std::copy_n(text.begin(), std::min(text.size(), out.mesh.size() - 1), out.mesh.begin());
+    auto const put = [](std::string const& text, auto& in) {
+      std::copy_n(text.begin(), std::min(text.size(), in.size() - 1), in.begin());
+    };
+    auto const here = process_mark::here();
+    put(to_string(terms.groups.grid()), out.mesh);
+    put(here.host, out.host);
+    put(here.boot, out.boot);
     return out;
   }
 
@@ -92,18 +102,38 @@ struct shown_terms {
   }
 };
 
-/// Compares what all processes of the world were told; the sentence that says the first difference,
-/// the same on all, or "".
-[[nodiscard]] [[gnu::cold]] inline std::string start_difference(process_group& world, int processes,
-                                                                start_terms const& terms) {
+/// What processes learn of each other when they meet.
+struct start_meeting {
+  std::string difference;  ///< the sentence that says the first of what they were told, or ""
+  host_map hosts;          ///< of each process
+};
+
+/// A host is one kernel under one name: containers with names of their own are hosts of their own,
+/// and of two machines with one name the second is told apart by its boot.
+[[nodiscard]] [[gnu::cold]] inline host_map hosts_of(std::vector<shown_terms> const& all) {
+  std::vector<std::string> names;
+  for (auto const& one : all) {
+    std::string const name(one.host.data());
+    bool const is_taken = std::ranges::any_of(all, [&](auto const& other) {
+      return name == other.host.data() && std::strcmp(one.boot.data(), other.boot.data()) != 0;
+    });
+    names.push_back(is_taken ? name + "/" + std::string(one.boot.data()).substr(0, 8) : name);
+  }
+  return host_map(std::move(names));
+}
+
+/// Compares what all processes of the world were told; the result is the same on all.
+[[nodiscard]] [[gnu::cold]] inline start_meeting meet_at_start(process_group& world, int processes,
+                                                               start_terms const& terms) {
   auto const mine = shown_terms::of(terms);
   std::vector<shown_terms> all(static_cast<std::size_t>(processes));
   world.all_gather(&mine, all.data(), sizeof mine);
   for (int rank = 1; rank < processes; ++rank)
     if (auto const found = all[0].difference(all[std::size_t(rank)], rank); !found.empty())
-      return "processes: the ranks were not told the same: " + found +
-             "; start all by one command, with one program and the same options";
-  return "";
+      return {"processes: the ranks were not told the same: " + found +
+                  "; start all by one command, with one program and the same options",
+              {}};
+  return {"", hosts_of(all)};
 }
 
 }  // namespace plait::detail

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/mesh.hpp"
+
+namespace plait {
+
+/// On which machine each rank runs. Without names, all are on one.
+class host_map {
+ public:
+  host_map() = default;
+  /// `names` has that of each rank's host; equal names are one host.
+  explicit host_map(std::vector<std::string> names) : names_(std::move(names)) {}
+
+  [[nodiscard]] bool are_known() const { return !names_.empty(); }
+  /// "" where nobody knows.
+  [[nodiscard]] std::string name_of(int rank) const {
+    return names_.empty() ? std::string{} : names_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] bool share_one(std::vector<int> const& ranks) const {
+    return names_.empty() || std::ranges::all_of(ranks, [&](int rank) {
+             return name_of(rank) == name_of(ranks.front());
+           });
+  }
+  /// The hosts, in the order of the first rank of each.
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (auto const& name : names_)
+      if (std::ranges::find(out, name) == out.end()) out.push_back(name);
+    return out;
+  }
+  /// The same hosts where rank i is what was rank from[i].
+  [[nodiscard]] host_map renumbered(std::vector<int> const& from) const {
+    std::vector<std::string> out;
+    for (int const rank : from) out.push_back(name_of(rank));
+    return names_.empty() ? host_map{} : host_map{std::move(out)};
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+/// The groups over `over` whose ranks are not on one host, in the order of their first ranks.
+[[nodiscard]] [[gnu::cold]] inline std::vector<std::vector<int>> groups_across_hosts(
+    mesh const& grid, axis_set over, host_map const& hosts) {
+  std::vector<std::vector<int>> out;
+  for (int rank = 0; rank < grid.world_size(); ++rank)
+    if (auto members = grid.group_of(rank, over);
+        members.front() == rank && !hosts.share_one(members))
+      out.push_back(std::move(members));
+  return out;
+}
+
+/// Which process becomes which rank: tensor groups are put on one host each, where processes of one
+/// host are left that are enough; hosts and processes keep their order. `hosts` are those of the
+/// processes, in the launcher's order, which stays as it is unless fewer groups cross hosts.
+[[nodiscard]] [[gnu::cold]] inline std::vector<int> processes_by_rank(mesh const& grid,
+                                                                      host_map const& hosts) {
+  auto const crossing = [&](host_map const& where) {
+    return groups_across_hosts(grid, axis::tensor, where).size();
+  };
+  std::vector<int> as_launched(static_cast<std::size_t>(grid.world_size()));
+  std::iota(as_launched.begin(), as_launched.end(), 0);
+  if (crossing(hosts) == 0) return as_launched;
+
+  std::vector<std::vector<int>> left;  // processes of each host
+  for (auto const& name : hosts.names()) {
+    left.emplace_back();
+    for (int const process : as_launched)
+      if (hosts.name_of(process) == name) left.back().push_back(process);
+  }
+  std::vector<int> out(as_launched.size(), -1);
+  auto const fill = [&](std::vector<int> const& group, std::vector<int>& from) {
+    for (std::size_t i = 0; i < group.size(); ++i) out[std::size_t(group[i])] = from[i];
+    from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(group.size()));
+  };
+  std::vector<std::vector<int>> homeless;
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    auto group = grid.group_of(rank, axis::tensor);
+    if (group.front() != rank) continue;
+    auto const home = std::ranges::find_if(
+        left, [&](auto const& processes) { return processes.size() >= group.size(); });
+    if (home != left.end()) fill(group, *home);
+    else homeless.push_back(std::move(group));
+  }
+  std::vector<int> rest;
+  for (auto const& processes : left) rest.insert(rest.end(), processes.begin(), processes.end());
+  for (auto const& group : homeless) fill(group, rest);
+  return crossing(hosts.renumbered(out)) < crossing(hosts) ? out : as_launched;
+}
+
+/// "{0,2}" or "{0,2}, {1,3} and 14 more"
+[[nodiscard]] [[gnu::cold]] inline std::string text_of_groups(
+    std::vector<std::vector<int>> const& groups) {
+  constexpr std::size_t most = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, groups.size()); ++i) {
+    text += i == 0 ? "{" : ", {";
+    for (std::size_t k = 0; k < groups[i].size(); ++k)
+      text += (k == 0 ? "" : ",") + std::to_string(groups[i][k]);
+    text += "}";
+  }
+  if (groups.size() > most) text += " and " + std::to_string(groups.size() - most) + " more";
+  return text;
+}
+
+/// Which ranks the hosts have and which groups along one axis cross them: "a: ranks 0-3; b: ranks 4-7",
+/// and a line for each axis of which groups do.
+[[nodiscard]] [[gnu::cold]] inline std::string explain_hosts(mesh const& grid,
+                                                             host_map const& hosts) {
+  std::string text;
+  for (auto const& name : hosts.names()) {
+    text += "  " + name + ": ranks ";
+    bool first = true;
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      if (hosts.name_of(rank) != name) continue;
+      int last = rank;
+      while (last + 1 < grid.world_size() && hosts.name_of(last + 1) == name) ++last;
+      text += (first ? "" : ", ") + std::to_string(rank) +
+              (last == rank ? "" : "-" + std::to_string(last));
+      first = false;
+      rank = last;
+    }
+    text += "\n";
+  }
+  for (int i = 0; i < grid.dimension_count; ++i) {
+    auto const which = grid.dimensions[static_cast<std::size_t>(i)].which;
+    if (auto const groups = groups_across_hosts(grid, which, hosts); !groups.empty())
+      text += "  " + std::string(to_string(which)) + " groups that cross hosts: " +
+              text_of_groups(groups) + "\n";
+  }
+  return text;
+}
+
+}  // namespace plait
