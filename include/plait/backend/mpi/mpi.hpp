@@ -41,11 +41,12 @@ class mpi_library {
   mpi_library(mpi_library const&) = delete;
   mpi_library& operator=(mpi_library const&) = delete;
   /// Finalises what plait has started, unless a call has failed: then no other may be made, and the
-  /// launcher sees a process that has ended without that. After an error of the program it waits a
+  /// launcher sees a process that has ended without that. It waits for the other ranks, which may
+  /// have more to do behind the job, as long as at the start. After an error of the program it waits a
   /// moment for the other ranks, which may have it, too, and lets the launcher end them otherwise.
   ~mpi_library() {
     if (!started_ || broken_ || is_finalized()) return;
-    if (failed_) watch_.set_timeout(std::chrono::milliseconds{2'000});
+    watch_.set_timeout(failed_ ? std::chrono::milliseconds{2'000} : longest_);
     watch_.during([] { return MPI_Finalize(); },
                   [this] {
                     return std::string(failed_ ? "plait: a rank ends after an error while others "
@@ -105,7 +106,11 @@ class mpi_library {
   }
   [[nodiscard]] bool is_usable() const { return !broken_ && !failed_ && !is_finalized(); }
   void give_up() noexcept { failed_ = true; }
-  [[nodiscard]] watchdog& watch() { return watch_; }
+  void set_timeout(std::chrono::milliseconds timeout) {
+    watch_.set_timeout(timeout);
+    longest_ = std::max(longest_, timeout);
+  }
+  [[nodiscard]] std::chrono::milliseconds timeout() const { return watch_.timeout(); }
   /// Whether this machine has more ranks than processors: a rank that waits in a call of MPI keeps
   /// its processor with some libraries.
   [[nodiscard]] bool shares_processors() const { return shares_processors_; }
@@ -122,6 +127,7 @@ class mpi_library {
 
  private:
   watchdog watch_;
+  std::chrono::milliseconds longest_{};
   bool started_ = false, shares_processors_ = false;
   bool broken_ = false;  // a call has failed
   bool failed_ = false;  // the program has
@@ -288,7 +294,7 @@ class mpi_group final : public process_group {
   template <class Work>
   void ask(char const* function, Work work) {
     auto& library = mpi_library::here();
-    auto const text = [&] { return waiting_text(*this, function, library.watch().timeout()); };
+    auto const text = [&] { return waiting_text(*this, function, library.timeout()); };
     if (!library.shares_processors()) return library.call(work, text, function);
     auto const poll = [&] {
       MPI_Request request = MPI_REQUEST_NULL;
@@ -335,7 +341,7 @@ class mpi_engine final : public process_engine {
   }
 
   void set_timeout(std::chrono::milliseconds timeout) override {
-    mpi_library::here().watch().set_timeout(timeout);
+    mpi_library::here().set_timeout(timeout);
   }
 
   std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks on two "hosts": network and UTS name spaces of this machine that a cable joins. The losses are those
+# of threads, and what crosses the hosts is said.
+#   hosts.sh SCRATCH_DIR GLOO_TRAINED|none [LIBRARY LAUNCHER TRAINED]...
+set -uo pipefail
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+scratch="$1" gloo="$2"
+shift 2
+rm -rf "$scratch"
+mkdir -p "$scratch"
+cd "$scratch" || exit 1
+failures=0
+complain() {
+  printf 'hosts.sh: %s\n' "$*" >&2
+  failures=$((failures + 1))
+}
+
+# The name spaces live as long as the processes that sleep in them.
+holders=()
+end_all() { ((${#holders[@]} == 0)) || kill "${holders[@]}" 2>/dev/null; }
+trap end_all EXIT
+for host in a b; do
+  # Of its own /sys: UCX looks there for interfaces.
+  unshare --net --uts --mount sh -c "mount -t sysfs plait /sys && hostname plait-$host && : >'up.$host' &&
+    exec sleep 600" 2>"unshare.$host" &
+  holders+=($!)
+done
+for host in a b; do
+  for ((tries = 0; tries < 100; ++tries)); do [[ ! -e up.$host ]] || break; sleep 0.02; done
+  if [[ ! -e up.$host ]]; then
+    echo "skipped: name spaces are not permitted here: $(cat unshare.a)"
+    exit 0
+  fi
+done
+in_host() { # in_host a|b COMMAND...
+  local pid="${holders[0]}"
+  [[ $1 == a ]] || pid="${holders[1]}"
+  shift
+  nsenter --target "$pid" --net --uts --mount -- "$@"
+}
+if ! ip link add "pa$$" type veth peer name "pb$$" 2>ip.err; then
+  echo "skipped: a cable between the hosts cannot be made: $(cat ip.err)"
+  exit 0
+fi
+ip link set "pa$$" netns "${holders[0]}" name cable
+ip link set "pb$$" netns "${holders[1]}" name cable
+number=1
+for host in a b; do
+  in_host $host ip addr add "10.77.$(($$ % 250)).$number/24" dev cable
+  in_host $host ip link set cable up
+  in_host $host ip link set lo up
+  number=$((number + 1))
+done
+net="10.77.$(($$ % 250))"
+for host in a b; do in_host $host ip route add default via "$net.1" dev cable 2>/dev/null; done
+
+# What an MPI launcher calls to reach another host: agent HOST COMMAND...
+cat >agent <<END
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do shift; done
+host="\$1"
+shift
+case "\$host" in
+  $net.1 | plait-a) pid=${holders[0]} ;;
+  *) pid=${holders[1]} ;;
+esac
+exec nsenter --target "\$pid" --net --uts --mount -- sh -c "\$*"
+END
+chmod 755 agent
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# says WORDS TIMES: in err.
+says() {
+  [[ $(grep -cE -e "$1" err) == "$2" ]] || complain "$what: '$1' is not said $2 times: $(cat err)"
+}
+# mpi RANKS_PER_HOST PROGRAM...: in blocks of ranks, or by turns if by_turns is set.
+mpi() {
+  local each="$1"
+  shift
+  if [[ $library == openmpi ]]; then
+    local order=slot
+    [[ -z ${by_turns:-} ]] || order=node
+    in_host a timeout 60 "$launcher" --oversubscribe --map-by $order --mca plm_rsh_agent "$PWD/agent" \
+      --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" \
+      --host "$net.1:$each,$net.2:$each" "$@" >out 2>err </dev/null
+  else
+    local ppn="$each"
+    [[ -z ${by_turns:-} ]] || ppn=1
+    in_host a env UCX_TLS=tcp,self timeout 60 "$launcher" -launcher ssh -launcher-exec "$PWD/agent" \
+      -hosts "$net.1,$net.2" -ppn "$ppn" -n $((2 * each)) "$@" >out 2>err </dev/null
+  fi
+}
+while (($# > 0)); do
+  library="$1" launcher="$2" trained="$3"
+  shift 3
+  for plan in dp2 tp2 dp2.tp2.pp2; do
+    what="$library, $plan"
+    each=1
+    [[ $plan != dp2.tp2.pp2 ]] || each=4
+    "$trained" threads "$plan" ranked >threads
+    mpi $each "$trained" mpi "$plan" ranked || complain "$what: exit code $?: $(cat err)"
+    cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
+    crossing=0
+    [[ $plan != tp2 ]] || crossing=1
+    says "^plait: processes: tensor groups have ranks on several of the hosts plait-a, plait-b: .0,1.;" $crossing
+  done
+  what="$library, by turns"
+  by_turns=1
+  mpi 4 "$trained" mpi dp2.tp2.pp2 ranked || complain "$what: exit code $?: $(cat err)"
+  cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
+  says "tensor groups" 0
+  by_turns=
+done
+((failures == 0)) && echo "trained on two hosts"
+((failures == 0))
