@@ -112,8 +112,8 @@ class host_map {
   return text;
 }
 
-/// Which ranks the hosts have and which groups along one axis cross them: "a: ranks 0-3; b: ranks 4-7",
-/// and a line for each axis of which groups do.
+/// Which ranks the hosts have and which groups along one axis cross them: "a: ranks 0-3; b: ranks
+/// 4-7", and a line for each axis of which groups do.
 [[nodiscard]] [[gnu::cold]] inline std::string explain_hosts(mesh const& grid,
                                                              host_map const& hosts) {
   std::string text;
@@ -134,8 +134,8 @@ class host_map {
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const which = grid.dimensions[static_cast<std::size_t>(i)].which;
     if (auto const groups = groups_across_hosts(grid, which, hosts); !groups.empty())
-      text += "  " + std::string(to_string(which)) + " groups that cross hosts: " +
-              text_of_groups(groups) + "\n";
+      text += "  " + std::string(to_string(which)) +
+              " groups that cross hosts: " + text_of_groups(groups) + "\n";
   }
   return text;
 }

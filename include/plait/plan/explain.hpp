@@ -164,8 +164,8 @@ template <class Plan>
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
 }
 
-/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload, and,
-/// where the hosts of the ranks are known (`rank.hosts()`), which groups cross them.
+/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload,
+/// and, where the hosts of the ranks are known (`rank.hosts()`), which groups cross them.
 template <class Plan>
 [[gnu::cold]] std::string explain(Plan, workload const& load, host_map const& hosts = {}) {
   auto const grid = Plan::grid_for(load);

@@ -112,5 +112,36 @@ while (($# > 0)); do
   says "tensor groups" 0
   by_turns=
 done
+# gloo_job RANKS_PER_HOST PROGRAM...: ranks by turns if by_turns is set; out and err are those of all.
+gloo_job() {
+  local each="$1" rank host processes=()
+  shift
+  for ((rank = 0; rank < 2 * each; ++rank)); do
+    if [[ -n ${by_turns:-} ]]; then host=$((rank % 2)); else host=$((rank / each)); fi
+    in_host "$([[ $host == 0 ]] && echo a || echo b)" env RANK=$rank WORLD_SIZE=$((2 * each)) LOCAL_RANK=0 \
+      PLAIT_RENDEZVOUS="$PWD/meeting" timeout 60 "$@" >"out.$rank" 2>"err.$rank" </dev/null &
+    processes+=($!)
+  done
+  local code=0
+  wait "${processes[@]}" || code=1
+  for rank in "${!processes[@]}"; do wait "${processes[rank]}" || code=1; done
+  cat out.* >out
+  cat err.* >err
+  rm -f out.* err.*
+  return $code
+}
+if [[ $gloo != none ]]; then
+  for case in "1 dp2" "1 tp2" "2 dp2.tp2" "2 dp2.tp2 by_turns"; do
+    read -r each plan by_turns <<<"$case"
+    what="gloo, $case"
+    "$gloo" threads "$plan" steps=8 >threads
+    gloo_job "$each" "$gloo" ranked "$plan" steps=8 || complain "$what: exit code $?: $(cat err)"
+    cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
+    crossing=0
+    [[ $plan != tp2 ]] || crossing=1
+    says "^plait: processes: tensor groups have ranks on several of the hosts plait-a, plait-b: .0,1.;" $crossing
+  done
+fi
+
 ((failures == 0)) && echo "trained on two hosts"
 ((failures == 0))

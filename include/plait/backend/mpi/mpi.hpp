@@ -42,8 +42,9 @@ class mpi_library {
   mpi_library& operator=(mpi_library const&) = delete;
   /// Finalises what plait has started, unless a call has failed: then no other may be made, and the
   /// launcher sees a process that has ended without that. It waits for the other ranks, which may
-  /// have more to do behind the job, as long as at the start. After an error of the program it waits a
-  /// moment for the other ranks, which may have it, too, and lets the launcher end them otherwise.
+  /// have more to do behind the job, as long as at the start. After an error of the program it
+  /// waits a moment for the other ranks, which may have it, too, and lets the launcher end them
+  /// otherwise.
   ~mpi_library() {
     if (!started_ || broken_ || is_finalized()) return;
     watch_.set_timeout(failed_ ? std::chrono::milliseconds{2'000} : longest_);
@@ -349,9 +350,8 @@ class mpi_engine final : public process_engine {
     int rank = 0;
     MPI_Comm_rank(world_, &rank);
     int const member = static_cast<int>(std::ranges::find(members, rank) - members.begin());
-    mpi_library::here().call("MPI_Comm_split", [&] {
-      return MPI_Comm_split(world_, members.front(), member, &made);
-    });
+    mpi_library::here().call(
+        "MPI_Comm_split", [&] { return MPI_Comm_split(world_, members.front(), member, &made); });
     return std::make_unique<mpi_group>(made, members, member);
   }
 

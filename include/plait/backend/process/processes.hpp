@@ -65,9 +65,9 @@ struct processes {
     return with.ranks().world_size;
   }
 
-  /// Calls program(rank) for the rank of this process and returns when it has ended. Where launchers
-  /// number processes so that tensor groups cross hosts and another order avoids it, the ranks of
-  /// the plan are in that order.
+  /// Calls program(rank) for the rank of this process and returns when it has ended. Where
+  /// launchers number processes so that tensor groups cross hosts and another order avoids it, the
+  /// ranks of the plan are in that order.
   ///
   /// Errors: input_error if the processes are not as many as the plan's ranks, were not all told
   ///         the same, or have hosts that `require_local` forbids; engine_error; what the program
@@ -147,12 +147,13 @@ struct processes {
     for (axis const which : all_axes)
       if (require_local.contains(which))
         if (auto const text = crossing(which); !text.empty())
-          throw input_error(text + "; start as many processes on each host as a whole number of "
-                                   "these groups has, or leave .require_local out");
+          throw input_error(text +
+                            "; start as many processes on each host as a whole number of "
+                            "these groups has, or leave .require_local out");
     if (auto const text = crossing(axis::tensor); rank == 0 && !text.empty())
-      std::fputs(("plait: " + text + "; what they exchange in each layer goes over the network\n")
-                     .c_str(),
-                 stderr);
+      std::fputs(
+          ("plait: " + text + "; what they exchange in each layer goes over the network\n").c_str(),
+          stderr);
   }
 
   /// The set `index`; that of the world takes the group in which the processes have met, if it has

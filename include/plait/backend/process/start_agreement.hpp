@@ -28,8 +28,8 @@ struct start_terms {
   std::string_view token{};
 };
 
-/// The same, as each process shows it to the others, and the machine that it is on. A token is shown
-/// as a number made of it.
+/// The same, as each process shows it to the others, and the machine that it is on. A token is
+/// shown as a number made of it.
 struct shown_terms {
   std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0;
   std::uint64_t sets = 0, token = 0;
