@@ -67,14 +67,12 @@ void go_wrong(std::string const& fault, auto& rank) {
 
 /// The room that sums have taken is what the plan says.
 template <class Job>
-void check_room(auto& rank) {
+void check_room(auto& rank, std::size_t rows) {
   if constexpr (requires { rank.world().room_bytes(); }) {
     using plan = typename Job::plan_type;
     std::size_t taken = 0;
     for (auto const over : rank.groups().sets()) taken += rank.group(over).room_bytes();
-    workload const load{.rows = 24 / std::size_t(plan::grid.size(axis::data)),
-                        .gradient_norm = true,
-                        .ranked_sums = rank.sums_in_room()};
+    workload const load{.rows = rows, .gradient_norm = true, .ranked_sums = rank.sums_in_room()};
     if (auto const planned = plan::memory(rank.stage(), load).sums; taken != planned)
       throw error("sums have taken " + std::to_string(taken) + " bytes of room, the plan has " +
                   std::to_string(planned));
@@ -86,10 +84,11 @@ void train(wish const& wanted) {
   auto const data = in_memory<double>::random_classes(70, 6, 4);
   auto const program = [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01}, {.clip = 1});
-    std::size_t allocated = 0;
+    std::size_t allocated = 0, rows = 0;
     for (auto const& batch :
          batches<typename Job::element>(data, global_batch<24>{}, rank, {.epochs = 6})) {
       auto const report = trainer.step(batch);
+      rows = batch.rows();
       if (report.step == 3) go_wrong(wanted.fault, rank);
       if (rank.is_root()) std::printf("%lld %.17g\n", (long long)report.step, report.loss);
       if (report.step == 4) allocated = allocations;
@@ -100,7 +99,7 @@ void train(wish const& wanted) {
       for (auto const value : values) sum = std::fma(0.999, sum, static_cast<double>(value));
     });
     if (rank.is_root()) std::printf("weights %.17g\n", sum);
-    if (wanted.engine != "threads") check_room<Job>(rank);
+    if (wanted.engine != "threads") check_room<Job>(rank, rows);
     if (rank.is_root() && wanted.engine != "threads")
       std::fprintf(stderr, "allocated %zu times in %d steps\n", allocated, 7);
   };
