@@ -80,7 +80,7 @@ mutant() {
   fi
   begin=$SECONDS
   : >"$tree/said"
-  check "$engine" &
+  check "$engine" 2>/dev/null &
   local running=$!
   # It has nothing to add when it has complained; some faults would have it wait long for what follows.
   while ((SECONDS - begin < 240)) && kill -0 "$running" 2>/dev/null && ! grep -qE -e "$words" "$tree/said"; do
