@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives cost between processes, beside the fastest call of the engine itself and a
-// memcpy.
+// What collectives cost between processes, beside the calls of the engine itself and a memcpy.
 //   measure ENGINE      all ranks, started by the engine's launcher; or measure threads RANKS
-// Prints microseconds per call, the least of several turns in which all ways alternate.
+// Prints microseconds per call, the least of several turns in which all ways alternate. The size is
+// that of what a rank has in a sum, of what it gets in an all_gather, of what it gives in a
+// reduce_scatter.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "processes/raw.hpp"
@@ -23,6 +25,8 @@
 namespace {
 
 using clock_type = std::chrono::steady_clock;
+
+constexpr std::size_t sizes[] = {1, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 24};  // floats
 
 struct way {
   std::string name;
@@ -39,9 +43,9 @@ void print_table(Rank& rank, std::vector<way>& ways) {
     for (auto const& one : ways) std::printf(" %20s", one.name.c_str());
     std::printf("\n");
   }
-  for (std::size_t floats = 1; floats <= std::size_t{16} << 20;
-       floats *= floats < 1024 ? 1024 : 8) {
-    int const calls = floats <= 1024 ? 400 : floats <= 65536 ? 60 : 4, turns = 7;
+  for (std::size_t const floats : sizes) {
+    int const calls = floats <= 1024 ? 200 : floats <= 16384 ? 60 : floats <= 262144 ? 10 : 2;
+    int const turns = 7;
     for (auto& one : ways) one.least = 1e300;
     for (int turn = 0; turn < turns; ++turn)
       for (auto& one : ways) {
@@ -61,34 +65,59 @@ void print_table(Rank& rank, std::vector<way>& ways) {
   }
 }
 
-template <class Rank>
-void measure(Rank& rank, std::string const& mode, bool with_raw) {
-  auto const p = static_cast<std::size_t>(rank.world_size());
-  std::size_t const most = std::size_t{16} << 20;
-  std::vector<float> x(most + p, 1.0f), y(most + p);
-  auto& comm = rank.world();
-  std::vector<way> ways;
-  ways.push_back({mode + " all_reduce",
-                  [&](std::size_t n) { comm.all_reduce(std::span<float>(x).first(n)); }});
-  ways.push_back({mode + " all_gather", [&](std::size_t n) {
-                    std::size_t const each = (n + p - 1) / p;
-                    comm.all_gather(std::span<float const>(x).first(each),
-                                    std::span<float>(y).first(each * p));
-                  }});
-  ways.push_back({mode + " reduce_scatter", [&](std::size_t n) {
-                    std::size_t const each = (n + p - 1) / p;
-                    comm.reduce_scatter(std::span<float const>(x).first(each * p),
-                                        std::span<float>(y).first(each));
-                  }});
-  if (with_raw && plait_benchmark::raw_all_reduce() != nullptr)
-    ways.push_back({"the engine's own",
-                    [&](std::size_t n) { plait_benchmark::raw_all_reduce()(x.data(), n); }});
-  ways.push_back({"memcpy", [&](std::size_t n) {
-                    std::memcpy(y.data(), x.data(), n * sizeof(float));
-                    asm volatile("" : : "r"(y.data()) : "memory");
-                  }});
-  print_table(rank, ways);
-}
+/// Buffers, and the collectives of several communicators over the same ranks.
+class measurement {
+ public:
+  explicit measurement(int ranks)
+      : p_(static_cast<std::size_t>(ranks)), x_(most + p_, 1.0f), y_(most + p_) {}
+
+  template <class Comm>
+  void add(std::string const& name, Comm& comm) {
+    all_reduces_.push_back(
+        {name, [&, this](std::size_t n) { comm.all_reduce(std::span<float>(x_).first(n)); }});
+    all_gathers_.push_back({name, [&, this](std::size_t n) {
+                              comm.all_gather(std::span<float const>(x_).first(each(n)),
+                                              std::span<float>(y_).first(each(n) * p_));
+                            }});
+    reduce_scatters_.push_back({name, [&, this](std::size_t n) {
+                                  comm.reduce_scatter(
+                                      std::span<float const>(x_).first(each(n) * p_),
+                                      std::span<float>(y_).first(each(n)));
+                                }});
+  }
+  void add(plait_benchmark::raw_calls raw) {
+    auto const name = "the engine's";
+    if (raw.all_reduce != nullptr)
+      all_reduces_.push_back({name, [=, this](std::size_t n) { raw.all_reduce(x_.data(), n); }});
+    if (raw.all_gather != nullptr)
+      all_gathers_.push_back(
+          {name, [=, this](std::size_t n) { raw.all_gather(x_.data(), y_.data(), each(n)); }});
+    if (raw.reduce_scatter != nullptr)
+      reduce_scatters_.push_back(
+          {name, [=, this](std::size_t n) { raw.reduce_scatter(x_.data(), y_.data(), each(n)); }});
+  }
+  template <class Rank>
+  void print(Rank& rank) {
+    for (auto const& [name, ways] :
+         {std::pair{"all_reduce", &all_reduces_}, std::pair{"all_gather", &all_gathers_},
+          std::pair{"reduce_scatter", &reduce_scatters_}}) {
+      if (rank.is_root()) std::printf("%s\n", name);
+      ways->push_back({"memcpy", [this](std::size_t n) {
+                         std::memcpy(y_.data(), x_.data(), n * sizeof(float));
+                         asm volatile("" : : "r"(y_.data()) : "memory");
+                       }});
+      print_table(rank, *ways);
+    }
+  }
+
+ private:
+  static constexpr std::size_t most = std::size_t{1} << 24;
+  [[nodiscard]] std::size_t each(std::size_t n) const { return (n + p_ - 1) / p_; }
+
+  std::size_t p_;
+  std::vector<float> x_, y_;
+  std::vector<way> all_reduces_, all_gathers_, reduce_scatters_;
+};
 
 }  // namespace
 
@@ -98,18 +127,26 @@ int main(int count, char** words) {
     plait::mesh grid;
     if (engine == "threads") {
       grid.add(plait::axis::data, std::atoi(count > 2 ? words[2] : "2"));
-      plait::threads{}.run(grid, [](auto& rank) { measure(rank, "threads", false); });
+      plait::threads{}.run(grid, [](auto& rank) {
+        measurement of(rank.world_size());
+        of.add("threads", rank.world());
+        of.print(rank);
+      });
       return 0;
     }
     auto const with = plait_benchmark::make_engine();
     grid.add(plait::axis::data, with->ranks().world_size);
-    auto const run = [&](plait::process_reduction how, bool compares, char const* name) {
-      plait::processes{.engine = with, .reduction = how, .compare_calls = compares}.run(
-          grid, [&](auto& rank) { measure(rank, name, how == plait::process_reduction::library); });
-    };
-    run(plait::process_reduction::ranked, true, "ranked");
-    run(plait::process_reduction::ranked, false, "unchecked");
-    run(plait::process_reduction::library, true, "library");
+    // One within another, so that both are measured in the same turns.
+    plait::processes{.engine = with}.run(grid, [&](auto& ranked) {
+      plait::processes{.engine = with, .reduction = plait::process_reduction::library}.run(
+          grid, [&](auto& library) {
+            measurement of(ranked.world_size());
+            of.add("ranked", ranked.world());
+            of.add("library", library.world());
+            of.add(plait_benchmark::raw());
+            of.print(ranked);
+          });
+    });
     return 0;
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "measure: %s\n", problem.what());

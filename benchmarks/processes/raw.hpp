@@ -11,8 +11,14 @@ namespace plait_benchmark {
 
 std::shared_ptr<plait::process_engine> make_engine();
 
-using all_reduce = void (*)(float* inout, std::size_t count);
-/// The engine's own sum over all processes, or null.
-all_reduce raw_all_reduce();
+/// The engine's own calls over all processes, in place for the sum; `count` floats of all ranks
+/// together. Null where it has none.
+struct raw_calls {
+  void (*all_reduce)(float* inout, std::size_t count) = nullptr;
+  void (*all_gather)(float const* send, float* receive, std::size_t each) = nullptr;
+  void (*reduce_scatter)(float const* send, float* receive, std::size_t each) = nullptr;
+};
+/// All ranks call it at the same place.
+raw_calls raw();
 
 }  // namespace plait_benchmark

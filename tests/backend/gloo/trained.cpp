@@ -3,6 +3,9 @@
 // losses with all their digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
 // Options: steps, timeout (ms), wait (ms after each step), token, redis (host:port), measure=1.
+// After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -109,6 +112,8 @@ void run(std::string const& backend, options const& with) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  char const* const seconds = std::getenv("TRAINED_SECONDS");
+  ::alarm(seconds != nullptr ? static_cast<unsigned>(std::atoi(seconds)) : 60);
   try {
     std::string const backend = argc > 1 ? argv[1] : "", plan = argc > 2 ? argv[2] : "";
     options with;

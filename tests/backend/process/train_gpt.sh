@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # train_gpt on processes: one binary for every engine, and the losses and weights of threads, byte for byte.
-#   train_gpt.sh TRAIN_GPT MPI_LAUNCHER|none gloo|none SCRATCH_DIR TEXT
+#   train_gpt.sh TRAIN_GPT MPI_LAUNCHER|none gloo|none SCRATCH_DIR TEXT ["RANKS PLAN"...]
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 # As root, and with more ranks than processors, under Open MPI; MPICH does not ask.
@@ -12,13 +12,15 @@ mkdir -p "$scratch"
 cd "$scratch" || exit 1
 export PLAIT_RENDEZVOUS="$PWD/meeting"
 unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_PORT
+shift 5
+(($#)) || set -- "2 tp2" "8 dp2.tp2.pp2"
 failures=0
 complain() {
   printf 'train_gpt.sh: %s\n' "$*" >&2
   failures=$((failures + 1))
 }
 
-for case in "2 tp2" "8 dp2.tp2.pp2"; do
+for case in "$@"; do
   read -r ranks plan <<<"$case"
   what=(--data "$text" --plan "$plan" --steps 5 --generate 8)
   "$train_gpt" "${what[@]}" --losses host.csv --save host.st >host.out || complain "host: exit code $?"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
 // digit.
-//   trained ENGINE PLAN ranked|library [FAULT]
+//   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N]
 // ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
-// wrong in the fourth step.
+// wrong in the fourth step. Rank 0 says on standard error what was allocated after the first steps:
+// after five of twelve, or, of N, after a hundred, and then also by the engine.
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,28 +16,15 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <new>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/process/counted_engine.hpp"
 #include "backend/process/engines.hpp"
 #include "plait/backend/process/processes.hpp"
 #include "plait/plait.hpp"
-
-namespace {
-
-std::size_t allocations = 0;
-
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const data = std::malloc(bytes)) return data;
-  throw std::bad_alloc();
-}
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
 namespace {
 
@@ -44,6 +33,22 @@ using namespace plait;
 struct wish {
   std::string engine, fault;
   process_reduction reduction = process_reduction::ranked;
+  int steps = 12, seed = 0, batch = 24;
+};
+
+/// What this process has allocated so far, and the bytes that it has now.
+struct memory_use {
+  std::size_t own = plait_test::own_allocations, engine = plait_test::engine_allocations;
+  long long bytes = bytes_now();
+
+  static long long bytes_now() {
+#ifdef __GLIBC__
+    auto const all = ::mallinfo2();
+    return static_cast<long long>(all.uordblks + all.hblkhd);
+#else
+    return 0;
+#endif
+  }
 };
 
 using model =
@@ -83,28 +88,45 @@ template <class Job>
 void train(wish const& wanted) {
   auto const data = in_memory<double>::random_classes(70, 6, 4);
   auto const program = [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01}, {.clip = 1});
-    std::size_t allocated = 0, rows = 0;
-    for (auto const& batch :
-         batches<typename Job::element>(data, global_batch<24>{}, rank, {.epochs = 6})) {
+    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01},
+                                       {.seed = std::uint64_t(wanted.seed), .clip = 1});
+    bool const is_long = wanted.steps > 200;
+    int const first = is_long ? 100 : 5, span = is_long ? 100 : 0;
+    memory_use early{}, early_end{}, late{},
+        end{};  // after `first` steps, and `span` later; `span` before the end
+    std::size_t rows = 0;
+    for (auto const& batch : batches<typename Job::element>(
+             data, global_batch<>{std::size_t(wanted.batch)}, rank, {.epochs = 1'000'000})) {
       auto const report = trainer.step(batch);
       rows = batch.rows();
-      if (report.step == 3) go_wrong(wanted.fault, rank);
+      int const steps = static_cast<int>(report.step) + 1;
+      if (steps == 4) go_wrong(wanted.fault, rank);
       if (rank.is_root()) std::printf("%lld %.17g\n", (long long)report.step, report.loss);
-      if (report.step == 4) allocated = allocations;
+      if (steps == first) early = memory_use();
+      if (steps == first + span) early_end = memory_use();
+      if (steps == wanted.steps - span) late = memory_use();
+      if (steps == wanted.steps) break;
     }
-    allocated = allocations - allocated;
+    end = memory_use();
     double sum = 0;
     trainer.export_parameters([&](auto const&, auto const&, auto values) {
       for (auto const value : values) sum = std::fma(0.999, sum, static_cast<double>(value));
     });
     if (rank.is_root()) std::printf("weights %.17g\n", sum);
     if (wanted.engine != "threads") check_room<Job>(rank, rows);
-    if (rank.is_root() && wanted.engine != "threads")
-      std::fprintf(stderr, "allocated %zu times in %d steps\n", allocated, 7);
+    if (!rank.is_root() || wanted.engine == "threads") return;
+    std::fprintf(stderr, "allocated %zu times in %d steps\n", end.own - early.own,
+                 wanted.steps - first);
+    if (is_long)
+      std::fprintf(stderr,
+                   "the engine: %zu times in %d steps, %zu in the last %d, %lld bytes more\n",
+                   early_end.engine - early.engine, span, end.engine - late.engine, span,
+                   end.bytes - early.bytes);
   };
   if (wanted.engine == "threads") return launch<Job>(threads{}, program);
-  launch<Job>(processes{.engine = plait_test::engines().at(wanted.engine)(),
+  auto const engine =
+      std::make_shared<plait_test::counted_engine>(plait_test::engines().at(wanted.engine)());
+  launch<Job>(processes{.engine = engine,
                         .timeout = std::chrono::milliseconds{5'000},
                         .reduction = wanted.reduction,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
@@ -114,6 +136,7 @@ void train(wish const& wanted) {
 using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
 std::map<std::string, void (*)(wish const&)> const plans{
     {"dp2", train<job<data_parallel<2>, double>>},
+    {"dp2.float", train<job<data_parallel<2>, float>>},
     {"tp2", train<job<tensor_parallel<2>, double>>},
     {"pp2", train<job<pipeline<2>, double>>},
     {"zero3", train<job<data_parallel<3, zero<1>>, double>>},
@@ -123,14 +146,26 @@ std::map<std::string, void (*)(wish const&)> const plans{
 }  // namespace
 
 int main(int count, char** words) {
+  plait_test::is_plaits_own = true;
   try {
     if (count < 4 || !plans.contains(words[2])) {
-      std::fputs("trained ENGINE PLAN ranked|library [FAULT]\n", stderr);
+      std::fputs("trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N]\n",
+                 stderr);
       return 2;
     }
-    plans.at(words[2])({words[1], count > 4 ? words[4] : "",
-                        std::string(words[3]) == "library" ? process_reduction::library
-                                                           : process_reduction::ranked});
+    wish wanted{.engine = words[1], .fault = "", .reduction = process_reduction::ranked};
+    if (std::string(words[3]) == "library") wanted.reduction = process_reduction::library;
+    for (int i = 4; i < count; ++i) {
+      std::string const word = words[i];
+      auto const has = [&](std::string const& name, int& number) {
+        if (!word.starts_with(name + "=")) return false;
+        number = std::stoi(word.substr(name.size() + 1));
+        return true;
+      };
+      if (!has("steps", wanted.steps) && !has("seed", wanted.seed) && !has("batch", wanted.batch))
+        wanted.fault = word;
+    }
+    plans.at(words[2])(wanted);
     return 0;
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "trained: %s\n", problem.what());

@@ -254,9 +254,10 @@ class gloo_group final : public process_group {
     return mesh_;
   }
 
+  /// Rounded up: a wait that ends before the deadline would look like a connection that is lost.
   [[nodiscard]] std::chrono::milliseconds left() const {
-    auto const rest = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end_ - std::chrono::steady_clock::now());
+    auto const rest =
+        std::chrono::ceil<std::chrono::milliseconds>(end_ - std::chrono::steady_clock::now());
     return std::max(rest, std::chrono::milliseconds{1});
   }
 

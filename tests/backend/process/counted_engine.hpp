@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/process/process_engine.hpp"
+
+// Counts what a program allocates by operator new: in the calls of an engine and in threads other
+// than those that said `is_plaits_own`, or elsewhere. One source file of a program includes it.
+namespace plait_test {
+
+inline std::atomic<std::size_t> own_allocations = 0, engine_allocations = 0;
+inline thread_local bool is_plaits_own = false;
+
+}  // namespace plait_test
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  auto& counter =
+      plait_test::is_plaits_own ? plait_test::own_allocations : plait_test::engine_allocations;
+  counter.fetch_add(1, std::memory_order_relaxed);
+  if (void* const data = std::malloc(bytes == 0 ? 1 : bytes)) return data;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+
+namespace plait_test {
+
+/// While it lives, the thread's allocations are the engine's.
+class inside_engine {
+ public:
+  inside_engine() : before_(std::exchange(is_plaits_own, false)) {}
+  inside_engine(inside_engine const&) = delete;
+  inside_engine& operator=(inside_engine const&) = delete;
+  ~inside_engine() { is_plaits_own = before_; }
+
+ private:
+  bool before_;
+};
+
+/// A group whose calls are told from plait's own code.
+class counted_group final : public plait::process_group {
+ public:
+  explicit counted_group(std::unique_ptr<plait::process_group> inner) : inner_(std::move(inner)) {}
+
+  void serve(plait::detail::collective_call const* call) override { inner_->serve(call); }
+  void barrier() override {
+    inside_engine const here;
+    inner_->barrier();
+  }
+  void all_gather(void const* send, void* receive, std::size_t bytes) override {
+    inside_engine const here;
+    inner_->all_gather(send, receive, bytes);
+  }
+  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
+    inside_engine const here;
+    inner_->all_to_all(send, receive, bytes);
+  }
+  void broadcast(void* inout, std::size_t bytes, int root) override {
+    inside_engine const here;
+    inner_->broadcast(inout, bytes, root);
+  }
+  void gather(void const* send, void* receive, std::size_t bytes, int root) override {
+    inside_engine const here;
+    inner_->gather(send, receive, bytes, root);
+  }
+  void scatter(void const* send, void* receive, std::size_t bytes, int root) override {
+    inside_engine const here;
+    inner_->scatter(send, receive, bytes, root);
+  }
+  void send(void const* data, std::size_t bytes, int to) override {
+    inside_engine const here;
+    inner_->send(data, bytes, to);
+  }
+  void receive(void* data, std::size_t bytes, int from) override {
+    inside_engine const here;
+    inner_->receive(data, bytes, from);
+  }
+  bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
+                  plait::reduction operation) override {
+    inside_engine const here;
+    return inner_->all_reduce(inout, count, type, operation);
+  }
+
+ private:
+  std::unique_ptr<plait::process_group> inner_;
+};
+
+/// An engine whose groups are counted_group.
+class counted_engine final : public plait::process_engine {
+ public:
+  explicit counted_engine(std::shared_ptr<plait::process_engine> inner)
+      : inner_(std::move(inner)) {}
+
+  plait::process_ranks ranks() override { return inner_->ranks(); }
+  void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
+  std::unique_ptr<plait::process_group> make_group(std::vector<int> const& members) override {
+    return std::make_unique<counted_group>(inner_->make_group(members));
+  }
+  void abandon() noexcept override { inner_->abandon(); }
+
+ private:
+  std::shared_ptr<plait::process_engine> inner_;
+};
+
+}  // namespace plait_test
