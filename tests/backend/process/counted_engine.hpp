@@ -48,8 +48,10 @@ class inside_engine {
 /// A group whose calls are told from plait's own code.
 class counted_group final : public plait::process_group {
  public:
-  explicit counted_group(std::unique_ptr<plait::process_group> inner) : inner_(std::move(inner)) {}
+  explicit counted_group(std::unique_ptr<plait::process_group> inner)
+      : process_group({}, 0), inner_(std::move(inner)) {}
 
+  void name(plait::group_names names) override { inner_->name(std::move(names)); }
   void serve(plait::detail::collective_call const* call) override { inner_->serve(call); }
   void barrier() override {
     inside_engine const here;

@@ -128,6 +128,7 @@ void train(wish const& wanted) {
       std::make_shared<plait_test::counted_engine>(plait_test::engines().at(wanted.engine)());
   launch<Job>(processes{.engine = engine,
                         .timeout = std::chrono::milliseconds{5'000},
+                        .start_timeout = std::chrono::milliseconds{20'000},
                         .reduction = wanted.reduction,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
               program);

@@ -40,18 +40,17 @@ struct group_names {
 class process_group {
  public:
   /// `ranks` are what messages call the members; this process is member `member`.
-  process_group(std::vector<int> ranks, int member) {
-    name({.ranks = std::move(ranks), .member = member});
-  }
+  process_group(std::vector<int> ranks, int member)
+      : names_{.ranks = std::move(ranks), .member = member} {}
   process_group(process_group const&) = delete;
   process_group& operator=(process_group const&) = delete;
   virtual ~process_group() = default;
 
   /// What messages are to call the group from now on.
-  void name(group_names names) { names_ = std::move(names); }
+  virtual void name(group_names names) { names_ = std::move(names); }
   /// What the next calls are made for; messages about a wait that is too long say it. Null: nothing
   /// that a communicator was asked for. It stays valid until it is replaced.
-  void serve(detail::collective_call const* call) { call_ = call; }
+  virtual void serve(detail::collective_call const* call) { call_ = call; }
 
   virtual void barrier() = 0;
   /// `bytes` are of one block, here and below.
