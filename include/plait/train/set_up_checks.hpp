@@ -117,6 +117,8 @@ template <class Plan, class Rank, class Optimizer>
   agreement mine(subject);
   mine.add("the number of trainers made so far", number);
   mine.add("the parameters of the model", Plan::parameter_count());
+  mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
+           100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
