@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
 // digit.
-//   trained ENGINE PLAN ranked|library [FAULT]
+//   trained ENGINE PLAN ranked|library [FAULT [TIMEOUT_MS]]
 // ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
 // wrong in the fourth step.
 #include <signal.h>
@@ -44,6 +44,7 @@ using namespace plait;
 struct wish {
   std::string engine, fault;
   process_reduction reduction = process_reduction::ranked;
+  int timeout_ms = 5'000;
 };
 
 using model =
@@ -106,7 +107,7 @@ void train(wish const& wanted) {
   };
   if (wanted.engine == "threads") return launch<Job>(threads{}, program);
   launch<Job>(processes{.engine = plait_test::engines().at(wanted.engine)(),
-                        .timeout = std::chrono::milliseconds{5'000},
+                        .timeout = std::chrono::milliseconds{wanted.timeout_ms},
                         .reduction = wanted.reduction,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
               program);
@@ -126,12 +127,13 @@ std::map<std::string, void (*)(wish const&)> const plans{
 int main(int count, char** words) {
   try {
     if (count < 4 || !plans.contains(words[2])) {
-      std::fputs("trained ENGINE PLAN ranked|library [FAULT]\n", stderr);
+      std::fputs("trained ENGINE PLAN ranked|library [FAULT [TIMEOUT_MS]]\n", stderr);
       return 2;
     }
     plans.at(words[2])({words[1], count > 4 ? words[4] : "",
                         std::string(words[3]) == "library" ? process_reduction::library
-                                                           : process_reduction::ranked});
+                                                           : process_reduction::ranked,
+                        count > 5 ? std::atoi(words[5]) : 5'000});
     return 0;
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "trained: %s\n", problem.what());

@@ -14,6 +14,7 @@
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/host/host_device.hpp"
+#include "plait/backend/process/flight_record.hpp"
 #include "plait/backend/process/lone_process.hpp"
 #include "plait/backend/process/process_communicator.hpp"
 #include "plait/backend/process/process_engine.hpp"
@@ -46,6 +47,9 @@ struct processes {
   bool compare_calls = true;
   /// A word that all processes of a job are given; it tells jobs apart that meet by mistake.
   std::string token{};
+  /// The folder for records of what each rank does, which scripts/flight reads after a failure;
+  /// "off" for none. Empty: PLAIT_FLIGHT_RECORD, or one for this user among the temporary files.
+  std::string flight_record{};
 
   using concept_tag = backend_tag;
   using rank_type = rank_handle<host_device, process_communicator>;
@@ -75,15 +79,19 @@ struct processes {
     // From here to the groups all processes do the same, so that errors are those of all.
     if (!difference.empty()) throw input_error(difference);
     check_world_size(here, groups.grid().world_size());
-    or_abandon(with, [&] {
+    auto record = or_abandon(with, [&] {
+      return std::make_unique<detail::flight_record>(flight_record, here, *world, groups);
+    });
+    auto const on_rank = [&] {
       std::vector<process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.push_back(member(with, groups, i, here.rank, world));
+        members.push_back(member(with, groups, i, here.rank, world, record->log(i)));
       rank_type handle(groups, here.rank, host_device{}, std::move(members));
       program(handle);
       handle.world().barrier();  // nobody ends while others still wait for it
       return 0;
-    });
+    };
+    or_abandon(with, [&] { return record->during(on_rank); });
   }
 
  private:
@@ -118,13 +126,15 @@ struct processes {
   /// The set `index`; that of the world takes the group in which the processes have met.
   [[nodiscard]] process_communicator member(process_engine& with, mesh_groups const& groups,
                                             int index, int rank,
-                                            std::unique_ptr<process_group>& world) const {
+                                            std::unique_ptr<process_group>& world,
+                                            detail::flight_log log) const {
     auto all = groups.grid().group_of(rank, groups.sets()[index]);
     auto const place = std::find(all.begin(), all.end(), rank) - all.begin();
     auto group = index == groups.world() ? std::move(world)
                  : all.size() == 1       ? std::make_unique<detail::lone_process>()
                                          : with.make_group(all);
-    return {std::move(group), std::move(all), static_cast<int>(place), reduction, compare_calls};
+    return {std::move(group), std::move(all), static_cast<int>(place),
+            reduction,        compare_calls,  log};
   }
 };
 
