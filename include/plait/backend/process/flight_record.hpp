@@ -31,6 +31,7 @@
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/shared_file.hpp"
+#include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
 
 namespace plait::detail {
@@ -156,8 +157,12 @@ class flight_record {
     own_folder const above(base, "folder of flight records");
     folder_.emplace(above.path() / name, "folder of flight records");
     std::vector<flight_ring::group_description> described;
-    for (auto const over : groups.sets())
-      described.push_back({to_string(over), groups.grid().group_of(here.rank, over)});
+    for (auto const over : groups.sets()) {
+      axis_set longer;  // axes along which there is one rank say nothing
+      for (auto const which : all_axes)
+        if (over.contains(which) && groups.grid().size(which) > 1) longer = longer | which;
+      described.push_back({to_string(longer), groups.grid().group_of(here.rank, over)});
+    }
     file_.emplace(*folder_, "rank-" + std::to_string(here.rank) + ".flight",
                   flight_ring::bytes_for(described), kind);
     ring_.emplace(file_->bytes(), described, [&](flight_header& head) {
