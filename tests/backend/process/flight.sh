@@ -5,7 +5,7 @@
 #   flight.sh FLIGHT SCRATCH_DIR [openmpi LAUNCHER TRAINED] [mpich LAUNCHER TRAINED] [gloo - TRAINED]
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-flight="$(realpath "$1")" scratch="$2"
+flight="$(realpath "$1")" scratch="$2" fuzz="$(dirname "$(realpath "${BASH_SOURCE[0]}")")/flight_fuzz.py"
 shift 2
 rm -rf "$scratch"
 mkdir -p -m 700 "$scratch"
@@ -119,6 +119,6 @@ while (($# > 0)); do
   what="damaged records"
   "$flight" --all 5 records >said 2>&1
   grep -qE "^ +[0-9]+  [0-9:.]+  +[0-9]+ us  trainer 1  (all_reduce|send|receive) " said || complain "no table: $(cat said)"
-  python3 "$(dirname "${BASH_SOURCE[0]}")/flight_fuzz.py" "$flight" "$(echo records/*)" >said 2>&1 || complain "$(cat said)"
+  python3 "$fuzz" "$flight" "$(echo records/*)" >said 2>&1 || complain "$(cat said)"
 done
 ((failures == 0))
