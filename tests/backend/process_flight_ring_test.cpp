@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using namespace plait;
 using namespace plait::detail;
 
-class FlightRing : public testing::Test {
+class FlightRing : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::remove_all(place);
@@ -172,10 +172,10 @@ TEST_F(FlightRing, AFullDiskIsAnError) {
     }
     EXPECT_FALSE(fs::exists(place / "disk" / "rank-1.flight"));
   }
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   one_job((place / "disk").native());
-  EXPECT_EQ(testing::internal::GetCapturedStderr().find("plait: rank 0 writes no flight record: "),
-            0u);
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr().find("plait: rank 0 writes no flight record: "), 0u);
   ASSERT_EQ(::umount((place / "disk").c_str()), 0);
 }
 
