@@ -25,7 +25,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
-// The only place of plait that opens, maps or writes files.
+// With shared_file.hpp the only place of plait that opens, maps or writes files.
 namespace plait::detail {
 
 /// What messages call a file: "text file 'a/b'".

@@ -2,7 +2,8 @@
 // Trains a small model over Gloo's processes, or over threads to compare with, and prints the
 // losses with all their digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
-// Options: steps, timeout (ms), wait (ms after each step), token, redis (host:port), measure=1.
+// Options: steps, timeout (ms), wait (ms after each step), throw (rank 1, after this step), token,
+// redis (host:port), measure=1.
 // After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
 #include <unistd.h>
 
@@ -85,6 +86,8 @@ void train(Backend const& backend, options const& with) {
         std::printf("%ld %.17g\n", long(report.step), report.loss);
         std::fflush(stdout);
       }
+      if (report.step == number(with, "throw", -1) && rank.world_rank() == 1)
+        throw plait::input_error("this rank has had enough");
       std::this_thread::sleep_for(std::chrono::milliseconds{number(with, "wait", 0)});
       if (report.step + 1 >= last) break;
     }

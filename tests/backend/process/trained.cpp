@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
 // digit.
-//   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N]
+//   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [timeout=MS]
 // ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
 // wrong in the fourth step. Rank 0 says on standard error what was allocated after the first steps:
 // after five of twelve, or, of N, after a hundred, and then also by the engine.
@@ -33,7 +33,7 @@ using namespace plait;
 struct wish {
   std::string engine, fault;
   process_reduction reduction = process_reduction::ranked;
-  int steps = 12, seed = 0, batch = 24;
+  int steps = 12, seed = 0, batch = 24, timeout = 5'000;
 };
 
 /// What this process has allocated so far, and the bytes that it has now.
@@ -128,8 +128,8 @@ void train(wish const& wanted) {
   auto const engine =
       std::make_shared<plait_test::counted_engine>(plait_test::engines().at(wanted.engine)());
   launch<Job>(processes{.engine = engine,
-                        .timeout = std::chrono::milliseconds{5'000},
-                        .start_timeout = std::chrono::milliseconds{20'000},
+                        .timeout = std::chrono::milliseconds{wanted.timeout},
+                        .start_timeout = std::chrono::milliseconds{4 * wanted.timeout},
                         .reduction = wanted.reduction,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
               program);
@@ -151,8 +151,9 @@ int main(int count, char** words) {
   plait_test::is_plaits_own = true;
   try {
     if (count < 4 || !plans.contains(words[2])) {
-      std::fputs("trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N]\n",
-                 stderr);
+      std::fputs(
+          "trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [timeout=MS]\n",
+          stderr);
       return 2;
     }
     wish wanted{.engine = words[1], .fault = "", .reduction = process_reduction::ranked};
@@ -164,7 +165,8 @@ int main(int count, char** words) {
         number = std::stoi(word.substr(name.size() + 1));
         return true;
       };
-      if (!has("steps", wanted.steps) && !has("seed", wanted.seed) && !has("batch", wanted.batch))
+      if (!has("steps", wanted.steps) && !has("seed", wanted.seed) && !has("batch", wanted.batch) &&
+          !has("timeout", wanted.timeout))
         wanted.fault = word;
     }
     plans.at(words[2])(wanted);

@@ -14,6 +14,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/communicator_calls.hpp"
 #include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/ranked_reduction.hpp"
 #include "plait/core/error.hpp"
@@ -36,13 +37,14 @@ enum class process_reduction : int {
 class process_communicator : public communicator_calls<process_communicator> {
  public:
   process_communicator(std::unique_ptr<process_group> group, std::vector<int> members, int rank,
-                       process_reduction how, bool compare_calls)
+                       process_reduction how, bool compare_calls, detail::flight_log log = {})
       : group_(std::move(group)),
         members_(std::move(members)),
         shown_(members_.size()),
         rank_(rank),
         how_(how),
-        compares_(compare_calls) {}
+        compares_(compare_calls),
+        log_(log) {}
 
   /// Once all members have met in a call, `engine` waits no longer than `timeout`.
   void wait_less_after_meeting(process_engine& engine, std::chrono::milliseconds timeout) {
@@ -63,22 +65,25 @@ class process_communicator : public communicator_calls<process_communicator> {
   void wait_for_all() {
     if (size() == 1) return;
     detail::collective_call const call{.kind = collective::barrier};
-    serving const now(*group_, call);
+    serving const now(*this, call);
     if (compares_) meet(call);
     else group_->barrier();
     note_meeting();
+    log_.end();
   }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
-    serving const now(*group_, call);
+    serving const now(*this, call);
     if constexpr (Kind == collective::send || Kind == collective::receive) {
       pass<Kind>(call);
     } else {
       if (compares_ && size() > 1) meet(call);
       else detail::check_shape(members_[std::size_t(rank_)], rank_ == call.other, call, members_);
+      log_.site(detail::flight_site::moves);
       if (tensor_bytes != 0) move<Kind, T>(call);
       note_meeting();
     }
+    log_.end();
   }
 
  private:
@@ -111,11 +116,12 @@ class process_communicator : public communicator_calls<process_communicator> {
     }
   };
 
-  /// Lets messages about a wait say what it is for.
+  /// Lets messages about a wait say what it is for, and the flight record that it has begun.
   class serving {
    public:
-    serving(process_group& group, detail::collective_call const& call) : group_(group) {
+    serving(process_communicator& of, detail::collective_call const& call) : group_(*of.group_) {
       group_.serve(&call);
+      of.log_.begin(call);
     }
     serving(serving const&) = delete;
     serving& operator=(serving const&) = delete;
@@ -135,6 +141,7 @@ class process_communicator : public communicator_calls<process_communicator> {
 
   /// Shows `call` to the other members and throws on all if theirs do not agree.
   void meet(detail::collective_call const& call) {
+    log_.site(detail::flight_site::compares);
     auto const mine = shown_call::of(call);
     group_->all_gather(&mine, shown_.data(), sizeof mine);
     auto const first = shown_[0].call();
@@ -155,6 +162,7 @@ class process_communicator : public communicator_calls<process_communicator> {
                         detail::call_text(call, members_) +
                         ": the other end must be another member of the group");
     if (compares_) {
+      log_.site(detail::flight_site::compares);
       auto const mine = shown_call::of(call);
       shown_call theirs;
       constexpr bool sends = Kind == collective::send;
@@ -170,6 +178,7 @@ class process_communicator : public communicator_calls<process_communicator> {
                                                               world_rank(rank_), call, members_));
     }
     if (call.bytes == 0) return;
+    log_.site(detail::flight_site::moves);
     if constexpr (Kind == collective::send) group_->send(call.source, call.bytes, call.other);
     else group_->receive(call.target, call.bytes, call.other);
   }
@@ -215,6 +224,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   int rank_;
   process_reduction how_;
   bool compares_;
+  detail::flight_log log_;
 };
 
 static_assert(can_all<process_communicator, float>);

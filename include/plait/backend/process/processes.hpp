@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -15,15 +14,16 @@
 
 #include "plait/backend/backend.hpp"
 #include "plait/backend/host/host_device.hpp"
+#include "plait/backend/process/flight_record.hpp"
 #include "plait/backend/process/lone_process.hpp"
 #include "plait/backend/process/process_communicator.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_places.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/start_agreement.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/mesh/hosts.hpp"
 
 namespace plait {
 
@@ -54,6 +54,9 @@ struct processes {
   /// Axes whose groups must each be on one host; without it a tensor group that is not is a warning
   /// on standard error.
   axis_set require_local{};
+  /// The folder for records of what each rank does, which scripts/flight reads after a failure;
+  /// "off" for none. Empty: PLAIT_FLIGHT_RECORD, or one for this user among the temporary files.
+  std::string flight_record{};
 
   using concept_tag = backend_tag;
   using rank_type = rank_handle<host_device, process_communicator>;
@@ -89,20 +92,23 @@ struct processes {
     // From here to the groups all processes do the same, so that errors are those of all.
     if (!met.difference.empty()) throw input_error(met.difference);
     check_world_size(here, groups.grid().world_size());
-    auto const order = processes_by_rank(groups.grid(), met.hosts);
-    auto const hosts = met.hosts.renumbered(order);
-    int const rank = static_cast<int>(std::ranges::find(order, here.rank) - order.begin());
-    check_hosts(groups.grid(), hosts, rank);
-    or_abandon(with, [&] {
+    detail::process_places const places(groups.grid(), met.hosts, here.rank);
+    places.check(groups.grid(), require_local);
+    auto record = or_abandon(with, [&] {
+      return std::make_unique<detail::flight_record>(flight_record, here, places.rank(), *world,
+                                                     groups);
+    });
+    auto const on_rank = [&] {
       std::vector<process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.push_back(member(with, groups, i, rank, order, hosts, world));
+        members.push_back(member(with, groups, i, places, world, record->log(i)));
       members[std::size_t(groups.world())].wait_less_after_meeting(with, timeout);
-      rank_type handle(groups, rank, host_device{}, std::move(members), hosts);
+      rank_type handle(groups, places.rank(), host_device{}, std::move(members), places.hosts());
       program(handle);
       handle.world().barrier();  // nobody ends while others still wait for it
       return 0;
-    });
+    };
+    or_abandon(with, [&] { return record->during(on_rank); });
   }
 
  private:
@@ -134,48 +140,23 @@ struct processes {
     return with.make_group(all);
   }
 
-  /// The same on all ranks.
-  void check_hosts(mesh const& grid, host_map const& hosts, int rank) const {
-    auto const crossing = [&](axis_set over) {
-      auto const found = groups_across_hosts(grid, over, hosts);
-      if (found.empty()) return std::string{};
-      std::string names;
-      for (auto const& name : hosts.names()) names += (names.empty() ? "" : ", ") + name;
-      return "processes: " + to_string(over) + " groups have ranks on several of the hosts " +
-             names + ": " + text_of_groups(found);
-    };
-    for (axis const which : all_axes)
-      if (require_local.contains(which))
-        if (auto const text = crossing(which); !text.empty())
-          throw input_error(text +
-                            "; start as many processes on each host as a whole number of "
-                            "these groups has, or leave .require_local out");
-    if (auto const text = crossing(axis::tensor); rank == 0 && !text.empty())
-      std::fputs(
-          ("plait: " + text + "; what they exchange in each layer goes over the network\n").c_str(),
-          stderr);
-  }
-
   /// The set `index`; that of the world takes the group in which the processes have met, if it has
-  /// their order. `order` has the process of each rank.
+  /// their order.
   [[nodiscard]] process_communicator member(process_engine& with, mesh_groups const& groups,
-                                            int index, int rank, std::vector<int> const& order,
-                                            host_map const& hosts,
-                                            std::unique_ptr<process_group>& world) const {
-    auto all = groups.grid().group_of(rank, groups.sets()[index]);
-    auto const place = static_cast<int>(std::ranges::find(all, rank) - all.begin());
-    std::vector<int> in_engine;
-    group_names names{.ranks = all, .axes = to_string(groups.sets()[index]), .member = place};
-    for (int const one : all) {
-      in_engine.push_back(order[std::size_t(one)]);
-      names.hosts.push_back(hosts.name_of(one));
-    }
-    bool const has_met = index == groups.world() && std::ranges::is_sorted(in_engine);
+                                            int index, detail::process_places const& places,
+                                            std::unique_ptr<process_group>& world,
+                                            detail::flight_log log) const {
+    auto const over = groups.sets()[index];
+    auto all = groups.grid().group_of(places.rank(), over);
+    auto names = places.names(all, over);
+    auto const place = names.member;
+    auto const numbers = places.processes(all);
+    bool const has_met = index == groups.world() && std::ranges::is_sorted(numbers);
     auto group = has_met           ? std::move(world)
-                 : all.size() == 1 ? std::make_unique<detail::lone_process>(rank)
-                                   : with.make_group(in_engine);
+                 : all.size() == 1 ? std::make_unique<detail::lone_process>(places.rank())
+                                   : with.make_group(numbers);
     group->name(std::move(names));
-    return {std::move(group), std::move(all), place, reduction, compare_calls};
+    return {std::move(group), std::move(all), place, reduction, compare_calls, log};
   }
 };
 

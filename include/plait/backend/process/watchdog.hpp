@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "plait/backend/process/flight_ring.hpp"
+
 namespace plait::detail {
 
 /// Ends the process, with a sentence on standard error, when a call of a library that cannot be
@@ -74,6 +76,8 @@ class watchdog {
       if (until <= none || now() < until) continue;
       if (!deadline_.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) continue;
       auto const text = says_(said_) + '\n';
+      if (auto* const record = flight_ring::of_process().load())
+        record->finish(flight_state::cut_off, text.substr(0, text.size() - 1));
       (void)!::write(STDERR_FILENO, text.data(), text.size());
       ::_exit(exit_code);
     }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/backend/collective_call.hpp"
+#include "plait/backend/process/flight_format.hpp"
+
+namespace plait::detail {
+
+/// The writer of one flight record, in memory that is a file.
+///
+/// Cost:    two looks at the clock and a cache line of stores for each call; no system call.
+/// Threads: begin, site and end for one; beat for another; finish for any, the first one counts.
+class flight_ring {
+ public:
+  static constexpr std::uint32_t entries = 256;
+  /// A beat comes every 10 ms; what is longer than this is kept as a gap.
+  static constexpr std::int64_t long_gap_ns = 500'000'000;
+
+  /// Members of the groups that the record is to have, with the text of their axes.
+  struct group_description {
+    std::string axes;
+    std::vector<int> members;
+  };
+
+  static std::size_t bytes_for(std::vector<group_description> const& groups) {
+    std::size_t bytes = sizeof(flight_header) + entries * sizeof(flight_entry);
+    for (auto const& group : groups)
+      bytes += sizeof(flight_group) + group.members.size() * sizeof(std::int32_t);
+    return bytes;
+  }
+
+  /// `memory` is 0 and has bytes_for(groups). describe(header) fills in what the process is.
+  template <class Describe>
+  flight_ring(std::span<std::byte> memory, std::vector<group_description> const& groups,
+              Describe describe)
+      : header_(std::construct_at(reinterpret_cast<flight_header*>(memory.data()))),
+        groups_(reinterpret_cast<flight_group*>(memory.data() + sizeof(flight_header))),
+        counts_(groups.size()) {
+    auto& head = *header_;
+    head.version = 1;
+    head.byte_order = 0x01020304;
+    head.groups = static_cast<std::uint32_t>(groups.size());
+    head.entries = entries;
+    head.groups_at = sizeof(flight_header);
+    head.entries_at = head.groups_at + groups.size() * sizeof(flight_group);
+    head.file_bytes = memory.size();
+    entries_ = reinterpret_cast<flight_entry*>(memory.data() + head.entries_at);
+    for (std::uint32_t i = 0; i < entries; ++i) std::construct_at(entries_ + i);
+    auto at = head.entries_at + entries * sizeof(flight_entry);
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      auto& group = *std::construct_at(groups_ + i);
+      auto const& members = groups[i].members;
+      put(group.axes, groups[i].axes);
+      group.size = static_cast<std::uint32_t>(members.size());
+      group.members_at = at;
+      counts_[i].members = reinterpret_cast<std::int32_t*>(memory.data() + at);
+      std::ranges::copy(members, counts_[i].members);
+      counts_[i].sent.resize(members.size());
+      counts_[i].received.resize(members.size());
+      at += members.size() * sizeof(std::int32_t);
+    }
+    describe(head);
+    head.start_ns = now();
+    beat();
+    head.state_ns = head.start_ns;
+    head.state = flight_state::runs;
+    std::atomic_thread_fence(std::memory_order_release);
+    std::memcpy(head.magic.data(), "plaitfly", head.magic.size());
+  }
+  flight_ring(flight_ring const&) = delete;
+  flight_ring& operator=(flight_ring const&) = delete;
+
+  /// Shortened to what there is room for.
+  template <std::size_t Size>
+  static void put(std::array<char, Size>& where, std::string_view text) {
+    std::copy_n(text.begin(), std::min(text.size(), Size - 1), where.begin());
+  }
+
+  flight_entry& begin(std::size_t group, collective_call const& call) {
+    auto& counts = counts_[group];
+    bool const is_message = call.kind == collective::send || call.kind == collective::receive;
+    auto const member = static_cast<std::size_t>(call.other);
+    bool const has_peer = (is_message || has_root(call.kind)) && member < groups_[group].size;
+    auto const number = ++begun_;
+    auto& entry = entries_[number % entries];
+    entry.stamp.store(0, std::memory_order_relaxed);
+    entry.check.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    entry.begin_ns = now();
+    entry.end_ns.store(0, std::memory_order_relaxed);
+    entry.bytes = call.bytes;
+    entry.caller = static_cast<std::uint32_t>(call.caller);
+    entry.peer = has_peer ? counts.members[member] : -1;
+    entry.group = static_cast<std::uint16_t>(group);
+    entry.kind = static_cast<std::uint8_t>(call.kind);
+    entry.where.store(flight_site::begun, std::memory_order_relaxed);
+    entry.element_kind = call.element.kind;
+    entry.element_bytes = call.element.bytes;
+    entry.operation = static_cast<std::uint8_t>(call.operation);
+    entry.tag = call.tag;
+    if (is_message && has_peer)
+      entry.place = ++(call.kind == collective::send ? counts.sent : counts.received)[member];
+    else entry.place = ++counts.collectives;
+    entry.check.store(static_cast<std::uint32_t>(number), std::memory_order_release);
+    entry.stamp.store(number, std::memory_order_release);
+    groups_[group].collectives.store(counts.collectives, std::memory_order_release);
+    header_->begun.store(number, std::memory_order_release);
+    return entry;
+  }
+  static void site(flight_entry& entry, flight_site where) {
+    entry.where.store(where, std::memory_order_relaxed);
+  }
+  static void end(flight_entry& entry) { entry.end_ns.store(now(), std::memory_order_release); }
+
+  /// The process runs. One that is stopped writes none: all of its threads stand still.
+  void beat() {
+    auto& head = *header_;
+    auto const time = now(), last = head.beat_ns.load(std::memory_order_relaxed);
+    if (last != 0 && time - last > long_gap_ns) {
+      head.gap_from_ns.store(last, std::memory_order_relaxed);
+      head.gap_to_ns.store(time, std::memory_order_relaxed);
+    }
+    auto const wall = std::chrono::system_clock::now().time_since_epoch();
+    head.wall_offset_ns.store(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(wall).count() - time,
+        std::memory_order_relaxed);
+    head.beat_ns.store(time, std::memory_order_release);
+  }
+
+  /// What the process has come to.
+  void finish(flight_state how, std::string_view text) noexcept {
+    if (finished_.exchange(true)) return;
+    put(header_->text, text);
+    header_->state_ns.store(now(), std::memory_order_relaxed);
+    header_->state.store(how, std::memory_order_release);
+  }
+
+  /// The record that this process writes now, for what ends the process from another thread.
+  static std::atomic<flight_ring*>& of_process() {
+    static std::atomic<flight_ring*> one{nullptr};
+    return one;
+  }
+
+  static std::int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+ private:
+  struct group_counts {
+    std::int32_t* members = nullptr;
+    std::uint64_t collectives = 0;
+    std::vector<std::uint32_t> sent, received;
+  };
+
+  flight_header* header_;
+  flight_group* groups_;
+  flight_entry* entries_ = nullptr;
+  std::vector<group_counts> counts_;
+  std::uint64_t begun_ = 0;
+  std::atomic<bool> finished_{false};
+};
+
+/// Where the communicator of one group writes its calls down: nowhere if there is no record.
+class flight_log {
+ public:
+  flight_log() = default;
+  flight_log(flight_ring& ring, int group)
+      : ring_(&ring), group_(static_cast<std::size_t>(group)) {}
+
+  void begin(collective_call const& call) {
+    if (ring_ != nullptr) entry_ = &ring_->begin(group_, call);
+  }
+  void site(flight_site where) {
+    if (ring_ != nullptr) flight_ring::site(*entry_, where);
+  }
+  /// It has ended well; a call that fails has no end.
+  void end() {
+    if (ring_ != nullptr) flight_ring::end(*entry_);
+  }
+
+ private:
+  flight_ring* ring_ = nullptr;
+  flight_entry* entry_ = nullptr;
+  std::size_t group_ = 0;
+};
+
+}  // namespace plait::detail
