@@ -3,7 +3,7 @@
 // losses with all their digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
 // Options: steps, timeout (ms), wait (ms after each step), throw (rank 1, after this step), token,
-// redis (host:port), measure=1.
+// redis (host:port), rank and size (instead of what the launcher says), measure=1.
 // After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -101,8 +102,11 @@ void run(std::string const& backend, options const& with) {
     auto const found = with.find(name);
     return found == with.end() ? std::string() : found->second;
   };
+  std::optional<plait::process_ranks> ranks;
+  if (with.contains("rank")) ranks = {number(with, "rank", 0), number(with, "size", 2)};
   train<Policy>(
       plait::processes{.engine = plait::gloo({.redis = text("redis")}),
+                       .ranks = ranks,
                        .timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
                        .start_timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
                        .reduction = backend == "library" ? plait::process_reduction::library
@@ -130,7 +134,10 @@ int main(int argc, char** argv) {
     else if (plan == "dp3") run<plait::data_parallel<3>>(backend, with);
     else if (plan == "dp2.pp2")
       run<plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>>>(backend, with);
-    else throw plait::input_error("the plan is none of dp2, dp3, dp2.pp2");
+    else if (plan == "dp") run<plait::data_parallel<>>(backend, with);
+    else if (plan == "dp.pp2")
+      run<plait::hybrid<plait::pipeline<2>, plait::data_parallel<>>>(backend, with);
+    else throw plait::input_error("the plan is none of dp2, dp3, dp2.pp2, dp, dp.pp2");
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "%s\n", problem.what());
     return 1;

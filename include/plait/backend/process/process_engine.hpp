@@ -98,8 +98,11 @@ class process_engine {
   process_engine& operator=(process_engine const&) = delete;
   virtual ~process_engine() = default;
 
-  /// Which rank of how many this process is. May start the library.
-  virtual process_ranks ranks() = 0;
+  /// Which rank of how many this process is; `told`, if it is not null, is what the program says,
+  /// before a group is made. May start the library.
+  ///
+  /// Errors: input_error if nobody says it, or two contradict each other.
+  virtual process_ranks ranks(process_ranks const* told = nullptr) = 0;
   /// How long a rank waits for others.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
   /// The group of `members`, ranks as ranks() counts them, of which this process is one; they are
