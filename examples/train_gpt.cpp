@@ -330,8 +330,9 @@ int train(train_gpt::options const& wanted, entry const& job) {
   return 0;
 }
 
-/// The plan, once, and of processes one line each: which rank the launcher says it is. No engine is
-/// started for that, as MPI would wait for the other ranks.
+/// The plan, once, and of processes one line each: which rank the launcher says it is. Only where a
+/// launcher has started as many processes as the plan has ranks do they meet, to say which groups
+/// cross hosts.
 void explain(train_gpt::options const& wanted, entry const& job) {
   train_gpt::request request;
   request.batch = static_cast<std::size_t>(wanted.batch);
@@ -339,14 +340,19 @@ void explain(train_gpt::options const& wanted, entry const& job) {
   request.clip = wanted.clip;
   std::string place;
   bool is_first = true;
+  plait::host_map hosts;
   if (job.backend == train_gpt::process_backend) try {
       auto const here = plait::read_process_ranks();
       is_first = here.rank == 0;
       place = here.text();
+      if (here.world_size == job.ranks) {
+        request.engine = make_engine(wanted);
+        hosts = job.hosts(request);
+      }
     } catch (plait::input_error const& problem) {
       place = problem.what();
     }
-  if (is_first) std::fputs(job.explain(request).c_str(), stdout);
+  if (is_first) std::fputs(job.explain(request, hosts).c_str(), stdout);
   if (place.empty()) return;
   std::printf("%sthis process: %s%s\n", is_first ? "\n" : "", place.c_str(),
               wanted.backend == "mpi" ? "; MPI_COMM_WORLD decides when the job runs" : "");

@@ -164,11 +164,17 @@ template <class Size, class Job, class Backend>
   job.vocabulary = Size::vocabulary;
   job.reads_tokens = std::is_same_v<typename Size::text, plait::token_file>;
   job.parameters = parameters_of<Job>;
-  job.explain = [](request const& wanted) {
+  job.explain = [](request const& wanted, plait::host_map const& hosts) {
     auto load = workload_of<Job>(wanted, Size::sequence);
-    load.ranked_sums = std::string_view(Backend::name) == "process";
-    return plait::explain(Job::plan(), load);
+    load.ranked_sums = std::string_view(Backend::name) == process_backend;
+    return plait::explain(Job::plan(), load, hosts);
   };
+  if constexpr (std::string_view(Backend::name) == process_backend)
+    job.hosts = [](request const& wanted) {
+      plait::host_map hosts;
+      plait::launch<Job>(Backend::make(wanted), [&](auto& rank) { hosts = rank.hosts(); });
+      return hosts;
+    };
   job.run = [](request const& wanted) { return run<Size, Job>(wanted, Backend::make(wanted)); };
   return registration(job);
 }

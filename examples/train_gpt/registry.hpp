@@ -13,6 +13,7 @@
 #include <plait/backend/process/process_engine.hpp>
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
+#include <plait/mesh/hosts.hpp>
 #include <plait/train/stop_on_signals.hpp>
 #include <plait/train/trainer_options.hpp>
 
@@ -88,7 +89,9 @@ struct entry {
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
   std::vector<tensor_shape> (*parameters)() = nullptr;
-  std::string (*explain)(request const&) = nullptr;
+  std::string (*explain)(request const&, plait::host_map const&) = nullptr;
+  /// Launches the job to see which hosts its ranks are on.
+  plait::host_map (*hosts)(request const&) = nullptr;
   outcome (*run)(request const&) = nullptr;
 };
 

@@ -72,6 +72,7 @@ TEST(Hosts, AnyOrderIsAPermutationThatCrossesNoMore) {
     for (int i = 0; i < grid.world_size(); ++i) letters += char('a' + random() % 3);
     auto const hosts = hosts_of(letters);
     auto const order = processes_by_rank(grid, hosts);
+    EXPECT_EQ(order[0], 0) << letters;
     auto sorted = order;
     std::ranges::sort(sorted);
     for (int i = 0; i < grid.world_size(); ++i) EXPECT_EQ(sorted[std::size_t(i)], i);

@@ -60,8 +60,9 @@ class host_map {
 }
 
 /// Which process becomes which rank: tensor groups are put on one host each, where processes of one
-/// host are left that are enough; hosts and processes keep their order. `hosts` are those of the
-/// processes, in the launcher's order, which stays as it is unless fewer groups cross hosts.
+/// host are left that are enough; hosts and processes keep their order, and process 0 is rank 0.
+/// `hosts` are those of the processes, in the launcher's order, which stays as it is unless fewer
+/// groups cross hosts.
 [[nodiscard]] [[gnu::cold]] inline std::vector<int> processes_by_rank(mesh const& grid,
                                                                       host_map const& hosts) {
   auto const crossing = [&](host_map const& where) {
@@ -86,8 +87,10 @@ class host_map {
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     auto group = grid.group_of(rank, axis::tensor);
     if (group.front() != rank) continue;
-    auto const home = std::ranges::find_if(
+    auto home = std::ranges::find_if(
         left, [&](auto const& processes) { return processes.size() >= group.size(); });
+    // Process 0 stays rank 0. Where its host has too few, it is in a group that crosses anyway.
+    if (rank == 0 && home != left.begin()) home = left.end();
     if (home != left.end()) fill(group, *home);
     else homeless.push_back(std::move(group));
   }
