@@ -26,6 +26,7 @@ mpi() {
   [[ $1 != openmpi ]] || options=(--oversubscribe)
   for ((tries = 0; tries < 3; ++tries)); do
     rm -rf records
+    begun=$SECONDS
     timeout -k 1 15 "$2" "${options[@]}" -n 4 "$3" mpi dp2.pp2 ranked ${4:+"$4"} timeout=1500 >out 2>err </dev/null
     code=$?
     grep -qE 'MPI_(Init_thread|Comm_[a-z]*) has not ended' err || return 0
@@ -60,6 +61,19 @@ says() {
   [[ $got == "$expected" ]] || complain "exit code $got instead of $expected: $(cat said)"
   for words in "$@"; do grep -qE -e "$words" said || complain "not said: '$words' in: $(cat said)"; done
 }
+# ended PROGRAM: the job has ended in time, and nothing of it runs or lies in shared memory. Segments of Open MPI
+# whose processes were killed are its launcher's to remove, which it does when it has ended.
+shm_before="$(ls /dev/shm)"
+ended() {
+  ((SECONDS - begun <= 7)) || complain "it took $((SECONDS - begun)) s to end"
+  local tries left=""
+  for ((tries = 0; tries < 50; ++tries)); do
+    left="$(pgrep -af "^$1 " ; comm -13 <(echo "$shm_before") <(ls /dev/shm))"
+    [[ -n $left ]] || return 0
+    sleep 0.1
+  done
+  complain "left behind: $left"
+}
 nothing_left() { [[ -d records && -z $(ls -A records) ]] || complain "records: $(ls -AR records)"; }
 
 host="$(uname -n)"
@@ -79,15 +93,21 @@ while (($# > 0)); do
     nothing_left
     what="$library, killed"
     mpi "$library" "$launcher" "$trained" kill
+    [[ $code != 0 ]] || complain "it ends well"
+    ended "$trained"
     says 1 "$one was killed or has ended without a word, outside of communication, ${places[0]}"
     # MPICH ends all at once: then it cannot be told who was first, and who waited is said in a list.
     grep -q "cannot be told which was the first" said || says 1 "${waits[@]}"
     what="$library, stopped"
     mpi "$library" "$launcher" "$trained" stop
+    [[ $code != 0 ]] || complain "it ends well"
+    ended "$trained"
     says 1 "$one (was stopped for 1[.]|was killed or has ended)" "${waits[@]}"
     [[ $(head -n 2 said) == *"rank 1 (process"* ]] || complain "not the first: $(cat said)"
     what="$library, failed"
     mpi "$library" "$launcher" "$trained" throw
+    [[ $code != 0 ]] || complain "it ends well"
+    ended "$trained"
     says 1 "$one has failed: this rank has had enough, outside of communication, ${places[0]}" "${waits[@]}"
     continue
   fi
@@ -98,22 +118,28 @@ while (($# > 0)); do
   gloo "$trained" steps=100000
   until_steps 5
   says 0 "nothing is wrong with 4 of 4 ranks: running"
+  begun=$SECONDS
   kill -KILL "${processes[1]}"
   wait 2>/dev/null
+  ended "$trained"
   says 1 "$one was killed or has ended without a word, (in|outside of communication, after) .*operation [0-9]+, .* on group"
   what="gloo, stopped"
   gloo "$trained" steps=100000
   until_steps 5
+  begun=$SECONDS
   kill -STOP "${processes[1]}"
-  for rank in 0 2 3; do wait "${processes[rank]}" 2>/dev/null; done
+  for rank in 0 2 3; do wait "${processes[rank]}" 2>/dev/null && complain "rank $rank ends well"; done
   says 1 "$one is stopped, for 1[.][0-9]+ s, (in|outside of communication, after) .*operation [0-9]+, .* on group" \
     "^ranks? .* on host $host waited for rank 1 for [01][.][0-9]+ s in .* on group"
   kill -CONT "${processes[1]}"
   wait 2>/dev/null
+  ended "$trained"
   says 1 "$one was stopped for 1[.]"
   what="gloo, failed"
+  begun=$SECONDS
   gloo "$trained" steps=100000 throw=5
   wait 2>/dev/null
+  ended "$trained"
   says 1 "$one has failed: this rank has had enough, outside of communication, after operation" "waited for rank 1"
   # Whatever is in the files, an answer or a sentence.
   what="damaged records"

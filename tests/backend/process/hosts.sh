@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ranks on two "hosts": network and UTS name spaces of this machine that a cable joins. The losses are those
 # of threads, and what crosses the hosts is said.
-#   hosts.sh SCRATCH_DIR GLOO_TRAINED|none [LIBRARY LAUNCHER TRAINED]...
+#   hosts.sh SCRATCH_DIR FLIGHT GLOO_TRAINED|none [LIBRARY LAUNCHER TRAINED]...
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-scratch="$1" gloo="$2"
-shift 2
+scratch="$1" flight="$2" gloo="$3"
+shift 3
 rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch" || exit 1
+export PLAIT_FLIGHT_RECORD="$PWD/records"
+unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME PLAIT_RENDEZVOUS
 failures=0
 complain() {
   printf 'hosts.sh: %s\n' "$*" >&2
@@ -70,6 +72,24 @@ END
 chmod 755 agent
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+# cut_cable COMMAND...: the cable is cut when the command has run for a while, and the job ends.
+cut_cable() {
+  local begin log=out
+  [[ $what != gloo* ]] || log=out.0
+  rm -rf records
+  : >$log
+  "$@" &
+  local job=$!
+  for ((tries = 0; tries < 500; ++tries)); do [[ ! -s $log ]] || break; sleep 0.02; done
+  sleep 0.3
+  begin=$SECONDS
+  in_host a ip link set cable down
+  wait "$job" && complain "$what: it ends well"
+  ((SECONDS - begin <= 7)) || complain "$what: it took $((SECONDS - begin)) s to end"
+  in_host a ip link set cable up
+  "$flight" records >said 2>&1
+  grep -q "rank [01] .* on host plait-[ab].*all_reduce of .* on group {0,1} (data)" said || complain "$what: flight says: $(cat said)"
+}
 # says WORDS TIMES: in err.
 says() {
   [[ $(grep -cE -e "$1" err) == "$2" ]] || complain "$what: '$1' is not said $2 times: $(cat err)"
@@ -111,6 +131,9 @@ while (($# > 0)); do
   cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
   says "tensor groups" 0
   by_turns=
+  what="$library, the cable is cut"
+  cut_cable mpi 1 timeout -k 1 20 "$trained" mpi dp2 ranked steps=1000000 timeout=1000
+  grep -qE "^plait: rank [01] on host plait-[ab]: all_reduce of .* .data. has waited 1000 ms" err || complain "$what: $(cat err)"
 done
 # gloo_job RANKS_PER_HOST PROGRAM...: ranks by turns if by_turns is set; out and err are those of all.
 gloo_job() {
@@ -118,7 +141,7 @@ gloo_job() {
   shift
   for ((rank = 0; rank < 2 * each; ++rank)); do
     if [[ -n ${by_turns:-} ]]; then host=$((rank % 2)); else host=$((rank / each)); fi
-    in_host "$([[ $host == 0 ]] && echo a || echo b)" env RANK=$rank WORLD_SIZE=$((2 * each)) LOCAL_RANK=0 \
+    in_host "$([[ $host == 0 ]] && echo a || echo b)" env PLAIT_INTERFACE=cable RANK=$rank WORLD_SIZE=$((2 * each)) LOCAL_RANK=0 \
       PLAIT_RENDEZVOUS="$PWD/meeting" timeout 60 "$@" >"out.$rank" 2>"err.$rank" </dev/null &
     processes+=($!)
   done
@@ -131,16 +154,19 @@ gloo_job() {
   return $code
 }
 if [[ $gloo != none ]]; then
-  for case in "1 dp2" "1 tp2" "2 dp2.tp2" "2 dp2.tp2 by_turns"; do
+  for case in "1 dp2" "1 tp2" "4 dp2.tp2.pp2" "4 dp2.tp2.pp2 by_turns"; do
     read -r each plan by_turns <<<"$case"
     what="gloo, $case"
-    "$gloo" threads "$plan" steps=8 >threads
-    gloo_job "$each" "$gloo" ranked "$plan" steps=8 || complain "$what: exit code $?: $(cat err)"
+    "$gloo" threads "$plan" ranked >threads
+    gloo_job "$each" "$gloo" gloo "$plan" ranked || complain "$what: exit code $?: $(cat err)"
     cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
     crossing=0
     [[ $plan != tp2 ]] || crossing=1
     says "^plait: processes: tensor groups have ranks on several of the hosts plait-a, plait-b: .0,1.;" $crossing
   done
+  what="gloo, the cable is cut" by_turns=
+  cut_cable gloo_job 1 "$gloo" gloo dp2 ranked steps=1000000 timeout=1000
+  grep -qE "^trained: rank 0 on host plait-a: .* has waited 1000 ms for rank 1 on host plait-b" err || complain "$what: $(cat err)"
 fi
 
 ((failures == 0)) && echo "trained on two hosts"

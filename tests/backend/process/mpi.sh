@@ -56,7 +56,7 @@ done
 
 # What one rank does wrong in the fourth step.
 job 2 "$trained" mpi dp2 ranked stop
-says 1 "^plait: rank 0: all_reduce of 8 bytes on group .0,1. has waited 5000 ms for the other ranks"
+says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 5000 ms for the other ranks"
 job 2 "$trained" mpi dp2 ranked call
 says 2 "^trained: rank 0 called all_reduce of 8 bytes on group .0,1. .float64, sum. for trainer 1, but rank 1 called"
 job 2 "$trained" mpi dp2 ranked throw
