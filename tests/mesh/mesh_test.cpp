@@ -140,6 +140,43 @@ TEST(Mesh, ADataAxisMayBeSizedAtLaunch) {
   }
 }
 
+TEST(Mesh, OfALaunchHasRoomForItsRanks) {
+  mesh const grid = make({{axis::stage, 2}, {axis::data, 0}, {axis::tensor, 2}});
+  auto const data = [&](int asked, int processors) {
+    return mesh_at_launch(grid, asked, processors).size(axis::data);
+  };
+  EXPECT_EQ(data(0, 64), 1);
+  EXPECT_EQ(data(3, 1), 3);
+  EXPECT_EQ(data(all_processors, 11), 2);
+  EXPECT_EQ(data(all_processors, 2), 1);
+}
+
+TEST(Mesh, OfProcessesThatWereStartedHasThemAll) {
+  mesh const grid = make({{axis::stage, 2}, {axis::data, 0}, {axis::tensor, 2}});
+  for (int const asked : {0, all_processors}) {
+    EXPECT_EQ(mesh_at_launch(grid, asked, 4, true).size(axis::data), 1);
+    EXPECT_EQ(mesh_at_launch(grid, asked, 12, true).size(axis::data), 3);
+    auto const refusal = [&](int processes) -> std::string {
+      try {
+        (void)mesh_at_launch(grid, asked, processes, true);
+        return "no error";
+      } catch (input_error const& problem) {
+        return problem.what();
+      }
+    };
+    EXPECT_EQ(refusal(6),
+              "launch: 6 processes are not a multiple of the 4 ranks of stage 2 x tensor 2; start "
+              "4 or 8");
+    EXPECT_EQ(refusal(1),
+              "launch: 1 process is not a multiple of the 4 ranks of stage 2 x tensor 2; start 4");
+  }
+  EXPECT_EQ(mesh_at_launch(grid, 2, 4, true).size(axis::data), 2) << "what was asked for";
+  mesh const alone = make({{axis::data, 0}});
+  EXPECT_EQ(mesh_at_launch(alone, 0, 5, true).world_size(), 5);
+  mesh const sized = make({{axis::data, 2}});
+  EXPECT_EQ(mesh_at_launch(sized, 0, 5, true).world_size(), 2) << "the policy's number";
+}
+
 TEST(Mesh, APlaceInAGroupIsThatAmongItsMembers) {
   for (auto const& grid : meshes())
     for (axis_set const over : all_axis_sets())

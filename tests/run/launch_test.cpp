@@ -61,8 +61,39 @@ TEST(Launch, AGroupThatNoJobAskedForIsAnErrorThatNamesIt) {
   }
 }
 
+/// Threads that stand for processes which somebody has started.
+struct started : threads {
+  int processes = 0;
+  static constexpr bool processors_are_ranks = true;
+  [[nodiscard]] int processors() const { return processes; }
+};
+
 struct at_launch_job
     : parallel<model<"whole">, hybrid<data_parallel<>, tensor_parallel<2>>, double> {};
+
+TEST(Launch, TakesAllProcessesThatWereStarted) {
+  started backend;
+  auto const ranks = [&] {
+    int out = 0;
+    launch<at_launch_job>(backend, [&](auto& rank) {
+      if (rank.is_root()) out = rank.world_size();
+    });
+    return out;
+  };
+  backend.processes = 6;
+  EXPECT_EQ(ranks(), 6);
+  backend.data_ranks = 2;
+  EXPECT_EQ(ranks(), 4) << "it is run() that compares them with the processes";
+  backend.data_ranks = 0;
+  backend.processes = 5;
+  try {
+    (void)ranks();
+    FAIL() << "no exception";
+  } catch (input_error const& problem) {
+    EXPECT_STREQ(problem.what(),
+                 "launch: 5 processes are not a multiple of the 2 ranks of tensor 2; start 4 or 6");
+  }
+}
 
 TEST(Launch, JobsAreInTheMeshThatIsLaunched) {
   int ranks = 0;

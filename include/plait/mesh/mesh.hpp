@@ -160,17 +160,27 @@ struct mesh {
 
 /// The mesh of a launch: `data_ranks` is what the backend was given, 0 for nothing and
 /// `all_processors` for as many as a machine with `processors` has room for. An axis whose size is
-/// left to the launch gets 1 if nothing was given.
+/// left to the launch gets 1 if nothing was given; where the processors are processes that have
+/// been started, `are_ranks`, all of them are to be ranks.
 ///
-/// Errors: input_error, with both numbers, if the plan has another number of data ranks.
+/// Errors: input_error, with both numbers, if the plan has another number of data ranks; with all
+///         three if processes would be left over.
 [[nodiscard]] [[gnu::cold]] inline mesh mesh_at_launch(mesh const& planned, int data_ranks,
-                                                       int processors) {
-  bool const all = data_ranks == all_processors;
+                                                       int processors, bool are_ranks = false) {
+  bool const all = data_ranks == all_processors || (are_ranks && data_ranks == 0);
   if (!planned.is_complete()) {
-    int const others = planned.with_ranks_at_launch(1).world_size();
-    return planned.with_ranks_at_launch(all               ? std::max(1, processors / others)
-                                        : data_ranks == 0 ? 1
-                                                          : data_ranks);
+    mesh known;
+    for (int i = 0; i < planned.dimension_count; ++i)
+      if (auto const& [which, size] = planned.dimensions[std::size_t(i)]; size != 0)
+        known.add(which, size);
+    int const others = known.world_size(), fit = std::max(1, processors / others);
+    if (all && are_ranks && fit * others != processors)
+      throw input_error("launch: " + std::to_string(processors) +
+                        (processors == 1 ? " process is" : " processes are") +
+                        " not a multiple of the " + std::to_string(others) + " ranks of " +
+                        to_string(known) + "; start " + std::to_string(fit * others) +
+                        (processors < others ? "" : " or " + std::to_string((fit + 1) * others)));
+    return planned.with_ranks_at_launch(all ? fit : data_ranks == 0 ? 1 : data_ranks);
   }
   if (!all && data_ranks != 0 && data_ranks != planned.size(axis::data))
     throw input_error("launch: the backend is given " + std::to_string(data_ranks) +

@@ -45,10 +45,12 @@ void launch(Backend const& backend, Program&& program) {
         takes_rank,
         "launch<Job>(backend, program): program cannot be called with a rank alone; write "
         "[&](auto& rank) { ... }");
+    constexpr bool are_ranks = requires { requires Backend::processors_are_ranks; };
     int processors = 1;
     if constexpr (requires { backend.processors(); })
-      if (backend.data_ranks == all_processors) processors = backend.processors();
-    auto const grid = mesh_at_launch(plan::grid, backend.data_ranks, processors);
+      if (backend.data_ranks == all_processors || (are_ranks && backend.data_ranks == 0))
+        if (!plan::grid.is_complete()) processors = backend.processors();
+    auto const grid = mesh_at_launch(plan::grid, backend.data_ranks, processors, are_ranks);
     axis_sets sets;
     add_axis_sets<plan>(sets, grid);
     (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
