@@ -330,6 +330,28 @@ int train(train_gpt::options const& wanted, entry const& job) {
   return 0;
 }
 
+/// The plan, once, and of processes one line each: which rank the launcher says it is. No engine is
+/// started for that, as MPI would wait for the other ranks.
+void explain(train_gpt::options const& wanted, entry const& job) {
+  train_gpt::request request;
+  request.batch = static_cast<std::size_t>(wanted.batch);
+  request.microbatches = static_cast<int>(wanted.microbatches);
+  request.clip = wanted.clip;
+  std::string place;
+  bool is_first = true;
+  if (job.backend == train_gpt::process_backend) try {
+      auto const here = plait::read_process_ranks();
+      is_first = here.rank == 0;
+      place = here.text();
+    } catch (plait::input_error const& problem) {
+      place = problem.what();
+    }
+  if (is_first) std::fputs(job.explain(request).c_str(), stdout);
+  if (place.empty()) return;
+  std::printf("%sthis process: %s%s\n", is_first ? "\n" : "", place.c_str(),
+              wanted.backend == "mpi" ? "; MPI_COMM_WORLD decides when the job runs" : "");
+}
+
 int run(train_gpt::options const& wanted) {
   if (wanted.help) return std::fputs(train_gpt::usage, stdout), 0;
   if (wanted.list_plans) return list_plans(wanted), 0;
@@ -337,11 +359,7 @@ int run(train_gpt::options const& wanted) {
   check_batch(wanted, job);
   check_files(wanted);
   if (!wanted.explain) return train(wanted, job);
-  train_gpt::request request;
-  request.batch = static_cast<std::size_t>(wanted.batch);
-  request.microbatches = static_cast<int>(wanted.microbatches);
-  request.clip = wanted.clip;
-  std::fputs(job.explain(request).c_str(), stdout);
+  explain(wanted, job);
   return 0;
 }
 

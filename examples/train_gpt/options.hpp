@@ -61,7 +61,7 @@ inline constexpr char const* usage =
     "  --log FILE             write a line for each step at once: loss, learning rate and so on\n"
     "                         (csv)\n"
     "  --generate N           bytes (or tokens) to make up at the end (200)\n"
-    "  --explain              print the plan and stop\n"
+    "  --explain              print the plan, and which rank a process is, and stop\n"
     "  --list-plans           print the names of the plans and stop\n";
 
 /// Errors: input_error for an unknown or repeated option, a missing or a wrong value, and options

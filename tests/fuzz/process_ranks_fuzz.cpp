@@ -9,11 +9,34 @@
 #include "plait/backend/process/process_ranks.hpp"
 
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
-  constexpr std::array names{
-      "RANK",           "WORLD_SIZE",           "LOCAL_RANK",   "OMPI_COMM_WORLD_RANK",
-      "PMI_RANK",       "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",     "OMPI_COMM_WORLD_LOCAL_RANK",
-      "SLURM_PROCID",   "MPI_LOCALRANKID",      "SLURM_NTASKS", "SLURM_LOCALID",
-      "PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID",  "MASTER_PORT",  "SLURM_JOB_ID"};
+  // What is added comes last: the corpus has numbers of names.
+  constexpr std::array names{"RANK",
+                             "WORLD_SIZE",
+                             "LOCAL_RANK",
+                             "OMPI_COMM_WORLD_RANK",
+                             "PMI_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "PMI_SIZE",
+                             "OMPI_COMM_WORLD_LOCAL_RANK",
+                             "SLURM_PROCID",
+                             "MPI_LOCALRANKID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "PMIX_NAMESPACE",
+                             "TORCHELASTIC_RUN_ID",
+                             "MASTER_PORT",
+                             "SLURM_JOB_ID",
+                             "PLAIT_RANK",
+                             "PLAIT_WORLD_SIZE",
+                             "PLAIT_LOCAL_RANK",
+                             "PLAIT_LOCAL_SIZE",
+                             "LOCAL_WORLD_SIZE",
+                             "GROUP_RANK",
+                             "SLURM_STEP_ID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_STEP_TASKS_PER_NODE",
+                             "SLURM_NODEID",
+                             "PMIX_RANK"};
   std::span<std::uint8_t const> bytes(data, size);
   std::map<std::string, std::string> variables;
   while (!bytes.empty()) {
@@ -31,6 +54,10 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     fuzzing::expect(0 <= ranks.rank && ranks.rank < ranks.world_size, "a rank out of range");
     fuzzing::expect(0 <= ranks.local_rank && ranks.local_rank < ranks.world_size,
                     "a local rank out of range");
+    fuzzing::expect(ranks.local_size == 0 || (ranks.local_rank < ranks.local_size &&
+                                              ranks.local_size <= ranks.world_size),
+                    "a local size out of range");
+    fuzzing::expect(ranks.node >= -1 && !ranks.text().empty(), "a node out of range");
     fuzzing::accepts([&] { plait::check_world_size(ranks, 4); });
   });
   return 0;

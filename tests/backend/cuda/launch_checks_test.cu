@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -90,95 +89,6 @@ TEST(Requirements, OutOfMemorySaysAllNumbers) {
   expect_text(text, "rank 3, CUDA device 1: out of memory");
   expect_text(text, "asked for 8589934592 bytes (8192 MiB), free 5242880 bytes (5 MiB)");
   expect_text(text, "of 85899345920 bytes (81920 MiB); this rank already holds 7 bytes");
-}
-
-// An environment of these variables.
-struct environment {
-  std::map<std::string, std::string> variables;
-  [[nodiscard]] plait::process_ranks read() const {
-    return plait::read_process_ranks([this](char const* name) {
-      auto const found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    });
-  }
-};
-
-TEST(ProcessRanks, ComeFromEachLauncher) {
-  plait::process_ranks const expected{5, 8, 1};
-  EXPECT_EQ((environment{{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}}.read()),
-            expected);
-  EXPECT_EQ((environment{{{"OMPI_COMM_WORLD_RANK", "5"},
-                          {"OMPI_COMM_WORLD_SIZE", "8"},
-                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}}
-                 .read()),
-            expected);
-  EXPECT_EQ((environment{{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}}}.read()),
-            expected);
-  EXPECT_EQ(
-      (environment{{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}}}.read()),
-      expected);
-}
-
-// srun makes itself heard by MPI's variables, too.
-TEST(ProcessRanks, ComeFromALauncherWithAllVariables) {
-  EXPECT_EQ((environment{{{"PMI_RANK", "3"},
-                          {"PMI_SIZE", "4"},
-                          {"SLURM_PROCID", "5"},
-                          {"SLURM_NTASKS", "8"},
-                          {"SLURM_LOCALID", "1"}}}
-                 .read()),
-            (plait::process_ranks{5, 8, 1}));
-}
-
-TEST(ProcessRanks, CarryTheJobsName) {
-  auto const job = [](std::map<std::string, std::string> variables) {
-    return environment{std::move(variables)}.read().job;
-  };
-  EXPECT_EQ(job({{"RANK", "0"},
-                 {"WORLD_SIZE", "1"},
-                 {"LOCAL_RANK", "0"},
-                 {"TORCHELASTIC_RUN_ID", "seven"},
-                 {"MASTER_PORT", "29500"},
-                 {"SLURM_JOB_ID", "12"}}),
-            "TORCHELASTIC_RUN_ID=seven MASTER_PORT=29500");
-  EXPECT_EQ(job({{"OMPI_COMM_WORLD_RANK", "0"},
-                 {"OMPI_COMM_WORLD_SIZE", "1"},
-                 {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-                 {"PMIX_NAMESPACE", "123"}}),
-            "PMIX_NAMESPACE=123");
-  EXPECT_EQ(job({{"SLURM_PROCID", "0"},
-                 {"SLURM_NTASKS", "1"},
-                 {"SLURM_LOCALID", "0"},
-                 {"SLURM_JOB_ID", "12"},
-                 {"SLURM_STEP_ID", "3"}}),
-            "SLURM_JOB_ID=12 SLURM_STEP_ID=3");
-}
-
-TEST(ProcessRanks, SensibleNumbersOnly) {
-  auto const with = [](char const* rank, char const* size) {
-    return message_of<input_error>([&] {
-      (void)environment{{{"RANK", rank}, {"WORLD_SIZE", size}, {"LOCAL_RANK", "0"}}}.read();
-    });
-  };
-  expect_text(with("2x", "4"), "RANK='2x'");
-  expect_text(with("-1", "4"), "RANK='-1'");
-  expect_text(with("", "4"), "RANK='' in the environment is not a number from 0 to 2147483647");
-  expect_text(with("2147483648", "4"), "RANK='2147483648'");
-  expect_text(with("\x1b[2J1", "4"), "RANK='\\x1b[2J1'");
-  expect_text(with("4", "4"), "RANK=4 in the environment is not below WORLD_SIZE=4");
-  expect_text(message_of<input_error>([] {
-                (void)environment{{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "7"}}}.read();
-              }),
-              "LOCAL_RANK=7 in the environment is not below WORLD_SIZE=1");
-  expect_text(message_of<input_error>([] { (void)environment{{{"RANK", "0"}}}.read(); }),
-              "the environment has no WORLD_SIZE");
-  expect_text(message_of<input_error>([] { (void)environment{}.read(); }), "torchrun");
-}
-
-TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
-  EXPECT_NO_THROW(plait::check_world_size({0, 4, 0}, 4));
-  expect_text(message_of<input_error>([] { plait::check_world_size({1, 4, 1}, 8); }),
-              "the launcher started 4 processes, the plan has 8 ranks");
 }
 
 struct RendezvousFile : testing::Test {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -85,6 +86,7 @@ TEST(CudaLaunch, RecordedStepsAreTheSame) {
 struct pretended_processes {
   plait::cuda_options options{};
   int data_ranks = 0;
+  bool meet = true;  ///< by a file
 
   using concept_tag = plait::backend_tag;
   using rank_type = plait::cuda_rank;
@@ -100,7 +102,7 @@ struct pretended_processes {
     for (int rank = 0; rank < grid.world_size(); ++rank)
       ranks.push_back(std::async(std::launch::async, [&, rank] {
         plait::cuda_process{.ranks = plait::process_ranks{rank, grid.world_size(), rank},
-                            .rendezvous = meeting,
+                            .rendezvous = meet ? meeting : std::filesystem::path{},
                             .options = options}
             .run(groups, program);
       }));
@@ -117,6 +119,14 @@ TYPED_TEST_SUITE(RecordedPlans, recorded_plans);
 
 TYPED_TEST(RecordedPlans, AreTheSame) {
   expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}, true));
+}
+
+TEST(CudaLaunch, ProcessesNeedNoFileWhereNcclKnowsTheAddress) {
+  ASSERT_EQ(::setenv("NCCL_COMM_ID", "127.0.0.1:23456", 1), 0);
+  expect_serial(train<plait::data_parallel<2>>(pretended_processes{{}, 0, false}, false));
+  ::unsetenv("NCCL_COMM_ID");
+  EXPECT_THROW(train<plait::data_parallel<2>>(pretended_processes{{}, 0, false}, false),
+               plait::input_error);
 }
 
 TEST(CudaLaunch, AProcessUsesNoGpuButItsOwn) {

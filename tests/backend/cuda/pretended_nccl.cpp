@@ -8,6 +8,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -169,6 +170,10 @@ char const* ncclGetLastError(ncclComm_t) { return ""; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   pretended::lock const hold(pretended::machine::get().mutex);
   *id = {};
+  if (char const* const told = std::getenv("NCCL_COMM_ID"); told != nullptr) {  // all have the same
+    std::strncpy(id->internal, told, sizeof id->internal - 1);
+    return ncclSuccess;
+  }
   std::memcpy(id->internal, &pretended::next_world, sizeof pretended::next_world);
   ++pretended::next_world;
   return ncclSuccess;

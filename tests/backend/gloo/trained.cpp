@@ -126,7 +126,10 @@ int main(int argc, char** argv) {
     else if (plan == "dp3") run<plait::data_parallel<3>>(backend, with);
     else if (plan == "dp2.pp2")
       run<plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>>>(backend, with);
-    else throw plait::input_error("the plan is none of dp2, dp3, dp2.pp2");
+    else if (plan == "dp") run<plait::data_parallel<>>(backend, with);
+    else if (plan == "dp.pp2")
+      run<plait::hybrid<plait::pipeline<2>, plait::data_parallel<>>>(backend, with);
+    else throw plait::input_error("the plan is none of dp2, dp3, dp2.pp2, dp, dp.pp2");
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "%s\n", problem.what());
     return 1;

@@ -17,6 +17,7 @@
 #include "plait/backend/cuda/device/cuda_device.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/backend/process/meeting_place.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/core/error.hpp"
@@ -31,11 +32,13 @@ namespace plait {
 ///          the first GPU would be to take memory there, for each process of the machine.
 struct cuda_process {
   /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or 1, and `all_processors` as many as fit.
+  /// or as many as the processes that were started make, as `all_processors` does.
   int data_ranks = 0;
-  /// Which rank this process is; if empty, the environment says.
+  /// Which rank this process is; if empty, the launcher says.
   std::optional<process_ranks> ranks{};
-  /// A path that all processes see and no other job uses; if empty, that in PLAIT_RENDEZVOUS.
+  /// A path that all processes see and no other job uses; if empty, that in PLAIT_RENDEZVOUS, else
+  /// one in the temporary folder where a launcher has started all processes on one machine. None
+  /// is needed with NCCL_COMM_ID=host:port, an address of rank 0.
   std::filesystem::path rendezvous{};
   cuda_options options{};
 
@@ -46,6 +49,13 @@ struct cuda_process {
   ///
   /// Errors: input_error if the environment cannot be used.
   [[nodiscard]] int processors() const { return place().world_size; }
+  /// All of them are ranks.
+  static constexpr bool processors_are_ranks = true;
+
+  /// Which rank of how many this process is, and who says so.
+  ///
+  /// Errors: input_error if nobody says it, or the environment contradicts itself.
+  [[nodiscard]] process_ranks place() const { return ranks ? *ranks : read_process_ranks(); }
 
   /// Calls program(rank) for the rank of this process and returns when it has ended.
   ///
@@ -80,21 +90,12 @@ struct cuda_process {
   }
 
  private:
-  [[nodiscard]] process_ranks place() const {
-    return ranks ? *ranks : read_process_ranks([](char const* name) {
-      return static_cast<char const*>(std::getenv(name));
-    });
-  }
-
   [[nodiscard]] rendezvous_file file(process_ranks const& here) const {
     auto const job =
         std::to_string(here.world_size) + " processes" + (here.job.empty() ? "" : ", " + here.job);
-    if (!rendezvous.empty()) return rendezvous_file(rendezvous, job);
-    if (char const* const path = std::getenv("PLAIT_RENDEZVOUS"); path != nullptr && *path != '\0')
-      return rendezvous_file(path, job);
-    throw input_error(
-        "cuda_process: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, "
-        "to the path of a new file in a folder that all processes see");
+    auto const place = detail::find_meeting_place(here, rendezvous, "cuda_process", "file",
+                                                  "NCCL_COMM_ID to host:port of rank 0");
+    return rendezvous_file(place.path, job);
   }
 
   // What rank 0 has written goes with this, also when something fails before all have met.
@@ -106,12 +107,16 @@ struct cuda_process {
     ~written_file() { file.remove(); }
   };
 
-  // Rank 0 makes the id of the job and gives it to the others.
+  // Rank 0 makes the id of the job and gives it to the others; where the user has chosen rank 0's
+  // address by NCCL_COMM_ID, NCCL makes the same id in every process.
   [[nodiscard]] ncclUniqueId agree_on_id(process_ranks const& here,
                                          std::optional<written_file>& written) const {
     ncclUniqueId id{};
     if (here.world_size == 1) return id;
-    if (here.rank == 0) {
+    bool const is_told = std::getenv("NCCL_COMM_ID") != nullptr;
+    if (is_told && detail::meeting_place_of_user(rendezvous).empty()) {
+      detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId, which reads NCCL_COMM_ID,", {});
+    } else if (here.rank == 0) {
       detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {});
       file(here).write(std::as_bytes(std::span(id.internal)));
       written.emplace(file(here));

@@ -3,11 +3,9 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +18,7 @@
 #include "plait/backend/gloo/gloo_meeting.hpp"
 #include "plait/backend/gloo/gloo_redis.hpp"
 #include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/process/meeting_place.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/core/error.hpp"
@@ -28,11 +27,9 @@ namespace plait {
 
 /// What `gloo` may be told.
 struct gloo_options {
-  /// Which rank of how many this is; if there is none, what the launcher has put into the
-  /// environment.
-  std::optional<process_ranks> ranks{};
   /// A path of a folder that all processes see and no other job uses; if empty, that in
-  /// PLAIT_RENDEZVOUS. Rank 0 makes the folder, and removes it when all are connected.
+  /// PLAIT_RENDEZVOUS, else one in the temporary folder where a launcher has started all processes
+  /// on one machine. Rank 0 makes the folder, and removes it when all are connected.
   std::filesystem::path rendezvous{};
   /// "host:port" of a Redis server; where it is given the processes meet there and not by a folder.
   /// Jobs are told apart by what their launcher calls them, see process_ranks.
@@ -48,15 +45,13 @@ class gloo_engine final : public process_engine {
  public:
   explicit gloo_engine(gloo_options options) : options_(std::move(options)) {}
 
-  process_ranks ranks() override {
-    if (!options_.ranks)
-      options_.ranks = read_process_ranks(
-          [](char const* name) { return static_cast<char const*>(std::getenv(name)); });
-    auto const& [rank, world_size, local_rank, job] = *options_.ranks;
-    if (rank < 0 || rank >= world_size)
-      throw input_error("gloo: .ranks has the rank " + std::to_string(rank) + " of " +
-                        std::to_string(world_size) + " processes; it must be from 0 and below");
-    return *options_.ranks;
+  process_ranks ranks(process_ranks const* told) override {
+    here_ = told != nullptr ? *told : read_process_ranks();
+    auto const [rank, size] = std::pair{here_.rank, here_.world_size};
+    if (rank < 0 || rank >= size)
+      throw input_error("processes: .ranks has the rank " + std::to_string(rank) + " of " +
+                        std::to_string(size) + " processes; it must be from 0 and below");
+    return here_;
   }
 
   void set_timeout(std::chrono::milliseconds timeout) override {
@@ -76,7 +71,7 @@ class gloo_engine final : public process_engine {
  private:
   /// All processes with each other.
   void connect() {
-    auto const here = ranks();
+    auto const& here = here_;
     gloo_meeting meeting(store(here), here, timeout_);
     try {
       auto const marks = meeting.meet();
@@ -120,15 +115,13 @@ class gloo_engine final : public process_engine {
   [[nodiscard]] std::unique_ptr<gloo_store> store(process_ranks const& here) const {
     if (!options_.redis.empty())
       return std::make_unique<gloo_redis>(options_.redis, here.job, timeout_);
-    if (!options_.rendezvous.empty()) return std::make_unique<gloo_folder>(options_.rendezvous);
-    if (char const* const path = std::getenv("PLAIT_RENDEZVOUS"); path != nullptr && *path != '\0')
-      return std::make_unique<gloo_folder>(path);
-    throw input_error(
-        "gloo: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, to the "
-        "path of a new folder in one that all processes see, or .redis to host:port");
+    auto const place = find_meeting_place(here, options_.rendezvous, "gloo", "folder",
+                                          ".redis to host:port of a server of Redis");
+    return std::make_unique<gloo_folder>(place.path, place.is_of_one_start);
   }
 
   gloo_options options_;
+  process_ranks here_;
   std::chrono::milliseconds timeout_{60'000};
   std::shared_ptr<gloo_connections> with_;
   unsigned groups_ = 0;

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "plait/backend/gloo/process_mark.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_mark.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 

@@ -17,8 +17,8 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/gloo/gloo_store.hpp"
-#include "plait/backend/gloo/process_mark.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
@@ -66,7 +66,11 @@ class gloo_meeting {
       auto const sentence = "rank " + std::to_string(here_.rank) + ": " + std::string(why);
       if (!told_) (void)store_->put(number_ + ".failed", sentence);
       store_->remove(note("here", here_.rank));
-      if (here_.rank != 0) return;
+      if (here_.rank != 0) {
+        if (store_->is_of_one_start() && writer_.look(mark_) == process_mark::state::ended)
+          store_->clear(true);
+        return;
+      }
       auto const latest = std::chrono::steady_clock::now() + std::chrono::milliseconds{300};
       auto const others_stay = [&] {
         for (int rank = 1; rank < here_.world_size; ++rank)

@@ -42,20 +42,23 @@ class gloo_store {
   virtual void remove(std::string const& key) noexcept = 0;
   /// Removes all keys; at the end also the place.
   virtual void clear(bool at_end) noexcept = 0;
+  /// Whether no later job comes to the place: then whoever is left when rank 0 has ended clears it.
+  [[nodiscard]] virtual bool is_of_one_start() const { return false; }
 };
 
 /// A folder that only its user can read, on a file system that all processes see; each key is a
 /// file, which appears complete.
 class gloo_folder final : public gloo_store {
  public:
-  explicit gloo_folder(std::filesystem::path path)
-      : path_(std::move(path)), name_("rendezvous folder", path_) {}
+  explicit gloo_folder(std::filesystem::path path, bool of_one_start = false)
+      : path_(std::move(path)), name_("rendezvous folder", path_), of_one_start_(of_one_start) {}
 
   [[nodiscard]] std::string name() const override {
     return "rendezvous folder " + path_in_quotes(path_);
   }
   [[nodiscard]] std::string what_to_check() const override {
-    return "do all ranks see this path (PLAIT_RENDEZVOUS)?";
+    return of_one_start_ ? "have all ranks the same TMPDIR? Or choose a path by PLAIT_RENDEZVOUS"
+                         : "do all ranks see this path (PLAIT_RENDEZVOUS)?";
   }
 
   void make() override {
@@ -96,6 +99,7 @@ class gloo_folder final : public gloo_store {
     }
     if (at_end) ::rmdir(path_.c_str());
   }
+  [[nodiscard]] bool is_of_one_start() const override { return of_one_start_; }
 
  private:
   static constexpr std::string_view kind = "rendezvous note";
@@ -131,6 +135,7 @@ class gloo_folder final : public gloo_store {
 
   std::filesystem::path path_;
   file_name name_;
+  bool of_one_start_;
 };
 
 }  // namespace plait::detail

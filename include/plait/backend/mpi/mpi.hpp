@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/process/mpi_launcher.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/watchdog.hpp"
@@ -109,15 +109,15 @@ class mpi_library {
   /// Whether this machine has more ranks than processors: a rank that waits in a call of MPI keeps
   /// its processor with some libraries.
   [[nodiscard]] bool shares_processors() const { return shares_processors_; }
-  void count_neighbours(MPI_Comm world) {
+  void find_neighbours(MPI_Comm world, process_ranks& here) {
     MPI_Comm machine = MPI_COMM_NULL;
     call("MPI_Comm_split_type", [&] {
       return MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
     });
-    int ranks = 1;
-    MPI_Comm_size(machine, &ranks);
+    MPI_Comm_rank(machine, &here.local_rank);
+    MPI_Comm_size(machine, &here.local_size);
     MPI_Comm_free(&machine);
-    shares_processors_ = ranks > static_cast<int>(std::thread::hardware_concurrency());
+    shares_processors_ = here.local_size > static_cast<int>(std::thread::hardware_concurrency());
   }
 
  private:
@@ -329,19 +329,30 @@ class mpi_engine final : public process_engine {
     if (world_ != MPI_COMM_NULL && mpi_library::here().is_usable()) MPI_Comm_free(&world_);
   }
 
-  process_ranks ranks() override {
+  process_ranks ranks(process_ranks const* told) override {
     auto& library = mpi_library::here();
     library.start();
     if (world_ == MPI_COMM_NULL) {
       library.call("MPI_Comm_dup", [&] { return MPI_Comm_dup(options_.world, &world_); });
       MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
-      library.count_neighbours(world_);
+      library.find_neighbours(world_, here_);
+      MPI_Comm_rank(world_, &here_.rank);
+      MPI_Comm_size(world_, &here_.world_size);
+      bool const is_guest = options_.world != MPI_COMM_WORLD;
+      here_.source = is_guest ? "the program's communicator says" : "MPI_COMM_WORLD says";
+#if defined(OPEN_MPI)
+      constexpr auto library_name = mpi_name::open_mpi;
+#else
+      constexpr auto library_name = mpi_name::mpich;
+#endif
+      if (!is_guest) check_mpi_launcher(here_, library_name);
     }
-    process_ranks out;
-    MPI_Comm_rank(world_, &out.rank);
-    MPI_Comm_size(world_, &out.world_size);
-    check_launcher(out.world_size);
-    return out;
+    if (told != nullptr && (told->rank != here_.rank || told->world_size != here_.world_size))
+      throw input_error("mpi: .ranks has the rank " + std::to_string(told->rank) + " of " +
+                        std::to_string(told->world_size) + ", and this is rank " +
+                        std::to_string(here_.rank) + " of " + std::to_string(here_.world_size) +
+                        " of MPI's processes, which decide; leave .ranks out");
+    return here_;
   }
 
   void set_timeout(std::chrono::milliseconds timeout) override {
@@ -360,18 +371,8 @@ class mpi_engine final : public process_engine {
   void abandon() noexcept override { mpi_library::here().give_up(); }
 
  private:
-  /// A library that is not the launcher's starts every process as a world of its own.
-  void check_launcher(int world_size) const {
-    if (world_size != 1 || options_.world != MPI_COMM_WORLD) return;
-    for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-      if (char const* const said = std::getenv(name); said != nullptr && std::atoi(said) > 1)
-        throw input_error(std::string("mpi: MPI says that this process is alone, and ") + name +
-                          " says that the launcher started " + said +
-                          " of them: the program was built with another MPI than this mpirun; "
-                          "start it by the launcher of its own library");
-  }
-
   mpi_options options_;
+  process_ranks here_;
   MPI_Comm world_ = MPI_COMM_NULL;
 };
 

@@ -60,6 +60,21 @@ struct process_mark {
     if (boot != me.boot || pids != me.pids || boot == "?" || pids == "?") return state::unknown;
     return start_of(pid) == start && start != "?" ? state::alive : state::ended;
   }
+  /// When a process was started; "" if there is none of this number, or nothing of it but its exit
+  /// code.
+  [[nodiscard]] static std::string start_of(std::string const& pid) {
+    if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) return "";
+    std::ifstream file("/proc/" + pid + "/stat");
+    std::string const all(std::istreambuf_iterator<char>(file), {});
+    if (auto const state = field_of_stat(all, 0); state == "Z" || state == "X") return "";
+    constexpr int start = 19;
+    return field_of_stat(all, start);
+  }
+  /// The number of a process's parent; "" if there is no such process.
+  [[nodiscard]] static std::string parent_of(std::string const& pid) {
+    std::ifstream file("/proc/" + pid + "/stat");
+    return field_of_stat(std::string(std::istreambuf_iterator<char>(file), {}), 1);
+  }
   [[nodiscard]] bool shares_loopback_with(process_mark const& other) const {
     return boot == other.boot && host == other.host && net == other.net;
   }
@@ -76,17 +91,14 @@ struct process_mark {
     std::error_code unused;
     return std::filesystem::read_symlink(path, unused).native();
   }
-  // "" if there is no such process, or nothing of it but its exit code.
-  static std::string start_of(std::string const& pid) {
-    if (pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos) return "";
-    std::ifstream file("/proc/" + pid + "/stat");
-    std::string const all(std::istreambuf_iterator<char>(file), {});
-    auto at = all.rfind(')');  // the program's name may have blanks
-    if (at == std::string::npos || at + 2 >= all.size()) return "";
-    if (all[at + 2] == 'Z' || all[at + 2] == 'X') return "";
-    constexpr int fields_between = 20;
-    for (int i = 0; i < fields_between && at != std::string::npos; ++i) at = all.find(' ', at + 1);
-    return at == std::string::npos ? "" : all.substr(at + 1, all.find(' ', at + 1) - at - 1);
+  // Of what /proc/PID/stat says behind the program's name, which may have blanks.
+  static std::string field_of_stat(std::string const& all, int index) {
+    auto at = all.rfind(')');
+    if (at == std::string::npos) return "";
+    ++at;
+    for (int i = 0; i < index && at != std::string::npos; ++i) at = all.find(' ', at + 1);
+    if (at == std::string::npos || at >= all.size()) return "";
+    return all.substr(at + 1, all.find(' ', at + 1) - at - 1);
   }
 };
 

@@ -2,85 +2,137 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <charconv>
+#include <cstdlib>
 #include <string>
-#include <string_view>
 
+#include "plait/backend/process/launcher_variables.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait {
 
-/// Which rank of how many this process is, as its launcher says.
+/// Which rank of how many this process is, and who says so.
 struct process_ranks {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;  ///< among the processes of this machine
+  int local_size = 0;  ///< how many of them this machine has; 0: nobody has said
+  int node = -1;       ///< the number of this machine; -1: nobody has said
   std::string job{};   ///< what the launcher calls the job; the same in all of its processes
+  /// "torchrun says (RANK, WORLD_SIZE, ...)"; empty: the program has said it.
+  std::string source{};
+  /// Whether a launcher has started the process, not a hand that has set its variables.
+  bool launched = false;
 
+  /// "rank 3 of 8, local rank 1 of 4 on node 0, as torchrun says (RANK, WORLD_SIZE, ...)"
+  [[nodiscard]] [[gnu::cold]] std::string text() const {
+    auto const number = [](int value) { return std::to_string(value); };
+    return "rank " + number(rank) + " of " + number(world_size) + ", local rank " +
+           number(local_rank) + (local_size > 0 ? " of " + number(local_size) : "") +
+           (node >= 0 ? " on node " + number(node) : "") + ", as " +
+           (source.empty() ? "the program says" : source);
+  }
   friend bool operator==(process_ranks const&, process_ranks const&) = default;
 };
 
-/// Reads the variables of torchrun, Open MPI, MPICH and Slurm, the first of them that are all
-/// there: one launcher may set some of another's. `variable(name)` is as std::getenv.
+namespace detail {
+
+/// Reads the variables of one launcher, of which the rank is there.
+class launcher_reader {
+ public:
+  launcher_reader(launcher_variables const& of, find_variable const& variable)
+      : of_(of), variable_(variable) {}
+
+  [[nodiscard]] process_ranks read() {
+    process_ranks out{number(of_.rank), number(of_.world_size), number(of_.local_rank)};
+    if (has(of_.node)) out.node = number(of_.node);
+    auto const* local_size = of_.local_size;
+    if (&of_ == &launchers[srun_launcher]) {
+      slurm_step const step(variable_);
+      step.check();
+      out.local_size = step.tasks_of_node(out.node);
+      local_size = out.local_size > 0 ? "SLURM_STEP_TASKS_PER_NODE" : nullptr;
+      if (local_size != nullptr) add(used_, local_size, ", ");
+    } else if (has(local_size)) {
+      out.local_size = number(local_size);
+    }
+    below(of_.rank, out.rank, of_.world_size, out.world_size);
+    below(of_.local_rank, out.local_rank, of_.world_size, out.world_size);
+    if (has(local_size)) {
+      below(of_.local_rank, out.local_rank, local_size, out.local_size);
+      if (out.local_size > out.world_size)
+        throw input_error(says(local_size, out.local_size) + " in the environment is above " +
+                          says(of_.world_size, out.world_size));
+    }
+    for (char const* const name : of_.job)
+      if (has(name)) add(out.job, std::string(name) + "=" + variable_(name), " ");
+    out.launched = has(of_.sign);
+    out.source = std::string(out.launched ? of_.name : "the environment") + " says (" + used_ + ")";
+    return out;
+  }
+
+ private:
+  [[nodiscard]] bool has(char const* name) const {
+    return name != nullptr && variable_(name) != nullptr;
+  }
+  int number(char const* name) {
+    if (!has(name))
+      throw input_error("the environment has " + std::string(of_.rank) + " but no " + name +
+                        ", which " + of_.name + " sets beside it; set it, or PLAIT_RANK, " +
+                        "PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
+    add(used_, name, ", ");
+    return environment_number(name, variable_(name));
+  }
+  static void add(std::string& to, std::string const& word, char const* between) {
+    to += (to.empty() ? "" : between) + word;
+  }
+  static std::string says(char const* name, int value) {
+    return std::string(name) + "=" + std::to_string(value);
+  }
+  static void below(char const* name, int value, char const* limit, int size) {
+    if (value >= size)
+      throw input_error(says(name, value) + " in the environment is not below " +
+                        says(limit, size));
+  }
+
+  launcher_variables const& of_;
+  find_variable const& variable_;
+  std::string used_;
+};
+
+}  // namespace detail
+
+/// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH and srun, the first of them
+/// whose rank, size and local rank are all there: one launcher may start another. `variable(name)`
+/// is as std::getenv.
 ///
-/// Errors: input_error if there are none, or one of them is missing or no sensible number, or they
-///         contradict each other.
-template <class Variable>
-[[nodiscard]] process_ranks read_process_ranks(Variable variable) {
-  struct names {
-    char const *rank, *world_size, *local_rank;
-    std::array<char const*, 3> job;
+/// Errors: input_error if there are none, or some are missing, no sensible numbers, or contradict
+///         each other, or if Slurm runs the process otherwise than by srun.
+[[nodiscard]] [[gnu::cold]] inline process_ranks read_process_ranks(
+    detail::find_variable const& variable = [](char const* name) -> char const* {
+      return std::getenv(name);
+    }) {
+  using detail::launchers;
+  detail::slurm_step const slurm(variable);
+  auto const begins = [&](detail::launcher_variables const& of) {
+    return variable(of.rank) != nullptr &&
+           (&of != &launchers[detail::srun_launcher] || slurm.is_of_srun());
   };
-  constexpr std::array<names, 4> launchers{
-      {{"RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"}},
-       {"OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        {"PMIX_NAMESPACE"}},
-       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {}},
-       {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}}}};
-  auto const number = [&](char const* name) {
-    char const* const found = variable(name);
-    if (found == nullptr)
-      throw input_error(std::string("the environment has no ") + name +
-                        " beside the other variables of its launcher; set it");
-    std::string_view const text(found);
-    int value = -1;
-    auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (code != std::errc{} || end != text.data() + text.size() || value < 0)
-      throw input_error(std::string("") + name + "=" + detail::in_quotes(text) +
-                        " in the environment is not a number from 0 to 2147483647");
-    return value;
-  };
-  auto const begins = [&](names const& of) { return variable(of.rank) != nullptr; };
-  auto const is_whole = [&](names const& of) {
+  auto const is_whole = [&](detail::launcher_variables const& of) {
     return begins(of) && variable(of.world_size) != nullptr && variable(of.local_rank) != nullptr;
   };
-  auto chosen = std::ranges::find_if(launchers, is_whole);
-  if (chosen == launchers.end()) chosen = std::ranges::find_if(launchers, begins);
-  if (chosen == launchers.end())
-    throw input_error(
-        "the environment does not say which rank this process is; start the program "
-        "by torchrun, mpirun or srun, or set RANK, WORLD_SIZE and LOCAL_RANK");
-  auto const& [rank, world_size, local_rank, job] = *chosen;
-  process_ranks out{number(rank), number(world_size), number(local_rank)};
-  auto const below_world_size = [&](char const* name, int value) {
-    if (value >= out.world_size)
-      throw input_error(std::string("") + name + "=" + std::to_string(value) +
-                        " in the environment is not below " + world_size + "=" +
-                        std::to_string(out.world_size));
-  };
-  below_world_size(rank, out.rank);
-  below_world_size(local_rank, out.local_rank);
-  for (char const* const name : job)
-    if (char const* const found = name == nullptr ? nullptr : variable(name); found != nullptr)
-      out.job += (out.job.empty() ? "" : " ") + std::string(name) + "=" + found;
-  return out;
+  auto const* chosen = std::find_if(launchers.begin(), launchers.end(), is_whole);
+  if (chosen == launchers.end()) chosen = std::find_if(launchers.begin(), launchers.end(), begins);
+  if (chosen != launchers.end()) return detail::launcher_reader(*chosen, variable).read();
+  if (slurm.is_allocated()) slurm.refuse();
+  char const* const pmix = variable("PMIX_RANK");
+  throw input_error(
+      (pmix == nullptr ? std::string("the environment does not say which rank this process is")
+                       : "PMIX_RANK=" + detail::in_quotes(pmix) +
+                             " says which rank this process is, but PMIx does not say in the "
+                             "environment of how many") +
+      "; start the program by torchrun, mpirun or srun, or set PLAIT_RANK, PLAIT_WORLD_SIZE and "
+      "PLAIT_LOCAL_RANK");
 }
 
 /// Throws input_error unless the processes are as many as the ranks of the plan.

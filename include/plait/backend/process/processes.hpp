@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -33,10 +34,12 @@ namespace plait {
 /// Threads: the rank is the calling thread.
 struct processes {
   /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
-  /// or 1, and `all_processors` as many as fit the processes that were started.
+  /// or as many as the processes that were started make, as `all_processors` does.
   int data_ranks = 0;
   /// Who carries the bytes: plait::mpi() or plait::gloo(...).
   std::shared_ptr<process_engine> engine{};
+  /// Which rank this process is; if empty, the launcher says. MPI knows it by itself.
+  std::optional<process_ranks> ranks{};
   /// How long a rank waits for others.
   std::chrono::milliseconds timeout{60'000};
   /// Who adds up.
@@ -51,7 +54,17 @@ struct processes {
   using rank_type = rank_handle<host_device, process_communicator>;
 
   /// The processes that were started.
-  [[nodiscard]] int processors() const { return checked_engine().ranks().world_size; }
+  [[nodiscard]] int processors() const { return place().world_size; }
+  /// All of them are ranks.
+  static constexpr bool processors_are_ranks = true;
+
+  /// Which rank of how many this process is, and who says so. Starts MPI if that is the engine.
+  ///
+  /// Errors: input_error if nobody says it, or two contradict each other.
+  [[nodiscard]] process_ranks place() const {
+    auto& with = checked_engine();
+    return or_abandon(with, [&] { return with.ranks(ranks ? &*ranks : nullptr); });
+  }
 
   /// Calls program(rank) for the rank of this process and returns when it has ended.
   ///
@@ -63,7 +76,7 @@ struct processes {
     host_maths::single_threaded_maths const guard;
     auto& with = checked_engine();
     with.set_timeout(timeout);
-    auto const here = with.ranks();
+    auto const here = place();
     auto world = or_abandon(with, [&] { return group_of_all(with, here.world_size); });
     auto const difference = or_abandon(with, [&] {
       return detail::start_difference(*world, here.world_size,
