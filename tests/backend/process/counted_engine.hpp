@@ -99,7 +99,9 @@ class counted_engine final : public plait::process_engine {
   explicit counted_engine(std::shared_ptr<plait::process_engine> inner)
       : inner_(std::move(inner)) {}
 
-  plait::process_ranks ranks() override { return inner_->ranks(); }
+  plait::process_ranks ranks(plait::process_ranks const* told) override {
+    return inner_->ranks(told);
+  }
   void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
   std::unique_ptr<plait::process_group> make_group(std::vector<int> const& members) override {
     return std::make_unique<counted_group>(inner_->make_group(members));

@@ -92,5 +92,13 @@ if job 2 "$trained" mpi_guest dp2 ranked finalize; then complain "MPI may be fin
 says 2 "^trained: mpi: MPI was finalised while a job runs"
 PMI_SIZE=2 OMPI_COMM_WORLD_SIZE=2 timeout 60 "$trained" mpi dp2 ranked >out 2>err </dev/null
 says 1 "the program was built with another MPI than this mpirun"
+# The numbers of MPI's own launcher may not be others than those of MPI, except to a guest. MPICH believes them.
+if [[ $library == openmpi ]]; then
+  printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export OMPI_COMM_WORLD_RANK=0\nexec "$@"\n' >changed
+  chmod +x changed
+  if job 2 ./changed "$trained" mpi dp2 ranked; then complain "contradicting ranks are no error"; fi
+  says 1 "^trained: mpi: OMPI_COMM_WORLD_RANK=0 in the environment, and MPI_COMM_WORLD has the rank 1: "
+  job 2 ./changed "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
+fi
 
 ((failures == 0))

@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,12 +47,13 @@ class gloo_engine final : public process_engine {
   explicit gloo_engine(gloo_options options) : options_(std::move(options)) {}
 
   process_ranks ranks(process_ranks const* told) override {
-    here_ = told != nullptr ? *told : read_process_ranks();
-    auto const [rank, size] = std::pair{here_.rank, here_.world_size};
+    if (told != nullptr) here_ = *told;
+    if (!here_) here_ = read_process_ranks();
+    auto const [rank, size] = std::pair{here_->rank, here_->world_size};
     if (rank < 0 || rank >= size)
       throw input_error("processes: .ranks has the rank " + std::to_string(rank) + " of " +
                         std::to_string(size) + " processes; it must be from 0 and below");
-    return here_;
+    return *here_;
   }
 
   void set_timeout(std::chrono::milliseconds timeout) override {
@@ -71,7 +73,7 @@ class gloo_engine final : public process_engine {
  private:
   /// All processes with each other.
   void connect() {
-    auto const& here = here_;
+    auto const here = ranks(nullptr);
     gloo_meeting meeting(store(here), here, timeout_);
     try {
       auto const marks = meeting.meet();
@@ -121,7 +123,7 @@ class gloo_engine final : public process_engine {
   }
 
   gloo_options options_;
-  process_ranks here_;
+  std::optional<process_ranks> here_;
   std::chrono::milliseconds timeout_{60'000};
   std::shared_ptr<gloo_connections> with_;
   unsigned groups_ = 0;

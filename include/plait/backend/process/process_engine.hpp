@@ -64,11 +64,11 @@ class process_engine {
   process_engine& operator=(process_engine const&) = delete;
   virtual ~process_engine() = default;
 
-  /// Which rank of how many this process is; `told`, if it is not null, is what the program says.
-  /// May start the library. Before a group is made.
+  /// Which rank of how many this process is; `told`, if it is not null, is what the program says,
+  /// before a group is made. May start the library.
   ///
   /// Errors: input_error if nobody says it, or two contradict each other.
-  virtual process_ranks ranks(process_ranks const* told) = 0;
+  virtual process_ranks ranks(process_ranks const* told = nullptr) = 0;
   /// How long a rank waits for others.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
   /// The group `members` of world ranks, of which this process is one. All processes of the world
