@@ -18,6 +18,7 @@ unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_PORT GLOO_SO
 folder="$PWD/temporary"
 failures=0
 what="nothing yet"
+nowhere="gloo: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, to the path of a new folder"
 
 complain() {
   printf 'launchers.sh: %s: %s\n' "$what" "$*" >&2
@@ -92,6 +93,20 @@ for launcher in "$@"; do
   done
 done
 
+what="ranks that the program says"
+PLAIT_RENDEZVOUS="$folder/meeting" rank 1 0 2 "$trained" ranked dp2 steps=3 rank=1
+PLAIT_RENDEZVOUS="$folder/meeting" rank 0 1 2 "$trained" ranked dp2 steps=3 rank=0
+wait
+[[ ! -s 0.err && ! -s 1.err ]] || complain "$(cat 0.err 1.err)"
+same 0.out
+rank 0 0 2 "$trained" ranked dp2 rank=2
+wait
+says 0.err "processes: .ranks has the rank 2 of 2 processes; it must be from 0 and below"
+rank 0 0 2 "$trained" ranked dp2 rank=0
+wait
+says 0.err "$nowhere"
+nothing_left
+
 what="rank 0 is killed while the ranks meet"
 rank 0 0 3 "$trained" ranked dp3
 first=$!
@@ -113,7 +128,6 @@ nothing_left
 
 # place WORDS...: what a process without a place says.
 place() { env TMPDIR="$folder" "$@" "$trained" ranked dp2 timeout=500 >out 2>err </dev/null && complain "no error" || true; }
-nowhere="gloo: the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or .rendezvous, to the path of a new folder"
 what="several machines"
 place RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 TORCHELASTIC_RUN_ID=x
 says err "$nowhere"

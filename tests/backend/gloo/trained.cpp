@@ -2,7 +2,8 @@
 // Trains a small model over Gloo's processes, or over threads to compare with, and prints the
 // losses with all their digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
-// Options: steps, timeout (ms), wait (ms after each step), token, redis (host:port), measure=1.
+// Options: steps, timeout (ms), wait (ms after each step), token, redis (host:port), rank
+// and size (instead of what the launcher says), measure=1.
 // After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -98,8 +100,11 @@ void run(std::string const& backend, options const& with) {
     auto const found = with.find(name);
     return found == with.end() ? std::string() : found->second;
   };
+  std::optional<plait::process_ranks> ranks;
+  if (with.contains("rank")) ranks = {number(with, "rank", 0), number(with, "size", 2)};
   train<Policy>(
       plait::processes{.engine = plait::gloo({.redis = text("redis")}),
+                       .ranks = ranks,
                        .timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
                        .reduction = backend == "library" ? plait::process_reduction::library
                                                          : plait::process_reduction::ranked,

@@ -92,6 +92,8 @@ if job 2 "$trained" mpi_guest dp2 ranked finalize; then complain "MPI may be fin
 says 2 "^trained: mpi: MPI was finalised while a job runs"
 PMI_SIZE=2 OMPI_COMM_WORLD_SIZE=2 timeout 60 "$trained" mpi dp2 ranked >out 2>err </dev/null
 says 1 "the program was built with another MPI than this mpirun"
+job 2 env TRAINED_RANK=0 "$trained" mpi dp2 ranked && complain "two ranks 0 by .ranks are no error"
+says 1 "^trained: mpi: .ranks has the rank 0 of 2, and this is rank 1 of 2 of MPI's processes, which decide"
 # The numbers of MPI's own launcher may not be others than those of MPI, except to a guest. MPICH believes them.
 if [[ $library == openmpi ]]; then
   printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export OMPI_COMM_WORLD_RANK=0\nexec "$@"\n' >changed
