@@ -43,4 +43,20 @@ for case in "$@"; do
   fi
   rm -f ./*.csv ./*.st
 done
+
+# The plan once, and a line of each process.
+if [[ $gloo != none ]]; then
+  explain() {
+    RANK="$1" LOCAL_RANK="$1" WORLD_SIZE=2 "$train_gpt" --explain --plan tp2 --backend gloo >out ||
+      complain "--explain: exit code $?"
+  }
+  line="as the environment says (RANK, WORLD_SIZE, LOCAL_RANK)"
+  explain 0
+  grep -q "^mesh: tensor 2" out && [[ $(tail -n 1 out) == "this process: rank 0 of 2, local rank 0, $line" ]] ||
+    complain "--explain on rank 0: $(cat out)"
+  explain 1
+  [[ $(cat out) == "this process: rank 1 of 2, local rank 1, $line" ]] || complain "--explain on rank 1: $(cat out)"
+  "$train_gpt" --explain --plan tp2 --backend gloo >out || complain "--explain without a launcher: exit code $?"
+  grep -q "^this process: the environment does not say which rank" out || complain "--explain without a launcher: $(cat out)"
+fi
 ((failures == 0))
