@@ -345,7 +345,7 @@ void explain(train_gpt::options const& wanted, entry const& job) {
       auto const here = plait::read_process_ranks();
       is_first = here.rank == 0;
       place = here.text();
-      if (here.world_size == job.ranks) {
+      if (here.launched && here.world_size == job.ranks) {
         request.engine = make_engine(wanted);
         hosts = job.hosts(request);
       }
