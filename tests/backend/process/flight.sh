@@ -111,7 +111,7 @@ while (($# > 0)); do
     "^ranks? .* on host $host waited for rank 1 for [01][.][0-9]+ s in .* on group"
   kill -CONT "${processes[1]}"
   wait 2>/dev/null
-  says 1 "$one was stopped for 1[.]"
+  says 1 "$one was stopped for 1[.]" "waited for rank 1 for [01][.][0-9]+ s in .* on group"
   what="gloo, failed"
   gloo "$trained" steps=100000 throw=5
   wait 2>/dev/null
