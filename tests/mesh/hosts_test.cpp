@@ -43,22 +43,26 @@ TEST(Hosts, GroupsAcrossHosts) {
 TEST(Hosts, AnOrderThatCrossesNothingStays) {
   auto const grid = mesh_of({{axis::data, 2}, {axis::tensor, 2}});
   for (auto const* const letters : {"aabb", "bbaa", "aaaa"})
-    EXPECT_EQ(processes_by_rank(grid, hosts_of(letters)), (std::vector<int>{0, 1, 2, 3}))
+    EXPECT_EQ(processes_by_rank(grid, hosts_of(letters), axis::tensor),
+              (std::vector<int>{0, 1, 2, 3}))
         << letters;
 }
 
 TEST(Hosts, ProcessesByTurnsAreBroughtTogether) {
   auto const grid = mesh_of({{axis::data, 2}, {axis::tensor, 2}});
-  EXPECT_EQ(processes_by_rank(grid, hosts_of("abab")), (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(processes_by_rank(grid, hosts_of("abab"), axis::tensor),
+            (std::vector<int>{0, 2, 1, 3}));
   // The tensor axis need not be the fastest.
   auto const slow = mesh_of({{axis::tensor, 2}, {axis::data, 2}});
-  EXPECT_EQ(processes_by_rank(slow, hosts_of("aabb")), (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(processes_by_rank(slow, hosts_of("aabb"), axis::tensor),
+            (std::vector<int>{0, 2, 1, 3}));
   EXPECT_EQ(crossing(slow, hosts_of("aabb").renumbered({0, 2, 1, 3})), 0u);
 }
 
 TEST(Hosts, WhatFitsNowhereStays) {
   auto const grid = mesh_of({{axis::tensor, 4}});
-  EXPECT_EQ(processes_by_rank(grid, hosts_of("abab")), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(processes_by_rank(grid, hosts_of("abab"), axis::tensor),
+            (std::vector<int>{0, 1, 2, 3}));
 }
 
 TEST(Hosts, AnyOrderIsAPermutationThatCrossesNoMore) {
@@ -71,7 +75,7 @@ TEST(Hosts, AnyOrderIsAPermutationThatCrossesNoMore) {
     std::string letters;
     for (int i = 0; i < grid.world_size(); ++i) letters += char('a' + random() % 3);
     auto const hosts = hosts_of(letters);
-    auto const order = processes_by_rank(grid, hosts);
+    auto const order = processes_by_rank(grid, hosts, axis::tensor);
     EXPECT_EQ(order[0], 0) << letters;
     auto sorted = order;
     std::ranges::sort(sorted);

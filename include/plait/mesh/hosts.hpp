@@ -59,14 +59,15 @@ class host_map {
   return out;
 }
 
-/// Which process becomes which rank: tensor groups are put on one host each, where processes of one
-/// host are left that are enough; hosts and processes keep their order, and process 0 is rank 0.
-/// `hosts` are those of the processes, in the launcher's order, which stays as it is unless fewer
-/// groups cross hosts.
+/// Which process becomes which rank: groups over `together` are put on one host each, where
+/// processes of one host are left that are enough; hosts and processes keep their order, and
+/// process 0 is rank 0. `hosts` are those of the processes, in the launcher's order, which stays as
+/// it is unless fewer groups cross hosts.
 [[nodiscard]] [[gnu::cold]] inline std::vector<int> processes_by_rank(mesh const& grid,
-                                                                      host_map const& hosts) {
+                                                                      host_map const& hosts,
+                                                                      axis_set together) {
   auto const crossing = [&](host_map const& where) {
-    return groups_across_hosts(grid, axis::tensor, where).size();
+    return groups_across_hosts(grid, together, where).size();
   };
   std::vector<int> as_launched(static_cast<std::size_t>(grid.world_size()));
   std::iota(as_launched.begin(), as_launched.end(), 0);
@@ -85,7 +86,7 @@ class host_map {
   };
   std::vector<std::vector<int>> homeless;
   for (int rank = 0; rank < grid.world_size(); ++rank) {
-    auto group = grid.group_of(rank, axis::tensor);
+    auto group = grid.group_of(rank, together);
     if (group.front() != rank) continue;
     auto home = std::ranges::find_if(
         left, [&](auto const& processes) { return processes.size() >= group.size(); });

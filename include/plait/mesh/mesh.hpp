@@ -62,6 +62,14 @@ struct mesh {
     return product;
   }
 
+  /// Those of some axes that have several ranks.
+  [[nodiscard]] constexpr axis_set of_several_ranks(axis_set over) const {
+    axis_set out;
+    for (axis which : all_axes)
+      if (over.contains(which) && size(which) > 1) out = out | which;
+    return out;
+  }
+
   [[nodiscard]] constexpr int world_size() const { return size(world_axes); }
 
   /// False while the size of an axis is left to the launch.

@@ -154,11 +154,8 @@ template <class Plan>
     }
     if (need.total() == 0) continue;
     auto const size = [](std::int64_t bytes) { return with_unit(static_cast<double>(bytes)); };
-    axis_set named;  // without those of one rank
-    for (axis const which : all_axes)
-      if (over.contains(which) && Plan::grid_for(load).size(which) > 1) named = named | which;
-    table.add({to_string(named), std::to_string(ranks), size(need.forward), size(need.backward),
-               size(need.step)});
+    table.add({to_string(Plan::grid_for(load).of_several_ranks(over)), std::to_string(ranks),
+               size(need.forward), size(need.backward), size(need.step)});
   }
   auto const text = table.text();
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;

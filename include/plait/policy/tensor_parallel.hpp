@@ -21,4 +21,7 @@ struct tensor_parallel {
   static constexpr form_cuts forms{.sequence = Sequence == sequence::sharded};
 };
 
+/// The axis whose ranks exchange in each layer, and so belong on one host.
+inline constexpr axis axis_within_layers = tensor_parallel<1>::along;
+
 }  // namespace plait

@@ -158,10 +158,8 @@ class flight_record {
     folder_.emplace(above.path() / name, "folder of flight records");
     std::vector<flight_ring::group_description> described;
     for (auto const over : groups.sets()) {
-      axis_set longer;  // axes along which there is one rank say nothing
-      for (auto const which : all_axes)
-        if (over.contains(which) && groups.grid().size(which) > 1) longer = longer | which;
-      described.push_back({to_string(longer), groups.grid().group_of(rank, over)});
+      described.push_back(
+          {to_string(groups.grid().of_several_ranks(over)), groups.grid().group_of(rank, over)});
     }
     file_.emplace(*folder_, "rank-" + std::to_string(rank) + ".flight",
                   flight_ring::bytes_for(described), kind);

@@ -12,6 +12,7 @@
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/hosts.hpp"
+#include "plait/policy/tensor_parallel.hpp"
 
 namespace plait::detail {
 
@@ -20,7 +21,7 @@ class process_places {
  public:
   /// `hosts` are those of the processes as the launcher numbers them, `process` is this one.
   [[gnu::cold]] process_places(mesh const& grid, host_map const& hosts, int process)
-      : processes_(processes_by_rank(grid, hosts)),
+      : processes_(processes_by_rank(grid, hosts, axis_within_layers)),
         hosts_(hosts.renumbered(processes_)),
         rank_(static_cast<int>(std::ranges::find(processes_, process) - processes_.begin())) {}
 
@@ -34,8 +35,8 @@ class process_places {
     return out;
   }
   /// What messages call a group.
-  [[nodiscard]] group_names names(std::vector<int> ranks, axis_set over) const {
-    group_names out{.ranks = std::move(ranks), .axes = to_string(over)};
+  [[nodiscard]] group_names names(std::vector<int> ranks, mesh const& grid, axis_set over) const {
+    group_names out{.ranks = std::move(ranks), .axes = to_string(grid.of_several_ranks(over))};
     for (int const one : out.ranks) out.hosts.push_back(hosts_.name_of(one));
     out.member = static_cast<int>(std::ranges::find(out.ranks, rank_) - out.ranks.begin());
     return out;
@@ -49,7 +50,7 @@ class process_places {
         throw input_error(text +
                           "; start as many processes on each host as a whole number of these "
                           "groups has, or leave .require_local out");
-    if (auto const text = crossing(grid, axis::tensor); rank_ == 0 && !text.empty())
+    if (auto const text = crossing(grid, axis_within_layers); rank_ == 0 && !text.empty())
       std::fprintf(stderr, "plait: %s; what they exchange in each layer goes over the network\n",
                    text.c_str());
   }

@@ -157,7 +157,7 @@ struct processes {
                                             detail::flight_log log) const {
     auto const over = groups.sets()[index];
     auto all = groups.grid().group_of(places.rank(), over);
-    auto names = places.names(all, over);
+    auto names = places.names(all, groups.grid(), over);
     auto const place = names.member;
     auto const numbers = places.processes(all);
     bool const has_met = index == groups.world() && std::ranges::is_sorted(numbers);
