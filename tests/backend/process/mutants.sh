@@ -114,6 +114,8 @@ mutant deadline_gloo gloo gloo/gloo_group.hpp 's/(end_ = .*now\(\) \+ )with_->ti
   "is stopped .*exit code 142 instead of 1"
 mutant start_deadline_gloo gloo gloo/gloo_meeting.hpp \
   's/(end_\(.*now\(\) \+ )timeout\)/\1std::chrono::hours{24})/' "a rank never starts: .*exit code 142 instead of 1"
+mutant first_wait gloo process/processes.hpp 's/set_timeout\(start_timeout\)/set_timeout(std::chrono::hours{24})/' \
+  "a rank never starts: .*exit code 142 instead of 1"
 reversed='s/for \(int i = 0; i < groups\.sets\(\)\.size\(\); \+\+i\)/for (int i, j = 0, n = groups.sets().size(); j < n \&\& (i = here.rank == 1 ? n - 1 - j : j, true); ++j)/
   s/^( *)(rank_type handle\()/\1if (here.rank == 1) std::reverse(members.begin(), members.end());\n\1\2/'
 for engine in gloo "$mpi"; do
