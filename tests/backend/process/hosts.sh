@@ -96,7 +96,7 @@ cut_cable() {
   begin=$SECONDS
   in_host a ip link set cable down
   for ((tries = 0; tries < 80; ++tries)); do
-    pgrep -f "^[^ ]*$(basename "$program") [a-z]* dp2 ranked steps=1000000" >/dev/null || break
+    pgrep -f "^[^ ]*$(basename "$program") [a-z]* dp2.pp2 ranked steps=1000000" >/dev/null || break
     sleep 0.1
   done
   ((SECONDS - begin <= 6)) || complain "$what: the ranks took more than 6 s to end"
@@ -104,7 +104,7 @@ cut_cable() {
   wait "$job" && complain "$what: it ends well"
   in_host a ip link set cable up
   "$flight" records >said 2>&1
-  grep -q "rank [01] .* on host plait-[ab].*all_reduce of .* on group {0,1} (data)" said || complain "$what: flight says: $(cat said)"
+  grep -qE "rank [0-3] .* on host plait-[ab].* on group [{].*[}] [(](data x )?stage[)]" said || complain "$what: flight says: $(cat said)"
 }
 # says WORDS TIMES: in err.
 says() {
@@ -160,8 +160,8 @@ while (($# > 0)); do
   fi
   what="$library, the cable is cut"
   program="$trained"
-  cut_cable mpi 1 "$trained" mpi dp2 ranked steps=1000000 timeout=1000
-  grep -qE "^plait: rank [01] on host plait-[ab]: all_reduce of .* .data. has waited 1000 ms" err || complain "$what: $(cat err)"
+  cut_cable mpi 2 "$trained" mpi dp2.pp2 ranked steps=1000000 timeout=1000
+  grep -qE "^plait: rank [0-3] on host plait-[ab]: .* [(](data x )?(stage|data)[)] has waited 1000 ms" err || complain "$what: $(cat err)"
 done
 # gloo_job RANKS_PER_HOST PROGRAM...: ranks by turns if by_turns is set; out and err are those of all.
 gloo_job() {
@@ -194,8 +194,8 @@ if [[ $gloo != none ]]; then
   done
   what="gloo, the cable is cut" by_turns=
   program="$gloo"
-  cut_cable gloo_job 1 "$gloo" gloo dp2 ranked steps=1000000 timeout=1000
-  grep -qE "^trained: rank 0 on host plait-a: .* has waited 1000 ms for rank 1 on host plait-b" err || complain "$what: $(cat err)"
+  cut_cable gloo_job 2 "$gloo" gloo dp2.pp2 ranked steps=1000000 timeout=1000
+  grep -qE "^trained: rank [01] on host plait-a: .* has waited 1000 ms for rank [23] on host plait-b" err || complain "$what: $(cat err)"
 fi
 
 ((failures == 0)) && echo "trained on two hosts"
