@@ -60,8 +60,8 @@ class FlightRing : public ::testing::Test {
     return "";
   }
   static void one_job(std::string const& wanted) {
-    lone_process world;
-    flight_record record(wanted, {}, world, mesh{});
+    lone_process world(0);
+    flight_record record(wanted, {}, 0, world, mesh{});
     record.during([] { return 0; });
   }
 
@@ -185,8 +185,8 @@ TEST_F(FlightRing, AJobThatEndsWellLeavesNothingAndOneThatFailsItsRecord) {
   one_job("off");
   EXPECT_THROW(
       {
-        lone_process world;
-        flight_record record(place.native(), {}, world, mesh{});
+        lone_process world(0);
+        flight_record record(place.native(), {}, 0, world, mesh{});
         record.during([]() -> int { throw input_error("no"); });
       },
       input_error);
