@@ -57,6 +57,14 @@ page '<!-- output: bin/program here | lines 2,2 -->' '```text' 'one here' '```'
 expect 0 '' --check output build
 page '<!-- output: bin/other -->' '```text' 'x' '```'
 expect 77 'was not built' --check output build
+page '<!-- run -->' '```sh' 'export WORD=here' 'build/dev/bin/program \' '  $WORD | grep -q here  # a comment' '```'
+expect 0 '' --check run build
+page '<!-- run -->' '```sh' 'build/dev/bin/program' 'build/dev/bin/program | grep there' '```' 'false'
+expect 1 'exit code 1 of: build/dev/bin/program | grep there' --check run build
+page '<!-- run -->' '```sh' 'build/dev/bin/other' '```'
+expect 77 'build/dev/bin/other is not there' --check run build
+page '```sh' 'false' '```'
+expect 0 '' --check run build
 page '`plait::small_thing`'
 expect 1 "include/ has no 'small_thing'" --check names
 page '`small_thing<2>`'

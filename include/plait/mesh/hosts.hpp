@@ -122,18 +122,18 @@ class host_map {
                                                              host_map const& hosts) {
   std::string text;
   for (auto const& name : hosts.names()) {
-    text += "  " + name + ": ranks ";
-    bool first = true;
+    std::string ranks;
+    int count = 0;
     for (int rank = 0; rank < grid.world_size(); ++rank) {
       if (hosts.name_of(rank) != name) continue;
       int last = rank;
       while (last + 1 < grid.world_size() && hosts.name_of(last + 1) == name) ++last;
-      text += (first ? "" : ", ") + std::to_string(rank) +
-              (last == rank ? "" : "-" + std::to_string(last));
-      first = false;
+      ranks += (count == 0 ? "" : ", ") + std::to_string(rank) +
+               (last == rank ? "" : "-" + std::to_string(last));
+      count += last - rank + 1;
       rank = last;
     }
-    text += "\n";
+    text += "  " + name + (count == 1 ? ": rank " : ": ranks ") + ranks + "\n";
   }
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const which = grid.dimensions[static_cast<std::size_t>(i)].which;
