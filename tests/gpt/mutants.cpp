@@ -127,6 +127,7 @@ struct deaf_rank {
   [[nodiscard]] plait::coordinates const& place() const { return rank.place(); }
   [[nodiscard]] int world_size() const { return rank.world_size(); }
   [[nodiscard]] bool is_root() const { return rank.is_root(); }
+  [[nodiscard]] bool sums_in_room() { return rank.sums_in_room(); }
   [[nodiscard]] device_type& device() { return rank.device(); }
   [[nodiscard]] communicator_type& world() { return rank.world(); }
   [[nodiscard]] communicator_type& group(plait::axis_set over) {
