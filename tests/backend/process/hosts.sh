@@ -127,6 +127,16 @@ mpi() {
       -hosts "$net.1,$net.2" -ppn "$ppn" -n $((2 * each)) "$@" >out 2>err </dev/null
   fi
 }
+# trains RANKS_PER_HOST PROGRAM ARGUMENTS...: the numbers are those in the file threads. Of 30 jobs of MPICH
+# over TCP two have stood still in MPI_Finalize, behind the end of the job; plait ends that with a sentence.
+trains() {
+  local code=0
+  mpi "$@" || code=$?
+  if ((code != 0)) && ! { [[ $library == mpich ]] && grep -q "^plait: MPI_Finalize waits for processes" err; }; then
+    complain "$what: exit code $code: $(cat err)"
+  fi
+  cmp -s threads <(head -n "$(wc -l <threads)" out) || complain "$what: not the numbers of threads: $(diff threads out)"
+}
 while (($# > 0)); do
   library="$1" launcher="$2" trained="$3"
   shift 3
@@ -135,23 +145,19 @@ while (($# > 0)); do
     each=1
     [[ $plan != dp2.tp2.pp2 ]] || each=4
     "$trained" threads "$plan" ranked >threads
-    mpi $each "$trained" mpi "$plan" ranked || complain "$what: exit code $?: $(cat err)"
-    cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
+    trains $each "$trained" mpi "$plan" ranked
     crossing=0
     [[ $plan != tp2 ]] || crossing=1
     says "^plait: processes: tensor groups have ranks on several of the hosts plait-a, plait-b: .0,1.;" $crossing
   done
   what="$library, by turns"
   by_turns=1
-  mpi 4 "$trained" mpi dp2.tp2.pp2 ranked || complain "$what: exit code $?: $(cat err)"
-  cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
+  trains 4 "$trained" mpi dp2.tp2.pp2 ranked
   says "tensor groups" 0
   by_turns=
   if [[ $gloo != none ]]; then
     what="gloo by $library"
-    mpi 4 env PLAIT_INTERFACE=cable PLAIT_RENDEZVOUS="$PWD/meeting" "$gloo" gloo dp2.tp2.pp2 ranked ||
-      complain "$what: exit code $?: $(cat err)"
-    cmp -s threads out || complain "$what: not the numbers of threads: $(diff threads out)"
+    trains 4 env PLAIT_INTERFACE=cable PLAIT_RENDEZVOUS="$PWD/meeting" "$gloo" gloo dp2.tp2.pp2 ranked
   fi
   if [[ -n ${TRAIN_GPT:-} && $library == openmpi ]]; then
     what="train_gpt --explain"
