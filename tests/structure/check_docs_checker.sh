@@ -61,10 +61,46 @@ page '<!-- run -->' '```sh' 'export WORD=here' 'build/dev/bin/program \' '  $WOR
 expect 0 '' --check run build
 page '<!-- run -->' '```sh' 'build/dev/bin/program' 'build/dev/bin/program | grep there' '```' 'false'
 expect 1 'exit code 1 of: build/dev/bin/program | grep there' --check run build
+expect 1 'README.md:6: exit code 1 of' --check run build
 page '<!-- run -->' '```sh' 'build/dev/bin/other' '```'
 expect 77 'build/dev/bin/other is not there' --check run build
+page '<!-- run -->' '```sh' 'build/dev/bin/other' 'false' '```'
+expect 1 'exit code 1 of: false' --check run build
+page '<!-- run -->' '```sh' 'no_such_program' '```'
+expect 1 'exit code 127 of: no_such_program' --check run build
 page '```sh' 'false' '```'
 expect 0 '' --check run build
+page '<!-- run -->' 'no fence'
+expect 1 'README.md:4: no fence behind the marker run' --check run build
+page '<!-- run -->'
+expect 1 'README.md:3: no fence behind the marker run' --check run build
+page '<!-- run -->' '```sh' 'false \' '```'
+expect 1 'exit code 1 of: false' --check run build
+# A program that a stand-in looks for, a plan and a backend that a build may lack.
+mkdir -p tests/structure/stand_ins
+printf '#!/bin/sh\necho "skipped: there is no Slurm"; exit 77\n' >tests/structure/stand_ins/srun
+chmod +x tests/structure/stand_ins/srun
+page '<!-- run -->' '```sh' 'srun program' '```'
+expect 77 'srun program: skipped: there is no Slurm' --check run build
+rm -r tests/structure
+for text in "plan 'dp2' is not built for size 'tiny'" '--backend mpi is not built in; configure where its library is found'; do
+  printf '%s\n' '#!/bin/sh' "echo \"$text\" >&2; exit 2" >build/bin/lacks
+  chmod +x build/bin/lacks
+  page '<!-- run -->' '```sh' 'build/dev/bin/lacks' '```'
+  expect 77 "$text" --check run build
+done
+# Files, the folder that all machines see, and what is said up to the end of a page.
+page '<!-- run: words.txt -->' '```text' '/shared/a # b \' '  c' '```' '<!-- run -->' '```sh' 'export WORD=here' \
+  'test "$(wc -l <words.txt)" = 2 && grep -q "/place/shared/a # b" words.txt' 'touch /shared/$WORD' '```' \
+  '<!-- run -->' '```sh' 'test -e shared/here && test $WORD = here' '```'
+cp README.md docs/a.md
+sed -i 's/export WORD=here/export WORD=there/; s/= here$/= there/' docs/a.md
+expect 0 '' --check run build
+cp true.md docs/a.md
+export RANK=3 SLURM_PROCID=3
+page '<!-- run -->' '```sh' 'test -z "$RANK$SLURM_PROCID"' '```'
+expect 0 '' --check run build
+unset RANK SLURM_PROCID
 page '`plait::small_thing`'
 expect 1 "include/ has no 'small_thing'" --check names
 page '`small_thing<2>`'
