@@ -89,6 +89,8 @@ for text in "plan 'dp2' is not built for size 'tiny'" '--backend mpi is not buil
   page '<!-- run -->' '```sh' 'build/dev/bin/lacks' '```'
   expect 77 "$text" --check run build
 done
+page '<!-- run: job.sh -->' '```sh' 'build/dev/bin/other' '```' '<!-- run -->' '```sh' 'sh job.sh' '```'
+expect 77 'build/dev/bin/other is not there for: sh job.sh' --check run build
 # Files, the folder that all machines see, and what is said up to the end of a page.
 page '<!-- run: words.txt -->' '```text' '/shared/a # b \' '  c' '```' '<!-- run -->' '```sh' 'export WORD=here' \
   'test "$(wc -l <words.txt)" = 2 && grep -q "/place/shared/a # b" words.txt' 'touch /shared/$WORD' '```' \
