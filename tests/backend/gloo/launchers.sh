@@ -15,6 +15,7 @@ mkdir -p "$scratch/temporary"
 cd "$scratch"
 while read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(SLURM|PMI|OMPI_COMM|PMIX|PLAIT|TORCHELASTIC)_')
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_PORT GLOO_SOCKET_IFNAME
+export PLAIT_FLIGHT_RECORD=off  # their folder stays
 folder="$PWD/temporary"
 failures=0
 what="nothing yet"
