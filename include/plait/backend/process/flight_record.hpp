@@ -128,7 +128,7 @@ class flight_record {
     return std::filesystem::temp_directory_path(unused) /
            ("plait-flight-" + std::to_string(::geteuid()));
   }
-  /// "20260131-235959.123-4711-host": later jobs come later.
+  /// "20260131-235959.123-4711.1-host": later jobs come later.
   static std::string new_name() {
     auto const time = std::chrono::system_clock::now();
     auto const milliseconds =
@@ -137,10 +137,11 @@ class flight_record {
     auto const seconds = std::chrono::system_clock::to_time_t(time);
     std::tm parts{};
     ::gmtime_r(&seconds, &parts);
-    char text[40] = {};
+    char text[56] = {};
     auto const written = std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-    std::snprintf(text + written, sizeof text - written, ".%03d-%d-",
-                  static_cast<int>(milliseconds), static_cast<int>(::getpid()));
+    static std::atomic<int> jobs{0};  // two may begin in one millisecond
+    std::snprintf(text + written, sizeof text - written, ".%03d-%d.%d-",
+                  static_cast<int>(milliseconds), static_cast<int>(::getpid()), ++jobs);
     auto host = process_mark::here().host.substr(0, 64);
     std::ranges::replace_if(host, [](char c) { return !is_of_name(c); }, '_');
     return text + host;
