@@ -133,8 +133,8 @@ class gloo_group final : public process_group {
     if (how == nullptr) return false;
     if (members_.size() == 1 || count == 0) return true;
     ask("all_reduce", [&] {
-      other_ = none;
       ::gloo::AllreduceOptions options(own_mesh());
+      other_ = none;
       // Of Gloo's interface only the size of an element matters here.
       switch (type.bytes) {
         case 1: options.setOutput(static_cast<std::uint8_t*>(inout), count); break;

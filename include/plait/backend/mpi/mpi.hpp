@@ -37,7 +37,7 @@ namespace detail {
 /// call is without.
 class mpi_library {
  public:
-  mpi_library() : watch_(std::chrono::milliseconds{60'000}) {}
+  mpi_library() : watch_(std::chrono::milliseconds{300'000}) {}
   mpi_library(mpi_library const&) = delete;
   mpi_library& operator=(mpi_library const&) = delete;
   /// Finalises what plait has started, unless a call has failed: then no other may be made, and the
@@ -112,8 +112,8 @@ class mpi_library {
     longest_ = std::max(longest_, timeout);
   }
   [[nodiscard]] std::chrono::milliseconds timeout() const { return watch_.timeout(); }
-  /// Whether this machine has more ranks than processors: a rank that waits in a call of MPI keeps
-  /// its processor with some libraries.
+  /// Whether a machine of the job has more ranks than processors: a rank that waits in a call of
+  /// MPI keeps its processor with some libraries.
   [[nodiscard]] bool shares_processors() const { return shares_processors_; }
   void find_neighbours(MPI_Comm world, process_ranks& here) {
     MPI_Comm machine = MPI_COMM_NULL;
@@ -123,12 +123,16 @@ class mpi_library {
     MPI_Comm_rank(machine, &here.local_rank);
     MPI_Comm_size(machine, &here.local_size);
     MPI_Comm_free(&machine);
-    shares_processors_ = here.local_size > static_cast<int>(std::thread::hardware_concurrency());
+    // One answer for all: calls of the two kinds do not find together.
+    int shares = here.local_size > static_cast<int>(std::thread::hardware_concurrency()) ? 1 : 0;
+    call("MPI_Allreduce",
+         [&] { return MPI_Allreduce(MPI_IN_PLACE, &shares, 1, MPI_INT, MPI_MAX, world); });
+    shares_processors_ = shares != 0;
   }
 
  private:
   watchdog watch_;
-  std::chrono::milliseconds longest_{};
+  std::chrono::milliseconds longest_{2'000};  // of a process that has launched nothing
   bool started_ = false, shares_processors_ = false;
   bool broken_ = false;  // a call has failed
   bool failed_ = false;  // the program has

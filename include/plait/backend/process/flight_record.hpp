@@ -61,6 +61,11 @@ class flight_record {
     try {
       start(*base, name.data(), here, rank, groups);
     } catch (std::exception const& problem) {
+      ring_.reset();
+      if (file_) file_->remove();
+      file_.reset();
+      if (folder_) folder_->remove_if_empty();
+      folder_.reset();
       std::fprintf(stderr, "plait: rank %d writes no flight record: %s\n", rank, problem.what());
     }
   }
@@ -124,9 +129,15 @@ class flight_record {
     std::string const folder = !wanted.empty() ? wanted : said != nullptr ? said : "";
     if (folder == "off") return std::nullopt;
     if (!folder.empty()) return folder;
-    std::error_code unused;
-    return std::filesystem::temp_directory_path(unused) /
-           ("plait-flight-" + std::to_string(::geteuid()));
+    std::error_code code;
+    auto const temporary = std::filesystem::temp_directory_path(code);
+    if (!code) return temporary / ("plait-flight-" + std::to_string(::geteuid()));
+    std::fprintf(
+        stderr,
+        "plait: there are no flight records: the temporary folder (TMPDIR) cannot be used: "
+        "%s\n",
+        code.message().c_str());
+    return std::nullopt;
   }
   /// "20260131-235959.123-4711.1-host": later jobs come later.
   static std::string new_name() {

@@ -14,6 +14,21 @@ namespace plait::detail {
 /// Whose variables an MPI library's own launcher sets.
 enum class mpi_name { open_mpi, mpich };
 
+/// Throws input_error if a launcher that is none of MPI's has started several processes, each of
+/// which is a world of its own.
+[[gnu::cold]] inline void check_other_launchers(find_variable const& variable) {
+  process_ranks told;
+  try {
+    told = read_process_ranks(variable);
+  } catch (input_error const&) {
+    return;  // nobody has said anything that could be understood
+  }
+  if (told.launched && told.world_size > 1)
+    throw input_error("mpi: MPI says that this process is alone, and " + told.text() +
+                      ": that launcher is not MPI's; start the program by mpirun, or use "
+                      "plait::gloo()");
+}
+
 /// Compares what MPI_COMM_WORLD says, `here`, with what MPI's launchers have put into the
 /// environment. A library that is not the launcher's starts every process as a world of its own.
 ///
@@ -42,7 +57,10 @@ enum class mpi_name { open_mpi, mpich };
                       " says that the launcher started " + std::to_string(number(size, 1)) +
                       " of them: the program was built with another MPI than this mpirun; "
                       "start it by the launcher of its own library");
-  if (!has_own) return;
+  if (!has_own) {
+    if (here.world_size == 1) check_other_launchers(variable);
+    return;
+  }
   auto const compare = [&](char const* name, char const* what, int is) {
     if (int const said = number(name, is); said != is)
       throw input_error(std::string("mpi: ") + name + "=" + std::to_string(said) +

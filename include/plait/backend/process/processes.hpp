@@ -65,16 +65,19 @@ struct processes {
   using rank_type = rank_handle<host_device, process_communicator>;
 
   /// The processes that were started.
-  [[nodiscard]] int processors() const { return place().world_size; }
+  [[nodiscard]] int processors() const {
+    checked_engine().set_timeout(in_bounds(start_timeout));
+    return place().world_size;
+  }
   /// All of them are ranks.
   static constexpr bool processors_are_ranks = true;
 
-  /// Which rank of how many this process is, and who says so. Starts MPI if that is the engine.
+  /// Which rank of how many this process is, as the launcher counts them, and who says so. The rank
+  /// of the plan may be another, see run(). Starts MPI if that is the engine.
   ///
   /// Errors: input_error if nobody says it, or two contradict each other.
   [[nodiscard]] process_ranks place() const {
     auto& with = checked_engine();
-    with.set_timeout(start_timeout);
     return or_abandon(with, [&] { return with.ranks(ranks ? &*ranks : nullptr); });
   }
 
@@ -89,6 +92,7 @@ struct processes {
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
     auto& with = checked_engine();
+    with.set_timeout(in_bounds(start_timeout));
     auto const here = place();
     auto world = or_abandon(with, [&] { return group_of_all(with, here.world_size); });
     auto const met = or_abandon(with, [&] {
@@ -96,12 +100,13 @@ struct processes {
                                    {.groups = groups,
                                     .reduction = static_cast<int>(reduction),
                                     .compares_calls = compare_calls,
-                                    .token = token});
+                                    .token = token,
+                                    .require_local = require_local});
     });
     // From here to the groups all processes do the same, so that errors are those of all.
     if (!met.difference.empty()) throw input_error(met.difference);
     check_world_size(here, groups.grid().world_size());
-    detail::process_places const places(groups.grid(), met.hosts, here.rank);
+    detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local);
     places.check(groups.grid(), require_local);
     auto record = or_abandon(with, [&] {
       return std::make_unique<detail::flight_record>(flight_record, here, places.rank(), *world,
@@ -111,16 +116,25 @@ struct processes {
       std::vector<process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.push_back(member(with, groups, i, places, world, record->log(i)));
-      members[std::size_t(groups.world())].wait_less_after_meeting(with, timeout);
+      for (auto& one : members)
+        if (one.size() == here.world_size) one.wait_less_after_meeting(with, in_bounds(timeout));
       rank_type handle(groups, places.rank(), host_device{}, std::move(members), places.hosts());
-      program(handle);
-      handle.world().barrier();  // nobody ends while others still wait for it
-      return 0;
+      // Here, so that the engine knows of an error before its groups go.
+      return or_abandon(with, [&] {
+        program(handle);
+        handle.world().barrier();  // nobody ends while others still wait for it
+        return 0;
+      });
     };
-    or_abandon(with, [&] { return record->during(on_rank); });
+    record->during(on_rank);
   }
 
  private:
+  /// Deadlines are made by adding to the time of day.
+  static std::chrono::milliseconds in_bounds(std::chrono::milliseconds time) {
+    using std::chrono::milliseconds;
+    return std::clamp<milliseconds>(time, milliseconds{1}, std::chrono::hours{24 * 365});
+  }
   [[nodiscard]] process_engine& checked_engine() const {
     if (engine == nullptr)
       throw input_error(

@@ -26,13 +26,14 @@ struct start_terms {
   int reduction = 0;
   bool compares_calls = true;
   std::string_view token{};
+  axis_set require_local{};
 };
 
 /// The same, as each process shows it to the others, and the machine that it is on. A token is
 /// shown as a number made of it.
 struct shown_terms {
   std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0;
-  std::uint64_t sets = 0, token = 0;
+  std::uint64_t sets = 0, token = 0, require_local = 0;
   std::array<char, 96> mesh{};
   std::array<char, 72> host{}, boot{};
 
@@ -42,6 +43,7 @@ struct shown_terms {
         PLAIT_VERSION_MAJOR * 1'000'000 + PLAIT_VERSION_MINOR * 1'000 + PLAIT_VERSION_PATCH;
     out.reduction = terms.reduction;
     out.compares_calls = terms.compares_calls ? 1 : 0;
+    out.require_local = terms.require_local.bits;
     out.world_size = terms.groups.grid().world_size();
     for (auto const over : terms.groups.sets()) out.sets |= std::uint64_t{1} << over.bits;
     out.token = 0xcbf29ce484222325u;  // FNV-1a: a token guards against mistakes, not attacks
@@ -95,6 +97,14 @@ struct shown_terms {
     if (compares_calls != other.compares_calls)
       return say(".compare_calls", std::to_string(compares_calls),
                  std::to_string(other.compares_calls));
+    if (require_local != other.require_local) {
+      auto const local = [](std::uint64_t bits) {
+        axis_set over;
+        over.bits = static_cast<unsigned>(bits);
+        return bits == 0 ? std::string("no axis") : to_string(over);
+      };
+      return say(".require_local", local(require_local), local(other.require_local));
+    }
     if (token != other.token)
       return "the token, of which rank " + std::to_string(rank) +
              " was given another than rank 0 (they are not shown)";
