@@ -81,7 +81,8 @@ class process_communicator : public communicator_calls<process_communicator> {
       else detail::check_shape(members_[std::size_t(rank_)], rank_ == call.other, call, members_);
       log_.site(detail::flight_site::moves);
       if (tensor_bytes != 0) move<Kind, T>(call);
-      if (compares_ || !has_root(call.kind)) note_meeting();  // a root need not wait for the others
+      if (compares_ || !detail::has_root(call.kind))
+        note_meeting();  // a root need not wait for the others
     }
     log_.end();
   }
