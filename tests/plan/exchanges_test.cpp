@@ -168,9 +168,8 @@ using plait::tensor_parallel;
 using policies =
     testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
                    hybrid<data_parallel<2>, small_gpt::tp2>, hybrid<pipeline<2>, data_parallel<2>>,
-                   hybrid<pipeline<2>, small_gpt::tp2>, small_gpt::three_axes, data_parallel<4>,
-                   tensor_parallel<4>, pipeline<4>, small_gpt::tp2_sharded,
-                   small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
+                   hybrid<pipeline<2>, small_gpt::tp2>, small_gpt::three_axes, pipeline<4>,
+                   small_gpt::tp2_sharded, small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
                    hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
 TYPED_TEST_SUITE(Exchanges, policies);
 
@@ -182,8 +181,7 @@ TYPED_TEST(Exchanges, AreWhatThreadsCall) {
 template <class Policy>
 struct SimulatedExchanges : testing::Test {};
 using simulated_policies =
-    testing::Types<plait::serial, data_parallel<2>, pipeline<2>, small_gpt::three_axes,
-                   small_gpt::three_axes_sharded,
+    testing::Types<plait::serial, small_gpt::three_axes, small_gpt::three_axes_sharded,
                    hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
 TYPED_TEST_SUITE(SimulatedExchanges, simulated_policies);
 TYPED_TEST(SimulatedExchanges, AreWhatTheSimulatedRanksCall) {

@@ -122,6 +122,10 @@ class mpi_library {
     });
     MPI_Comm_rank(machine, &here.local_rank);
     MPI_Comm_size(machine, &here.local_size);
+    here.first_here = here.rank;
+    call("MPI_Allreduce", [&] {
+      return MPI_Allreduce(MPI_IN_PLACE, &here.first_here, 1, MPI_INT, MPI_MIN, machine);
+    });
     MPI_Comm_free(&machine);
     // One answer for all: calls of the two kinds do not find together.
     int shares = here.local_size > static_cast<int>(std::thread::hardware_concurrency()) ? 1 : 0;
@@ -336,9 +340,9 @@ class mpi_engine final : public process_engine {
     if (world_ == MPI_COMM_NULL) {
       library.call("MPI_Comm_dup", [&] { return MPI_Comm_dup(options_.world, &world_); });
       MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
-      library.find_neighbours(world_, here_);
       MPI_Comm_rank(world_, &here_.rank);
       MPI_Comm_size(world_, &here_.world_size);
+      library.find_neighbours(world_, here_);
       bool const is_guest = options_.world != MPI_COMM_WORLD;
       here_.source = is_guest ? "the program's communicator says" : "MPI_COMM_WORLD says";
 #if defined(OPEN_MPI)

@@ -15,10 +15,11 @@ namespace plait {
 struct process_ranks {
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;  ///< among the processes of this machine
-  int local_size = 0;  ///< how many of them this machine has; 0: nobody has said
-  int node = -1;       ///< the number of this machine; -1: nobody has said
-  std::string job{};   ///< what the launcher calls the job; the same in all of its processes
+  int local_rank = 0;   ///< among the processes of this machine
+  int local_size = 0;   ///< how many of them this machine has; 0: nobody has said
+  int node = -1;        ///< the number of this machine; -1: nobody has said
+  int first_here = -1;  ///< the first rank of those that share memory (MPI); -1: nobody has said
+  std::string job{};    ///< what the launcher calls the job; the same in all of its processes
   /// "torchrun says (RANK, WORLD_SIZE, ...)"; empty: the program has said it.
   std::string source{};
   /// Whether a launcher has started the process, not a hand that has set its variables.

@@ -101,7 +101,8 @@ struct processes {
                                     .reduction = static_cast<int>(reduction),
                                     .compares_calls = compare_calls,
                                     .token = token,
-                                    .require_local = require_local});
+                                    .require_local = require_local,
+                                    .first_here = here.first_here});
     });
     // From here to the groups all processes do the same, so that errors are those of all.
     if (!met.difference.empty()) throw input_error(met.difference);

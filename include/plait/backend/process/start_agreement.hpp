@@ -27,12 +27,13 @@ struct start_terms {
   bool compares_calls = true;
   std::string_view token{};
   axis_set require_local{};
+  int first_here = -1;  ///< as in process_ranks
 };
 
 /// The same, as each process shows it to the others, and the machine that it is on. A token is
 /// shown as a number made of it.
 struct shown_terms {
-  std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0;
+  std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0, first_here = -1;
   std::uint64_t sets = 0, token = 0, require_local = 0;
   std::array<char, 96> mesh{};
   std::array<char, 72> host{}, boot{};
@@ -45,6 +46,7 @@ struct shown_terms {
     out.compares_calls = terms.compares_calls ? 1 : 0;
     out.require_local = terms.require_local.bits;
     out.world_size = terms.groups.grid().world_size();
+    out.first_here = terms.first_here;
     for (auto const over : terms.groups.sets()) out.sets |= std::uint64_t{1} << over.bits;
     out.token = 0xcbf29ce484222325u;  // FNV-1a: a token guards against mistakes, not attacks
     for (unsigned char const byte : terms.token) out.token = (out.token ^ byte) * 0x100000001b3u;
@@ -118,11 +120,14 @@ struct start_meeting {
   host_map hosts;          ///< of each process
 };
 
-/// A host is one kernel under one name: containers with names of their own are hosts of their own,
-/// and of two machines with one name the second is told apart by its boot.
+/// A host is one kernel under one name: containers with names of their own are hosts of their own
+/// unless MPI says that they share memory, and of two machines with one name the second is told
+/// apart by its boot.
 [[nodiscard]] [[gnu::cold]] inline host_map hosts_of(std::vector<shown_terms> const& all) {
   std::vector<std::string> names;
-  for (auto const& one : all) {
+  for (auto const& each : all) {
+    auto const first = static_cast<std::size_t>(each.first_here);
+    auto const& one = each.first_here < 0 || first >= all.size() ? each : all[first];
     std::string const name(one.host.data());
     bool const is_taken = std::ranges::any_of(all, [&](auto const& other) {
       return name == other.host.data() && std::strcmp(one.boot.data(), other.boot.data()) != 0;
