@@ -65,7 +65,10 @@ constexpr std::size_t room_of_sums(int stage, workload const& load) {
         continue;
       auto const bytes = static_cast<std::size_t>(bytes_of<Plan>(made.element));
       auto& of_group = room[row.over.bits];
-      of_group = std::max(of_group, bytes * ranked_sum::of(made.count, bytes, ranks).room);
+      auto const sum = row.moves == movement::reduce_scatter
+                           ? ranked_sum::of_shares(made.count / ranks, bytes, ranks)
+                           : ranked_sum::of(made.count, bytes, ranks);
+      of_group = std::max(of_group, bytes * sum.room);
     }
   std::size_t sum = 0;
   for (auto const bytes : room) sum += bytes;

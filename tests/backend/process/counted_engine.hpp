@@ -61,9 +61,9 @@ class counted_group final : public plait::process_group {
     inside_engine const here;
     inner_->all_gather(send, receive, bytes);
   }
-  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
+  void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override {
     inside_engine const here;
-    inner_->all_to_all(send, receive, bytes);
+    inner_->all_to_all(send, stride, receive, bytes);
   }
   void broadcast(void* inout, std::size_t bytes, int root) override {
     inside_engine const here;

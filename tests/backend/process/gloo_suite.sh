@@ -28,6 +28,7 @@ job() {
 }
 
 job 2 "$suite" gloo 2 library
+job 2 "$suite" gloo 2 ranked
 job 3 "$suite" gloo 3 ranked
 for ((mistake = 0; mistake < 17; ++mistake)); do job 2 "$suite" gloo 2 ranked "$mistake"; done
 

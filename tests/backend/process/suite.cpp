@@ -22,11 +22,13 @@ int main(int count, char** words) {
                                    .start_timeout = std::chrono::milliseconds{20'000},
                                    .reduction = is_library ? plait::process_reduction::library
                                                            : plait::process_reduction::ranked};
+    // The longest is added up in pieces; once is enough for that.
+    std::size_t const longest = ranks == 2 && !is_library ? 300'007 : 30'011;
     auto const report =
         count > 4
             ? plait::testing::check_communicator_error(backend, std::atoi(words[4]), ranks)
             : plait::testing::check_communicators(backend, {.ranks = ranks,
-                                                            .sizes = {0, 1, 3, 64, 1000, 30011},
+                                                            .sizes = {0, 1, 3, 64, 1000, longest},
                                                             .rounds = 100,
                                                             .sums_in_rank_order = !is_library,
                                                             .maximum_keeps_nan = !is_library,

@@ -83,8 +83,8 @@ class gloo_group final : public process_group {
   void all_gather(void const* send, void* receive, std::size_t bytes) override {
     ask("all_gather", [&] { exchange(kind::all_gather, send, 0, receive, bytes); });
   }
-  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
-    ask("all_to_all", [&] { exchange(kind::all_to_all, send, bytes, receive, bytes); });
+  void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override {
+    ask("all_to_all", [&] { exchange(kind::all_to_all, send, stride, receive, bytes); });
   }
   void broadcast(void* inout, std::size_t bytes, int root) override {
     ask("broadcast", [&] {

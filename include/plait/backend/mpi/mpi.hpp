@@ -142,10 +142,32 @@ class mpi_library {
   bool failed_ = false;  // the program has
 };
 
-/// `count` bytes as one element, which may be more than an int can say.
+/// So many bytes, which may be more than an int can say; the next ones begin `stride` bytes behind.
 class mpi_bytes {
  public:
-  explicit mpi_bytes(std::size_t bytes) {
+  explicit mpi_bytes(std::size_t bytes) { take(bytes); }
+  mpi_bytes(std::size_t bytes, std::size_t stride) {
+    take(bytes);
+    if (stride == bytes) return;
+    MPI_Datatype block = MPI_DATATYPE_NULL, apart = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(count_, type_, &block);
+    MPI_Type_create_resized(block, 0, static_cast<MPI_Aint>(stride), &apart);
+    MPI_Type_commit(&apart);
+    MPI_Type_free(&block);
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+    type_ = apart;
+    count_ = 1;
+  }
+  mpi_bytes(mpi_bytes const&) = delete;
+  mpi_bytes& operator=(mpi_bytes const&) = delete;
+  ~mpi_bytes() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+  }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+
+ private:
+  void take(std::size_t bytes) {
     if (bytes <= most) {
       count_ = static_cast<int>(bytes);
       return;
@@ -163,15 +185,7 @@ class mpi_bytes {
     MPI_Type_free(&mebibyte);
     count_ = 1;
   }
-  mpi_bytes(mpi_bytes const&) = delete;
-  mpi_bytes& operator=(mpi_bytes const&) = delete;
-  ~mpi_bytes() {
-    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
-  }
-  [[nodiscard]] int count() const { return count_; }
-  [[nodiscard]] MPI_Datatype type() const { return type_; }
 
- private:
   static constexpr std::size_t most = std::numeric_limits<int>::max();
   MPI_Datatype type_ = MPI_BYTE;
   int count_ = 0;
@@ -215,14 +229,14 @@ class mpi_group final : public process_group {
                               comm_, request...);
     });
   }
-  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
-    mpi_bytes const each(bytes);
+  void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override {
+    mpi_bytes const from(bytes, stride), each(bytes);
     ask("MPI_Alltoall", [&](auto... request) {
       if constexpr (sizeof...(request) == 0)
-        return MPI_Alltoall(send, each.count(), each.type(), receive, each.count(), each.type(),
+        return MPI_Alltoall(send, from.count(), from.type(), receive, each.count(), each.type(),
                             comm_);
       else
-        return MPI_Ialltoall(send, each.count(), each.type(), receive, each.count(), each.type(),
+        return MPI_Ialltoall(send, from.count(), from.type(), receive, each.count(), each.type(),
                              comm_, request...);
     });
   }

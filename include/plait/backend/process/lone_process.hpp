@@ -17,7 +17,7 @@ class lone_process final : public process_group {
   void all_gather(void const* send, void* receive, std::size_t bytes) override {
     copy_bytes(receive, send, bytes);
   }
-  void all_to_all(void const* send, void* receive, std::size_t bytes) override {
+  void all_to_all(void const* send, std::size_t, void* receive, std::size_t bytes) override {
     copy_bytes(receive, send, bytes);
   }
   void broadcast(void*, std::size_t, int) override {}

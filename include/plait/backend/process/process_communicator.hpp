@@ -205,7 +205,8 @@ class process_communicator : public communicator_calls<process_communicator> {
     } else if constexpr (Kind == collective::all_gather) {
       group_->all_gather(call.source, call.target, call.bytes);
     } else if constexpr (Kind == collective::all_to_all) {
-      group_->all_to_all(call.source, call.target, call.bytes / std::size_t(size()));
+      std::size_t const block = call.bytes / std::size_t(size());
+      group_->all_to_all(call.source, block, call.target, block);
     } else if constexpr (Kind == collective::broadcast) {
       group_->broadcast(call.target, call.bytes, call.other);
     } else if constexpr (Kind == collective::gather) {

@@ -55,7 +55,9 @@ class process_group {
   virtual void barrier() = 0;
   /// `bytes` are of one block, here and below.
   virtual void all_gather(void const* send, void* receive, std::size_t bytes) = 0;
-  virtual void all_to_all(void const* send, void* receive, std::size_t bytes) = 0;
+  /// The blocks of `send` are `stride` bytes apart.
+  virtual void all_to_all(void const* send, std::size_t stride, void* receive,
+                          std::size_t bytes) = 0;
   virtual void broadcast(void* inout, std::size_t bytes, int root) = 0;
   virtual void gather(void const* send, void* receive, std::size_t bytes, int root) = 0;
   virtual void scatter(void const* send, void* receive, std::size_t bytes, int root) = 0;

@@ -14,7 +14,7 @@
 namespace plait::detail {
 
 /// Room for reductions in rank order, of which a communicator has one: as much as the greatest call
-/// so far needed, see ranked_sum; on the root of a reduce 1 MiB for each member.
+/// so far needed, see ranked_sum, also on the root of a reduce.
 class reduction_room {
  public:
   [[nodiscard]] std::size_t bytes() const { return size_; }
@@ -32,7 +32,7 @@ class reduction_room {
 };
 
 /// Sums and maxima over a group of processes, each element by one member, in the order of the
-/// ranks: the bits that ranks in one process get. A buffer goes in pieces of at most 1 MiB.
+/// ranks: the bits that ranks in one process get.
 template <class T>
 class ranked_reduction {
  public:
@@ -40,53 +40,36 @@ class ranked_reduction {
                    reduction_room& room)
       : group_(group), rank_(rank), size_(std::size_t(size)), operation_(operation), room_(room) {}
 
-  /// In place: blocks of a piece to those who add them up, and the sums to all.
+  /// In place: each member adds up its share and gathers the others'.
   void all_reduce(T* inout, std::size_t count) {
-    auto const [each, room] = ranked_sum::of(count, sizeof(T), size_);
-    std::size_t const piece = each * size_;
-    auto* const padded = elements(room);
-    auto* const others = padded + piece;
-    auto* const sum = others + piece;
-    for (std::size_t first = 0; first < count; first += piece) {
-      std::size_t const here = std::min(piece, count - first);
-      bool const is_whole = here == piece;
-      T* const from = is_whole ? inout + first : padded;
-      if (!is_whole) {
-        std::copy_n(inout + first, here, padded);
-        std::fill(padded + here, padded + piece, T{});
-      }
-      group_.all_to_all(from, others, each * sizeof(T));
-      combine(others, each, each, sum);
-      group_.all_gather(sum, from, each * sizeof(T));
-      if (!is_whole) std::copy_n(padded, here, inout + first);
+    auto const how = ranked_sum::of(count, sizeof(T), size_);
+    if (how.share > 0) {
+      T* const mine = inout + std::size_t(rank_) * how.share;
+      add_shares(how, inout, mine);
+      group_.all_gather(mine, inout, how.share * sizeof(T));
+    }
+    if (how.rest > 0) {
+      T* const rest = inout + (count - how.rest);
+      T* const all = elements(how.room);
+      group_.all_gather(rest, all, how.rest * sizeof(T));
+      combine(how.rest, rest, [&](std::size_t member) { return all + member * how.rest; });
     }
   }
 
-  /// `send` has a block of `count` for each member.
+  /// `send` has a block of `count` for each member; `receive` may be this member's.
   void reduce_scatter(T const* send, T* receive, std::size_t count) {
-    auto const [each, room] = ranked_sum::of(count * size_, sizeof(T), size_);
-    auto* const packed = elements(room);
-    auto* const others = packed + each * size_;
-    auto* const sum = others + each * size_;  // receive may be a block of send
-    for (std::size_t first = 0; first < count; first += each) {
-      std::size_t const here = std::min(each, count - first);
-      for (std::size_t member = 0; member < size_; ++member)
-        std::copy_n(send + member * count + first, here, packed + member * here);
-      group_.all_to_all(packed, others, here * sizeof(T));
-      combine(others, here, here, sum);
-      // The own block of send is read to its end before it is written: from here on it is behind.
-      std::copy_n(sum, here, receive + first);
-    }
+    add_shares(ranked_sum::of_shares(count, sizeof(T), size_), send, receive);
   }
 
   /// To the root alone.
   void reduce(T* inout, std::size_t count, int root) {
-    std::size_t const each = std::min(count, ranked_sum::most_bytes / sizeof(T));
+    std::size_t const each = ranked_sum::of_shares(count, sizeof(T), size_).piece;
     auto* const all = rank_ == root ? elements(each * size_) : nullptr;
     for (std::size_t first = 0; first < count; first += each) {
       std::size_t const here = std::min(each, count - first);
       group_.gather(inout + first, all, here * sizeof(T), root);
-      if (rank_ == root) combine(all, here, here, inout + first);
+      if (rank_ == root)
+        combine(here, inout + first, [&](std::size_t member) { return all + member * here; });
     }
   }
 
@@ -95,11 +78,22 @@ class ranked_reduction {
     return reinterpret_cast<T*>(room_.take(count * sizeof(T)));
   }
 
-  /// Blocks of all members, `stride` apart.
-  void combine(T const* blocks, std::size_t stride, std::size_t count, T* out) const {
+  /// Adds up this member's share of `all`. What of it has been added up is sent to nobody.
+  void add_shares(ranked_sum const& how, T const* all, T* out) {
+    T* const others = elements(how.room);
+    for (std::size_t first = 0; first < how.share; first += how.piece) {
+      std::size_t const here = std::min(how.piece, how.share - first);
+      group_.all_to_all(all + first, how.share * sizeof(T), others, here * sizeof(T));
+      combine(here, out + first, [&](std::size_t member) { return others + member * here; });
+    }
+  }
+
+  /// The blocks of all members, the first at block(0).
+  template <class Block>
+  void combine(std::size_t count, T* out, Block block) const {
     combine_in_rank_order<T>(
         operation_, count, static_cast<int>(size_),
-        [&](int member) { return blocks + static_cast<std::size_t>(member) * stride; },
+        [&](int member) { return block(static_cast<std::size_t>(member)); },
         [&](int) { return out; });
   }
 
