@@ -34,7 +34,7 @@ template <class Job>
   using plan = typename Job::plan_type;
   std::vector<tensor_shape> out;
   for (int stage = 0; stage < plan::stages; ++stage)
-    for (auto const& parameter : plait::parameters_of_stage<plan>(stage, plan::grid)) {
+    for (auto const& parameter : plan::blocks(stage, 0, plan::grid)) {
       auto const info = plan::entries[parameter.entry].info.unpadded();
       out.push_back({parameter.name, info.rank == 2
                                          ? std::vector<std::size_t>{info.rows, info.columns}

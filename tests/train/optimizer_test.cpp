@@ -196,7 +196,7 @@ TEST(LearningRate, IsReportedAndUsedByTheTrainer) {
 using serial_plan = small_gpt::job<plait::serial>::plan_type;
 
 TEST(DecayGroups, AreChosenByNameAndRank) {
-  auto const parameters = plait::parameters_of_stage<serial_plan>(0, serial_plan::grid);
+  auto const parameters = serial_plan::blocks(0, 0, serial_plan::grid);
   auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();
   plait::planning::owned_block const arena{{0, end}, 0};
   auto const all =
@@ -254,7 +254,7 @@ TEST(ParameterGroups, StarsAreAnyCharacters) {
 }
 
 TEST(ParameterGroups, TheFirstThatMatchesCounts) {
-  auto const parameters = plait::parameters_of_stage<serial_plan>(0, serial_plan::grid);
+  auto const parameters = serial_plan::blocks(0, 0, serial_plan::grid);
   auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();
   plait::planning::owned_block const arena{{0, end}, 0};
   auto const ranges = plait::execution::update_ranges<serial_plan>(

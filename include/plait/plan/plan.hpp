@@ -15,6 +15,7 @@
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/memory.hpp"
+#include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
@@ -168,6 +169,11 @@ struct plan {
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
                 "the model so that one stage has both (cut_at)");
 
+  static_assert(std::ranges::all_of(entries,
+                                    [](auto const& e) { return is_covered(e, tensor_ranks); }),
+                "plan: the tensor ranks' blocks of a parameter do not have each of its elements "
+                "once; this is a fault of plait");
+
   /// True on the stage that runs the first, or the last, layer.
   static constexpr bool is_first(int stage) { return stage == 0; }
   static constexpr bool is_last(int stage) { return stage == stages - 1; }
@@ -294,6 +300,13 @@ struct plan {
   }
 
   static constexpr bool has_frozen = trained_tensor_count() != parameter_tensor_count();
+
+  /// The parameters that a rank of a stage has, in the order of the layers; `complete` is the job's
+  /// mesh with all its sizes.
+  [[gnu::cold]] static std::vector<parameter_block> blocks(int stage, int tensor_rank,
+                                                           mesh const& complete) {
+    return blocks_of_stage<plan>(stage, tensor_rank, complete);
+  }
 
   /// The number of the parameter `entry` of copy `copy` among all parameters of the model.
   static constexpr int parameter_number(int entry, int copy) {

@@ -66,7 +66,7 @@ trial_setup make_setup(layer_options const& options) {
   auto const key = [&] { return random_key{options.seed, ++site, 0}; };
   std::size_t const rows = out.rows(), changed = out.samples / 2;
 
-  auto const owned = parameters_of_stage<plan>(0, plan::grid);
+  auto const owned = plan::blocks(0, 0, plan::grid);
   for (auto const& parameter : owned) {
     auto const& info = plan::entries[parameter.entry].info;
     bool const from_probe = is_input(parameter.name);

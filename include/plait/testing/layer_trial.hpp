@@ -18,7 +18,7 @@
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/train/gradients.hpp"
-#include "plait/train/local_parameters.hpp"
+#include "plait/train/start_values.hpp"
 
 namespace plait::testing::detail {
 
@@ -72,7 +72,7 @@ struct rank_record {
 /// What all ranks found, and where the parameters lie in their arenas.
 struct trial {
   std::vector<rank_record> ranks;
-  std::vector<local_parameter> parameters;
+  std::vector<parameter_block> parameters;
   std::vector<parameter_entry> entries;  ///< of each parameter
 };
 
@@ -100,7 +100,7 @@ class layer_bench {
         setup_(setup),
         load_{.rows = setup.rows()},
         arena_(plan::arena_for(0, load_)),
-        owned_(parameters_of_stage<plan>(0, rank.grid())),
+        owned_(plan::blocks(0, rank.tensor_rank(), rank.grid())),
         loss_scale_(setup.loss_scale),
         row_weights_(setup.row_weights.empty() ? nullptr : setup.row_weights.data()),
         activations_(rank.device().allocate(arena_.total_bytes)),
@@ -159,7 +159,7 @@ class layer_bench {
   void set(std::size_t parameter, std::vector<double> const& values) {
     auto const& where = owned_[parameter];
     auto const here = converted<T>(values);
-    take_block<T>(plan::entries[where.entry], rank_.tensor_rank(), plan::tensor_ranks, here,
+    take_block<T>(where.in_block(), plan::entries[where.entry].info.columns, here,
                   std::span(parameters_).subspan(where.offset, where.count));
   }
 
@@ -240,7 +240,7 @@ class layer_bench {
   trial_setup const& setup_;
   workload load_;
   stage_arena arena_;
-  std::vector<local_parameter> owned_;
+  std::vector<parameter_block> owned_;
   double loss_scale_;
   double loss_ = 0;
   std::array<double, std::size_t(plan::loss_terms())> sums_{}, scales_{};
@@ -261,7 +261,7 @@ trial run_trial(trial_setup const& setup) {
   using plan = typename Job::plan_type;
   static_assert(plan::stages == 1);
   trial out;
-  out.parameters = parameters_of_stage<plan>(0, plan::grid);
+  out.parameters = plan::blocks(0, 0, plan::grid);
   for (auto const& parameter : out.parameters)
     out.entries.push_back(plan::entries[parameter.entry]);
   out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
@@ -285,16 +285,16 @@ inline std::vector<double> assemble(trial const& of, pass rank_record::* which,
   std::vector<bool> seen(out.size());
   for (int r = 0; r < ranks; ++r) {
     auto const& arena = (of.ranks[static_cast<std::size_t>(r)].*which).gradients;
-    plait::execution::for_each_run(
-        entry, r, ranks, [&](std::size_t to, std::size_t local, std::size_t length) {
-          for (std::size_t i = 0; i < length; ++i) {
-            double const value = arena[of.parameters[parameter].offset + local + i];
-            if (seen[to + i] && std::memcmp(&out[to + i], &value, sizeof value) != 0)
-              disagree = true;
-            out[to + i] = value;
-            seen[to + i] = true;
-          }
-        });
+    auto const put = [&](std::size_t to, std::size_t local, std::size_t length) {
+      for (std::size_t i = 0; i < length; ++i) {
+        double const value = arena[of.parameters[parameter].offset + local + i];
+        if (seen[to + i] && std::memcmp(&out[to + i], &value, sizeof value) != 0) disagree = true;
+        out[to + i] = value;
+        seen[to + i] = true;
+      }
+    };
+    for (auto const& each : planning::rectangles_of(entry, r, ranks, true))
+      planning::for_each_run(each, entry.info.columns, put);
   }
   return out;
 }

@@ -5,20 +5,44 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/stream_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
-#include "plait/train/local_parameters.hpp"
 
 namespace plait::execution {
+
+/// A stored parameter in the words of activations, as `move_value` takes it: a matrix that is cut
+/// by rows is one long row that is cut by features, so that `parts` mean the same for both.
+constexpr placement as_value_placement(parameter_entry const& entry) {
+  return is_shard(entry.stored)
+             ? placement{placement_kind::shard, dim::features, entry.stored.parts}
+             : entry.stored;
+}
+/// The shape of the whole parameter in the same words.
+constexpr whole_shape as_value_shape(parameter_entry const& entry) {
+  bool const cut_rows = is_shard(entry.stored) && entry.info.rank == 2 && entry.stored.index == 0;
+  return cut_rows ? whole_shape{1, entry.info.count()}
+                  : whole_shape{entry.info.rows, entry.info.columns};
+}
+
+/// Calls body.operator()<entry>() for the entry with number `entry`.
+template <class Plan, class Body>
+void with_entry(int entry, Body body) {
+  [&]<std::size_t... E>(std::index_sequence<E...>) {
+    ((static_cast<int>(E) == entry ? body.template operator()<static_cast<int>(E)>() : void()),
+     ...);
+  }(std::make_index_sequence<std::size_t(Plan::entries.size())>{});
+}
 
 /// Gathers one tensor to the root rank, into `data`. `list` is that of the part.
 template <class Plan, class Rank, class T>
 [[gnu::cold]] void gather_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
-                                 local_parameter const& parameter, T const* arena, T* data,
+                                 parameter_block const& parameter, T const* arena, T* data,
                                  T* staging) {
   auto& device = rank.device();
   device.synchronize();
@@ -45,7 +69,7 @@ template <class Plan, class Rank, class T>
 /// The same, from there to `sink`, in the type of `values`.
 template <class Plan, class Rank, class From, class T, class Sink>
 [[gnu::cold]] void export_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
-                                 local_parameter const& parameter, From const* arena,
+                                 parameter_block const& parameter, From const* arena,
                                  std::byte* room, std::byte* staging, std::vector<T>& values,
                                  Sink& sink) {
   auto& device = rank.device();
@@ -94,7 +118,7 @@ template <class Job, class Rank, class T, class Sink>
     for (auto const& row : blocks.at(exchange_place::blocks)) blocks.run_blocks(row, arena);
   }
   for (int stage = 0; stage < plan::stages; ++stage)
-    for (auto const& parameter : parameters_of_stage<plan>(stage, rank.grid())) {
+    for (auto const& parameter : plan::blocks(stage, 0, rank.grid())) {
       if (!plan::entries[parameter.entry].is_frozen) {
         export_tensor<plan>(rank, list, stage, parameter, static_cast<T const*>(arena), room.data(),
                             staging.data(), values, sink);

@@ -9,10 +9,10 @@
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/step_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/step_runner.hpp"
-#include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_groups.hpp"
 
@@ -93,12 +93,12 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
 /// Sets the gradient of padding to 0, so that it stays 0 whatever the layers make of it.
 template <class Job, placement OnBatch, class Rank>
 void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
-                   std::vector<local_parameter> const& parameters) {
+                   std::vector<parameter_block> const& parameters) {
   using T = typename Job::gradient_element;
   for (auto const& parameter : parameters) {
     auto const& entry = Job::plan_type::entries[parameter.entry];
     if (entry.is_frozen) continue;
-    if (auto const padding = padding_of_block(entry, rank.tensor_rank()))
+    if (auto const padding = parameter.padding())
       rank.device()
           .on(stream::compute)
           .fill(T{0}, of.data + parameter.offset + parameter.count - padding, padding);
@@ -109,7 +109,7 @@ void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
 /// the layers: what its optimizer owns, and of what several own on the first of them alone. So each
 /// element counts once under every mesh.
 template <class Plan, class Blocks>
-std::vector<squares_range> squares_ranges(std::vector<local_parameter> const& parameters,
+std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& parameters,
                                           Blocks const& owned, coordinates const& place) {
   std::vector<squares_range> out;
   for (auto const& parameter : parameters) {
@@ -149,7 +149,7 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
 /// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
 /// way.
 template <class Plan, class Decays>
-std::vector<update_range> update_ranges(std::vector<local_parameter> const& parameters,
+std::vector<update_range> update_ranges(std::vector<parameter_block> const& parameters,
                                         owned_block const& block, Decays const& decays,
                                         std::vector<parameter_group> const& groups = {}) {
   std::vector<update_range> out;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "plait/plan/outline.hpp"
+#include "plait/plan/parameter_blocks.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/train/agreement.hpp"
-#include "plait/train/local_parameters.hpp"
 #include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {

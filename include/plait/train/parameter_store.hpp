@@ -14,7 +14,7 @@
 #include "plait/plan/layout.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/train/export.hpp"
-#include "plait/train/local_parameters.hpp"
+#include "plait/train/start_values.hpp"
 
 namespace plait::execution {
 
@@ -40,7 +40,7 @@ class parameter_store {
         states_(states),
         has_averages_(has_averages),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
-        local_(parameters_of_stage<plan>(rank.stage(), rank.grid())),
+        local_(plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid())),
         owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
         owned_count_(owned_.back().state_offset + owned_.back().elements.count),
         parameters_(allocate(stored_count() * sizeof(parameter_element))),
@@ -57,14 +57,14 @@ class parameter_store {
     std::vector<parameter_element> block;
     for (auto const& parameter : local_) {
       block.resize(parameter.count);
-      initial_values<parameter_element>(entry_of(parameter), parameter.number, seed,
-                                        rank_.tensor_rank(), plan::tensor_ranks, block, threads);
+      initial_values<parameter_element>(entry_of(parameter).info, parameter.number, seed,
+                                        parameter.in_block(), block, threads);
       set(parameter, block);
     }
   }
 
   [[nodiscard]] auto const& layout() const { return layout_; }
-  [[nodiscard]] std::vector<local_parameter> const& local() const { return local_; }
+  [[nodiscard]] std::vector<parameter_block> const& local() const { return local_; }
   /// What this rank's optimizer updates.
   [[nodiscard]] auto const& owned() const { return owned_; }
   /// Elements of one state of the optimizer.
@@ -103,8 +103,7 @@ class parameter_store {
       if (auto const problem = not_finite<parameter_element>(parameter.name, values);
           !problem.empty())
         throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
-      take_block<parameter_element>(entry_of(parameter), rank_.tensor_rank(), plan::tensor_ranks,
-                                    values, block);
+      take_block<parameter_element>(parameter.in_block(), info.columns, values, block);
       set(parameter, block);
     }
   }
@@ -145,7 +144,7 @@ class parameter_store {
   }
 
  private:
-  static auto const& entry_of(local_parameter const& parameter) {
+  static auto const& entry_of(parameter_block const& parameter) {
     return plan::entries[parameter.entry];
   }
 
@@ -160,7 +159,7 @@ class parameter_store {
   }
 
   /// Puts a parameter's block where it is kept and where it is owned.
-  [[gnu::cold]] void set(local_parameter const& parameter,
+  [[gnu::cold]] void set(parameter_block const& parameter,
                          std::vector<parameter_element> const& values) {
     auto& device = rank_.device();
     if constexpr (!stores_owned) {
@@ -190,7 +189,7 @@ class parameter_store {
   int states_;
   bool has_averages_;
   parameter_layout<plan::leaf_count> layout_;
-  std::vector<local_parameter> local_;
+  std::vector<parameter_block> local_;
   static_vector<owned_block, 2> owned_;
   std::size_t owned_count_;
   arena parameters_, copies_, gradients_, state_;

@@ -14,9 +14,9 @@
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/plan/parameter_blocks.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/agreement.hpp"
-#include "plait/train/local_parameters.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_groups.hpp"
 #include "plait/train/rates.hpp"
@@ -42,7 +42,7 @@ template <class Plan>
     int matched = 0;
     std::string first;
     for (int stage = 0; stage < Plan::stages; ++stage)
-      for (auto const& parameter : parameters_of_stage<Plan>(stage, grid)) {
+      for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
         if (first.empty()) first = parameter.name;
         matched += matches(group.pattern, parameter.name);
       }
@@ -66,7 +66,7 @@ template <class Plan, class Optimizer>
                                                           mesh const& grid) {
   std::vector<named_factors> out;
   for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : parameters_of_stage<Plan>(stage, grid))
+    for (auto const& parameter : Plan::blocks(stage, 0, grid))
       out.push_back(
           {parameter.name, factors_of({parameter.name, Plan::entries[parameter.entry].info.rank},
                                       optimizer.decays, options.groups)});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/train/local_parameters.hpp"
+#include "plait/train/start_values.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ parameter_entry matrix(std::size_t rows, std::size_t columns, std::size_t paddin
 
 std::vector<float> values(parameter_entry const& entry, int rank, int ranks, std::size_t threads) {
   std::vector<float> block(entry.info.count() / static_cast<std::size_t>(ranks), -1.0f);
-  execution::initial_values<float>(entry, number, seed, rank, ranks, block, threads);
+  execution::initial_values<float>(entry.info, number, seed,
+                                   planning::rectangles_of(entry, rank, ranks), block, threads);
   return block;
 }
 
@@ -38,14 +39,14 @@ float expected(parameter_entry const& entry, std::size_t index) {
 }
 
 // 131 x 602 elements are above what one thread makes alone, and no piece ends where a row does.
-TEST(LocalParameters, StartTheSameFromAnyNumberOfThreads) {
+TEST(StartValues, StartTheSameFromAnyNumberOfThreads) {
   auto const entry = matrix(131, 602, 3, placement{placement_kind::invariant}, normal(0.02));
   auto const alone = values(entry, 0, 1, 1);
   for (std::size_t i = 0; i < alone.size(); ++i) ASSERT_EQ(alone[i], expected(entry, i)) << i;
   for (std::size_t const threads : {2u, 3u, 100u}) EXPECT_EQ(values(entry, 0, 1, threads), alone);
 }
 
-TEST(LocalParameters, StartTheSameOnAnyNumberOfRanks) {
+TEST(StartValues, StartTheSameOnAnyNumberOfRanks) {
   auto const by_columns = matrix(130, 900, 2, placement{placement_kind::shard, 1, 3}, normal(0.02));
   for (int const ranks : {1, 2, 3})
     for (int rank = 0; rank < ranks; ++rank) {
@@ -59,7 +60,7 @@ TEST(LocalParameters, StartTheSameOnAnyNumberOfRanks) {
     }
 }
 
-TEST(LocalParameters, StartAsAConstantBeforeThePadding) {
+TEST(StartValues, StartAsAConstantBeforeThePadding) {
   auto const entry = matrix(10, 4, 3, placement{placement_kind::shard, 0, 1}, constant(1.5));
   auto const block = values(entry, 1, 2, 1);
   for (std::size_t i = 0; i < block.size(); ++i) EXPECT_EQ(block[i], i < 8 ? 1.5f : 0.0f) << i;

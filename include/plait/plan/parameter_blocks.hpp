@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/layout.hpp"
+#include "plait/plan/parameter_plan.hpp"
+
+namespace plait::planning {
+
+/// Elements of one parameter that a rank keeps: a rectangle of the whole parameter, of which a
+/// vector is one row, and where it lies in the rank's arena.
+struct parameter_rectangle {
+  std::size_t row = 0, column = 0;  ///< of its first element
+  std::size_t rows = 0, columns = 0;
+  std::size_t place = 0;   ///< of its first element in the arena, in elements
+  std::size_t stride = 0;  ///< from one row to the next there
+
+  [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
+  friend constexpr bool operator==(parameter_rectangle const&,
+                                   parameter_rectangle const&) = default;
+};
+
+/// The block of one parameter on one rank of the tensor axis, one rectangle for each part that is
+/// cut, with places counted from the block's begin. Padding belongs to none, or to them as the rest
+/// does.
+[[nodiscard]] constexpr std::vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
+                                                                       int tensor_rank, int ranks,
+                                                                       bool with_padding = false) {
+  auto const& info = entry.info;
+  bool const is_cut = is_shard(entry.stored);
+  bool const by_rows = is_cut && info.rank == 2 && entry.stored.index == 0;
+  auto const parts = static_cast<std::size_t>(is_cut ? entry.stored.parts : 1);
+  std::size_t const part = (by_rows ? info.rows : info.columns) / parts;
+  std::size_t const piece = is_cut ? part / static_cast<std::size_t>(ranks) : part;
+  auto const filled = with_padding ? info : info.unpadded();
+  std::vector<parameter_rectangle> out;
+  for (std::size_t g = 0; g < parts; ++g) {
+    std::size_t const first =
+        g * part + (is_cut ? piece * static_cast<std::size_t>(tensor_rank) : 0);
+    auto each =
+        by_rows ? parameter_rectangle{first,       0, piece, info.columns, g * piece * info.columns,
+                                      info.columns}
+                : parameter_rectangle{0, first, info.rows, piece, g * piece, parts * piece};
+    each.rows = std::min(each.rows, filled.rows - std::min(filled.rows, each.row));
+    each.columns = std::min(each.columns, filled.columns - std::min(filled.columns, each.column));
+    if (each.count() > 0) out.push_back(each);
+  }
+  return out;
+}
+
+/// Whether the rectangles of all tensor ranks have each element of a parameter once, or each rank
+/// has them all.
+[[nodiscard]] constexpr bool is_covered(parameter_entry const& entry, int ranks) {
+  bool const is_cut = is_shard(entry.stored);
+  auto const whole = entry.info.unpadded();
+  std::vector<parameter_rectangle> all;
+  for (int rank = 0; rank < (is_cut ? ranks : 1); ++rank)
+    for (auto const& each : rectangles_of(entry, rank, ranks)) all.push_back(each);
+  // They are cut along one dimension, so that in its order one begins where the last has ended.
+  std::ranges::sort(all, [](parameter_rectangle const& a, parameter_rectangle const& b) {
+    return a.row != b.row ? a.row < b.row : a.column < b.column;
+  });
+  std::size_t row = 0, column = 0, count = 0;
+  for (auto const& each : all) {
+    bool const is_next = each.row == 0 ? each.column == column : each.row == row;
+    if (!is_next) return false;
+    row = each.row + each.rows;
+    column = each.column + each.columns;
+    count += each.count();
+  }
+  return count == whole.count() && (all.empty() || (row == whole.rows && column == whole.columns));
+}
+
+/// Adds what of `of` lies in `range` of the arena: at most three rectangles, of which the first and
+/// the last are pieces of a row.
+constexpr void add_common(parameter_rectangle const& of, element_range const& range,
+                          std::vector<parameter_rectangle>& out) {
+  if (of.count() == 0) return;
+  std::size_t const end = of.place + (of.rows - 1) * of.stride + of.columns;
+  std::size_t const from = std::max(range.offset, of.place), to = std::min(range.end(), end);
+  if (from >= to) return;
+  auto const add = [&](std::size_t row, std::size_t rows, std::size_t begin, std::size_t stop) {
+    if (rows > 0 && begin < stop)
+      out.push_back({of.row + row, of.column + begin, rows, stop - begin,
+                     of.place + row * of.stride + begin, of.stride});
+  };
+  std::size_t first = (from - of.place) / of.stride;
+  std::size_t const begin = std::min(of.columns, (from - of.place) % of.stride);
+  std::size_t const last = (to - of.place) / of.stride;
+  std::size_t const stop = std::min(of.columns, (to - of.place) % of.stride);
+  if (first == last) return add(first, 1, begin, stop);
+  if (begin > 0) add(first++, 1, begin, of.columns);
+  add(first, last - first, 0, of.columns);
+  add(last, stop > 0 ? 1 : 0, 0, stop);
+}
+
+/// Calls action(place in the whole parameter, place in the arena, length) for each run of elements
+/// that lie together in both; `width` are the columns of the whole parameter.
+template <class Action>
+constexpr void for_each_run(parameter_rectangle const& of, std::size_t width, Action action) {
+  if (of.columns == width && of.stride == width)
+    return action(of.row * width, of.place, of.count());
+  for (std::size_t i = 0; i < of.rows; ++i)
+    action((of.row + i) * width + of.column, of.place + i * of.stride, of.columns);
+}
+
+/// One parameter on a rank: which it is, where its block lies in the arenas, and which of its
+/// elements are there.
+struct parameter_block {
+  int entry = 0;
+  int copy = 0;    ///< of the repeat, counted from the model's first
+  int number = 0;  ///< among all parameters of the model
+  std::string name;
+  std::size_t offset = 0;  ///< in elements, and how many, padding included
+  std::size_t count = 0;
+  std::vector<parameter_rectangle> rectangles;  ///< without padding
+
+  /// The rectangles with places counted from the block's begin.
+  [[nodiscard]] std::vector<parameter_rectangle> in_block() const {
+    auto out = rectangles;
+    for (auto& each : out) each.place -= offset;
+    return out;
+  }
+  /// How many elements at the end of the block are padding: the first dimension is padded, and cut
+  /// in one part if at all.
+  [[nodiscard]] std::size_t padding() const {
+    std::size_t filled = 0;
+    for (auto const& each : rectangles) filled += each.count();
+    return count - filled;
+  }
+};
+
+/// The elements of a parameter's block that lie in `range` of the arena.
+constexpr element_range overlap(element_range const& range, parameter_block const& parameter) {
+  std::size_t const begin = std::max(range.offset, parameter.offset);
+  std::size_t const end = std::min(range.end(), parameter.offset + parameter.count);
+  return {begin, begin < end ? end - begin : 0};
+}
+
+/// The full name of a parameter: the star of a repeat becomes the copy's number.
+[[gnu::cold]] inline std::string name_of_copy(std::string pattern, int copy) {
+  if (auto const star = pattern.find('*'); star != std::string::npos)
+    pattern.replace(star, 1, std::to_string(copy));
+  return pattern;
+}
+
+/// \see plan::blocks
+template <class Plan>
+[[gnu::cold]] std::vector<parameter_block> blocks_of_stage(int stage, int tensor_rank,
+                                                           mesh const& grid) {
+  auto const names = parameter_names(Plan::tree, Plan::entries);
+  auto const layout = Plan::parameter_layout_for(stage, grid);
+  std::vector<parameter_block> out;
+  for (int item = 0; item < Plan::code.items.size(); ++item) {
+    auto const range = layout.copies[std::size_t(item)];
+    for (int k = 0; k < range.copies; ++k)
+      for (int e = 0; e < Plan::entries.size(); ++e) {
+        auto const& entry = Plan::entries[e];
+        if (entry.item != item || entry.owner >= 0) continue;
+        int const copy = range.first_copy + k;
+        std::size_t const offset =
+            layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k);
+        auto rectangles = rectangles_of(entry, tensor_rank, Plan::tensor_ranks);
+        for (auto& each : rectangles) each.place += offset;
+        out.push_back({e, copy, Plan::parameter_number(e, copy),
+                       name_of_copy(names[std::size_t(e)], copy), offset, entry.local_count(),
+                       std::move(rectangles)});
+      }
+  }
+  return out;
+}
+
+}  // namespace plait::planning
+
+namespace plait {
+
+using planning::parameter_block;
+using planning::parameter_rectangle;
+
+}  // namespace plait
