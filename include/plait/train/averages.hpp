@@ -37,11 +37,16 @@ class averages {
   /// Bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return memory_.size(); }
 
+  /// Those of a block.
+  [[nodiscard]] element* data_of(owned_block const& block) const {
+    return reinterpret_cast<element*>(memory_.data()) + block.state_offset;
+  }
+
   /// Makes the averages what the parameters are.
   [[gnu::cold]] void restart(store_type const& store) {
     if (decay_ == 0) return;
     for (auto const& block : store.owned())
-      queue().copy_bytes(store.parameters_of(block), of(block),
+      queue().copy_bytes(store.parameters_of(block), data_of(block),
                          block.elements.count * sizeof(element));
   }
 
@@ -50,7 +55,7 @@ class averages {
   void follow(store_type const& store, owned_block const& block,
               double const* gradient_scale) const {
     if (decay_ == 0) return;
-    queue().average(static_cast<element const*>(store.parameters_of(block)), of(block),
+    queue().average(static_cast<element const*>(store.parameters_of(block)), data_of(block),
                     block.elements.count, decay_, gradient_scale);
   }
 
@@ -109,16 +114,12 @@ class averages {
 
  private:
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
-  [[nodiscard]] element* of(owned_block const& block) const {
-    return reinterpret_cast<element*>(memory_.data()) + block.state_offset;
-  }
-
   [[gnu::cold]] void change_places(store_type const& store) {
     are_in_place_ = !are_in_place_;
     is_stale_ = plan::cuts_arenas;
     for (auto const& block : store.owned()) {
       auto* const parameters = store.parameters_of(block);
-      queue().swap(parameters, of(block), block.elements.count);
+      queue().swap(parameters, data_of(block), block.elements.count);
       if constexpr (plan::has_copies)
         queue().convert(static_cast<element const*>(parameters), store.copies_of(block),
                         block.elements.count);

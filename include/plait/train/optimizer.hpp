@@ -6,8 +6,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "plait/backend/arguments.hpp"
 
@@ -40,6 +42,8 @@ struct adamw {
   using concept_tag = optimizer_tag;
   using numbers = adamw_numbers;
   static constexpr int states = 2;
+  /// What checkpoints call the states.
+  static constexpr std::array<char const*, 2> state_names{"exp_avg", "exp_avg_sq"};
 
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;
@@ -72,6 +76,8 @@ struct sgd {
   using concept_tag = optimizer_tag;
   using numbers = sgd_numbers;
   static constexpr int states = 1;
+  /// \see adamw::state_names
+  static constexpr std::array<char const*, 1> state_names{"momentum_buffer"};
 
   double learning_rate = 1e-2;
   double momentum = 0;
@@ -96,7 +102,8 @@ struct sgd {
 
 /// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, one
 /// of
-///          them `learning_rate`, which is what reports say. settings() may be missing.
+///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
+///          `state_names`: then checkpoints have `state_0`, ...
 /// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number, and takes
 ///          the learning rate and the weight decay of each of `of.ranges` times its factors.
 template <class O>
@@ -108,6 +115,18 @@ concept optimizer =
       { how.numbers_of(step, 1.0).learning_rate } -> std::convertible_to<double>;
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
+
+/// What checkpoints call the states of an optimizer.
+template <optimizer O>
+[[nodiscard]] [[gnu::cold]] std::vector<std::string> state_names_of() {
+  std::vector<std::string> out;
+  for (int i = 0; i < O::states; ++i) {
+    if constexpr (requires { O::state_names; })
+      out.emplace_back(O::state_names[static_cast<std::size_t>(i)]);
+    else out.push_back("state_" + std::to_string(i));
+  }
+  return out;
+}
 
 static_assert(optimizer<adamw>);
 static_assert(optimizer<sgd>);

@@ -128,6 +128,34 @@ class parameter_store {
     export_tensors<Job>(rank_, job_part::export_gradients, gradients(), seen(), sink);
   }
 
+  /// What layers see of frozen parameters, in the type of the others.
+  [[gnu::cold]] void download_frozen(element_range const& range,
+                                     std::span<parameter_element> to) const {
+    std::vector<T> here(range.count);
+    rank_.device().download(seen() + range.offset, here.data(), here.size() * sizeof(T));
+    rank_.device().synchronize();
+    for (std::size_t i = 0; i < here.size(); ++i) to[i] = static_cast<parameter_element>(here[i]);
+  }
+
+  /// Puts a parameter's block where it is kept and where it is owned.
+  [[gnu::cold]] void set(parameter_block const& parameter,
+                         std::vector<parameter_element> const& values) {
+    auto& device = rank_.device();
+    if constexpr (!stores_owned) {
+      device.upload(values.data(), parameters() + parameter.offset,
+                    values.size() * sizeof(parameter_element));
+    } else {
+      for (auto const& block : owned_)
+        if (auto const common = overlap(block.elements, parameter); common.count > 0)
+          device.upload(values.data() + (common.offset - parameter.offset),
+                        parameters_of(block) + (common.offset - block.elements.offset),
+                        common.count * sizeof(parameter_element));
+      std::vector<T> rounded(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
+      device.upload(rounded.data(), copies() + parameter.offset, rounded.size() * sizeof(T));
+    }
+  }
+
   /// Memory for what does not depend on the batch.
   [[gnu::cold]] arena allocate(std::size_t bytes) {
     auto need = plan::memory(rank_.stage(), {.data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
@@ -156,25 +184,6 @@ class parameter_store {
   }
   static std::size_t place_of(owned_block const& block) {
     return stores_owned ? block.state_offset : block.elements.offset;
-  }
-
-  /// Puts a parameter's block where it is kept and where it is owned.
-  [[gnu::cold]] void set(parameter_block const& parameter,
-                         std::vector<parameter_element> const& values) {
-    auto& device = rank_.device();
-    if constexpr (!stores_owned) {
-      device.upload(values.data(), parameters() + parameter.offset,
-                    values.size() * sizeof(parameter_element));
-    } else {
-      for (auto const& block : owned_)
-        if (auto const common = overlap(block.elements, parameter); common.count > 0)
-          device.upload(values.data() + (common.offset - parameter.offset),
-                        parameters_of(block) + (common.offset - block.elements.offset),
-                        common.count * sizeof(parameter_element));
-      std::vector<T> rounded(values.size());
-      for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
-      device.upload(rounded.data(), copies() + parameter.offset, rounded.size() * sizeof(T));
-    }
   }
 
   [[nodiscard]] parameter_element* parameters() const {

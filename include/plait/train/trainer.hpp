@@ -41,6 +41,7 @@
 #include "plait/train/step_memory.hpp"
 #include "plait/train/stop_on_signals.hpp"
 #include "plait/train/trainer_options.hpp"
+#include "plait/train/trainer_state.hpp"
 
 namespace plait::execution {
 
@@ -247,6 +248,14 @@ class trainer_on {
     store_.import_from(source);
     averages_.restart(store_);
   }
+
+  /// What this rank saves, and how it takes it back, see plait/checkpoint.
+  [[nodiscard]] [[gnu::cold]] auto state() {
+    averages_.require_parameters("state");
+    return trainer_state<Job, Rank>(rank_, store_, averages_, state_names_of<Optimizer>());
+  }
+  /// The next step is step `step`: behind a state that is taken back. All ranks call it.
+  void go_on_at(std::int64_t step) { step_ = step; }
 
   /// Calls body() while the averages of `trainer_options::average` and the parameters are in each
   /// other's places, and returns what it returns: evaluate, predict and export_parameters inside

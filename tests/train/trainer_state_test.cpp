@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=5
+//
+// What a trainer saves under one plan is taken back under any other.
+#include "plait/train/trainer_state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/small_gpt.hpp"
+
+namespace {
+
+using namespace plait;
+
+/// Whole tensors, by the name of the parameter and the kind, and how often each element was saved.
+struct whole_state {
+  std::map<std::string, std::vector<double>> tensors;
+  std::map<std::string, std::vector<int>> times;
+  std::int64_t step = 0;
+};
+struct outcome {
+  std::vector<double> losses;
+  whole_state end;
+};
+
+template <class Trainer>
+void save(Trainer& trainer, whole_state& to, std::mutex& lock) {
+  auto state = trainer.state();
+  using element = typename decltype(state)::element;
+  std::vector<element> copy(state.count());
+  auto const rectangles = state.rectangles();
+  for (std::size_t kind = 0; kind < state.kinds().size(); ++kind) {
+    state.copy(kind, copy);
+    std::lock_guard const alone(lock);
+    for (auto const& [name, info, where, is_frozen] : rectangles) {
+      if (is_frozen && kind > 0) continue;
+      auto& tensor = to.tensors[name + state.kinds()[kind]];
+      auto& times = to.times[name + state.kinds()[kind]];
+      tensor.resize(info.count());
+      times.resize(info.count());
+      for (std::size_t i = 0; i < where.rows; ++i)
+        for (std::size_t j = 0; j < where.columns; ++j) {
+          std::size_t const at = (where.row + i) * info.columns + where.column + j;
+          tensor[at] = static_cast<double>(copy[where.place + i * where.stride + j]);
+          ++times[at];
+        }
+    }
+  }
+  to.step = trainer.step_number();
+}
+
+template <class Trainer>
+void load(Trainer& trainer, whole_state const& from) {
+  auto state = trainer.state();
+  for (std::size_t kind = 0; kind < state.kinds().size(); ++kind)
+    state.restore(kind, [&](std::string const& name, parameter_info const& info,
+                            parameter_rectangle const& where, auto out) {
+      auto const& tensor = from.tensors.at(name);
+      for (std::size_t i = 0; i < where.count(); ++i)
+        out[i] = static_cast<std::remove_cvref_t<decltype(out[0])>>(
+            tensor[(where.row + i / where.columns) * info.columns + where.column +
+                   i % where.columns]);
+    });
+  trainer.go_on_at(from.step);
+}
+
+/// Trains so many steps, from a state if one is given.
+template <class Job, class Optimizer>
+outcome train(Optimizer optimizer, int data_ranks, int microbatches, double average,
+              whole_state const* from, int steps) {
+  outcome out;
+  std::mutex lock;
+  auto const text = small_gpt::text();
+  launch<Job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
+    auto trainer =
+        plait::trainer<Job>(rank, optimizer, {.seed = 3, .clip = 1.0, .average = average});
+    auto all = batches(text, global_batch<>{8}, rank, {.epochs = 0, .microbatches = microbatches});
+    if (from != nullptr) load(trainer, *from);
+    for (int i = 0; i < steps; ++i) {
+      double const loss = trainer.step(all.at(std::uint64_t(trainer.step_number()))).loss;
+      if (rank.is_root()) out.losses.push_back(loss);
+    }
+    save(trainer, out.end, lock);
+  });
+  for (auto const& [name, times] : out.end.times)
+    for (int const each : times) EXPECT_EQ(each, 1) << name;
+  return out;
+}
+
+using runner = std::function<outcome(whole_state const*, int)>;
+
+template <class Policy, class Element, class Optimizer>
+runner run_of(Optimizer optimizer, double average, int data_ranks = 0, int microbatches = 2) {
+  return [=](whole_state const* from, int steps) {
+    return train<small_gpt::job<Policy, Element>>(optimizer, data_ranks, microbatches, average,
+                                                  from, steps);
+  };
+}
+
+void expect_all_pairs(std::vector<runner> const& plans, double tolerance) {
+  constexpr int half = 3;
+  std::vector<outcome> whole, first;
+  for (auto const& run : plans) {
+    whole.push_back(run(nullptr, 2 * half));
+    first.push_back(run(nullptr, half));
+    ASSERT_EQ(first.back().end.step, half);
+  }
+  for (std::size_t a = 0; a < plans.size(); ++a)
+    for (std::size_t b = 0; b < plans.size(); ++b) {
+      SCOPED_TRACE("from plan " + std::to_string(a) + " to plan " + std::to_string(b));
+      // Taken back and saved again, it is the same to the bit.
+      EXPECT_EQ(plans[b](&first[a].end, 0).end.tensors, first[a].end.tensors);
+      auto const rest = plans[b](&first[a].end, half);
+      auto const& expected = whole[a];
+      ASSERT_EQ(rest.losses.size(), std::size_t(half));
+      for (int i = 0; i < half; ++i) {
+        double const loss = expected.losses[std::size_t(half + i)];
+        EXPECT_NEAR(rest.losses[std::size_t(i)], loss, a == b ? 0.0 : tolerance);
+      }
+      if (a == b) {
+        EXPECT_EQ(rest.end.tensors, expected.end.tensors);
+      }
+    }
+}
+
+constexpr adamw by_adamw{.learning_rate = 0.02, .weight_decay = 0.1};
+
+TEST(TrainerState, GoesFromEachPlanToEachOther) {
+  using zero = hybrid<pipeline<2>, data_parallel<at_launch, zero<1>>, small_gpt::tp2>;
+  expect_all_pairs(
+      {run_of<serial, double>(by_adamw, 0.9), run_of<data_parallel<2>, double>(by_adamw, 0.9),
+       run_of<small_gpt::tp2_sharded, double>(by_adamw, 0.9),
+       run_of<pipeline<2>, double>(by_adamw, 0.9), run_of<zero, double>(by_adamw, 0.9, 2),
+       run_of<small_gpt::three_axes, double>(by_adamw, 0.9)},
+      1e-10);
+}
+
+// What optimizers own is the master weights; layers see them rounded.
+TEST(TrainerState, OfMixedPrecisionIsThatOfTheOptimizer) {
+  using mixed = precision<plait::bfloat16, float>;
+  constexpr sgd optimizer{.learning_rate = 0.05, .momentum = 0.9};
+  expect_all_pairs({run_of<data_parallel<2>, mixed>(optimizer, 0),
+                    run_of<hybrid<data_parallel<2, zero<1>>, small_gpt::tp2>, mixed>(optimizer, 0)},
+                   0.02);
+}
+
+}  // namespace
