@@ -8,7 +8,7 @@ set(plait_components blas safetensors tensorboard mpi gloo cuda cudnn thrust)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait, of which the last that fits counts. A component without an entry adds no headers.
-set(plait_headers_of_safetensors io/safetensors.hpp io/safetensors_header.hpp)
+set(plait_headers_of_safetensors io/safetensors.hpp io/safetensors_header.hpp io/sharding_info.hpp)
 set(plait_headers_of_tensorboard observe/tensorboard_log.hpp)
 set(plait_headers_of_mpi backend/mpi/)
 set(plait_headers_of_gloo backend/gloo/)

@@ -2,11 +2,13 @@
 // Any bytes as a safetensors file. If the first byte is odd, the rest is the file; otherwise two
 // bytes say how much data follows the header, which is the rest, so that its length is always
 // right.
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "fuzz/fuzzing.hpp"
 #include "plait/io/safetensors.hpp"
+#include "plait/io/sharding_info.hpp"
 
 namespace {
 
@@ -18,6 +20,24 @@ std::vector<std::uint8_t> file_from(std::span<std::uint8_t const> bytes) {
   out.insert(out.end(), bytes.begin(), bytes.end());
   out.resize(out.size() + data, 0x3f);
   return out;
+}
+
+// The later half along each dimension, against the whole.
+void read_half(plait::safetensors_reader const& reader, plait::safetensors_entry const& info) {
+  auto offset = info.shape, extent = info.shape;
+  std::size_t elements = 1;
+  for (std::size_t i = 0; i < offset.size(); ++i) {
+    offset[i] /= 2;
+    elements *= extent[i] -= offset[i];
+  }
+  std::vector<double> part(elements), all(info.elements());
+  fuzzing::accepts([&] {
+    reader.read_block(info.name, offset, extent, std::span(part));
+    reader.read(info.name, std::span(all));
+    if (elements != 0)
+      fuzzing::expect(std::memcmp(&part.back(), &all.back(), sizeof(double)) == 0,
+                      "a rectangle has other values than the whole");
+  });
 }
 
 void read_all(plait::safetensors_reader const& reader, std::size_t file_bytes) {
@@ -35,6 +55,7 @@ void read_all(plait::safetensors_reader const& reader, std::size_t file_bytes) {
       std::vector<double> values(info.elements());
       reader.read(name, std::span(values));
     });
+    read_half(reader, info);
     fuzzing::expect(!fuzzing::accepts([&] {
       std::vector<double> values(info.elements() + 1);
       reader.read(name, std::span(values));
@@ -51,6 +72,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   fuzzing::accepts([&] {
     plait::safetensors_reader const reader(fuzzing::file_of(file));
     read_all(reader, file.size());
+    fuzzing::accepts([&] { plait::parse_sharding_metadata(reader.metadata(), "f"); });
   });
   return 0;
 }

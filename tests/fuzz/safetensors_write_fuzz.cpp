@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors and texts made from the bytes: what can be written is read back the same.
-#include <cstring>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "fuzz/fuzzing.hpp"
@@ -26,6 +26,7 @@ content content_from(std::span<std::uint8_t const>& bytes) {
     plait::safetensors_entry entry;
     auto const kind = fuzzing::take(bytes, 1);
     entry.type = kind % 16 == 0  ? plait::stored_type::i64
+                 : kind % 8 == 2 ? plait::stored_type::bf16
                  : kind % 2 == 0 ? plait::stored_type::f32
                                  : plait::stored_type::f64;
     // Small sizes, or any at all.
@@ -41,15 +42,19 @@ template <class T>
 std::vector<T> values_of(plait::safetensors_entry const& entry) {
   std::vector<T> out(entry.elements());
   for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = static_cast<T>(i + 1) / static_cast<T>(entry.name.size() + 3);
+    out[i] =
+        static_cast<T>(static_cast<double>(i + 1) / static_cast<double>(entry.name.size() + 3));
   return out;
 }
 
 template <class T>
 void expect_values(plait::safetensors_reader const& reader, plait::safetensors_entry const& entry) {
-  std::vector<T> read(entry.elements());
+  using read_as = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  std::vector<read_as> read(entry.elements());
   reader.read(entry.name, std::span(read));
-  fuzzing::expect(read == values_of<T>(entry), "other values are read than were written");
+  auto const values = values_of<T>(entry);
+  std::vector<read_as> const written(values.begin(), values.end());
+  fuzzing::expect(read == written, "other values are read than were written");
 }
 
 bool write(std::filesystem::path const& path, content const& what) {
@@ -60,6 +65,9 @@ bool write(std::filesystem::path const& path, content const& what) {
     for (auto const& entry : what.entries) {
       if (entry.type == plait::stored_type::f32)
         writer.write(entry.name, std::span<float const>(values_of<float>(entry)));
+      else if (entry.type == plait::stored_type::bf16)
+        writer.write(entry.name,
+                     std::span<plait::bfloat16 const>(values_of<plait::bfloat16>(entry)));
       else writer.write(entry.name, std::span<double const>(values_of<double>(entry)));
     }
     writer.commit();
@@ -82,6 +90,8 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
       auto const& info = reader.info(entry.name);
       fuzzing::expect(info.type == entry.type && info.shape == entry.shape, "another tensor");
       if (entry.type == plait::stored_type::f32) expect_values<float>(reader, entry);
+      else if (entry.type == plait::stored_type::bf16)
+        expect_values<plait::bfloat16>(reader, entry);
       else expect_values<double>(reader, entry);
     }
   }

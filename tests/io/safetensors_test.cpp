@@ -225,6 +225,119 @@ TEST_F(Safetensors, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(bytes.size(), 8 + length + 5 * 8 + 40007 * 4);
 }
 
+TEST_F(Safetensors, Bfloat16IsWrittenAsItIs) {
+  std::array<plait::bfloat16, 3> const values{1.0f, -3.140625f, -0x1p127f};
+  std::array<float, 1> const one{0.1f};
+  {
+    safetensors_writer writer(path_, std::vector<safetensors_entry>{{"b", stored_type::bf16, {3}},
+                                                                    {"f", stored_type::f32, {1}}});
+    writer.write("b", std::span(values));
+    writer.write("f", std::span(one));
+    EXPECT_EQ(refusal([&] { writer.write("b", std::span(one)); }),
+              " needs 3 BF16 elements for tensor 'b', given 1 F32");
+    writer.commit();
+  }
+  safetensors_reader const reader(path_);
+  EXPECT_EQ(reader.names(), (std::vector<std::string>{"f", "b"}));
+  EXPECT_EQ(read<float>(reader, "b"), (std::vector<float>{1, -3.140625f, -0x1p127f}));
+  std::array<std::byte, 4> bytes{};
+  reader.read_bytes("b", 2, bytes);
+  EXPECT_EQ(std::memcmp(bytes.data(), &values[1], 4), 0);
+  EXPECT_EQ(refusal([&] { reader.read_bytes("b", 3, bytes); }),
+            ": tensor 'b' has 6 bytes, but 4 from byte 3 on are needed");
+}
+
+// Each rectangle of a tensor of four dimensions, against the elements picked one by one.
+TEST_F(Safetensors, EveryRectangleIsRead) {
+  std::vector<std::size_t> const shape{2, 3, 2, 4};
+  std::vector<float> all(48);
+  std::vector<plait::bfloat16> small(48);
+  for (std::size_t i = 0; i < 48; ++i) small[i] = all[i] = static_cast<float>(i);
+  {
+    safetensors_writer writer(path_,
+                              std::vector<safetensors_entry>{{"b", stored_type::bf16, shape},
+                                                             {"s", stored_type::f32, {}},
+                                                             {"f", stored_type::f32, shape}});
+    writer.write("f", std::span(all));
+    writer.write("s", std::span(all).last(1));
+    writer.write("b", std::span(small));
+    writer.commit();
+  }
+  safetensors_reader const reader(path_);
+  int rectangles = 0;
+  std::vector<std::size_t> o(4), e(4);
+  std::function<void(std::size_t)> const each = [&](std::size_t axis) {
+    if (axis < 4) {
+      for (o[axis] = 0; o[axis] <= shape[axis]; ++o[axis])
+        for (e[axis] = 0; e[axis] <= shape[axis] - o[axis]; ++e[axis]) each(axis + 1);
+      return;
+    }
+    ++rectangles;
+    std::vector<double> expected;
+    for (std::size_t a = 0; a < e[0]; ++a)
+      for (std::size_t b = 0; b < e[1]; ++b)
+        for (std::size_t c = 0; c < e[2]; ++c)
+          for (std::size_t d = 0; d < e[3]; ++d)
+            expected.push_back(
+                static_cast<double>((((o[0] + a) * 3 + o[1] + b) * 2 + o[2] + c) * 4 + o[3] + d));
+    std::vector<double> wide(expected.size());
+    reader.read_block("f", o, e, std::span(wide));
+    ASSERT_EQ(wide, expected);
+    std::vector<float> from_small(expected.size());
+    reader.read_block("b", o, e, std::span(from_small));
+    ASSERT_TRUE(std::ranges::equal(from_small, expected));
+  };
+  each(0);
+  EXPECT_EQ(rectangles, 6 * 10 * 6 * 15);
+  std::array<float, 1> one{};
+  reader.read_block("s", {}, {}, std::span<float>(one));
+  EXPECT_EQ(one[0], 47);
+}
+
+TEST_F(Safetensors, WhatLiesInOnePieceIsOneRead) {
+  auto const runs = [](std::vector<std::size_t> const& shape,
+                       std::vector<std::size_t> const& offset,
+                       std::vector<std::size_t> const& extent) {
+    std::string out;
+    plait::detail::for_each_run(shape, offset, extent, [&](std::size_t first, std::size_t count) {
+      out += std::to_string(first) + "+" + std::to_string(count) + " ";
+    });
+    return out;
+  };
+  EXPECT_EQ(runs({5, 4}, {1, 0}, {3, 4}), "4+12 ");
+  EXPECT_EQ(runs({5, 4}, {1, 1}, {3, 2}), "5+2 9+2 13+2 ");
+  EXPECT_EQ(runs({2, 3, 4}, {0, 1, 0}, {2, 2, 4}), "4+8 16+8 ");
+  EXPECT_EQ(runs({2, 3, 4}, {0, 0, 0}, {2, 3, 4}), "0+24 ");
+  EXPECT_EQ(runs({3, 1, 4}, {1, 0, 0}, {2, 1, 4}), "4+8 ");
+  EXPECT_EQ(runs({2, 3}, {0, 3}, {2, 0}), "");
+  EXPECT_EQ(runs(std::vector<std::size_t>(64, 1), std::vector<std::size_t>(64, 0),
+                 std::vector<std::size_t>(64, 1)),
+            "0+1 ");
+}
+
+TEST_F(Safetensors, RectanglesOutsideAreRefused) {
+  store(python_bytes());
+  safetensors_reader const reader(path_);
+  std::vector<float> values(6);
+  auto const refused = [&](std::vector<std::size_t> const& offset,
+                           std::vector<std::size_t> const& extent) {
+    return refusal([&] { reader.read_block("weight", offset, extent, std::span(values)); });
+  };
+  EXPECT_EQ(refused({0, 0}, {2, 3}), "no input_error");
+  EXPECT_EQ(refused({1, 0}, {2, 3}),
+            ": tensor 'weight' has the shape (2, 3), without a rectangle (2, 3) from (1, 0) on");
+  EXPECT_EQ(refused({0, ~std::size_t{0}}, {2, 3}),
+            ": tensor 'weight' has the shape (2, 3), without a rectangle (2, 3) from (0, "
+            "18446744073709551615) on");
+  EXPECT_EQ(refused({0}, {2}),
+            ": tensor 'weight' has the shape (2, 3), without a rectangle (2) from (0) on");
+  EXPECT_EQ(refused({0, 1}, {2, 2}),
+            ": tensor 'weight' of shape (2, 3) has 4 elements in its rectangle (2, 2) from (0, 1) "
+            "on, but 6 are needed");
+  EXPECT_EQ(refusal([&] { reader.read_block("weigh", {}, {}, std::span(values)); }),
+            " has no tensor 'weigh'");
+}
+
 TEST_F(Safetensors, FilesWithoutTensorsAreFine) {
   {
     safetensors_writer writer(path_, {});
@@ -491,7 +604,8 @@ TEST_F(Safetensors, WrongWritesAreRefused) {
   EXPECT_EQ(refused({"a", stored_type::f64, {1}}), ": tensor 'a' has a name that is taken");
   EXPECT_EQ(refused({"__metadata__", stored_type::f64, {1}}),
             ": tensor '__metadata__' has a name that is taken");
-  EXPECT_EQ(refused({"i", stored_type::i64, {1}}), ": tensor 'i' is of type I64, not F32 or F64");
+  EXPECT_EQ(refused({"i", stored_type::i64, {1}}),
+            ": tensor 'i' is of type I64, not F64, F32 or BF16");
   EXPECT_EQ(refused({"d", stored_type::f32, std::vector<std::size_t>(65, 1)}),
             ": tensor 'd' has a shape of more than 64 sizes");
   EXPECT_EQ(refused({"l", stored_type::f64, {std::size_t{1} << 62}}),

@@ -20,8 +20,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plait/core/bfloat16.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/io/block.hpp"
 #include "plait/io/safetensors_header.hpp"
 
 namespace plait {
@@ -104,27 +106,52 @@ class safetensors_reader {
   /// Errors: input_error if the tensor is missing, has another number of elements, or another type.
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) const {
-    auto const& [entry, begin] = find(name);
+    auto const& found = find(name);
+    auto const& entry = found.entry;
     if (entry.elements() != out.size())
       refuse(name, "has " + std::to_string(entry.elements()) + " elements " +
                        detail::shape_text(entry.shape) + ", but " + std::to_string(out.size()) +
                        " are needed");
-    std::size_t const at = data_begin_ + begin;
-    if (entry.type == stored_type_of<T>) return file_.read(std::as_writable_bytes(out), at);
-    switch (entry.type) {
-      case stored_type::f64:
-        return read_as<double>(out, at, [&](double x) {
-          if (std::isfinite(x) && !std::isfinite(static_cast<T>(x)))
-            refuse(name, "holds a number that is too large for float");
-          return x;
-        });
-      case stored_type::f32: return read_as<float>(out, at, [](float x) { return x; });
-      case stored_type::bf16: return read_as<std::uint16_t>(out, at, detail::float_from_bf16);
-      case stored_type::f16: return read_as<std::uint16_t>(out, at, detail::float_from_f16);
-      default:
-        refuse(name, "holds " + std::string(to_string(entry.type)) +
-                         "; only F64, F32, BF16 and F16 can be read as numbers");
-    }
+    read_run(found, 0, out);
+  }
+
+  /// Reads the rectangle of `extent` elements from `offset` on, row-major; converted as by read.
+  ///
+  /// Shapes: offset and extent (dimensions of the tensor); out (product of extent).
+  /// Cost:   one read of the file for each piece in which the rectangle lies there; nothing else of
+  ///         the tensor is read.
+  /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
+  ///         within it or `out` has another size.
+  template <std::floating_point T>
+  void read_block(std::string_view name, std::span<std::size_t const> offset,
+                  std::span<std::size_t const> extent, std::span<T> out) const {
+    auto const& found = find(name);
+    auto const& shape = found.entry.shape;
+    if (!detail::is_block_of(shape, offset, extent))
+      refuse(name, "has the shape " + detail::shape_text(shape) + ", without a rectangle " +
+                       detail::block_text(offset, extent));
+    std::size_t elements = 1;
+    for (std::size_t const n : extent) elements *= n;  // at most those of the tensor
+    if (elements != out.size())
+      refuse(name, "of shape " + detail::shape_text(shape) + " has " + std::to_string(elements) +
+                       " elements in its rectangle " + detail::block_text(offset, extent) +
+                       ", but " + std::to_string(out.size()) + " are needed");
+    detail::for_each_run(shape, offset, extent, [&](std::size_t first, std::size_t count) {
+      read_run(found, first, out.first(count));
+      out = out.subspan(count);
+    });
+  }
+
+  /// Reads bytes of a tensor's data as they are in the file, from its byte `at` on.
+  ///
+  /// Errors: input_error if the tensor is missing or ends before.
+  void read_bytes(std::string_view name, std::size_t at, std::span<std::byte> out) const {
+    auto const& [entry, begin] = find(name);
+    if (at > entry.bytes() || out.size() > entry.bytes() - at)
+      refuse(name, "has " + std::to_string(entry.bytes()) + " bytes, but " +
+                       std::to_string(out.size()) + " from byte " + std::to_string(at) +
+                       " on are needed");
+    file_.read(out, data_begin_ + begin + at);
   }
 
  private:
@@ -139,6 +166,28 @@ class safetensors_reader {
     if (found == header_.tensors.end())
       file_.name().refuse("has no tensor " + detail::in_quotes(name));
     return found->second;
+  }
+
+  // Elements that lie in one piece, from the tensor's element `first` on.
+  template <class T>
+  void read_run(tensor const& from, std::size_t first, std::span<T> out) const {
+    auto const& entry = from.entry;
+    std::size_t const at = data_begin_ + from.begin + first * element_bytes(entry.type);
+    if (entry.type == stored_type_of<T>) return file_.read(std::as_writable_bytes(out), at);
+    switch (entry.type) {
+      case stored_type::f64:
+        return read_as<double>(out, at, [&](double x) {
+          if (std::isfinite(x) && !std::isfinite(static_cast<T>(x)))
+            refuse(entry.name, "holds a number that is too large for float");
+          return x;
+        });
+      case stored_type::f32: return read_as<float>(out, at, [](float x) { return x; });
+      case stored_type::bf16: return read_as<std::uint16_t>(out, at, detail::float_from_bf16);
+      case stored_type::f16: return read_as<std::uint16_t>(out, at, detail::float_from_f16);
+      default:
+        refuse(entry.name, "holds " + std::string(to_string(entry.type)) +
+                               "; only F64, F32, BF16 and F16 can be read as numbers");
+    }
   }
 
   template <class Stored, class T, class Convert>
@@ -192,7 +241,7 @@ class safetensors_writer {
  public:
   /// Writes the header. Wider types come first in the file, so that all data is aligned.
   ///
-  /// Errors: also input_error for names given twice and types other than F32 and F64.
+  /// Errors: also input_error for names given twice and types other than F64, F32 and BF16.
   safetensors_writer(std::filesystem::path const& path, std::span<safetensors_entry const> entries,
                      std::map<std::string, std::string> const& metadata = {})
       : file_(path, "safetensors file"), header_(make_header(entries, metadata)) {
@@ -208,8 +257,9 @@ class safetensors_writer {
   template <class T, std::size_t Extent>
   void write(std::string_view name, std::span<T, Extent> values) {
     using element = std::remove_const_t<T>;
-    static_assert(std::same_as<element, float> || std::same_as<element, double>,
-                  "safetensors_writer::write: the values must be float or double");
+    static_assert(std::same_as<element, float> || std::same_as<element, double> ||
+                      std::same_as<element, bfloat16>,
+                  "safetensors_writer::write: the values must be float, double or bfloat16");
     auto const found = slots_.find(name);
     if (found == slots_.end()) refuse("has no tensor " + detail::in_quotes(name) + " to write");
     auto& [entry, begin, written] = found->second;
@@ -238,6 +288,8 @@ class safetensors_writer {
     bool written = false;
   };
 
+  // In the order of the data: the widest first.
+  static constexpr std::array written_types{stored_type::f64, stored_type::f32, stored_type::bf16};
   static constexpr std::size_t most_data_bytes = std::size_t{1} << 62;  // positions are signed
 
   [[noreturn]] void refuse(std::string const& what) const { file_.name().refuse(what); }
@@ -253,8 +305,9 @@ class safetensors_writer {
              std::to_string(detail::most_metadata) + " texts of metadata");
     if (!metadata.empty()) header["__metadata__"] = metadata;
     for (auto const& entry : entries) {
-      if (entry.type != stored_type::f32 && entry.type != stored_type::f64)
-        refuse(entry, std::string("is of type ") + to_string(entry.type) + ", not F32 or F64");
+      if (std::ranges::find(written_types, entry.type) == written_types.end())
+        refuse(entry,
+               std::string("is of type ") + to_string(entry.type) + ", not F64, F32 or BF16");
       if (entry.shape.size() > detail::most_dimensions)
         refuse(entry,
                "has a shape of more than " + std::to_string(detail::most_dimensions) + " sizes");
@@ -262,7 +315,7 @@ class safetensors_writer {
         refuse(entry, "has a name that is taken");
     }
     std::size_t begin = 0;
-    for (stored_type const type : {stored_type::f64, stored_type::f32})
+    for (stored_type const type : written_types)
       for (auto const& entry : entries) {
         if (entry.type != type) continue;
         if (!detail::countable(entry) || entry.bytes() > most_data_bytes - begin)

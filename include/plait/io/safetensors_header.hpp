@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
-#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -17,8 +16,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plait/core/bfloat16.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/io/block.hpp"
 
 namespace plait {
 
@@ -66,10 +67,12 @@ constexpr std::size_t element_bytes(stored_type type) {
   return detail::stored_type_bytes[static_cast<std::size_t>(type)];
 }
 
-/// The type that stores a float or double as it is.
-template <std::floating_point T>
-inline constexpr stored_type stored_type_of =
-    std::same_as<T, float> ? stored_type::f32 : stored_type::f64;
+/// The type that stores a float, double or bfloat16 as it is.
+template <class T>
+  requires std::floating_point<T> || std::same_as<T, bfloat16>
+inline constexpr stored_type stored_type_of = std::same_as<T, float>    ? stored_type::f32
+                                              : std::same_as<T, double> ? stored_type::f64
+                                                                        : stored_type::bf16;
 
 /// One named tensor of a file.
 struct safetensors_entry {
@@ -90,21 +93,7 @@ namespace detail {
 // The limit of the format; and limits of ours, far above any model's, which keep the memory for a
 // header within some times its length.
 inline constexpr std::size_t most_header_bytes = 100'000'000;
-inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000, most_dimensions = 64;
-
-inline std::string shape_text(std::span<std::size_t const> shape) {
-  std::string out = "(";
-  for (std::size_t i = 0; i < shape.size() && i < 8; ++i)
-    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + (shape.size() > 8 ? ", ...)" : ")");
-}
-
-// False if the product overflows.
-inline bool multiply(std::size_t& product, std::size_t factor) {
-  if (factor != 0 && product > std::numeric_limits<std::size_t>::max() / factor) return false;
-  product *= factor;
-  return true;
-}
+inline constexpr std::size_t most_tensors = 300'000, most_metadata = 100'000;
 
 // False if the bytes of the tensor overflow.
 inline bool countable(safetensors_entry const& entry) {

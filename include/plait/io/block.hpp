@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+// Rectangles of a row-major tensor: `extent` elements from `offset` on, along each dimension.
+namespace plait::detail {
+
+inline constexpr std::size_t most_dimensions = 64;
+
+inline std::string shape_text(std::span<std::size_t const> shape) {
+  std::string out = "(";
+  for (std::size_t i = 0; i < shape.size() && i < 8; ++i)
+    out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return out + (shape.size() > 8 ? ", ...)" : ")");
+}
+
+inline std::string block_text(std::span<std::size_t const> offset,
+                              std::span<std::size_t const> extent) {
+  return shape_text(extent) + " from " + shape_text(offset) + " on";
+}
+
+// False if the product overflows.
+inline bool multiply(std::size_t& product, std::size_t factor) {
+  if (factor != 0 && product > std::numeric_limits<std::size_t>::max() / factor) return false;
+  product *= factor;
+  return true;
+}
+
+/// Whether a rectangle has the tensor's number of dimensions and ends within each of them.
+inline bool is_block_of(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
+                        std::span<std::size_t const> extent) {
+  if (offset.size() != shape.size() || extent.size() != shape.size()) return false;
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    if (offset[i] > shape[i] || extent[i] > shape[i] - offset[i]) return false;
+  return true;
+}
+
+/// Calls run(first, count) for the elements of a rectangle in row-major order, as few times as can
+/// be: what lies in one piece is one run.
+///
+/// Shapes: is_block_of(shape, offset, extent).
+template <class Run>
+void for_each_run(std::span<std::size_t const> shape, std::span<std::size_t const> offset,
+                  std::span<std::size_t const> extent, Run run) {
+  for (std::size_t const n : extent)
+    if (n == 0) return;
+  std::size_t outer = shape.size(), row = 1, count = 1;  // row: elements of what is below `outer`
+  while (outer > 0) {
+    --outer;
+    count = row * extent[outer];
+    if (extent[outer] != shape[outer]) break;
+    row *= shape[outer];
+  }
+  // The dimensions before `outer` are counted through; that one is taken in one piece.
+  std::vector<std::size_t> stride(shape.size(), 1), at(outer, 0);
+  for (std::size_t i = shape.size(); i-- > 1;) stride[i - 1] = stride[i] * shape[i];
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < shape.size(); ++i) first += offset[i] * stride[i];
+  for (;;) {
+    run(first, count);
+    std::size_t i = outer;
+    for (;; --i) {
+      if (i == 0) return;
+      first += stride[i - 1];
+      if (++at[i - 1] < extent[i - 1]) break;
+      first -= extent[i - 1] * stride[i - 1];
+      at[i - 1] = 0;
+    }
+  }
+}
+
+}  // namespace plait::detail

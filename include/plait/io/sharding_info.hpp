@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/io/block.hpp"
+#include "plait/io/safetensors_header.hpp"
+
+namespace plait {
+
+/// Where in its whole tensor the part that a file has of it begins, by the tensor's name.
+using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<>>;
+
+namespace detail {
+
+/// Reads {"NAME": {"saved_offsets": [r, c]}, ...} event by event.
+class sharding_info_parser {
+  using json = nlohmann::json;
+
+ public:
+  static sharding_info parse(std::string const& text, file_name const& file) {
+    // For the library a 0 would be the end.
+    if (text.find('\0') != std::string::npos) refuse(file, "is not JSON");
+    sharding_info_parser handler(file);
+    json::sax_parse(text, &handler);
+    return std::move(handler.out_);
+  }
+
+  bool null() { refuse_value(); }
+  bool boolean(bool) { refuse_value(); }
+  bool number_integer(json::number_integer_t) { refuse_value(); }
+  bool number_float(json::number_float_t, std::string const&) { refuse_value(); }
+  bool binary(json::binary_t&) { refuse_value(); }
+  bool string(std::string&) { refuse_value(); }
+
+  bool number_unsigned(json::number_unsigned_t value) {
+    if (depth_ != 3 || offsets_.size() == most_dimensions) refuse_value();
+    offsets_.push_back(static_cast<std::size_t>(value));
+    return true;
+  }
+  bool start_object(std::size_t) {
+    if (depth_ > 1) refuse_value();
+    ++depth_;
+    has_offsets_ = false;
+    return true;
+  }
+  bool key(std::string& value) {
+    if (depth_ == 1) {
+      name_ = std::move(value);
+      if (out_.contains(name_)) refuse(file_, "names " + in_quotes(name_) + " twice");
+      if (out_.size() == most_tensors)
+        refuse(file_, "has more than " + std::to_string(most_tensors) + " tensors");
+    } else if (value != "saved_offsets" || std::exchange(has_offsets_, true)) {
+      refuse_value();
+    }
+    return true;
+  }
+  bool end_object() {
+    if (depth_ == 2) {
+      if (!has_offsets_) refuse_value();
+      out_.emplace(std::move(name_), std::move(offsets_));
+      offsets_.clear();
+    }
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) {
+    if (depth_ != 2) refuse_value();
+    ++depth_;
+    return true;
+  }
+  bool end_array() {
+    --depth_;
+    return true;
+  }
+  template <class Problem>
+  bool parse_error(std::size_t at, std::string const&, Problem const&) {
+    refuse(file_, "is not JSON (at its byte " + std::to_string(at) + ")");
+  }
+
+ private:
+  explicit sharding_info_parser(file_name const& file) : file_(file) {}
+
+  [[noreturn]] static void refuse(file_name const& file, std::string const& what) {
+    file.refuse_part("DCP_SHARDING_INFO", what);
+  }
+  [[noreturn]] void refuse_value() const {
+    if (depth_ == 0) refuse(file_, "is not an object");
+    refuse(file_, "must give " + in_quotes(name_) + " saved_offsets, a list of up to " +
+                      std::to_string(most_dimensions) + " positions, and nothing else");
+  }
+
+  file_name const& file_;
+  sharding_info out_;
+  std::size_t depth_ = 0;  // 1: in the list of tensors, 2: in a tensor, 3: in its offsets
+  bool has_offsets_ = false;
+  std::string name_;
+  std::vector<std::size_t> offsets_;
+};
+
+}  // namespace detail
+
+/// The metadata of a safetensors file by which PyTorch's distributed checkpoint knows which part of
+/// each tensor the file has.
+///
+/// Errors: input_error if a name is not UTF-8.
+/// Source: torch/distributed/checkpoint/_hf_utils.py (DCP_VERSION 1.0).
+inline std::map<std::string, std::string> make_sharding_metadata(sharding_info const& info) {
+  auto tensors = nlohmann::ordered_json::object();
+  for (auto const& [name, offsets] : info) tensors[name] = {{"saved_offsets", offsets}};
+  try {
+    return {{"DCP_SHARDING_INFO", tensors.dump()}, {"DCP_VERSION", "1.0"}, {"format", "pt"}};
+  } catch (nlohmann::json::type_error const&) {
+    throw input_error("make_sharding_metadata: the name of a tensor is not UTF-8");
+  }
+}
+
+/// What make_sharding_metadata wrote, out of a file's metadata; nothing if there is none. Whether
+/// the tensors are those of the file is for the caller to see.
+///
+/// Errors: input_error that names `path`, for another version and whatever else is not as written.
+inline std::optional<sharding_info> parse_sharding_metadata(
+    std::map<std::string, std::string> const& metadata, std::filesystem::path const& path) {
+  auto const info = metadata.find("DCP_SHARDING_INFO");
+  if (info == metadata.end()) return std::nullopt;
+  detail::file_name const file("safetensors file", path);
+  auto const version = metadata.find("DCP_VERSION");
+  if (version == metadata.end() || version->second != "1.0")
+    file.refuse("has the DCP_VERSION " +
+                (version == metadata.end() ? "''" : detail::in_quotes(version->second)) +
+                ", not '1.0'");
+  return detail::sharding_info_parser::parse(info->second, file);
+}
+
+}  // namespace plait

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: libs=safetensors
+#include "plait/io/sharding_info.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace {
+
+using plait::make_sharding_metadata;
+using plait::parse_sharding_metadata;
+using plait::sharding_info;
+
+std::string refusal(std::string const& text, std::string const& version = "1.0") {
+  try {
+    (void)parse_sharding_metadata({{"DCP_SHARDING_INFO", text}, {"DCP_VERSION", version}}, "f");
+  } catch (plait::input_error const& problem) {
+    return problem.what();
+  }
+  return "no input_error";
+}
+
+TEST(ShardingInfo, IsWhatPyTorchWrites) {
+  sharding_info const info{{"a \"b\"", {4, 0}}, {"scalar", {}}};
+  auto const metadata = make_sharding_metadata(info);
+  EXPECT_EQ(metadata, (std::map<std::string, std::string>{
+                          {"DCP_SHARDING_INFO",
+                           R"({"a \"b\"":{"saved_offsets":[4,0]},"scalar":{"saved_offsets":[]}})"},
+                          {"DCP_VERSION", "1.0"},
+                          {"format", "pt"}}));
+  EXPECT_EQ(parse_sharding_metadata(metadata, "f"), info);
+  EXPECT_EQ(parse_sharding_metadata(make_sharding_metadata({}), "f"), sharding_info{});
+  EXPECT_EQ(parse_sharding_metadata({{"format", "pt"}}, "f"), std::nullopt);
+  // With the spaces of Python's json.dumps.
+  EXPECT_EQ(parse_sharding_metadata({{"DCP_SHARDING_INFO", R"({"w": {"saved_offsets": [128, 0]}})"},
+                                     {"DCP_VERSION", "1.0"}},
+                                    "f"),
+            (sharding_info{{"w", {128, 0}}}));
+  EXPECT_THROW((void)make_sharding_metadata({{"\xff", {}}}), plait::input_error);
+}
+
+TEST(ShardingInfo, WhatIsNotIsRefused) {
+  std::string const start = "safetensors file 'f': DCP_SHARDING_INFO ";
+  EXPECT_EQ(refusal("{}"), "no input_error");
+  EXPECT_EQ(refusal("{}", "2.0"), "safetensors file 'f' has the DCP_VERSION '2.0', not '1.0'");
+  EXPECT_EQ(refusal(""), start + "is not JSON (at its byte 1)");
+  EXPECT_EQ(refusal("{"), start + "is not JSON (at its byte 2)");
+  EXPECT_EQ(refusal(std::string("{}\0", 3)), start + "is not JSON");
+  EXPECT_EQ(refusal("[]"), start + "is not an object");
+  EXPECT_EQ(refusal("1"), start + "is not an object");
+  std::string const fields = start +
+                             "must give 'w' saved_offsets, a list of up to 64 positions, and "
+                             "nothing else";
+  for (std::string const value :
+       {"1", "[1]", "{}", R"({"saved_offsets":1})", R"({"saved_offsets":{}})",
+        R"({"saved_offsets":[-1]})", R"({"saved_offsets":[1.5]})", R"({"saved_offsets":[[1]]})",
+        R"({"saved_offsets":["1"]})", R"({"saved_offsets":[1],"logical_fqn":"v"})",
+        R"({"saved_offsets":[1],"saved_offsets":[1]})", "{\"a\":{\"b\":1}}"})
+    EXPECT_EQ(refusal("{\"w\":" + value + "}"), fields) << value;
+  std::string many = "0";
+  for (int i = 0; i < 64; ++i) many += ",0";
+  EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[)" + many + "]}}"), fields);
+  EXPECT_EQ(refusal(R"({"w":{"saved_offsets":[]},"w":{"saved_offsets":[]}})"),
+            start + "names 'w' twice");
+  std::string deep;
+  for (int i = 0; i < 300000; ++i) deep += "{\"a\":";
+  EXPECT_NE(refusal(deep), "no input_error");
+}
+
+}  // namespace
