@@ -4,16 +4,20 @@
 #
 # To add one: its name here, its headers below, and components/<name>.cmake beside this file, which
 # looks for the dependency and calls plait_add_component(), or explains in `plait_needs` what lacks.
-set(plait_components blas safetensors tensorboard mpi gloo cuda cudnn thrust)
+set(plait_components blas safetensors checkpoint tensorboard mpi gloo cuda cudnn thrust)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait, of which the last that fits counts. A component without an entry adds no headers.
 set(plait_headers_of_safetensors io/safetensors.hpp io/safetensors_header.hpp io/sharding_info.hpp)
+set(plait_headers_of_checkpoint checkpoint/)
 set(plait_headers_of_tensorboard observe/tensorboard_log.hpp)
 set(plait_headers_of_mpi backend/mpi/)
 set(plait_headers_of_gloo backend/gloo/)
 set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
+
+# Components whose headers a component's own may include; its target links theirs.
+set(plait_components_of_checkpoint safetensors)
 
 # Headers that exactly one unit of a program includes: they define functions that are not inline.
 set(plait_unit_headers backend/cuda/attention/cudnn_attention.hpp)

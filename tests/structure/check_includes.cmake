@@ -3,7 +3,8 @@
 #   - a folder includes itself and the folders before it in the order below, never a later one;
 #   - backend/<x>/ includes no other backend but host/ and process/, which are always there, and
 #     the files of backend/ itself none;
-#   - a header of an optional component is included only by headers of the same component;
+#   - a header of an optional component is included only by headers of the same component, or of one
+#     that is said to build on it (plait_components_of_<name>);
 #   - only backend/<name>/ and component headers include anything outside the standard library;
 #   - only backend/, testing/ and the executor (run/move.hpp, run/exchange_runner.hpp) call collectives;
 #   - axes are named by their roles in few places outside policy/ and testing/, and none by a
@@ -14,7 +15,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
 
 set(floors
   core placement mesh layer schedule policy plan                                # the plan half
-  tensor backend run nn data train io elastic observe testing)                  # the run half
+  tensor backend run nn data train io checkpoint elastic observe testing)                  # the run half
 
 # Headers of the operating system, needed where the standard library has no word for it.
 set(system_header "^(unistd|fcntl|pthread|sched|time|sys/[a-z]+)[.]h$")
@@ -110,7 +111,8 @@ foreach(header IN LISTS headers)
       report("<${target}> is written \"${target}\" inside plait")
     endif()
     component_of(${target} target_component)
-    if(target_component AND NOT target_component STREQUAL component)
+    if(target_component AND NOT target_component STREQUAL component
+        AND NOT target_component IN_LIST plait_components_of_${component})
       report("\"${target}\" belongs to the component '${target_component}', this header does not")
     endif()
     if(folder STREQUAL "")

@@ -54,6 +54,9 @@ expect("belongs to the component 'safetensors'"
   plait.hpp "${top}#include \"plait/io/safetensors.hpp\"\n")
 expect("belongs to the component 'safetensors'"
   io/checkpoint.hpp "${top}#include \"plait/io/safetensors.hpp\"\n")
+expect("" checkpoint/good.hpp "${top}#include \"plait/io/safetensors.hpp\"\n")
+expect("belongs to the component 'checkpoint'"
+  observe/bad.hpp "${top}#include \"plait/checkpoint/manifest.hpp\"\n")
 expect("<cblas.h> is outside the standard library"
   tensor/bad.hpp "${top}#include <cblas.h>\n")
 expect("<nlohmann/json.hpp> is outside the standard library"

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/core/quote.hpp"
+
+namespace plait {
+
+namespace detail {
+
+// A setting in a sentence: escaped, and shortened to about 200 bytes.
+inline std::string in_words(std::string_view text) {
+  if (text.empty()) return "''";
+  return escaped(text.substr(0, 200)) + (text.size() > 200 ? "..." : "");
+}
+
+}  // namespace detail
+
+/// A rectangle of a tensor, whose elements are the whole of the tensor of that name in a file.
+struct checkpoint_block {
+  std::string file;    ///< a plain name, in the checkpoint's folder
+  std::string tensor;  ///< its name, in the manifest and in the file
+  std::vector<std::size_t> offset, extent;
+  std::uint32_t crc = 0;  ///< CRC-32 of the rectangle's bytes as the file has them
+
+  bool operator==(checkpoint_block const&) const = default;
+};
+
+/// A tensor as a whole, without what ranks pad.
+struct checkpoint_tensor {
+  std::string name;
+  std::vector<std::size_t> shape;
+  std::string type;  ///< as safetensors files call it: F32, F64, BF16
+
+  bool operator==(checkpoint_tensor const&) const = default;
+};
+
+/// What a checkpoint says of itself: when it was, what a run must have again, and where each
+/// element of each tensor is. It knows nothing of ranks, so that any number of them can go on from
+/// it.
+struct checkpoint_manifest {
+  std::int64_t step = 0;      ///< steps that are done
+  std::uint64_t samples = 0;  ///< samples that these steps have taken
+  /// What a run that goes on must have again, by names of the caller's, in the caller's order.
+  std::vector<std::pair<std::string, std::string>> settings{};
+  std::string job{};  ///< which family of runs it belongs to; others do not remove it
+  std::vector<checkpoint_tensor> tensors{};
+  std::vector<checkpoint_block> blocks{};  ///< those of a tensor cover it exactly once
+  std::vector<std::byte> extra{};          ///< for the caller
+
+  bool operator==(checkpoint_manifest const&) const = default;
+};
+
+/// The first setting that is not the same, in a sentence such as "global_batch is 64 in the
+/// checkpoint and 32 now"; nothing if all are, but for those of the names in `allowed`.
+[[nodiscard]] inline std::optional<std::string> first_difference(
+    std::vector<std::pair<std::string, std::string>> const& saved,
+    std::vector<std::pair<std::string, std::string>> const& now,
+    std::span<std::string_view const> allowed = {}) {
+  auto const is_allowed = [&](std::string const& name) {
+    return std::ranges::find(allowed, name) != allowed.end();
+  };
+  using pair = std::pair<std::string, std::string>;
+  for (auto const& [name, value] : saved) {
+    if (is_allowed(name)) continue;
+    auto const found = std::ranges::find(now, name, &pair::first);
+    if (found == now.end())
+      return detail::in_words(name) + " is " + detail::in_words(value) +
+             " in the checkpoint and not set now";
+    if (found->second != value)
+      return detail::in_words(name) + " is " + detail::in_words(value) + " in the checkpoint and " +
+             detail::in_words(found->second) + " now";
+  }
+  for (auto const& [name, value] : now)
+    if (!is_allowed(name) && std::ranges::find(saved, name, &pair::first) == saved.end())
+      return detail::in_words(name) + " is not set in the checkpoint and " +
+             detail::in_words(value) + " now";
+  return std::nullopt;
+}
+
+}  // namespace plait
