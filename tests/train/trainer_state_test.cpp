@@ -34,14 +34,12 @@ struct outcome {
   whole_state end;
 };
 
-template <class Trainer>
-void save(Trainer& trainer, whole_state& to, std::mutex& lock) {
-  auto state = trainer.state();
-  using element = typename decltype(state)::element;
-  std::vector<element> copy(state.count());
+template <class T>
+void save(saved_state const& state, whole_state& to, std::mutex& lock) {
+  std::vector<T> copy(state.count());
   auto const rectangles = state.rectangles();
   for (std::size_t kind = 0; kind < state.kinds().size(); ++kind) {
-    state.copy(kind, copy);
+    state.copy(kind, copy.data());
     std::lock_guard const alone(lock);
     for (auto const& [name, info, where, is_frozen] : rectangles) {
       if (is_frozen && kind > 0) continue;
@@ -57,22 +55,29 @@ void save(Trainer& trainer, whole_state& to, std::mutex& lock) {
         }
     }
   }
-  to.step = trainer.step_number();
+  to.step = state.step();
 }
 
-template <class Trainer>
-void load(Trainer& trainer, whole_state const& from) {
-  auto state = trainer.state();
-  for (std::size_t kind = 0; kind < state.kinds().size(); ++kind)
-    state.restore(kind, [&](std::string const& name, parameter_info const& info,
-                            parameter_rectangle const& where, auto out) {
-      auto const& tensor = from.tensors.at(name);
-      for (std::size_t i = 0; i < where.count(); ++i)
-        out[i] = static_cast<std::remove_cvref_t<decltype(out[0])>>(
-            tensor[(where.row + i / where.columns) * info.columns + where.column +
-                   i % where.columns]);
-    });
-  trainer.go_on_at(from.step);
+/// Elements of whole tensors, in the type of a trainer.
+template <class T>
+struct from_memory final : state_source {
+  explicit from_memory(whole_state const& all) : tensors(all.tensors) {}
+  void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
+            void* out) override {
+    auto const& tensor = tensors.at(name);
+    for (std::size_t i = 0; i < where.count(); ++i)
+      static_cast<T*>(out)[i] =
+          static_cast<T>(tensor[(where.row + i / where.columns) * info.columns + where.column +
+                                i % where.columns]);
+  }
+  std::map<std::string, std::vector<double>> const& tensors;
+};
+
+template <class T>
+void load(saved_state& state, whole_state const& from) {
+  from_memory<T> source(from);
+  for (std::size_t kind = 0; kind < state.kinds().size(); ++kind) state.restore(kind, source);
+  state.go_on_at(from.step);
 }
 
 /// Trains so many steps, from a state if one is given.
@@ -86,12 +91,13 @@ outcome train(Optimizer optimizer, int data_ranks, int microbatches, double aver
     auto trainer =
         plait::trainer<Job>(rank, optimizer, {.seed = 3, .clip = 1.0, .average = average});
     auto all = batches(text, global_batch<>{8}, rank, {.epochs = 0, .microbatches = microbatches});
-    if (from != nullptr) load(trainer, *from);
+    using element = typename Job::parameter_element;
+    if (from != nullptr) load<element>(*trainer.state(), *from);
     for (int i = 0; i < steps; ++i) {
       double const loss = trainer.step(all.at(std::uint64_t(trainer.step_number()))).loss;
       if (rank.is_root()) out.losses.push_back(loss);
     }
-    save(trainer, out.end, lock);
+    save<element>(*trainer.state(), out.end, lock);
   });
   for (auto const& [name, times] : out.end.times)
     for (int const each : times) EXPECT_EQ(each, 1) << name;

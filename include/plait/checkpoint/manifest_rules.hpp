@@ -27,9 +27,15 @@ inline constexpr std::size_t most_extra_bytes = std::size_t{1} << 24;
 inline constexpr std::size_t most_elements = std::size_t{1} << 60;
 inline constexpr std::size_t most_cuts = 6;  // of dimensions; a block has two to this many corners
 
+/// The folder within a checkpoint that has what optimizers hold, so that the weights alone can be
+/// read by programs that take all files of a folder.
+inline constexpr std::string_view optimizer_folder = "optimizer/";
+
 /// Whether a name can be that of a file in a checkpoint: letters, digits and . _ - in a name that
-/// does not begin with a dot, since whatever reads a manifest opens it.
+/// does not begin with a dot, since whatever reads a manifest opens it; the folder of what
+/// optimizers hold may stand before it.
 inline bool is_plain_file_name(std::string_view name) {
+  if (name.starts_with(optimizer_folder)) name.remove_prefix(optimizer_folder.size());
   return !name.empty() && name.size() <= 255 && name[0] != '.' && name != manifest_file &&
          std::ranges::all_of(name, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plait/checkpoint/checksum.hpp"
+#include "plait/checkpoint/disk.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_parser.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
@@ -34,9 +35,9 @@ inline std::uint32_t crc_of_text(std::string_view text) {
   return checkpoint_crc(std::as_bytes(std::span(text)));
 }
 
-inline file_name manifest_name(std::filesystem::path const& path) {
-  return {"checkpoint manifest", path};
-}
+inline constexpr char const* manifest_kind = "checkpoint manifest";
+
+inline file_name manifest_name(std::filesystem::path const& path) { return {manifest_kind, path}; }
 
 }  // namespace detail
 
@@ -127,15 +128,11 @@ inline checkpoint_manifest parse_manifest(
 /// Reads the file plait.json of a checkpoint's folder.
 ///
 /// Errors: as parse_manifest; input_error if it cannot be read or is no regular file.
-inline checkpoint_manifest read_manifest(std::filesystem::path const& folder) {
+inline checkpoint_manifest read_manifest(std::filesystem::path const& folder,
+                                         detail::disk& on = detail::the_disk()) {
   auto const path = folder / detail::manifest_file;
-  detail::open_file const file(path, "checkpoint manifest");
-  if (file.size() > detail::most_manifest_bytes)
-    file.name().refuse("has " + std::to_string(file.size()) + " bytes; at most " +
-                       std::to_string(detail::most_manifest_bytes) + " are allowed");
-  std::string text(file.size(), '\0');
-  file.read(std::as_writable_bytes(std::span(text)), 0);
-  return parse_manifest(text, path);
+  return parse_manifest(on.read_file(path, detail::most_manifest_bytes, detail::manifest_kind),
+                        path);
 }
 
 }  // namespace plait

@@ -25,7 +25,8 @@
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
-// With shared_file.hpp the only place of plait that opens, maps or writes files.
+// With shared_file.hpp and checkpoint/disk.hpp the only place of plait that opens, maps or writes
+// files.
 namespace plait::detail {
 
 /// What messages call a file: "text file 'a/b'".

@@ -154,6 +154,22 @@ class batch_range {
   iterator begin() { return {*this, 0}; }
   std::default_sentinel_t end() { return {}; }
 
+  /// The batches from that of step `step` on: what is left after a checkpoint.
+  class rest {
+   public:
+    rest(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
+    iterator begin() const { return {*range_, step_}; }
+    std::default_sentinel_t end() const { return {}; }
+
+   private:
+    batch_range* range_;
+    std::uint64_t step_;
+  };
+  [[nodiscard]] rest from(std::uint64_t step) { return {*this, step}; }
+
+  /// What is said of them to compare them.
+  [[nodiscard]] batch_description const& description() const { return description_; }
+
  private:
   /// Room for the samples of this rank on the host and on its device.
   [[gnu::cold]] void allocate(std::size_t samples) {

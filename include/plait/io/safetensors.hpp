@@ -271,6 +271,20 @@ class safetensors_writer {
     written = true;
   }
 
+  /// Writes a whole tensor as the bytes that the file is to have of it.
+  ///
+  /// Errors: input_error if there is no such tensor or it has another number of bytes.
+  void write_bytes(std::string_view name, std::span<std::byte const> bytes) {
+    auto const found = slots_.find(name);
+    if (found == slots_.end()) refuse("has no tensor " + detail::in_quotes(name) + " to write");
+    auto& [entry, begin, written] = found->second;
+    if (entry.bytes() != bytes.size())
+      refuse("needs " + std::to_string(entry.bytes()) + " bytes for tensor " +
+             detail::in_quotes(name) + ", given " + std::to_string(bytes.size()));
+    file_.write(bytes, 8 + header_.size() + begin);
+    written = true;
+  }
+
   /// Makes the file appear under its name, complete and on disk.
   ///
   /// Errors: input_error if a tensor was not written or the disk fails; `path` is then as it was.

@@ -249,13 +249,13 @@ class trainer_on {
     averages_.restart(store_);
   }
 
-  /// What this rank saves, and how it takes it back, see plait/checkpoint.
-  [[nodiscard]] [[gnu::cold]] auto state() {
+  /// What this rank saves, and how it takes it back, see plait/checkpoint. The trainer outlives it.
+  [[nodiscard]] [[gnu::cold]] std::unique_ptr<saved_state> state() {
+    using type = trainer_state<Job, Rank, Optimizer>;
     averages_.require_parameters("state");
-    return trainer_state<Job, Rank>(rank_, store_, averages_, state_names_of<Optimizer>());
+    return std::make_unique<type>(typename type::parts{rank_, number_, optimizer_, options_, store_,
+                                                       averages_, memory_.agreed(), &step_});
   }
-  /// The next step is step `step`: behind a state that is taken back. All ranks call it.
-  void go_on_at(std::int64_t step) { step_ = step; }
 
   /// Calls body() while the averages of `trainer_options::average` and the parameters are in each
   /// other's places, and returns what it returns: evaluate, predict and export_parameters inside

@@ -12,54 +12,90 @@
 
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/parameter_blocks.hpp"
+#include "plait/train/agreement.hpp"
 #include "plait/train/averages.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
+#include "plait/train/saved_state.hpp"
+#include "plait/train/trainer_options.hpp"
+#include "plait/train/training_settings.hpp"
 
 namespace plait::execution {
 
-/// A rectangle of a parameter that a rank saves; its place is in the rank's copy.
-struct saved_rectangle {
-  std::string name;  ///< of the parameter
-  parameter_info info{};
-  parameter_rectangle where{};
-  bool is_frozen = false;
-};
-
-/// What a rank saves of its trainer, and how it takes it back: the parameters as the optimizer has
-/// them and, for each trained one, the optimizer's states and the averages, if there are any. Each
-/// of these is a kind, named by what follows the parameter's name: "" is the parameter itself.
-///
-/// All ranks of a job together have each element of each kind once: ranks that hold the same share
-/// it out. What they take back may have been saved under any other plan.
-template <class Job, class Rank>
-class trainer_state {
+/// The state of a trainer on one rank.
+template <class Job, class Rank, class Optimizer>
+class trainer_state final : public saved_state {
   using plan = typename Job::plan_type;
   using store_type = parameter_store<Job, Rank>;
   using averages_type = averages<Job, Rank>;
 
  public:
   using element = typename Job::parameter_element;
+  using job = Job;
 
-  trainer_state(Rank& rank, store_type& store, averages_type& averages,
-                std::vector<std::string> states)
-      : rank_(rank), store_(store), averages_(averages), shares_(shares_of(rank, store)) {
+  /// What a trainer is made of; `number` is its number, `agreed` the room for what ranks compare,
+  /// `step` that of the next step.
+  struct parts {
+    Rank& rank;
+    std::uint64_t number;
+    Optimizer const& optimizer;
+    trainer_options const& options;
+    store_type& store;
+    averages_type& averages;
+    std::uint64_t* agreed;
+    std::int64_t* step;
+  };
+  explicit trainer_state(parts const& of)
+      : of_(of),
+        rank_(of.rank),
+        store_(of.store),
+        averages_(of.averages),
+        shares_(shares_of(rank_, store_)) {
     kinds_.push_back("");
-    for (auto& name : states) kinds_.push_back("." + std::move(name));
+    for (auto& name : state_names_of<Optimizer>()) kinds_.push_back("." + name);
     if (averages_.bytes() > 0) kinds_.push_back(".average");
-    states_ = kinds_.size() - 1 - (averages_.bytes() > 0 ? 1 : 0);
   }
 
-  [[nodiscard]] std::vector<std::string> const& kinds() const { return kinds_; }
-  /// Elements of this rank's copy of one kind.
-  [[nodiscard]] std::size_t count() const {
+  [[nodiscard]] int rank() const override { return rank_.world_rank(); }
+  [[nodiscard]] int world_size() const override { return rank_.world_size(); }
+  [[nodiscard]] std::int64_t step() const override { return *of_.step; }
+  void go_on_at(std::int64_t step) override { *of_.step = step; }
+  [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
+    return settings_of<plan>(of_.optimizer, of_.options, rank_.grid());
+  }
+
+  [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
+    std::vector<saved_tensor> out;
+    for (int stage = 0; stage < plan::stages; ++stage)
+      for (auto const& parameter : plan::blocks(stage, 0, rank_.grid())) {
+        auto const& entry = plan::entries[parameter.entry];
+        for (std::size_t kind = 0; kind < (entry.is_frozen ? 1 : kinds_.size()); ++kind)
+          out.push_back({parameter.name + kinds_[kind], entry.info.unpadded()});
+      }
+    return out;
+  }
+
+  [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
+      std::vector<std::uint64_t> numbers) const override {
+    std::size_t const count = numbers.size();
+    numbers.resize(planning::agreed_fields);
+    auto const calls = rank_.calls_for(of_.number);
+    auto const all = numbers_of_all<plan>(rank_, numbers, of_.agreed);
+    std::vector<std::vector<std::uint64_t>> out;
+    for (auto at = all.begin(); at != all.end(); at += planning::agreed_fields)
+      out.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
+    return out;
+  }
+
+  [[nodiscard]] std::vector<std::string> const& kinds() const override { return kinds_; }
+  [[nodiscard]] std::size_t count() const override {
     std::size_t count = 0;
     for (auto const& share : shares_) count += share.elements.count;
     return count;
   }
 
-  /// The rectangles of all parameters that this rank saves, in the order of the layers.
-  [[nodiscard]] [[gnu::cold]] std::vector<saved_rectangle> rectangles() const {
+  [[nodiscard]] [[gnu::cold]] std::vector<saved_rectangle> rectangles() const override {
     std::vector<saved_rectangle> out;
     for (auto const& parameter : store_.local()) {
       auto const& entry = plan::entries[parameter.entry];
@@ -78,9 +114,8 @@ class trainer_state {
     return out;
   }
 
-  /// Copies this rank's elements of a kind to the host; of what is frozen there is the parameter
-  /// alone.
-  [[gnu::cold]] void copy(std::size_t kind, std::span<element> to) const {
+  [[gnu::cold]] void copy(std::size_t kind, void* all) const override {
+    std::span<element> const to(static_cast<element*>(all), count());
     auto& device = rank_.device();
     device.synchronize();
     for (auto const& share : shares_) {
@@ -99,15 +134,10 @@ class trainer_state {
     device.synchronize();
   }
 
-  /// Takes a kind back: calls read(name of the tensor, parameter_info, rectangle, elements to fill,
-  /// row by row) for what this rank needs.
-  ///
-  /// Errors: what `read` throws; the trainer is then of no more use.
-  template <class Read>
-  [[gnu::cold]] void restore(std::size_t kind, Read read) {
+  [[gnu::cold]] void restore(std::size_t kind, state_source& from) override {
     rank_.device().synchronize();
-    if (kind == 0) restore_parameters(read);
-    else restore_owned(kind, read);
+    if (kind == 0) restore_parameters(from);
+    else restore_owned(kind, from);
     rank_.device().synchronize();
   }
 
@@ -156,34 +186,32 @@ class trainer_state {
 
   [[nodiscard]] element* data_of(std::size_t kind, owned_block const& block) const {
     if (kind == 0) return store_.parameters_of(block);
-    if (kind <= states_) return store_.state_of(block) + (kind - 1) * store_.owned_count();
+    if (kind <= std::size_t(Optimizer::states))
+      return store_.state_of(block) + (kind - 1) * store_.owned_count();
     return averages_.data_of(block);
   }
 
   /// One rectangle, row by row, to where it lies behind `base`.
-  template <class Read>
-  void read_to(Read& read, std::string const& name, parameter_info const& info,
+  void read_to(state_source& from, std::string const& name, parameter_info const& info,
                parameter_rectangle const& each, std::span<element> out, std::size_t base) {
     rows_.resize(each.count());
-    read(name, info, each, std::span<element>(rows_));
+    from.read(name, info, each, rows_.data());
     for (std::size_t i = 0; i < each.rows; ++i)
       std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(i * each.columns), each.columns,
                   out.begin() + static_cast<std::ptrdiff_t>(each.place + i * each.stride - base));
   }
 
-  template <class Read>
-  void restore_parameters(Read& read) {
+  void restore_parameters(state_source& from) {
     std::vector<element> block;
     for (auto const& parameter : store_.local()) {
       auto const info = plan::entries[parameter.entry].info.unpadded();
       block.assign(parameter.count, element{0});
       for (auto const& each : parameter.rectangles)
-        read_to(read, parameter.name, info, each, block, parameter.offset);
+        read_to(from, parameter.name, info, each, block, parameter.offset);
       store_.set(parameter, block);
     }
   }
-  template <class Read>
-  void restore_owned(std::size_t kind, Read& read) {
+  void restore_owned(std::size_t kind, state_source& from) {
     std::vector<element> values;
     std::vector<parameter_rectangle> mine;
     for (auto const& block : store_.owned()) {
@@ -195,7 +223,7 @@ class trainer_state {
         for (auto const& each : parameter.rectangles)
           planning::add_common(each, block.elements, mine);
         for (auto const& each : mine)
-          read_to(read, parameter.name + kinds_[kind], entry.info.unpadded(), each, values,
+          read_to(from, parameter.name + kinds_[kind], entry.info.unpadded(), each, values,
                   block.elements.offset);
       }
       rank_.device().upload(values.data(), data_of(kind, block), values.size() * sizeof(element));
@@ -203,12 +231,12 @@ class trainer_state {
     }
   }
 
+  parts of_;
   Rank& rank_;
   store_type& store_;
   averages_type& averages_;
   blocks shares_;
   std::vector<std::string> kinds_{};
-  std::size_t states_ = 0;
   std::vector<element> rows_{};
 };
 

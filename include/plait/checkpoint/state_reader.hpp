@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/checkpoint/checksum.hpp"
+#include "plait/checkpoint/manifest.hpp"
+#include "plait/checkpoint/state_files.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/error.hpp"
+#include "plait/io/safetensors.hpp"
+
+namespace plait::detail {
+
+/// Reads elements of whole tensors out of a complete checkpoint, whatever ranks have written it.
+///
+/// Cost:    reads the bytes of the elements that are asked for, and the headers of their files.
+/// Errors:  input_error that names the file and the tensor.
+/// Threads: used by one thread.
+class state_reader final : public state_source {
+ public:
+  /// What is read gets the type of elements of `element_bytes`.
+  state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
+               std::size_t element_bytes)
+      : folder_(std::move(folder)), manifest_(manifest), element_bytes_(element_bytes) {
+    for (auto const& tensor : manifest_.tensors) tensors_[tensor.name].whole = &tensor;
+    for (auto const& block : manifest_.blocks) tensors_[block.tensor].blocks.push_back(&block);
+  }
+
+  [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
+  /// Bytes that have been read of tensors so far.
+  [[nodiscard]] std::uint64_t bytes_read() const { return bytes_read_; }
+
+  /// Errors: also input_error if there is no such tensor or it has another shape than `info`.
+  void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
+            void* out) override {
+    if (element_bytes_ == 8)
+      return read_numbers(name, info, where, std::span(static_cast<double*>(out), where.count()));
+    if (element_bytes_ == 4)
+      return read_numbers(name, info, where, std::span(static_cast<float*>(out), where.count()));
+    std::vector<float> wide(where.count());
+    read_numbers(name, info, where, std::span(wide));
+    std::ranges::transform(wide, static_cast<bfloat16*>(out),
+                           [](float value) { return static_cast<bfloat16>(value); });
+  }
+
+  /// Compares the CRCs of every `ranks`-th rectangle, from the `rank`-th on.
+  ///
+  /// Errors: input_error that names the file, the tensor and both numbers.
+  void verify(std::size_t rank, std::size_t ranks) {
+    for (std::size_t i = rank; i < manifest_.blocks.size(); i += ranks) {
+      auto const& block = manifest_.blocks[i];
+      auto const crc = checkpoint_crc(file(block.file), block.tensor);
+      if (crc != block.crc)
+        throw input_error("checkpoint " + path_in_quotes(folder_) + " is damaged: tensor " +
+                          in_quotes(block.tensor) + " in " + in_quotes(block.file) +
+                          " has the CRC-32 " + std::to_string(crc) + ", the manifest says " +
+                          std::to_string(block.crc));
+    }
+  }
+
+ private:
+  struct known {
+    checkpoint_tensor const* whole = nullptr;
+    std::vector<checkpoint_block const*> blocks{};
+  };
+
+  static parameter_rectangle rectangle_of(std::vector<std::size_t> const& offset,
+                                          std::vector<std::size_t> const& extent) {
+    if (offset.size() == 1) return {.column = offset[0], .rows = 1, .columns = extent[0]};
+    return {.row = offset[0], .column = offset[1], .rows = extent[0], .columns = extent[1]};
+  }
+
+  template <class T>
+  void read_numbers(std::string const& name, parameter_info const& info,
+                    parameter_rectangle const& where, std::span<T> out) {
+    std::vector<T> rows;
+    for (auto const* const block : find(name, sizes_of(info, info.rows, info.columns)).blocks) {
+      auto const has = rectangle_of(block->offset, block->extent);
+      std::size_t const row = std::max(has.row, where.row);
+      std::size_t const column = std::max(has.column, where.column);
+      std::size_t const end_row = std::min(has.row + has.rows, where.row + where.rows);
+      std::size_t const end_column =
+          std::min(has.column + has.columns, where.column + where.columns);
+      if (row >= end_row || column >= end_column) continue;
+      std::size_t const height = end_row - row, width = end_column - column;
+      // Rows that lie together in `out` are read to where they belong.
+      bool const in_place = width == where.columns;
+      std::size_t const first = (row - where.row) * where.columns + (column - where.column);
+      rows.resize(in_place ? 0 : height * width);
+      auto const to = in_place ? out.subspan(first, height * width) : std::span(rows);
+      file(block->file)
+          .read_block(name, sizes_of(info, row - has.row, column - has.column),
+                      sizes_of(info, height, width), to);
+      bytes_read_ += to.size_bytes();
+      for (std::size_t i = 0; i < (in_place ? 0 : height); ++i)
+        std::ranges::copy(to.subspan(i * width, width),
+                          out.begin() + static_cast<std::ptrdiff_t>(first + i * where.columns));
+    }
+  }
+
+  known const& find(std::string const& name, std::vector<std::size_t> const& sizes) const {
+    auto const found = tensors_.find(name);
+    if (found == tensors_.end())
+      throw input_error("checkpoint " + path_in_quotes(folder_) + " has no tensor " +
+                        in_quotes(name));
+    if (found->second.whole->shape != sizes)
+      throw input_error("checkpoint " + path_in_quotes(folder_) + ": tensor " + in_quotes(name) +
+                        " has the shape " + shape_text(found->second.whole->shape) +
+                        ", the model has " + shape_text(sizes));
+    return found->second;
+  }
+
+  safetensors_reader const& file(std::string const& name) {
+    constexpr std::size_t most_open = 64;
+    auto const found = files_.find(name);
+    if (found != files_.end()) return *found->second;
+    if (files_.size() == most_open) files_.clear();
+    return *files_.emplace(name, std::make_unique<safetensors_reader>(folder_ / name))
+                .first->second;
+  }
+
+  std::filesystem::path folder_;
+  checkpoint_manifest const& manifest_;
+  std::size_t element_bytes_;
+  std::map<std::string, known, std::less<>> tensors_{};
+  std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
+  std::uint64_t bytes_read_ = 0;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/layer/parameter.hpp"
+#include "plait/plan/parameter_blocks.hpp"
+
+namespace plait {
+
+/// A tensor of a model's state as a whole, without padding.
+struct saved_tensor {
+  std::string name;
+  parameter_info info{};
+};
+
+/// A rectangle of a parameter that a rank saves; its place is in the rank's copy.
+struct saved_rectangle {
+  std::string name;  ///< of the parameter
+  parameter_info info{};
+  parameter_rectangle where{};
+  bool is_frozen = false;  ///< of what is frozen there is the parameter alone
+};
+
+/// Where a rank finds elements of whole tensors when it takes a state back.
+class state_source {
+ public:
+  state_source() = default;
+  state_source(state_source const&) = delete;
+  state_source& operator=(state_source const&) = delete;
+  virtual ~state_source() = default;
+
+  /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the type of the
+  /// state that asks.
+  virtual void read(std::string const& name, parameter_info const& info,
+                    parameter_rectangle const& where, void* out) = 0;
+};
+
+/// What checkpoints need to know of a trainer, one type for all of them: what a rank saves and how
+/// it takes it back. A state is the parameters as the optimizer has them and, for each trained one,
+/// the optimizer's states and the averages, if there are any. Each of these is a kind, named by
+/// what follows the parameter's name: "" is the parameter itself.
+///
+/// All ranks of a job together have each element of each kind once: ranks that hold the same share
+/// it out. What they take back may have been saved under any other plan.
+/// Threads: used by the thread of its rank; what has been copied belongs to the caller.
+class saved_state {
+ public:
+  saved_state() = default;
+  saved_state(saved_state const&) = delete;
+  saved_state& operator=(saved_state const&) = delete;
+  virtual ~saved_state() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int world_size() const = 0;
+  /// Up to 64 numbers of each rank, those of rank r at [r]. Collective.
+  ///
+  /// Moves: the row of the plan's list by which ranks compare what must be the same.
+  [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> of_all_ranks(
+      std::vector<std::uint64_t> numbers) const = 0;
+
+  /// Names and values of what a run must have again to go on as if nothing had been. How many ranks
+  /// there are and how they share the work is none of it.
+  [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
+  /// All tensors of all kinds, of the whole model.
+  [[nodiscard]] virtual std::vector<saved_tensor> tensors() const = 0;
+  [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
+  /// Bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
+  [[nodiscard]] virtual std::size_t element_bytes() const = 0;
+
+  /// The rectangles of all parameters that this rank saves, in the order of the layers.
+  [[nodiscard]] virtual std::vector<saved_rectangle> rectangles() const = 0;
+  /// Elements of this rank's copy of one kind.
+  [[nodiscard]] virtual std::size_t count() const = 0;
+  /// Copies this rank's elements of a kind to the host.
+  virtual void copy(std::size_t kind, void* to) const = 0;
+
+  /// Takes a kind back.
+  ///
+  /// Errors: what the source throws; the trainer is then of no more use.
+  virtual void restore(std::size_t kind, state_source& from) = 0;
+
+  /// Steps that are done.
+  [[nodiscard]] virtual std::int64_t step() const = 0;
+  /// The next step is step `step`. All ranks call it.
+  virtual void go_on_at(std::int64_t step) = 0;
+};
+
+}  // namespace plait

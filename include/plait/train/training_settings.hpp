@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/plan/parameter_blocks.hpp"
+#include "plait/train/optimizer.hpp"
+#include "plait/train/rates.hpp"
+#include "plait/train/set_up_checks.hpp"
+
+namespace plait::execution {
+
+/// What a run must have again to go on as if nothing had been: names and values, as checkpoints
+/// keep them.
+using training_settings = std::vector<std::pair<std::string, std::string>>;
+
+/// The shortest decimal number that is read as the same one.
+[[nodiscard]] [[gnu::cold]] inline std::string number_text(double value) {
+  char out[32];
+  for (int digits = 6; digits <= 17; ++digits) {
+    std::snprintf(out, sizeof out, "%.*g", digits, value);
+    if (std::strtod(out, nullptr) == value) break;
+  }
+  return out;
+}
+
+/// A number that is another one if any byte is (FNV-1a), as 16 digits.
+[[nodiscard]] [[gnu::cold]] inline std::string fingerprint_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (unsigned char const byte : text) hash = (hash ^ byte) * 0x100000001b3u;
+  char out[20];
+  std::snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(hash));
+  return out;
+}
+
+/// Names and shapes of all parameters of the model, and what is frozen.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] std::string text_of_model(mesh const& grid) {
+  std::string text;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
+      auto const info = Plan::entries[parameter.entry].info.unpadded();
+      text += parameter.name + " " + std::to_string(info.rank) + " " + std::to_string(info.rows) +
+              " " + std::to_string(info.columns) +
+              (Plan::entries[parameter.entry].is_frozen ? " frozen\n" : "\n");
+    }
+  return text;
+}
+
+/// Those of a trainer. How many ranks there are and how they share the work is none of them.
+template <class Plan, class Optimizer>
+[[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
+                                                          trainer_options const& options,
+                                                          mesh const& grid) {
+  training_settings out;
+  auto const add = [&](std::string name, std::string value) {
+    out.emplace_back(std::move(name), std::move(value));
+  };
+  add("model", fingerprint_of(text_of_model<Plan>(grid)));
+  add("precision", "activations of " + std::to_string(Plan::element_bytes) + ", parameters of " +
+                       std::to_string(Plan::parameter_bytes) + ", gradients of " +
+                       std::to_string(Plan::gradient_bytes) + " bytes");
+  add("seed", std::to_string(options.seed));
+  add("clip", number_text(options.clip));
+  add("average", number_text(options.average));
+  std::string states;
+  for (auto const& name : state_names_of<Optimizer>()) states += (states.empty() ? "" : " ") + name;
+  add("optimizer", states);
+  if constexpr (requires { optimizer.settings(); })
+    for (auto const& setting : optimizer.settings()) add(setting.name, number_text(setting.value));
+  std::string rates;
+  for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
+    rates += (rates.empty() ? "" : " ") + number_text(rate_at(options.rate, step));
+  add("schedule", rates);
+  std::string factors;
+  for (auto const& [name, of] : factors_of_model<Plan>(optimizer, options, grid))
+    factors += name + " " + number_text(of.rate) + " " + number_text(of.decay) + "\n";
+  add("parameter_groups", fingerprint_of(factors));
+  return out;
+}
+
+}  // namespace plait::execution
