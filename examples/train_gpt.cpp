@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libs: safetensors
+// libs: safetensors checkpoint
 // Trains a GPT-2 on the bytes of a text, or on tokens, under any of the compiled plans; see
 // train_gpt/options.hpp for the command line, train_gpt/model.hpp for the model and the plans as
 // types, train_gpt/job.hpp for the training itself.
@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include <plait/checkpoint/checkpoints.hpp>
 #include <plait/core/file.hpp>
 #include <plait/core/finite.hpp>
 #include <plait/data/byte_text.hpp>
@@ -188,6 +189,7 @@ void check_files(train_gpt::options const& wanted) {
                                  {"--data", wanted.data},
                                  {"--init", wanted.init},
                                  {"--save", wanted.save},
+                                 {"--checkpoint", wanted.checkpoint},
                                  {"--losses", wanted.losses},
                                  {"--log", wanted.log}};
   for (auto one = files.begin(); one != files.end(); ++one)
@@ -228,6 +230,54 @@ std::shared_ptr<plait::process_engine> make_engine(train_gpt::options const& wan
   throw plait::input_error("--backend " + wanted.backend +
                            " is not built in; configure where its library is found");
 }
+
+/// Checkpoints as the command line wants them.
+class kept_checkpoints final : public train_gpt::rank_checkpoints {
+ public:
+  kept_checkpoints(train_gpt::options const& wanted, std::unique_ptr<plait::saved_state> state,
+                   plait::batch_description const& batches, std::uint64_t epoch)
+      : resumes_(wanted.resume),
+        speaks_(state->rank() == 0),
+        saves_(std::make_unique<plait::checkpoints>(
+            std::move(state), batches, epoch,
+            plait::checkpoint_options{.folder = wanted.checkpoint,
+                                      .every = wanted.every,
+                                      .keep = static_cast<int>(wanted.keep),
+                                      .allow = words_of(wanted.allow)})) {}
+
+  std::uint64_t resume() override { return resumes_ ? saves_->resume() : 0; }
+  void after_step() override {
+    saves_->after_step();
+    tell();
+  }
+  void save() override { saves_->save(); }
+  void finish() override {
+    saves_->finish();
+    tell();
+  }
+
+ private:
+  static std::vector<std::string> words_of(std::string const& list) {
+    std::vector<std::string> out;
+    std::size_t begin = 0;
+    while (begin < list.size()) {
+      std::size_t const end = std::min(list.find(',', begin), list.size());
+      if (end > begin) out.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    return out;
+  }
+  /// Says once what has gone wrong; training goes on.
+  void tell() {
+    if (!speaks_ || saves_->problem() == told_) return;
+    told_ = saves_->problem();
+    if (!told_.empty()) std::fprintf(stderr, "train_gpt: %s\n", told_.c_str());
+  }
+
+  bool resumes_, speaks_;
+  std::unique_ptr<plait::checkpoints> saves_;
+  std::string told_{};
+};
 
 /// Of ranks whose files another writes.
 struct no_sink : train_gpt::tensor_sink {
@@ -277,6 +327,11 @@ int train(train_gpt::options const& wanted, entry const& job) {
     save = std::make_unique<file_sink>(wanted.save, job);
     request.save = save.get();
   }
+  if (!wanted.checkpoint.empty())
+    request.checkpoints = [&](std::unique_ptr<plait::saved_state> state,
+                              plait::batch_description const& batches, std::uint64_t epoch) {
+      return std::make_unique<kept_checkpoints>(wanted, std::move(state), batches, epoch);
+    };
   std::unique_ptr<losses_file> losses;
   if (!wanted.losses.empty() && is_root) losses = std::make_unique<losses_file>(wanted.losses);
 
@@ -292,9 +347,11 @@ int train(train_gpt::options const& wanted, entry const& job) {
                 tokens ? "tokens" : "bytes of text");
   command_line::check_output();
   plait::progress progress(wanted.steps);
+  bool has_begun = false;
   double first_loss = 0, last_loss = 0, speed = 0;
   request.on_step = [&](plait::step_report const& report, double tokens_per_second) {
-    if (report.step == 0) first_loss = report.loss;
+    if (!has_begun) first_loss = report.loss;
+    has_begun = true;
     last_loss = report.loss;
     if (losses) losses->add(report.step, report.loss);
     if (log) log->write(report);

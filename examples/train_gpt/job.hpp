@@ -103,13 +103,19 @@ outcome run(request const& wanted, Backend const& backend) {
          .how = wanted.in_order ? plait::sample_order::sequential : plait::sample_order::shuffled,
          .epochs = 0,
          .microbatches = wanted.microbatches});
+    std::unique_ptr<rank_checkpoints> checkpoints;
+    if (wanted.checkpoints)
+      checkpoints =
+          wanted.checkpoints(trainer.state(), batches.description(), batches.steps_per_epoch());
+    std::uint64_t next = checkpoints ? checkpoints->resume() : 0;
     using clock = std::chrono::steady_clock;
     auto const begin = clock::now();
+    std::int64_t const first = trainer.step_number();
     auto const say = [&](plait::step_report const& report) {
       double const seconds = std::chrono::duration<double>(clock::now() - begin).count();
       if (rank.is_root() && wanted.on_step)
-        wanted.on_step(report,
-                       double(report.step + 1) * double(wanted.batch * Size::sequence) / seconds);
+        wanted.on_step(report, double(report.step + 1 - first) *
+                                   double(wanted.batch * Size::sequence) / seconds);
     };
     auto const save = [&] {
       if (wanted.save != nullptr)
@@ -121,9 +127,14 @@ outcome run(request const& wanted, Backend const& backend) {
     trainer.on_stop([&](plait::step_report const& last) {
       say(last);
       save();
+      if (checkpoints) {
+        checkpoints->save();
+        checkpoints->finish();
+      }
     });
-    for (std::int64_t step = 0; step < wanted.steps; ++step) {
-      auto const report = trainer.step(batches.at(std::uint64_t(step)));
+    while (trainer.step_number() < wanted.steps) {
+      auto const report = trainer.step(batches.at(next++));
+      if (checkpoints) checkpoints->after_step();
       if (wanted.gradients != nullptr)
         trainer.export_gradients(
             [&](std::string const& name, auto const&, std::span<sum const> values) {
@@ -131,6 +142,7 @@ outcome run(request const& wanted, Backend const& backend) {
             });
       say(report);
     }
+    if (checkpoints) checkpoints->finish();
     std::array<std::int64_t, plait::axis_set_count> moved{};
     auto const& sets = rank.groups().sets();
     for (int i = 0; i < sets.size(); ++i)

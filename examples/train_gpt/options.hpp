@@ -19,10 +19,12 @@ inline constexpr std::int64_t most_batch = 1'000'000;
 struct options {
   std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
                     attention = "own";
-  std::string init, save, losses, log;
+  std::string init, save, losses, log, checkpoint, allow;
+  std::int64_t every = 100, keep = 3;
   std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200,
                schedule_seed = 0;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
+  bool resume = false;
   bool in_order = false, explain = false, list_plans = false, replay = false, share_gpu = false,
        tf32 = false, help = false;
 };
@@ -55,6 +57,16 @@ inline constexpr char const* usage =
     "                         (s * batch + i) * sequence\n"
     "  --init FILE            start from these weights (safetensors)\n"
     "  --save FILE            write the weights at the end (safetensors)\n"
+    "  --checkpoint DIR       save all that training needs to go on in a folder, at the end of a "
+    "step\n"
+    "                         and while the next ones run; on a signal, too\n"
+    "  --every N              steps from one checkpoint to the next (100)\n"
+    "  --keep K               checkpoints that are kept (3)\n"
+    "  --resume               go on from the newest complete checkpoint of DIR, if there is one, "
+    "under\n"
+    "                         this plan or any other\n"
+    "  --allow A,B,...        settings that may be others than in the checkpoint: schedule,\n"
+    "                         learning_rate, global_batch, ...\n"
     "  --losses FILE          write step,loss lines at the end (csv)\n"
     "                         Until the end both are plait-*.partial beside their file;\n"
     "                         a program that is killed leaves that\n"
@@ -87,6 +99,11 @@ inline options parse(int count, char const* const* words) {
       {"--attention", &out.attention},
       {"--init", &out.init},
       {"--save", &out.save},
+      {"--checkpoint", &out.checkpoint},
+      {"--every", whole{&out.every, 1, 1'000'000'000'000}},
+      {"--keep", whole{&out.keep, 1, 1'000'000}},
+      {"--resume", &out.resume},
+      {"--allow", &out.allow},
       {"--losses", &out.losses},
       {"--log", &out.log},
       {"--steps", whole{&out.steps, 0, 1'000'000'000'000}},
@@ -110,6 +127,9 @@ inline options parse(int count, char const* const* words) {
   if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))
     throw plait::input_error("--attention cudnn needs --backend cuda and --precision bfloat16");
   command_line::check_backend(known, out.backend);
+  if (out.checkpoint.empty() && (out.resume || !out.allow.empty()))
+    throw plait::input_error(std::string(out.resume ? "--resume" : "--allow") +
+                             " needs --checkpoint DIR");
   return out;
 }
 

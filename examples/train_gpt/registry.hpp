@@ -14,6 +14,8 @@
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_file.hpp>
 #include <plait/mesh/hosts.hpp>
+#include <plait/tensor/batch.hpp>
+#include <plait/train/saved_state.hpp>
 #include <plait/train/stop_on_signals.hpp>
 #include <plait/train/trainer_options.hpp>
 
@@ -37,6 +39,16 @@ struct tensor_sink {
   virtual ~tensor_sink() = default;
   virtual void write(std::string const& name, std::span<float const> values) = 0;
   virtual void write(std::string const& name, std::span<double const> values) = 0;
+};
+
+/// Checkpoints of one rank's trainer.
+struct rank_checkpoints {
+  virtual ~rank_checkpoints() = default;
+  /// Returns the number of the next batch.
+  virtual std::uint64_t resume() = 0;
+  virtual void after_step() = 0;
+  virtual void save() = 0;
+  virtual void finish() = 0;
 };
 
 /// What the backend `simulated` is told besides the seed; see its own header.
@@ -64,6 +76,10 @@ struct request {
   plait::stop_on_signals const* stop = nullptr;
   tensor_source* init = nullptr;
   tensor_sink* save = nullptr;
+  /// Makes the checkpoints of a rank; none if it is empty. The main program alone knows how.
+  std::function<std::unique_ptr<rank_checkpoints>(
+      std::unique_ptr<plait::saved_state>, plait::batch_description const&, std::uint64_t epoch)>
+      checkpoints;
   /// Where the gradients of every step go; for comparisons.
   tensor_sink* gradients = nullptr;
   std::function<void(plait::step_report const&, double tokens_per_second)> on_step;
