@@ -109,7 +109,7 @@ TEST(Checksum, OfATensorIsThatOfItsBytes) {
 
 TEST(Manifest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(parse_manifest(to_text(example())), example());
-  EXPECT_EQ(parse_manifest(to_text({})), checkpoint_manifest{});
+  EXPECT_EQ(parse_manifest(to_text({.job = "j"})), checkpoint_manifest{.job = "j"});
   std::string const text = to_text(example());
   EXPECT_EQ(to_text(parse_manifest(text)), text);
 }
@@ -195,6 +195,7 @@ TEST(Manifest, RulesNameTensorAndNumbers) {
     return refusal_of(manifest);
   };
   EXPECT_EQ(with([](auto& m) { m.step = -1; }), " is of step -1, which is negative");
+  EXPECT_EQ(with([](auto& m) { m.job = ""; }), " names no job");
   EXPECT_EQ(with([](auto& m) { m.settings.push_back({"seed", "8"}); }),
             " has the setting 'seed' twice");
   EXPECT_EQ(with([](auto& m) { m.tensors[1].name = "wte.weight"; }),
@@ -262,7 +263,7 @@ TEST(Manifest, CoverageIsExact) {
     }
     auto const refused = [&](std::vector<checkpoint_block> list) {
       for (std::size_t i = 0; i < list.size(); ++i) list[i].file = std::to_string(i);
-      return refusal_of({.tensors = {{"t", shape, "F32"}}, .blocks = list});
+      return refusal_of({.job = "j", .tensors = {{"t", shape, "F32"}}, .blocks = list});
     };
     EXPECT_EQ(refused(blocks), "no input_error");
     // Counted element by element instead.
@@ -290,7 +291,7 @@ TEST(Manifest, CoverageIsExact) {
 }
 
 TEST(Manifest, ManyBlocksAreCheckedSoon) {
-  checkpoint_manifest manifest{.tensors = {{"t", {400, 500}, "F32"}}, .blocks = {}};
+  checkpoint_manifest manifest{.job = "j", .tensors = {{"t", {400, 500}, "F32"}}, .blocks = {}};
   for (std::size_t row = 0; row < 200; ++row)
     for (std::size_t column = 0; column < 100; ++column)
       manifest.blocks.push_back(
@@ -299,7 +300,8 @@ TEST(Manifest, ManyBlocksAreCheckedSoon) {
   plait::detail::check_manifest(manifest, plait::detail::manifest_name("plait.json"));
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds{2});
   sizes const cut(7, 2), one(7, 1), none(7, 0);
-  EXPECT_EQ(refusal_of({.tensors = {{"t", cut, "F32"}},
+  EXPECT_EQ(refusal_of({.job = "j",
+                        .tensors = {{"t", cut, "F32"}},
                         .blocks = {{"a", "t", none, one, 0}, {"b", "t", one, one, 0}}})
                 .substr(0, 30),
             ": tensor 't' has the shape (2,");
@@ -309,7 +311,7 @@ TEST(Manifest, ManyBlocksAreCheckedSoon) {
     for (std::size_t axis = 0; axis < 7; ++axis) offset[axis] = i >> axis & 1;
     corners.push_back({"f" + std::to_string(i), "t", offset, one, 0});
   }
-  EXPECT_EQ(refusal_of({.tensors = {{"t", cut, "F32"}}, .blocks = corners}),
+  EXPECT_EQ(refusal_of({.job = "j", .tensors = {{"t", cut, "F32"}}, .blocks = corners}),
             ": tensor 't' is cut along 7 dimensions; at most 6 are allowed");
 }
 

@@ -60,6 +60,7 @@ class checkpoint_folder {
         name_("folder of checkpoints", path_) {
     if (path_.empty() || path_.native().find('\0') != std::string::npos)
       name_.refuse("cannot be used: its name is empty or has a byte that is 0");
+    if (job_.empty()) name_.refuse("cannot be used: the job has no name");
     if (!path_.has_filename()) path_ = path_.parent_path();  // 'a/' is 'a'
     int code = disk_.make_folder(path_);
     if (code == 0) {
@@ -79,7 +80,8 @@ class checkpoint_folder {
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
 
-  /// Cleans what killed jobs have left, and makes the folder of a new save.
+  /// Cleans what killed jobs have left, and makes the folder of a new save. One save at a time:
+  /// what has begun before and is not committed is removed.
   checkpoint_save begin(std::int64_t step) {
     if (step < 0) name_.refuse("takes no step " + std::to_string(step) + ", which is negative");
     if (locked_) clean();
@@ -235,7 +237,7 @@ class checkpoint_folder {
     }
     if (int const code = disk_.sync_folder(path_); code != 0)
       name.fail("is written, but its name cannot be brought to the disk", code);
-    if (moved == 0 && old.job == job_ && !job_.empty()) (void)remove(aside);
+    if (moved == 0 && old.job == job_) (void)remove(aside);
   }
 
   /// What jobs that were killed have left; this job has the lock, so that nobody is at it.
@@ -261,6 +263,8 @@ class checkpoint_folder {
         if (detail::look_at_checkpoint(last, parts->step, disk_).complete())
           remains.push_back(path);
         else if (found.complete()) (void)disk_.rename(path, last);  // only if nothing is there
+      } else {
+        (void)disk_.remove_folder(path);  // only if nothing is in it
       }
     }
     // A new name must not be lost when the old one is gone.
@@ -269,20 +273,24 @@ class checkpoint_folder {
   }
 
   /// The files of a checkpoint and its folders; what is in other folders within stays, and they do.
-  int remove(std::filesystem::path const& checkpoint) {
-    auto const inner = checkpoint / detail::optimizer_folder;
-    if (int const code = remove_files(inner); code != 0 && code != ENOENT) return code;
-    if (int const code = disk_.remove_folder(inner); code != 0 && code != ENOENT) return code;
-    if (int const code = remove_files(checkpoint); code != 0) return code;
-    return disk_.remove_folder(checkpoint);
-  }
-  int remove_files(std::filesystem::path const& folder) {
+  int remove(std::filesystem::path const& folder) {
     std::vector<std::string> names;
-    if (int const code = disk_.names(folder, detail::disk::links::refused, names); code != 0)
+    if (int const code = detail::files_of(folder, detail::disk::links::refused, disk_, names);
+        code != 0)
       return code;
+    // The manifest last: it says whose the rest is, should this end here.
+    std::ranges::partition(names, [](auto const& name) { return name != detail::manifest_file; });
+    bool const has_manifest = !names.empty() && names.back() == detail::manifest_file;
+    if (has_manifest) names.pop_back();
     for (auto const& name : names)
       if (int const code = disk_.remove_file(folder / name); code != 0) return code;
-    return 0;
+    if (int const code = disk_.remove_folder(folder / detail::optimizer_folder);
+        code != 0 && code != ENOENT)
+      return code;
+    if (has_manifest)
+      if (int const code = disk_.remove_file(folder / detail::manifest_file); code != 0)
+        return code;
+    return disk_.remove_folder(folder);
   }
 
   std::filesystem::path path_;

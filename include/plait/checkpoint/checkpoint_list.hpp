@@ -91,10 +91,15 @@ namespace detail {
 [[nodiscard]] inline int files_of(std::filesystem::path const& checkpoint, disk::links symbolic,
                                   disk& on, std::vector<std::string>& out) {
   if (int const code = on.names(checkpoint, symbolic, out); code != 0) return code;
-  std::vector<std::string> inner;
-  int const code = on.names(checkpoint / optimizer_folder, disk::links::refused, inner);
-  for (auto const& name : inner) out.push_back(std::string(optimizer_folder) + name);
-  return code == ENOENT ? 0 : code;
+  auto const inner = std::ranges::find(out, optimizer_folder);
+  if (inner == out.end()) return 0;
+  out.erase(inner);
+  std::vector<std::string> names;
+  if (int const code = on.names(checkpoint / optimizer_folder, disk::links::refused, names);
+      code != 0)
+    return code;
+  for (auto const& name : names) out.push_back(std::string(optimizer_folder) + "/" + name);
+  return 0;
 }
 
 /// Reads a checkpoint's manifest and sees whether its files are there.

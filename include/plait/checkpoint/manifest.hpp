@@ -52,7 +52,7 @@ struct checkpoint_manifest {
   std::uint64_t samples = 0;  ///< samples that these steps have taken
   /// What a run that goes on must have again, by names of the caller's, in the caller's order.
   std::vector<std::pair<std::string, std::string>> settings{};
-  std::string job{};  ///< which family of runs it belongs to; others do not remove it
+  std::string job{};  ///< which family of runs it belongs to, not empty; others do not remove it
   std::vector<checkpoint_tensor> tensors{};
   std::vector<checkpoint_block> blocks{};  ///< those of a tensor cover it exactly once
   std::vector<std::byte> extra{};          ///< for the caller

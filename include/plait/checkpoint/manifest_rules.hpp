@@ -29,13 +29,13 @@ inline constexpr std::size_t most_cuts = 6;  // of dimensions; a block has two t
 
 /// The folder within a checkpoint that has what optimizers hold, so that the weights alone can be
 /// read by programs that take all files of a folder.
-inline constexpr std::string_view optimizer_folder = "optimizer/";
+inline constexpr std::string_view optimizer_folder = "optimizer";
 
 /// Whether a name can be that of a file in a checkpoint: letters, digits and . _ - in a name that
 /// does not begin with a dot, since whatever reads a manifest opens it; the folder of what
 /// optimizers hold may stand before it.
 inline bool is_plain_file_name(std::string_view name) {
-  if (name.starts_with(optimizer_folder)) name.remove_prefix(optimizer_folder.size());
+  if (name.starts_with("optimizer/")) name.remove_prefix(optimizer_folder.size() + 1);
   return !name.empty() && name.size() <= 255 && name[0] != '.' && name != manifest_file &&
          std::ranges::all_of(name, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -146,6 +146,7 @@ inline void check_manifest(checkpoint_manifest const& manifest, file_name const&
   };
   if (manifest.step < 0)
     file.refuse("is of step " + std::to_string(manifest.step) + ", which is negative");
+  if (manifest.job.empty()) file.refuse("names no job");
   at_most(manifest.settings.size(), most_settings, "settings");
   at_most(manifest.tensors.size(), most_tensors, "tensors");
   at_most(manifest.blocks.size(), most_blocks, "blocks");

@@ -133,7 +133,7 @@ class state_writer {
 [[nodiscard]] [[gnu::cold]] inline std::vector<checkpoint_block> blocks_in(
     std::filesystem::path const& folder) {
   std::vector<checkpoint_block> out;
-  for (auto const& sub : {std::string(), std::string(optimizer_folder)})
+  for (auto const& sub : {std::string(), std::string(optimizer_folder) + "/"})
     for (auto const& found : std::filesystem::directory_iterator(folder / sub)) {
       if (found.path().extension() != ".safetensors") continue;
       safetensors_reader const file(found.path());

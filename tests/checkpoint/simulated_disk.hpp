@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/checkpoint/disk.hpp"
+#include "plait/core/error.hpp"
+
+namespace simulated {
+
+/// The process ends here.
+struct killed {};
+
+/// A disk in memory that knows what a power failure could leave of it: the data of a file is sure
+/// after its fsync, names (made, moved, removed) after that of their folder; until then each may be
+/// there or not, whatever the others are. After every change it calls `changed`.
+class disk final : public plait::detail::disk {
+ public:
+  enum class sync { file, manifest, optimizer_folder, partial_folder, parent };
+
+  disk() : nodes_(1) { nodes_[0].is_folder = true; }
+
+  // ---- What a test sets ----
+
+  std::function<void()> changed = [] {};
+  /// Asked before each fsync; false: it is not done, though it says so.
+  std::function<bool(sync)> does = [](sync) { return true; };
+  /// Fails the next calls of these kinds with a code.
+  std::function<int(sync)> fails = [](sync) { return 0; };
+  /// Kinds of fsync that are done only after the next rename.
+  std::set<sync> late{};
+  int calls_left = -1;  ///< before the process ends; -1: it does not
+
+  // ---- What a power failure leaves ----
+
+  /// How many choices there are: a bit for each name, two for each file.
+  [[nodiscard]] std::size_t open_choices() const {
+    std::size_t count = pending_.size();
+    for (auto const& one : nodes_)
+      if (!one.is_folder && one.data != one.kept_data) count += 2;
+    return count;
+  }
+  /// The disk after a power failure; `choose` says for each choice what is there.
+  [[nodiscard]] disk after_power_failure(std::function<bool()> const& choose) const {
+    disk out;
+    out.nodes_ = nodes_;
+    out.digits_ = digits_ + 1000;
+    for (auto& one : out.nodes_) {
+      if (!one.is_folder && one.data != one.kept_data) {
+        bool const any = choose(), all = choose();
+        auto const there =
+            std::max(one.kept_data.size(), all ? one.data.size() : one.data.size() / 2);
+        if (any) one.kept_data = one.data.substr(0, there);
+        else if (all) one.kept_data = std::string(one.data.size(), '\0');  // its length, no data
+      }
+      one.data = one.kept_data;
+      one.names = one.kept_names;
+    }
+    for (auto const& one : pending_)
+      if (choose()) apply(one.changes, out.nodes_[one.folder].names);
+    for (auto& one : out.nodes_) one.kept_names = one.names;
+    return out;
+  }
+
+  /// Names and data of a folder and of what is in it.
+  [[nodiscard]] std::string all_of(path const& folder) const {
+    return find(folder) == none ? "" : all_of(find(folder));
+  }
+
+  /// The files of a folder and of the folders in it by name, or nothing.
+  [[nodiscard]] std::map<std::string, std::string> files(path const& folder) const {
+    std::map<std::string, std::string> out;
+    if (auto const at = find(folder); at != none)
+      for (auto const& [name, node] : nodes_[at].names) {
+        if (!nodes_[node].is_folder) out[name] = nodes_[node].data;
+        else
+          for (auto const& [inner, data] : files(folder / name)) out[name + "/" + inner] = data;
+      }
+    return out;
+  }
+
+  // ---- The calls ----
+
+  int make_folder(path const& name) override { return make(name, true); }
+  int write_file(path const& name, std::span<std::byte const> in) override {
+    if (int const code = make(name, false); code != 0) return code;
+    count();
+    auto& file = nodes_[find(name)];
+    file.data.assign(reinterpret_cast<char const*>(in.data()), in.size());
+    changed();
+    auto const kind = name.filename() == "plait.json" ? sync::manifest : sync::file;
+    if (int const code = fails(kind); code != 0) return code;
+    count();
+    bring(kind, find(name));
+    return 0;
+  }
+  std::string read_file(path const& name, std::size_t, char const* kind) override {
+    auto const at = find(name);
+    if (at == none || nodes_[at].is_folder)
+      throw plait::input_error(std::string(kind) + " " + name.string() + " cannot be read");
+    return nodes_[at].data;
+  }
+  int rename(path const& from, path const& to) override {
+    count();
+    auto const node = find(from);
+    if (node == none) return ENOENT;
+    if (find(to) != none) return EEXIST;
+    change(from.parent_path(), {{from.filename(), none}, {to.filename(), node}});
+    for (auto const one : std::exchange(delayed_, {})) bring_now(one);
+    return 0;
+  }
+  int remove_file(path const& name) override {
+    count();
+    auto const node = find(name);
+    if (node == none) return ENOENT;
+    if (nodes_[node].is_folder) return EISDIR;
+    change(name.parent_path(), {{name.filename(), none}});
+    return 0;
+  }
+  int remove_folder(path const& name) override {
+    count();
+    auto const node = find(name);
+    if (node == none) return ENOENT;
+    if (!nodes_[node].names.empty()) return ENOTEMPTY;
+    change(name.parent_path(), {{name.filename(), none}});
+    return 0;
+  }
+  int sync_folder(path const& name) override {
+    count();
+    auto const kind = name.filename() == "optimizer" ? sync::optimizer_folder
+                      : name.has_parent_path()       ? sync::partial_folder
+                                                     : sync::parent;
+    if (int const code = fails(kind); code != 0) return code;
+    auto const node = find(name);
+    if (node == none) return ENOENT;
+    bring(kind, node);
+    return 0;
+  }
+  int names(path const& folder, links, std::vector<std::string>& out) override {
+    auto const node = find(folder);
+    if (node == none) return ENOENT;
+    if (!nodes_[node].is_folder) return ENOTDIR;
+    for (auto const& one : nodes_[node].names) out.push_back(one.first);
+    return 0;
+  }
+  int lock(path const&, plait::detail::file_descriptor&) override { return 0; }
+  std::string random_digits() override {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016x", digits_++);
+    return text;
+  }
+
+ private:
+  static constexpr std::size_t none = ~std::size_t{0};
+  using names_of_nodes = std::map<std::string, std::size_t>;
+  struct inode {
+    bool is_folder = false;
+    std::string data{}, kept_data{};
+    names_of_nodes names{}, kept_names{};
+  };
+  struct change_of_names {
+    std::size_t folder;
+    std::vector<std::pair<std::string, std::size_t>> changes;  // none: the name goes
+  };
+
+  static void apply(std::vector<std::pair<std::string, std::size_t>> const& changes,
+                    names_of_nodes& names) {
+    for (auto const& [name, node] : changes) {
+      if (node == none) names.erase(name);
+      else names[name] = node;
+    }
+  }
+  [[nodiscard]] std::string all_of(std::size_t node) const {
+    std::string out = nodes_[node].data + "\n";
+    for (auto const& [name, inner] : nodes_[node].names) out += name + "\n" + all_of(inner);
+    return out + "/";
+  }
+  void bring(sync kind, std::size_t node) {
+    if (!does(kind)) return;
+    if (late.contains(kind)) delayed_.push_back(node);
+    else bring_now(node);
+  }
+  void bring_now(std::size_t node) {
+    nodes_[node].kept_data = nodes_[node].data;
+    nodes_[node].kept_names = nodes_[node].names;
+    std::erase_if(pending_, [&](auto const& one) { return one.folder == node; });
+    changed();
+  }
+  void count() {
+    if (calls_left == 0) throw killed{};
+    if (calls_left > 0) --calls_left;
+  }
+  [[nodiscard]] std::size_t find(path const& name) const {
+    std::size_t at = 0;
+    for (auto const& part : name) {
+      auto const& names = nodes_[at].names;
+      auto const found = names.find(part.string());
+      if (found == names.end()) return none;
+      at = found->second;
+    }
+    return at;
+  }
+  void change(path const& folder, std::vector<std::pair<std::string, std::size_t>> const& changes) {
+    auto const at = find(folder);
+    apply(changes, nodes_[at].names);
+    pending_.push_back({at, changes});
+    changed();
+  }
+  int make(path const& name, bool is_folder) {
+    count();
+    if (find(name) != none) return EEXIST;
+    if (find(name.parent_path()) == none) return ENOENT;
+    nodes_.push_back({.is_folder = is_folder});
+    change(name.parent_path(), {{name.filename(), nodes_.size() - 1}});
+    return 0;
+  }
+
+  std::vector<inode> nodes_;
+  std::vector<change_of_names> pending_;
+  std::vector<std::size_t> delayed_;
+  unsigned digits_ = 0;
+};
+
+}  // namespace simulated
