@@ -175,6 +175,10 @@ class checkpoint_folder {
     }
     return name;
   }
+  /// The name of the probe whose random part is that number.
+  static std::string probe_name(std::uint64_t number) {
+    return std::string(probe_start) + name_of::digits_of(number);
+  }
   void remove_probe(std::string const& name) {
     if (is_probe(name)) (void)disk_.remove_file(path_ / name);
   }

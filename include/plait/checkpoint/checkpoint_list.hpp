@@ -67,6 +67,11 @@ struct checkpoint_name {
     return std::nullopt;
   }
 
+  static std::string digits_of(std::uint64_t number) {
+    char digits[20];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+    return digits;
+  }
   static bool is_random(std::string_view digits) {
     return digits.size() == 16 &&
            digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -90,7 +90,7 @@ class checkpoints {
     copies_.kinds = state_->kinds();
     copies_.rectangles = state_->rectangles();
     copies_.bytes.resize(copies_.kinds.size());
-    on_root("be used", [&] { folder_.emplace(options_.folder, settings_.front().second); });
+    open_folder();
   }
   checkpoints(checkpoints const&) = delete;
   checkpoints& operator=(checkpoints const&) = delete;
@@ -174,10 +174,9 @@ class checkpoints {
 
   /// What the root has begun, for all ranks: `number` is the random part of its name.
   [[nodiscard]] checkpoint_save save_of(std::uint64_t number) const {
-    char digits[20];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
     using detail::checkpoint_name;
-    auto const name = checkpoint_name::of(state_->step(), checkpoint_name::partial, digits);
+    auto const name = checkpoint_name::of(state_->step(), checkpoint_name::partial,
+                                          checkpoint_name::digits_of(number));
     return {state_->step(), name, options_.folder / name};
   }
 
@@ -250,6 +249,31 @@ class checkpoints {
                               ? mine
                               : "checkpoints in " + detail::path_in_quotes(options_.folder) +
                                     " cannot " + what + " by rank " + std::to_string(rank));
+  }
+  /// The root makes the folder and puts something into it; all must see that.
+  [[gnu::cold]] void open_folder() {
+    std::array<std::byte, 8> const bytes{std::byte{'p'}, std::byte{'l'}, std::byte{'a'}};
+    std::string probe;
+    std::uint64_t number = 0;
+    auto const make = [&] {
+      folder_.emplace(options_.folder, settings_.front().second);
+      probe = folder_->make_probe(bytes);
+      number = std::stoull(probe.substr(probe.size() - 16), nullptr, 16);
+    };
+    if (!on_root("be used", make, &number)) throw input_error(problem_);
+    try {
+      on_all("be used", [&] {
+        if (!sees_probe(options_.folder, checkpoint_folder::probe_name(number), bytes))
+          throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
+                            ": rank " + std::to_string(state_->rank()) +
+                            " does not see there what rank 0 has written; give one that all hosts "
+                            "share");
+      });
+    } catch (...) {
+      if (folder_) folder_->remove_probe(probe);
+      throw;
+    }
+    if (folder_) folder_->remove_probe(probe);
   }
   /// The same on the root alone. With a number that all ranks are told, failing is no error but
   /// where checkpoints are required.
