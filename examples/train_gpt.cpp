@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include <plait/checkpoint/checkpoints.hpp>
+#include <plait/checkpoint/weights_folder.hpp>
 #include <plait/core/file.hpp>
 #include <plait/core/finite.hpp>
 #include <plait/data/byte_text.hpp>
@@ -42,6 +44,23 @@ struct file_source : train_gpt::tensor_source {
   void read(std::string const& name, std::span<double> values) override {
     reader.read(name, values);
   }
+};
+
+/// The same of a folder of files that have parts of them.
+struct folder_source : train_gpt::tensor_source {
+  plait::weights_folder folder;
+  explicit folder_source(std::string const& path) : folder(path) {}
+  void read(std::string const& name, std::span<float> values) override {
+    std::lock_guard const alone(mutex_);  // ranks are threads
+    folder.read(name, values);
+  }
+  void read(std::string const& name, std::span<double> values) override {
+    std::lock_guard const alone(mutex_);
+    folder.read(name, values);
+  }
+
+ private:
+  std::mutex mutex_;
 };
 
 struct file_sink : train_gpt::tensor_sink {
@@ -314,12 +333,20 @@ int train(train_gpt::options const& wanted, entry const& job) {
   bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
   no_sink nowhere;
 
-  std::unique_ptr<file_source> init;
-  if (!wanted.init.empty()) {
-    init = std::make_unique<file_source>(wanted.init);
-    for (auto const& tensor : job.parameters())
-      init->reader.expect_shape(tensor.name, tensor.lengths);
+  std::unique_ptr<train_gpt::tensor_source> init;
+  auto const open_init = [&](auto source, auto const& of) {
+    for (auto const& tensor : job.parameters()) of.expect_shape(tensor.name, tensor.lengths);
+    init = std::move(source);
     request.init = init.get();
+  };
+  if (std::error_code none; fs::is_directory(wanted.init, none)) {
+    auto source = std::make_unique<folder_source>(wanted.init);
+    auto const& of = source->folder;
+    open_init(std::move(source), of);
+  } else if (!wanted.init.empty()) {
+    auto source = std::make_unique<file_source>(wanted.init);
+    auto const& of = source->reader;
+    open_init(std::move(source), of);
   }
   std::unique_ptr<file_sink> save;
   if (!wanted.save.empty() && !is_root) request.save = &nowhere;

@@ -267,7 +267,7 @@ sed 's/"shape":\[256,64\]/"shape":[1e999 ]/' good >huge_number
 { head -c -4 good; printf '\0\0\xc0\x7f'; } >not_finite
 init=("${some[@]}" --steps 1 --save w --losses l --init)
 refused "'missing' cannot be read" "${init[@]}" missing
-refused "'folder' cannot be read: it is a directory" "${init[@]}" folder
+refused "'folder' has no safetensors file" "${init[@]}" folder
 refused "'pipe' cannot be read: it is not a regular file" "${init[@]}" pipe
 refused "'empty'" "${init[@]}" empty
 refused "'noise'" "${init[@]}" noise
