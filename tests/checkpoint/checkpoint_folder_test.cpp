@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -136,7 +137,7 @@ TEST_F(CheckpointFolder, RectanglesInTwoFilesAreOneTensor) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     float const first = rank == 0 ? 0 : 2;  // columns 0 and 1, or 2 and 3
     std::array const part{first, first + 1, first + 4, first + 5};
-    std::string const file = "rank-" + std::to_string(rank) + ".safetensors";
+    std::string const file = rank == 0 ? "rank-0.safetensors" : "rank-1.safetensors";
     plait::safetensors_writer writer(save.path / file, std::vector<plait::safetensors_entry>{
                                                            {"w", plait::stored_type::f32, {2, 2}}});
     writer.write("w", std::span(part));
@@ -385,8 +386,24 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
   EXPECT_EQ(names(), "plait.lock");
 }
 
-// ---- On a disk whose power may fail
-// --------------------------------------------------------------
+// ---- On a disk whose power may fail ----------------------------
+
+// Without a lock, somebody may be writing what looks like remains.
+TEST(SimulatedDisk, WithoutLocksNothingIsCleaned) {
+  simulated::disk disk;
+  for (int const code : {ENOLCK, EOPNOTSUPP}) {
+    disk.lock_code = code;
+    checkpoint_folder folder("run", "job", disk);
+    auto const first = folder.begin(1), second = folder.begin(2);
+    std::vector<std::string> names;
+    disk.names("run", plait::detail::disk::links::followed, names);
+    EXPECT_EQ(names.size(), 2u);
+    folder.abandon(first);
+    folder.abandon(second);
+  }
+  disk.lock_code = EIO;
+  EXPECT_THROW(checkpoint_folder("run", "job", disk), plait::input_error);
+}
 
 using content = std::map<std::string, std::string>;
 
@@ -400,8 +417,6 @@ class power_test {
   std::string problem{};  ///< the first thing that is wrong
 
   power_test() {
-    disk.make_folder("run");
-    disk.sync_folder("");
     disk.changed = [this] { look(); };
   }
 

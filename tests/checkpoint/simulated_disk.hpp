@@ -39,6 +39,7 @@ class disk final : public plait::detail::disk {
   std::function<bool(sync)> does = [](sync) { return true; };
   /// Fails the next calls of these kinds with a code.
   std::function<int(sync)> fails = [](sync) { return 0; };
+  int lock_code = 0;
   /// Kinds of fsync that are done only after the next rename.
   std::set<sync> late{};
   int calls_left = -1;  ///< before the process ends; -1: it does not
@@ -155,7 +156,7 @@ class disk final : public plait::detail::disk {
     for (auto const& one : nodes_[node].names) out.push_back(one.first);
     return 0;
   }
-  int lock(path const&, plait::detail::file_descriptor&) override { return 0; }
+  int lock(path const&, plait::detail::file_descriptor&) override { return lock_code; }
   std::string random_digits() override {
     char text[17];
     std::snprintf(text, sizeof text, "%016x", digits_++);
@@ -205,6 +206,7 @@ class disk final : public plait::detail::disk {
   [[nodiscard]] std::size_t find(path const& name) const {
     std::size_t at = 0;
     for (auto const& part : name) {
+      if (part == ".") continue;
       auto const& names = nodes_[at].names;
       auto const found = names.find(part.string());
       if (found == names.end()) return none;

@@ -78,11 +78,14 @@ elseif(MODE STREQUAL "unknown_component")
     -D "CONSUMER_COMPONENTS=telepathy")
 
 elseif(MODE STREQUAL "missing_dependency")
-  # Without nlohmann_json everything but plait::safetensors is available, and that one says why.
+  # Without nlohmann_json everything but plait::safetensors and what builds on it is available, and
+  # those say why.
   set(without -D CMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
   run(${configure} -D "CMAKE_PREFIX_PATH=${installed}" ${without})
   refused("plait::safetensors: not available, it needs nlohmann_json"
     -D CONSUMER_COMPONENTS=safetensors ${without})
+  refused("plait::checkpoint: not available, it needs nlohmann_json"
+    -D CONSUMER_COMPONENTS=checkpoint ${without})
 
 elseif(MODE STREQUAL "wrong_version")
   refused("requested version \"999.0\"" -D CONSUMER_VERSION=999.0)

@@ -6,6 +6,9 @@
 #if defined(CONSUMER_HAS_safetensors)
 #include <plait/io/safetensors.hpp>
 #endif
+#if defined(CONSUMER_HAS_checkpoint)
+#include <plait/checkpoint/checkpoint_folder.hpp>
+#endif
 
 #include <cmath>
 #include <cstdio>
