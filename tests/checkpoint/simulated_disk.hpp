@@ -25,7 +25,8 @@ struct killed {};
 
 /// A disk in memory that knows what a power failure could leave of it: the data of a file is sure
 /// after its fsync, names (made, moved, removed) after that of their folder; until then each may be
-/// there or not, whatever the others are. After every change it calls `changed`.
+/// there or not, whatever the others are, but for what is moved twice. After every change it calls
+/// `changed`.
 class disk final : public plait::detail::disk {
  public:
   enum class sync { file, manifest, optimizer_folder, partial_folder, parent };
@@ -69,8 +70,17 @@ class disk final : public plait::detail::disk {
       one.data = one.kept_data;
       one.names = one.kept_names;
     }
-    for (auto const& one : pending_)
-      if (choose()) apply(one.changes, out.nodes_[one.folder].names);
+    for (auto const& one : pending_) {
+      auto& names = out.nodes_[one.folder].names;
+      auto const& from = one.changes.front().first;
+      bool const is_rename = one.changes.size() == 2;
+      if (!choose()) continue;
+      // What is moved must be where it is moved from: no folder ever has two names.
+      auto const found = names.find(from);
+      if (is_rename && (found == names.end() || found->second != one.changes.back().second))
+        continue;
+      apply(one.changes, names);
+    }
     for (auto& one : out.nodes_) one.kept_names = one.names;
     return out;
   }

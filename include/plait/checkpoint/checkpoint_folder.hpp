@@ -136,31 +136,12 @@ class checkpoint_folder {
     if (std::ranges::none_of(list, is_this))
       name_.refuse("has no complete checkpoint of step " + std::to_string(step) + " of job " +
                    detail::in_quotes(job_) + ", so that no older one is removed");
-    std::vector<std::string> problems;
-    std::vector<std::filesystem::path> removing;
-    auto const note = [&](std::filesystem::path const& path, int code) {
-      if (code == 0) return;
-      problems.push_back("checkpoint " + detail::path_in_quotes(path) +
-                         " cannot be removed: " + std::generic_category().message(code));
-    };
+    std::vector<found_checkpoint> older;
     std::size_t kept = 1;
-    for (auto const& one : list) {
-      if (one.step >= step || !one.complete() || one.job != job_ || kept++ < keep) continue;
-      std::vector<std::string> names;  // not of a symbolic link
-      int code = disk_.names(one.path, detail::disk::links::refused, names);
-      auto const to = path_ / name_of::of(one.step, name_of::removing, disk_.random_digits());
-      if (code == 0) code = disk_.rename(one.path, to);
-      note(one.path, code);
-      if (code == 0) removing.push_back(to);
-    }
-    if (removing.empty()) return problems;
-    // Else a folder could be without files and have its name back.
-    if (int const code = disk_.sync_folder(path_); code != 0) {
-      for (auto const& one : removing) note(one, code);
-      return problems;
-    }
-    for (auto const& one : removing) note(one, remove(one));
-    return problems;
+    for (auto const& one : list)
+      if (one.step < step && one.complete() && one.job == job_ && kept++ >= keep)
+        older.push_back(one);
+    return discard(older);
   }
 
   /// Writes a small file by which other hosts see that the folder is the same for them
@@ -241,7 +222,7 @@ class checkpoint_folder {
     }
     if (int const code = disk_.sync_folder(path_); code != 0)
       name.fail("is written, but its name cannot be brought to the disk", code);
-    if (moved == 0 && old.job == job_) (void)remove(aside);
+    if (moved == 0 && old.job == job_) (void)discard({{.step = save.step, .path = aside}});
   }
 
   /// What jobs that were killed have left; this job has the lock, so that nobody is at it.
@@ -250,6 +231,7 @@ class checkpoint_folder {
     if (int const code = disk_.names(path_, detail::disk::links::followed, names); code != 0)
       name_.fail("cannot be read", code);
     std::vector<std::filesystem::path> remains;
+    std::vector<found_checkpoint> replaced;
     for (auto const& name : names) {
       auto const path = path_ / name;
       if (is_probe(name)) (void)disk_.remove_file(path);
@@ -265,15 +247,38 @@ class checkpoint_folder {
       } else if (found.job == job_) {
         auto const last = path_ / name_of::of(parts->step);
         if (detail::look_at_checkpoint(last, parts->step, disk_).complete())
-          remains.push_back(path);
+          replaced.push_back(found);
         else if (found.complete()) (void)disk_.rename(path, last);  // only if nothing is there
-      } else {
-        (void)disk_.remove_folder(path);  // only if nothing is in it
       }
     }
-    // A new name must not be lost when the old one is gone.
-    if (remains.empty() || disk_.sync_folder(path_) != 0) return;
+    // What is being removed must not have its old name back, and what replaced it must keep its
+    // own.
+    if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
     for (auto const& path : remains) (void)remove(path);
+    (void)discard(replaced);
+  }
+
+  /// Takes checkpoints away. They first get a name that says so, and that goes to the disk: else
+  /// one could be without files and have its name back.
+  std::vector<std::string> discard(std::vector<found_checkpoint> const& unwanted) {
+    std::vector<std::string> problems;
+    auto const note = [&](std::filesystem::path const& path, int code) {
+      if (code != 0)
+        problems.push_back("checkpoint " + detail::path_in_quotes(path) +
+                           " cannot be removed: " + std::generic_category().message(code));
+    };
+    std::vector<std::filesystem::path> removing;
+    for (auto const& one : unwanted) {
+      std::vector<std::string> names;  // not of a symbolic link
+      int code = disk_.names(one.path, detail::disk::links::refused, names);
+      auto const to = path_ / name_of::of(one.step, name_of::removing, disk_.random_digits());
+      if (code == 0) code = disk_.rename(one.path, to);
+      note(one.path, code);
+      if (code == 0) removing.push_back(to);
+    }
+    int const code = removing.empty() ? 0 : disk_.sync_folder(path_);
+    for (auto const& one : removing) note(one, code != 0 ? code : remove(one));
+    return problems;
   }
 
   /// The files of a checkpoint and its folders; what is in other folders within stays, and they do.
