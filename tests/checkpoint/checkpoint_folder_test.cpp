@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: libs=checkpoint
+// test: libs=checkpoint seconds=4
 #include "plait/checkpoint/checkpoint_folder.hpp"
 
 #include <gtest/gtest.h>
