@@ -492,7 +492,7 @@ class power_test {
     checkpoint_folder folder("run", "job", left);
     auto const begun = folder.begin(900);
     left.write_file(begun.path / "rank-0", {});
-    left.write_file(begun.path / "rank-1", {});
+    left.write_file(begun.path / "optimizer/rank-1", {});
     folder.commit(begun, manifest_of(900));
     (void)folder.remove_older(900, 1);
     std::vector<std::string> names;
