@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# train_gpt goes on from checkpoints of each plan under each plan, over threads and processes, and PyTorch reads
+# and writes what it does.
+#   checkpoints.sh TRAIN_GPT TEXT CHECKPOINT_PY SCRATCH_DIR [STEPS]
+# STEPS: after so many the checkpoint is made, and as many follow (5).
+set -uo pipefail
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+train_gpt="$1" text="$2" oracle="$3" scratch="$4" half="${5-5}"
+all=$((2 * half))
+rm -rf "$scratch"
+mkdir -p "$scratch"
+cd "$scratch" || exit 1
+failures=0
+
+complain() {
+  printf 'checkpoints.sh: %s\n' "$*" >&2
+  failures=$((failures + 1))
+}
+# train ARGUMENTS...: must succeed.
+train() {
+  "$train_gpt" --data "$text" --generate 0 "$@" >out 2>err || complain "exit code $?: $*: $(cat err)"
+  [[ ! -s err ]] || complain "$*: $(cat err)"
+}
+# near LOSSES OTHER TOLERANCE: the second half of the losses.
+near() {
+  awk -F, -v tolerance="$3" -v half="$half" '
+    NR == FNR { if ($1 ~ /^[0-9]+$/) expected[$1] = $2; next }
+    $1 ~ /^[0-9]+$/ { d = $2 - expected[$1]; if (d < 0) d = -d; if (!(d <= tolerance)) bad = 1; ++rows }
+    END { exit bad || rows != half }' "$1" "$2"
+}
+
+# ---- From each plan to each plan -----------------------------------------------------------------
+plans=(serial dp2 dp4 pp2 pp4 tp2 dp2.tp2.pp2)
+for plan in "${plans[@]}"; do
+  train --precision double --microbatches 4 --plan "$plan" --steps "$all" --losses "$plan.csv" --save "$plan.end"
+  train --precision double --microbatches 4 --plan "$plan" --steps "$half" --checkpoint "$plan.run" --every "$half"
+done
+for from in "${plans[@]}"; do
+  for to in "${plans[@]}"; do
+    rm -rf run
+    cp -r "$from.run" run
+    train --precision double --microbatches 4 --plan "$to" --steps "$all" --checkpoint run --every 1000000 --resume \
+      --losses rest.csv --save rest
+    tolerance=1e-10
+    case "$from $to" in "serial pp"? | "pp"?" serial" | "pp"?" pp"?) tolerance=0 ;; esac
+    [[ $from != "$to" ]] || tolerance=0
+    near "$from.csv" rest.csv "$tolerance" || complain "from $from to $to: other losses: $(tail -n 1 "$from.csv" rest.csv)"
+    [[ $tolerance != 0 ]] || cmp -s "$from.end" rest || complain "from $from to $to: other weights"
+  done
+done
+
+# The size of a checkpoint does not depend on the plan: the parameters and twice as much.
+for plan in "${plans[@]}"; do
+  find "$plan.run" -name '*.safetensors' -exec sh -c '
+    for file; do head=$(od -An -tu8 -N8 "$file"); echo $(($(stat -c %s "$file") - head - 8)); done' sh {} + |
+    awk -v plan="$plan" '{ sum += $1 } END { print sum }' >"$plan.bytes"
+  cmp -s serial.bytes "$plan.bytes" || complain "the tensors of $plan have $(cat "$plan.bytes") bytes, of serial $(cat serial.bytes)"
+done
+
+# ---- The end of an epoch, bfloat16 ---------------------------------------------------------------
+# 391 sequences: the 12th step of 32 is the last of an epoch.
+epoch=(--batch 32 --plan dp2 --checkpoint epoch --every 11)
+train "${epoch[@]}" --steps 14 --losses whole.csv --save whole.end
+train "${epoch[@]}" --steps 14 --resume --losses rest.csv --save rest
+half=3 near whole.csv rest.csv 0 || complain "over the end of an epoch: $(tail -n 3 whole.csv rest.csv)"
+cmp -s whole.end rest || complain "over the end of an epoch: other weights"
+
+# ---- Other settings, a signal --------------------------------------------------------------------
+if "$train_gpt" --data "$text" --generate 0 --plan tp2 --checkpoint epoch --resume >out 2>err; then
+  complain "another batch is no error"
+fi
+grep -q 'global_batch is 32 in the checkpoint and 16 now' err || complain "another batch: $(cat err)"
+"$train_gpt" --data "$text" --generate 0 --steps 1000000 --checkpoint stopped --every 1000000 >out 2>err &
+sleep 0.7
+kill -TERM $!
+wait $!
+[[ $? == 143 && -e $(echo stopped/step-*/plait.json) ]] || complain "SIGTERM leaves no checkpoint: $(cat err; ls stopped)"
+
+# ---- PyTorch -------------------------------------------------------------------------------------
+train --plan dp2.tp2.pp2 --steps 4 --checkpoint torch --every 4 --save weights
+python="${PYTHON:-python3}"
+if "$python" "$oracle" read torch/step-00000004 weights >out 2>err; then
+  "$python" "$oracle" one torch/step-00000004 joined >out 2>err || complain "joined: $(cat err)"
+  train --plan tp2 --steps 0 --init joined/model-00001-of-00001.safetensors --save again
+  cmp -s weights again || complain "what PyTorch has joined is another model"
+  "$python" "$oracle" write weights written >out 2>err || complain "written: $(cat err)"
+  train --plan pp2 --steps 0 --init written --save again
+  cmp -s weights again || complain "what PyTorch has written is another model"
+elif [[ $? == 77 ]]; then
+  echo "PyTorch was left out, $(cat out)"
+else
+  complain "PyTorch cannot read a checkpoint: $(cat out err)"
+fi
+train --plan pp2 --steps 0 --init torch/step-00000004 --save again
+cmp -s weights again || complain "the weights of a checkpoint are another model"
+
+((failures == 0))
