@@ -41,23 +41,25 @@ namespace plait::detail {
   return out + with_unit(static_cast<double>(need.total())) + " in all";
 }
 
+/// `what` has happened on rank `rank`, which needs that much by its plan.
+[[gnu::cold]] inline out_of_memory no_room_for_plan(int rank, memory_need const& need,
+                                                    std::string const& what,
+                                                    out_of_memory::numbers const& bytes) {
+  return {what + "; the plan of rank " + std::to_string(rank) + " needs: " + memory_text(need) +
+              "; use a smaller batch, more microbatches, or more tensor ranks or stages",
+          bytes};
+}
+
 /// What make() returns. If there is too little memory for it, the error says what rank `rank` needs
 /// by its plan.
 template <class Make>
 decltype(auto) allocate_for_plan(int rank, memory_need const& need, Make make) {
-  auto const problem = [&](std::string const& what, out_of_memory::numbers const& bytes) {
-    return out_of_memory(what + "; the plan of rank " + std::to_string(rank) +
-                             " needs: " + memory_text(need) +
-                             "; use a smaller batch, more microbatches, or more tensor ranks or "
-                             "stages",
-                         bytes);
-  };
   try {
     return make();
   } catch (out_of_memory const& e) {
-    throw problem(e.what(), e.bytes);
+    throw no_room_for_plan(rank, need, e.what(), e.bytes);
   } catch (std::bad_alloc const&) {
-    throw problem("out of memory on the host", {});
+    throw no_room_for_plan(rank, need, "out of memory on the host", {});
   }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <type_traits>
 
 #include "plait/backend/backend.hpp"
@@ -20,6 +19,22 @@ template <class Plan>
                       "', the ranks are launched in the mesh '" + to_string(grid) + "'");
   sets.add(axis_sets_of<Plan>(grid));
 }
+
+/// A program that lives elsewhere, as one type for all programs: what a backend makes of it is
+/// compiled once.
+template <class Rank>
+class program_reference {
+ public:
+  template <class Program>
+  explicit program_reference(Program& program)
+      : program_(&program),
+        call_([](void* of, Rank& rank) { (*static_cast<Program*>(of))(rank); }) {}
+  void operator()(Rank& rank) const { call_(program_, rank); }
+
+ private:
+  void* program_;
+  void (*call_)(void*, Rank&);
+};
 
 /// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{},
 /// program)`.
@@ -54,7 +69,10 @@ void launch(Backend const& backend, Program&& program) {
     axis_sets sets;
     add_axis_sets<plan>(sets, grid);
     (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
-    if constexpr (takes_rank) backend.run(mesh_groups(grid, sets), std::ref(program));
+    if constexpr (takes_rank) {
+      auto run = [&](typename Backend::rank_type& rank) { program(rank); };
+      backend.run(mesh_groups(grid, sets), program_reference<typename Backend::rank_type>(run));
+    }
   }
 }
 

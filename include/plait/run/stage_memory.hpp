@@ -70,81 +70,84 @@ class stage_memory {
   }
 
  protected:
-  template <int Value>
-  static constexpr placement gradient_at = dual(code.values[Value].at);
-
-  template <int Value>
-  [[nodiscard]] block_shape block() const {
-    return local_block(code.values[Value], rows_, plan::tensor_ranks);
+  [[nodiscard]] block_shape block(int value) const {
+    if constexpr (plan::tensor_ranks == 1) return {rows_, code.values[value].info.width};
+    return local_block(code.values[value], rows_, plan::tensor_ranks);
   }
-
-  template <int Value>
-  [[nodiscard]] std::size_t block_offset() const {
-    constexpr bool is_tokens = code.values[Value].info.kind == value_kind::tokens;
-    return static_cast<std::size_t>(tensor_rank_) * block<Value>().count() *
+  /// The bytes before this rank's block of the rows of a value that lies in a whole one.
+  [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
+    if (plan::tensor_ranks == 1 || !home_of.row_block) return 0;
+    bool const is_tokens = code.values[value].info.kind == value_kind::tokens;
+    return static_cast<std::size_t>(tensor_rank_) * block(value).count() *
            (is_tokens ? sizeof(std::int32_t) : sizeof(T));
   }
 
-  template <int Value>
-  [[nodiscard]] std::byte* value_data(std::byte* input, std::byte* output) const {
-    constexpr residence home_of = plan::storage.values[std::size_t(Value)];
-    std::size_t const offset = home_of.row_block ? block_offset<Value>() : 0;
+  // Values and gradients are run-time numbers here: one function for all of them, which is inlined
+  // where the number is known.
+
+  [[nodiscard]] std::byte* value_data(int value, std::byte* input, std::byte* output) const {
+    residence const& home_of = plan::storage.values[std::size_t(value)];
+    std::size_t const offset = block_offset(value, home_of);
+    if (home_of.where == home::input) return input + offset;
+    if (home_of.where == home::output) return output + offset;
     std::size_t const root = layout_.value_offset[std::size_t(home_of.root)];
-    if constexpr (home_of.where == home::input) return input + offset;
-    if constexpr (home_of.where == home::output) return output + offset;
-    if constexpr (home_of.where == home::kept) return output + root + offset;
+    if (home_of.where == home::kept) return output + root + offset;
     return where_.activations + arena_.transient_offset + root + offset;
   }
-
-  template <int Value>
-  [[nodiscard]] std::byte* gradient_data(std::byte* of_output, std::byte* of_input) const {
-    constexpr residence home_of = plan::storage.gradients[std::size_t(Value)];
-    std::size_t const offset = home_of.row_block ? block_offset<Value>() : 0;
-    std::size_t const root = layout_.gradient_offset[std::size_t(home_of.root)];
-    if constexpr (home_of.where == home::input) return of_input + offset;
-    if constexpr (home_of.where == home::output) return of_output + offset;
-    return where_.activations + arena_.transient_offset + root + offset;
+  [[nodiscard]] std::byte* gradient_data(int value, std::byte* of_output,
+                                         std::byte* of_input) const {
+    residence const& home_of = plan::storage.gradients[std::size_t(value)];
+    std::size_t const offset = block_offset(value, home_of);
+    if (home_of.where == home::input) return of_input + offset;
+    if (home_of.where == home::output) return of_output + offset;
+    return where_.activations + arena_.transient_offset +
+           layout_.gradient_offset[std::size_t(home_of.root)] + offset;
   }
 
+  /// The types of the views that layers see of a value and of its gradient.
+  template <bool IsConst>
+  using shown_element = std::conditional_t<IsConst, T const, T>;
   template <int Value, bool IsConst>
-  auto value_view(std::byte* data) const {
-    constexpr auto& what = code.values[Value];
-    auto const shape = block<Value>();
-    if constexpr (what.info.kind == value_kind::tokens) {
-      return token_view<memory>{reinterpret_cast<std::int32_t const*>(data), shape.rows};
-    } else {
-      using element = std::conditional_t<IsConst, T const, T>;
-      return view<element, view_placement_of_value(what.at), memory>{reinterpret_cast<T*>(data),
-                                                                     shape.rows, shape.columns};
-    }
+  using value_view = std::conditional_t<
+      code.values[Value].info.kind == value_kind::tokens, token_view<memory>,
+      view<shown_element<IsConst>, view_placement_of_value(code.values[Value].at), memory>>;
+  template <int Value, bool IsConst>
+  using gradient_view =
+      view<shown_element<IsConst>, view_placement_of_value(dual(code.values[Value].at)), memory>;
+
+  template <class View>
+  [[nodiscard]] View value_as(int value, std::byte* input, std::byte* output) const {
+    std::byte* const data = value_data(value, input, output);
+    auto const shape = block(value);
+    if constexpr (std::is_same_v<View, token_view<memory>>)
+      return {reinterpret_cast<std::int32_t const*>(data), shape.rows};
+    else return {reinterpret_cast<T*>(data), shape.rows, shape.columns};
   }
-  template <int Value, bool IsConst>
-  auto gradient_view(std::byte* data) const {
-    using element = std::conditional_t<IsConst, T const, T>;
-    auto const shape = block<Value>();
-    return view<element, view_placement_of_value(gradient_at<Value>), memory>{
-        reinterpret_cast<T*>(data), shape.rows, shape.columns};
+  template <class View>
+  [[nodiscard]] View gradient_as(int value, std::byte* of_output, std::byte* of_input) const {
+    auto const shape = block(value);
+    return {reinterpret_cast<T*>(gradient_data(value, of_output, of_input)), shape.rows,
+            shape.columns};
   }
 
   template <int Step>
   using layer_of_step =
       std::tuple_element_t<std::size_t(code.steps[Step].leaf), typename plan::leaf_types>;
 
-  /// What a leaf writes: y, and what its epilogue makes of it.
+  /// What a leaf writes: y, and what its epilogue makes of it; or `loss`, if it is one.
   template <int Step>
-  auto output_view(std::byte* input, std::byte* output) const {
-    auto const written = [&]<int Value>() {
-      return value_view<Value, false>(value_data<Value>(input, output));
-    };
-    auto const y = written.template operator()<code.steps[Step].out>();
-    if constexpr (plan::is_epilogue(Step + 1, direction::forward)) {
+  auto output_view(std::byte* input, std::byte* output, loss_sum const& loss) const {
+    constexpr int out = code.steps[Step].out;
+    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss) {
+      return loss;
+    } else if constexpr (plan::is_epilogue(Step + 1, direction::forward)) {
+      using y = value_view<out, false>;
       using function = typename layer_of_step<Step + 1>::function;
-      return mapped_view<decltype(y), function> {
-        y,
-        written.template operator()<code.steps[Step + 1].out>()
-      };
+      constexpr int mapped = code.steps[Step + 1].out;
+      return mapped_view<y, function>{value_as<y>(out, input, output),
+                                      value_as<value_view<mapped, false>>(mapped, input, output)};
     } else {
-      return y;
+      return value_as<value_view<out, false>>(out, input, output);
     }
   }
   /// What a leaf writes in the backward: dx, or two of them, or dx and what its epilogue makes of
@@ -152,21 +155,17 @@ class stage_memory {
   template <int Step>
   auto input_gradient_view(std::byte* input, std::byte* output, std::byte* of_output,
                            std::byte* of_input) const {
-    auto const written = [&]<int Value>() {
-      return gradient_view<Value, false>(gradient_data<Value>(of_output, of_input));
-    };
-    auto const dx = written.template operator()<code.steps[Step].in>();
-    if constexpr (code.steps[Step].second >= 0) {
-      return std::pair { dx, written.template operator()<code.steps[Step].second>() };
+    constexpr auto& now = code.steps[Step];
+    auto const dx = gradient_as<gradient_view<now.in, false>>(now.in, of_output, of_input);
+    if constexpr (now.second >= 0) {
+      return std::pair{
+          dx, gradient_as<gradient_view<now.second, false>>(now.second, of_output, of_input)};
     } else if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
       using layer = layer_of_step<Step - 1>;
+      constexpr int mapped = code.steps[Step - 1].in;
       auto const kept = slot_access<Step - 1, true>{*this, input, output}[typename layer::kept{}];
-      return mapped_view<decltype(dx), typename layer::derivative, decltype(kept)> {
-        dx,
-        written.template operator()<code.steps[Step - 1].in>(),
-        {},
-        kept
-      };
+      return mapped_view<decltype(dx), typename layer::derivative, decltype(kept)>{
+          dx, gradient_as<gradient_view<mapped, false>>(mapped, of_output, of_input), {}, kept};
     } else {
       return dx;
     }
@@ -176,9 +175,9 @@ class stage_memory {
   template <int Step>
   auto input_view(std::byte* input, std::byte* output) const {
     constexpr auto& now = code.steps[Step];
-    auto const x = value_view<now.in, true>(value_data<now.in>(input, output));
+    auto const x = value_as<value_view<now.in, true>>(now.in, input, output);
     if constexpr (now.second >= 0) {
-      return std::pair{x, value_view<now.second, true>(value_data<now.second>(input, output))};
+      return std::pair{x, value_as<value_view<now.second, true>>(now.second, input, output)};
     } else if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
       constexpr auto& targets = plan::tree.leaves[now.leaf].inputs[1];
       if constexpr (targets.kind == value_kind::tokens && targets.width == 1) {
@@ -251,7 +250,7 @@ class stage_memory {
                     "saved[output_slot{}]: the layer does not save its output; add output_slot to "
                     "its saved<...>");
       constexpr int out = code.steps[Step].out;
-      return stage.template value_view<out, true>(stage.template value_data<out>(input, output));
+      return stage.template value_as<value_view<out, true>>(out, input, output);
     }
     template <name Label, std::size_t PerRow, auto... Options>
     auto operator[](slot<Label, PerRow, Options...> key) const {

@@ -33,6 +33,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   using T = typename Job::element;
   using device_type = typename Rank::device_type;
   using waits = item_waits<program<plan::leaf_count>::most_steps>;
+  struct planned_waits {
+    waits planned;
+    direction way;
+  };
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
   template <int Step>
@@ -44,7 +48,11 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   template <int Step>
   using scratch_access =
       typename base::template slot_access<Step, false, base::slot_lists::scratch>;
+  template <int Step>
+  using operations_type = std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].has_term(),
+                                             term_operations<Rank>, operations<Rank>>;
   using base::arena_, base::layout_, base::parameters_, base::rows_, base::where_, base::targets_;
+  using base::block, base::value_data, base::gradient_data;
 
  public:
   using base::arena;
@@ -91,24 +99,15 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   /// items from `end_item` on are left out (the loss, when only the model's output is wanted).
   std::byte* forward(std::byte* input, int slot, int end_item = code.items.size()) {
     record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
-    for_each_item([&]<int Item>() {
+    for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
       if constexpr (Item + 1 == code.items.size()) model_output_ = input;
       if (Item >= end_item) return;
-      for (int copy = 0; copy < copies<Item>(); ++copy) {
-        enter<Item>(copy);
-        std::byte* const output = record<Item>(copy);
-        if constexpr (has_waits) pass_edge<Item, waits::begin, direction::forward>();
-        for_each_step<Item>([&]<int Step>() {
-          if constexpr (!plan::is_epilogue(Step, direction::forward)) {
-            if constexpr (has_waits) begin_step<Item, Step, direction::forward>();
-            this->template forward_step<Step>(input, output, copy);
-            if constexpr (has_waits) end_step<Item, Step, direction::forward>();
-          }
-          if constexpr (code.steps[Step].kind == step_kind::leaf &&
-                        !plan::is_epilogue(Step + 1, direction::forward))
-            if (watch_ != nullptr) this->template show<Step>(input, output);
-        });
-        if constexpr (has_waits) pass_edge<Item, waits::end, direction::forward>();
+      for (int copy = 0; copy < copies(Item); ++copy) {
+        enter(Item, copy);
+        std::byte* const output = record(Item, copy);
+        if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::begin);
+        (forward_step<Item, code.items[Item].first_step + int(I)>(input, output, copy), ...);
+        if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::end);
         forget_transients();
         input = output;
       }
@@ -122,31 +121,19 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   std::byte* backward(std::byte* input, int slot, std::byte* gradient) {
     record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
     int edge = 0;
-    for_each_item_backward([&]<int Item>() {
-      for (int copy = copies<Item>() - 1; copy >= 0; --copy) {
-        enter<Item>(copy);
-        std::byte* const output = record<Item>(copy);
-        std::byte* const before = output == record_ ? input : previous_output<Item>(copy);
+    for_each_item_backward([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
+      for (int copy = copies(Item) - 1; copy >= 0; --copy) {
+        enter(Item, copy);
+        std::byte* const output = record(Item, copy);
+        std::byte* const before = output == record_ ? input : previous_output(Item, copy);
         std::byte* const made =
             where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge);
         edge = 1 - edge;
-        if constexpr (has_waits) pass_edge<Item, waits::begin, direction::backward>();
-        for_each_step_backward<Item>([&]<int Step>() {
-          if constexpr (!plan::is_epilogue(Step, direction::backward)) {
-            if constexpr (has_waits) begin_step<Item, Step, direction::backward>();
-            if constexpr (!plan::postpones_parameters(Step))
-              this->template backward_parameters<Step>(before, output, copy, gradient, made);
-            this->template backward_step<Step>(before, output, copy, gradient, made);
-            if constexpr (has_waits) end_step<Item, Step, direction::backward>();
-          }
-          if constexpr (plan::postpones_parameters(Step + 1)) {
-            constexpr int parameters = waits::parameters_of(Step + 1);
-            if constexpr (has_waits) keep_waits<Item, parameters, direction::backward>();
-            this->template backward_parameters<Step + 1>(before, output, copy, gradient, made);
-            if constexpr (has_waits) record_step<Item, parameters, direction::backward>();
-          }
-        });
-        if constexpr (has_waits) pass_edge<Item, waits::end, direction::backward>();
+        if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::begin);
+        (backward_step<Item, code.items[Item].end_step - 1 - int(I)>(before, output, copy, gradient,
+                                                                     made),
+         ...);
+        if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::end);
         forget_transients();
         gradient = made;
       }
@@ -155,141 +142,108 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
 
  private:
+  template <int Item>
+  static constexpr std::size_t step_count =
+      std::size_t(code.items[Item].end_step - code.items[Item].first_step);
+  /// Calls body.operator()<item>(its steps, counted from the first) for each item.
   template <class Body>
   static void for_each_item(Body body) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<static_cast<int>(I)>(), ...);
+      (body.template operator()<int(I)>(std::make_index_sequence<step_count<int(I)>>{}), ...);
     }(std::make_index_sequence<std::size_t(code.items.size())>{});
   }
   template <class Body>
   static void for_each_item_backward(Body body) {
-    constexpr std::size_t count = std::size_t(code.items.size());
+    constexpr int last = code.items.size() - 1;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<static_cast<int>(count - 1 - I)>(), ...);
-    }(std::make_index_sequence<count>{});
-  }
-  template <int Item>
-  static constexpr std::size_t step_count =
-      std::size_t(code.items[Item].end_step - code.items[Item].first_step);
-  template <int Item, class Body>
-  static void for_each_step(Body body) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<code.items[Item].first_step + static_cast<int>(I)>(), ...);
-    }(std::make_index_sequence<step_count<Item>>{});
-  }
-  template <int Item, class Body>
-  static void for_each_step_backward(Body body) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<code.items[Item].end_step - 1 - static_cast<int>(I)>(), ...);
-    }(std::make_index_sequence<step_count<Item>>{});
+      (body.template operator()<last - int(I)>(
+           std::make_index_sequence<step_count<last - int(I)>>{}),
+       ...);
+    }(std::make_index_sequence<std::size_t(code.items.size())>{});
   }
 
-  template <int Item>
-  [[nodiscard]] int copies() const {
-    return parameters_.copies[std::size_t(Item)].copies;
+  [[nodiscard]] int copies(int item) const { return parameters_.copies[std::size_t(item)].copies; }
+  [[nodiscard]] std::byte* record(int item, int copy) const {
+    return record_ + first_record_[std::size_t(item)] +
+           layout_.record_bytes[std::size_t(item)] * static_cast<std::size_t>(copy);
   }
-  template <int Item>
-  [[nodiscard]] std::byte* record(int copy) const {
-    return record_ + first_record_[std::size_t(Item)] +
-           layout_.record_bytes[std::size_t(Item)] * static_cast<std::size_t>(copy);
-  }
-  template <int Item>
-  [[nodiscard]] std::byte* previous_output(int copy) const {
-    if (copy > 0) return record<Item>(copy - 1);
-    for (int item = Item - 1; item >= 0; --item)
-      if (parameters_.copies[std::size_t(item)].copies > 0)
-        return record_ + first_record_[std::size_t(Item)] - layout_.record_bytes[std::size_t(item)];
+  [[nodiscard]] std::byte* previous_output(int item, int copy) const {
+    if (copy > 0) return record(item, copy - 1);
+    for (int before = item - 1; before >= 0; --before)
+      if (copies(before) > 0)
+        return record_ + first_record_[std::size_t(item)] -
+               layout_.record_bytes[std::size_t(before)];
     return nullptr;
   }
 
-  template <int Item>
-  void enter(int copy) {
-    context_.copy = copy + parameters_.copies[std::size_t(Item)].first_copy;
-    unit_ = first_unit_[std::size_t(Item)] + context_.copy;
-  }
-
-  template <int Step>
-  auto output_or_loss(std::byte* input, std::byte* output) const {
-    if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss) return context_.loss;
-    else return this->template output_view<Step>(input, output);
-  }
-  template <int Value, bool IsLoss>
-  auto gradient_or_seed(std::byte* data) const {
-    if constexpr (IsLoss) return seed_of(context_.loss);
-    else return this->template gradient_view<Value, true>(data);
+  void enter(int item, int copy) {
+    context_.copy = copy + parameters_.copies[std::size_t(item)].first_copy;
+    unit_ = first_unit_[std::size_t(item)] + context_.copy;
   }
 
   // Steps wait for each other where there is a stream besides that of compute.
   static constexpr bool has_waits = plan::tensor_ranks > 1;
   template <int Item, direction Way>
-  static constexpr auto waits_of = has_waits ? plan::waits_of(Item, Way) : waits{};
-
+  static constexpr planned_waits waits_of{plan::waits_of(Item, Way), Way};
+  /// The element-wise function that is done with a step, or the step itself.
   template <int Step, direction Way>
-  static constexpr stream stream_of_step() {
-    if constexpr (Step == waits::begin || Step >= waits::end) {
-      return stream::compute;
-    } else {
-      constexpr auto& now = code.steps[Step];
-      if (now.kind != step_kind::move) return stream::compute;
-      auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
-      return communicates(Way == direction::forward ? row.moves : adjoint(row).moves)
-                 ? within_layers
-                 : stream::compute;
-    }
+  static constexpr int last_of = [] {
+    constexpr int next = Way == direction::forward ? Step + 1 : Step - 1;
+    return plan::is_epilogue(next, Way) ? next : Step;
+  }();
+
+  static constexpr stream stream_of(int step, direction way) {
+    if (step == waits::begin || step >= waits::end) return stream::compute;
+    auto const& now = code.steps[step];
+    if (now.kind != step_kind::move) return stream::compute;
+    auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+    return communicates(way == direction::forward ? row.moves : adjoint(row).moves)
+               ? within_layers
+               : stream::compute;
   }
 
   /// Lets the stream of a step wait for what the step needs.
-  template <int Item, int Step, direction Way>
-  void keep_waits() {
-    constexpr auto part =
-        Way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
-    for (auto const& wait : waits_of<Item, Way>.list)
-      if (wait.waiting == Step)
-        rank_.device().wait(stream_of_step<Step, Way>(), event_of(wait.awaited),
-                            {part, Step, wait.awaited});
+  void keep_waits(planned_waits const& all, int step) {
+    auto const part =
+        all.way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
+    for (auto const& wait : all.planned.list)
+      if (wait.waiting == step)
+        rank_.device().wait(stream_of(step, all.way), event_of(wait.awaited),
+                            {part, step, wait.awaited});
   }
   /// Records what others wait for.
-  template <int Item, int Step, direction Way>
-  void record_step() {
-    if constexpr (waits_of<Item, Way>.is_awaited(Step))
-      rank_.device().record(event_of(Step), stream_of_step<Step, Way>());
+  void record_step(planned_waits const& all, int step) {
+    if (all.planned.is_awaited(step))
+      rank_.device().record(event_of(step), stream_of(step, all.way));
   }
 
-  template <int Step, direction Way>
-  static constexpr int next_step = Way == direction::forward ? Step + 1 : Step - 1;
   /// The waits of a step, and of the element-wise function behind it if that is done with it.
-  template <int Item, int Step, direction Way>
-  void begin_step() {
-    keep_waits<Item, Step, Way>();
-    constexpr int next = next_step<Step, Way>;
-    if constexpr (plan::is_epilogue(next, Way)) keep_waits<Item, next, Way>();
+  void begin_step(planned_waits const& all, int step, int last) {
+    keep_waits(all, step);
+    if (last != step) keep_waits(all, last);
   }
-  template <int Item, int Step, direction Way>
-  void end_step() {
-    constexpr int next = next_step<Step, Way>;
-    if constexpr (plan::is_epilogue(next, Way)) record_step<Item, next, Way>();
-    record_step<Item, Step, Way>();
+  void end_step(planned_waits const& all, int step, int last) {
+    if (last != step) record_step(all, last);
+    record_step(all, step);
   }
   /// Nothing is done at the edges of an item but what others wait for.
-  template <int Item, int Edge, direction Way>
-  void pass_edge() {
-    keep_waits<Item, Edge, Way>();
-    record_step<Item, Edge, Way>();
+  void pass_edge(planned_waits const& all, int edge) {
+    keep_waits(all, edge);
+    record_step(all, edge);
   }
   [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
 
   /// Scratch does not outlive a body.
-  template <int Leaf>
-  void forget_scratch() {
-    constexpr auto& scratch = plan::tree.leaves[Leaf].scratch;
+  void forget_scratch(int leaf) {
+    auto const& scratch = plan::tree.leaves[leaf].scratch;
     for (int k = 0; k < scratch.own_count; ++k) {
       auto const at = static_cast<std::size_t>(k);
       auto const& slot = scratch.own[at];
       queue().discard(
           where_.activations + arena_.transient_offset +
-              layout_.scratch_offset[std::size_t(Leaf)][at],
+              layout_.scratch_offset[std::size_t(leaf)][at],
           (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
-              slot_count(slot, code.forms[Leaf], rows_, plan::tensor_ranks));
+              slot_count(slot, code.forms[leaf], rows_, plan::tensor_ranks));
     }
   }
   /// Nothing in the transient buffers outlives an item.
@@ -299,110 +253,160 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
 
+  template <int Leaf>
+  static constexpr bool has_scratch = plan::tree.leaves[Leaf].scratch.own_count > 0;
   template <int Step>
+  static constexpr bool is_trained = code.steps[Step].kind == step_kind::leaf &&
+                                     plan::tree.leaves[code.steps[Step].leaf].is_trained();
+
+  /// The gradient of what a leaf writes, as the type says that the leaf sees.
+  template <class Gradient>
+  Gradient gradient_or_seed(int value, std::byte* of_output, std::byte* of_input) const {
+    if constexpr (std::is_same_v<Gradient, loss_seed>) return seed_of(context_.loss);
+    else return this->template gradient_as<Gradient>(value, of_output, of_input);
+  }
+  template <int Step>
+  using output_gradient =
+      std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].is_loss, loss_seed,
+                         typename base::template gradient_view<code.steps[Step].out, true>>;
+
+  template <int Item, int Step>
   void forward_step(std::byte* input, std::byte* output, int copy) {
     constexpr auto& now = code.steps[Step];
-    constexpr auto& from = code.values[now.in];
-    std::byte* const in = this->template value_data<now.in>(input, output);
-    std::byte* const out = this->template value_data<now.out>(input, output);
-    if constexpr (now.kind == step_kind::leaf) {
-      [[maybe_unused]] auto const mark =
-          rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<Step>(forward_names_);
-      call_forward<layer_of_step<Step>>(
-          ops, forward_body{parameter_access<now.leaf, false>{*this, copy},
-                            this->template input_view<Step>(input, output),
-                            output_or_loss<Step>(input, output),
-                            saved_access<Step, false>{*this, input, output},
-                            scratch_access<Step>{*this, input, output}, context_});
-      forget_scratch<now.leaf>();
-    } else if constexpr (now.kind == step_kind::move) {
-      using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
-      move<from.at, code.values[now.out].at, element>(from.info.width, in, out);
-    } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
-      std::size_t const bytes = this->template block<now.in>().count() * sizeof(T);
-      queue().copy_bytes(in, out, bytes);
-      if constexpr (now.kind == step_kind::fan_out)
-        queue().copy_bytes(in, this->template value_data<now.skip>(input, output), bytes);
-    } else {
-      queue().add(as_elements(in), as_elements(this->template value_data<now.skip>(input, output)),
-                  as_elements(out), this->template block<now.out>().count());
+    constexpr int last = last_of<Step, direction::forward>;
+    if constexpr (!plan::is_epilogue(Step, direction::forward)) {
+      if constexpr (has_waits) begin_step(waits_of<Item, direction::forward>, Step, last);
+      if constexpr (now.kind == step_kind::leaf) forward_leaf<Step>(input, output, copy);
+      else if constexpr (now.kind == step_kind::move) forward_move<Step>(input, output);
+      else forward_sum(Step, input, output);
+      if constexpr (has_waits) end_step(waits_of<Item, direction::forward>, Step, last);
     }
+    if constexpr (now.kind == step_kind::leaf && last == Step)
+      if (watch_ != nullptr) show(Step, input, output);
   }
 
   template <int Step>
-  [[gnu::cold]] void show(std::byte* input, std::byte* output) {
-    if (watch_->found) return;
+  void forward_leaf(std::byte* input, std::byte* output, int copy) {
+    constexpr int leaf = code.steps[Step].leaf;
+    [[maybe_unused]] auto const mark =
+        rank_.device().mark(forward_names_[std::size_t(leaf)].c_str());
+    auto ops = operations_of<operations_type<Step>>(Step, forward_names_);
+    call_forward<layer_of_step<Step>>(
+        ops, forward_body{parameter_access<leaf, false>{*this, copy},
+                          this->template input_view<Step>(input, output),
+                          this->template output_view<Step>(input, output, context_.loss),
+                          saved_access<Step, false>{*this, input, output},
+                          scratch_access<Step>{*this, input, output}, context_});
+    if constexpr (has_scratch<leaf>) forget_scratch(leaf);
+  }
+  template <int Step>
+  void forward_move(std::byte* input, std::byte* output) {
     constexpr auto& now = code.steps[Step];
-    constexpr auto& leaf = plan::tree.leaves[now.leaf];
-    if constexpr (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
-    if constexpr (!leaf.is_loss) {
-      if (!watch_->found)
-        watch_->look(rank_.device(), as_elements(this->template value_data<now.out>(input, output)),
-                     this->template block<now.out>().count());
+    constexpr auto& from = code.values[now.in];
+    using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
+    move<from.at, code.values[now.out].at, element>(
+        from.info.width, value_data(now.in, input, output), value_data(now.out, input, output));
+  }
+  /// A step that begins or ends a residual or a fan_out.
+  void forward_sum(int step, std::byte* input, std::byte* output) {
+    auto const& now = code.steps[step];
+    std::byte* const in = value_data(now.in, input, output);
+    std::byte* const out = value_data(now.out, input, output);
+    std::size_t const count = block(now.in).count();
+    if (now.kind == step_kind::add) {
+      queue().add(as_elements(in), as_elements(value_data(now.skip, input, output)),
+                  as_elements(out), count);
+    } else {
+      queue().copy_bytes(in, out, count * sizeof(T));
+      if (now.kind == step_kind::fan_out)
+        queue().copy_bytes(in, value_data(now.skip, input, output), count * sizeof(T));
     }
+  }
+
+  [[gnu::cold]] void show(int step, std::byte* input, std::byte* output) {
+    if (watch_->found) return;
+    auto const& now = code.steps[step];
+    auto const& leaf = plan::tree.leaves[now.leaf];
+    if (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
+    if (!leaf.is_loss && !watch_->found)
+      watch_->look(rank_.device(), as_elements(value_data(now.out, input, output)),
+                   block(now.out).count());
     watch_->microbatch = context_.microbatch;
     watch_->site = static_cast<std::uint32_t>(unit_ * leaves + now.leaf);
     watch_->leaf = now.leaf;
     watch_->copy = context_.copy;
   }
 
-  template <int Step>
-  void backward_parameters(std::byte* input, std::byte* output, int copy, std::byte* of_output,
-                           std::byte* of_input) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (now.kind == step_kind::leaf) {
-      constexpr auto& leaf = plan::tree.leaves[now.leaf];
-      if constexpr (leaf.is_trained()) {
-        [[maybe_unused]] auto const mark =
-            rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-        auto ops = operations_of<Step>(backward_names_);
-        call_backward_parameters<layer_of_step<Step>>(
-            ops, backward_parameters_body{
-                     parameter_access<now.leaf, false>{*this, copy},
-                     gradient_or_seed<now.out, leaf.is_loss>(
-                         this->template gradient_data<now.out>(of_output, of_input)),
-                     parameter_access<now.leaf, true>{*this, copy},
-                     saved_access<Step, true>{*this, input, output},
-                     scratch_access<Step>{*this, input, output}, context_});
-        forget_scratch<now.leaf>();
-      }
+  template <int Item, int Step>
+  void backward_step(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+                     std::byte* of_input) {
+    if constexpr (!plan::is_epilogue(Step, direction::backward)) {
+      constexpr int last = last_of<Step, direction::backward>;
+      if constexpr (has_waits) begin_step(waits_of<Item, direction::backward>, Step, last);
+      if constexpr (is_trained<Step> && !plan::postpones_parameters(Step))
+        backward_parameters<Step>(input, output, copy, of_output, of_input);
+      if constexpr (plan::needs_gradient[std::size_t(code.steps[Step].in)])
+        backward_input<Step>(input, output, copy, of_output, of_input);
+      if constexpr (has_waits) end_step(waits_of<Item, direction::backward>, Step, last);
+    }
+    if constexpr (plan::postpones_parameters(Step + 1)) {
+      constexpr int parameters = waits::parameters_of(Step + 1);
+      if constexpr (has_waits) keep_waits(waits_of<Item, direction::backward>, parameters);
+      backward_parameters<Step + 1>(input, output, copy, of_output, of_input);
+      if constexpr (has_waits) record_step(waits_of<Item, direction::backward>, parameters);
     }
   }
 
   template <int Step>
-  void backward_step(std::byte* input, std::byte* output, int copy, std::byte* of_output,
-                     std::byte* of_input) {
+  void backward_parameters(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+                           std::byte* of_input) {
     constexpr auto& now = code.steps[Step];
-    [[maybe_unused]] std::byte* const dout =
-        this->template gradient_data<now.out>(of_output, of_input);
-    [[maybe_unused]] std::byte* const din =
-        this->template gradient_data<now.in>(of_output, of_input);
-    if constexpr (!plan::needs_gradient[std::size_t(now.in)]) {
-      return;
-    } else if constexpr (now.kind == step_kind::leaf) {
-      constexpr auto& leaf = plan::tree.leaves[now.leaf];
+    [[maybe_unused]] auto const mark =
+        rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+    auto ops = operations_of<operations_type<Step>>(Step, backward_names_);
+    call_backward_parameters<layer_of_step<Step>>(
+        ops, backward_parameters_body{
+                 parameter_access<now.leaf, false>{*this, copy},
+                 gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input),
+                 parameter_access<now.leaf, true>{*this, copy},
+                 saved_access<Step, true>{*this, input, output},
+                 scratch_access<Step>{*this, input, output}, context_});
+    if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+  }
+
+  template <int Step>
+  void backward_input(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+                      std::byte* of_input) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (now.kind == step_kind::leaf) {
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<Step>(backward_names_);
+      auto ops = operations_of<operations_type<Step>>(Step, backward_names_);
       call_backward_input<layer_of_step<Step>>(
           ops, backward_input_body{
                    parameter_access<now.leaf, false>{*this, copy},
-                   gradient_or_seed<now.out, leaf.is_loss>(dout),
+                   gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input),
                    this->template input_gradient_view<Step>(input, output, of_output, of_input),
                    saved_access<Step, true>{*this, input, output},
                    scratch_access<Step>{*this, input, output}, context_});
-      forget_scratch<now.leaf>();
+      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
     } else if constexpr (now.kind == step_kind::move) {
       move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
-          code.values[now.in].info.width, dout, din);
-    } else if constexpr (now.kind == step_kind::branch || now.kind == step_kind::fan_out) {
-      queue().add(as_elements(dout),
-                  as_elements(this->template gradient_data<now.skip>(of_output, of_input)),
-                  as_elements(din), this->template block<now.in>().count());
+          code.values[now.in].info.width, gradient_data(now.out, of_output, of_input),
+          gradient_data(now.in, of_output, of_input));
     } else {
-      queue().copy_bytes(dout, din, this->template block<now.in>().count() * sizeof(T));
+      backward_sum(Step, of_output, of_input);
     }
+  }
+  void backward_sum(int step, std::byte* of_output, std::byte* of_input) {
+    auto const& now = code.steps[step];
+    std::byte* const dout = gradient_data(now.out, of_output, of_input);
+    std::byte* const din = gradient_data(now.in, of_output, of_input);
+    std::size_t const count = block(now.in).count();
+    if (now.kind == step_kind::add) queue().copy_bytes(dout, din, count * sizeof(T));
+    else
+      queue().add(as_elements(dout), as_elements(gradient_data(now.skip, of_output, of_input)),
+                  as_elements(din), count);
   }
 
   template <placement From, placement To, class Element>
@@ -419,23 +423,20 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
-  template <int Step>
-  auto operations_of(auto const& names) {
-    constexpr auto& now = code.steps[Step];
-    constexpr auto& leaf = plan::tree.leaves[now.leaf];
-    using ops_type = std::conditional_t<leaf.has_term(), term_operations<Rank>, operations<Rank>>;
+  template <class Operations>
+  Operations operations_of(int step, auto const& names) {
+    auto const& now = code.steps[step];
     context_.site = static_cast<std::uint32_t>(unit_ * leaves + now.leaf);
-    if constexpr (leaf.has_term()) {
+    if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;
       if (loss_.data != nullptr) {
-        context_.loss.data += leaf.term;
-        context_.loss.scale += leaf.term;
+        context_.loss.data += plan::tree.leaves[now.leaf].term;
+        context_.loss.scale += plan::tree.leaves[now.leaf].term;
       }
-      if constexpr (code.values[now.in].at == shard<dim::sequence>)
-        context_.loss.first_row =
-            static_cast<std::size_t>(base::tensor_rank_) * this->template block<now.in>().rows;
+      if (code.values[now.in].at == shard<dim::sequence>)
+        context_.loss.first_row = static_cast<std::size_t>(base::tensor_rank_) * block(now.in).rows;
     }
-    return ops_type(rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str());
+    return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
   }
 
   Rank& rank_;

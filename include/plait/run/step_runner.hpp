@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "plait/plan/step_operations.hpp"
@@ -26,8 +25,12 @@ class step_runner {
 
   /// work(), which computes.
   template <class Work>
-  void compute(step_phase which, Work&& work) {
-    waits_.run(phase_[std::size_t(which)], std::forward<Work>(work));
+  void compute(step_phase which, Work const& work) {
+    waits_.run(phase_[std::size_t(which)], work);
+  }
+  /// A phase in which nothing is computed: what comes next waits for what was before.
+  void pass(step_phase which) {
+    compute(which, [] {});
   }
   /// The sums of a place, in place; `data` is where their offsets count from.
   template <class T>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "plait/core/namespaces.hpp"
@@ -38,11 +37,11 @@ class synchronizer {
 
   /// Runs work() between the waits of operation `index` and the record that others wait for.
   template <class Work>
-  void run(std::size_t index, Work&& work) {
+  void run(std::size_t index, Work const& work) {
     auto const& now = entries_[index];
     for (auto const& [event, site] : now.waits)
       device_.wait(now.on, events_[static_cast<std::size_t>(event)], site);
-    std::forward<Work>(work)();
+    work();
     if (now.event >= 0) device_.record(events_[static_cast<std::size_t>(now.event)], now.on);
   }
 

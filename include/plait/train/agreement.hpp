@@ -87,25 +87,31 @@ class agreement {
   std::uint64_t is_real_ = 0;
 };
 
-/// The numbers of all ranks, one rank behind the other: the row of the plan's list for the set-up.
+/// Where the ranks of a plan compare numbers: by its list for the set-up, in room on the device for
+/// the numbers of all of them.
+struct agreement_room {
+  std::vector<exchange> list;
+  std::uint64_t* data;
+};
+
+/// The numbers of all ranks, one rank behind the other.
 ///
-/// `room`: on the device, for all of them.
-template <class Plan, class Rank>
-[[gnu::cold]] std::vector<std::uint64_t> numbers_of_all(Rank& rank,
-                                                        std::vector<std::uint64_t> const& mine,
-                                                        std::uint64_t* room) {
+/// Moves: the row of the list.
+template <class Rank>
+[[gnu::cold]] std::vector<std::uint64_t> numbers_of_all(Rank& rank, agreement_room const& room,
+                                                        std::vector<std::uint64_t> const& mine) {
   if (rank.world_size() == 1) return mine;
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(rank.world_size()));
   std::copy(mine.begin(), mine.end(),
             all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * rank.world_rank());
   std::size_t const bytes = all.size() * sizeof(std::uint64_t);
   auto& device = rank.device();
-  exchange_runner<Rank> const exchanges(rank, exchanges_on<Plan>(rank, {}, job_part::set_up));
-  device.upload(all.data(), room, bytes);
+  exchange_runner<Rank> const exchanges(rank, room.list);
+  device.upload(all.data(), room.data, bytes);
   device.synchronize();
-  for (auto const& row : exchanges.at(exchange_place::agreement)) exchanges.run_sum(row, room);
+  for (auto const& row : exchanges.at(exchange_place::agreement)) exchanges.run_sum(row, room.data);
   device.synchronize();
-  device.download(room, all.data(), bytes);
+  device.download(room.data, all.data(), bytes);
   device.synchronize();
   return all;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/static_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/stream_operations.hpp"
@@ -30,13 +31,24 @@ constexpr whole_shape as_value_shape(parameter_entry const& entry) {
                   : whole_shape{entry.info.rows, entry.info.columns};
 }
 
-/// Calls body.operator()<entry>() for the entry with number `entry`.
+/// The placements in which a plan stores parameters, each once.
+template <class Plan>
+inline constexpr auto stored_placements = [] {
+  static_vector<placement, Plan::entries.capacity> out;
+  for (auto const& entry : Plan::entries)
+    if (std::find(out.begin(), out.end(), as_value_placement(entry)) == out.end())
+      out.push_back(as_value_placement(entry));
+  return out;
+}();
+
+/// Calls body.operator()<placement>() for the one in which `entry` is stored.
 template <class Plan, class Body>
-void with_entry(int entry, Body body) {
-  [&]<std::size_t... E>(std::index_sequence<E...>) {
-    ((static_cast<int>(E) == entry ? body.template operator()<static_cast<int>(E)>() : void()),
+void with_stored_placement(parameter_entry const& entry, Body body) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    constexpr auto& all = stored_placements<Plan>;
+    ((all[int(I)] == as_value_placement(entry) ? body.template operator()<all[int(I)]>() : void()),
      ...);
-  }(std::make_index_sequence<std::size_t(Plan::entries.size())>{});
+  }(std::make_index_sequence<std::size_t(stored_placements<Plan>.size())>{});
 }
 
 /// Gathers one tensor to the root rank, into `data`. `list` is that of the part.
@@ -45,14 +57,13 @@ template <class Plan, class Rank, class T>
                                  parameter_block const& parameter, T const* arena, T* data,
                                  T* staging) {
   auto& device = rank.device();
+  auto const& entry = Plan::entries[parameter.entry];
   device.synchronize();
   if (rank.stage() == stage)
     // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
-    with_entry<Plan>(parameter.entry, [&]<int Entry>() {
-      constexpr placement from = as_value_placement(Plan::entries[Entry]);
-      move_value<from, invariant>(device.on(within_layers), rank.tensor_group(),
-                                  as_value_shape(Plan::entries[Entry]), arena + parameter.offset,
-                                  data, staging);
+    with_stored_placement<Plan>(entry, [&]<placement From>() {
+      move_value<From, invariant>(device.on(within_layers), rank.tensor_group(),
+                                  as_value_shape(entry), arena + parameter.offset, data, staging);
     });
   device.synchronize();
   if constexpr (Plan::stages > 1) {

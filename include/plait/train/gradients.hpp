@@ -83,10 +83,10 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
   using plan = typename Job::plan_type;
   step_runner<Rank> step(rank, exchanges_on<plan>(rank, {}, job_part::training),
                          {.has_gradients = true, .updates = true});
-  step.compute(step_phase::passes, [] {});
+  step.pass(step_phase::passes);
   auto const out = settle_gradients<Job>(
       rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), [] {});
-  step.compute(step_phase::update, [] {});  // what comes next waits for the sums
+  step.pass(step_phase::update);  // what comes next waits for the sums
   return out;
 }
 
@@ -144,6 +144,22 @@ void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
 }
 
+/// Joins ranges of a block of `count` elements that stand next to each other and are treated alike;
+/// what lies between two goes with the first.
+inline void join_ranges(std::vector<update_range>& ranges, std::size_t count) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (kept == 0 || ranges[kept - 1].rate != ranges[i].rate ||
+        ranges[kept - 1].decay != ranges[i].decay)
+      ranges[kept++] = ranges[i];
+    std::size_t const end = i + 1 < ranges.size() ? ranges[i + 1].offset : count;
+    ranges[kept - 1].count = end - ranges[kept - 1].offset;
+  }
+  ranges.resize(kept);
+}
+
 /// The parameters in one block of the arena in as few ranges as possible, which cover it: padding
 /// goes with the parameter before it. Offsets count from the block's first element;
 /// `decays(parameter_description)` says which parameters decay, `groups` what is treated in another
@@ -159,16 +175,7 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
           factors_of({parameter.name, Plan::entries[parameter.entry].info.rank}, decays, groups);
       out.push_back({common.offset - block.elements.offset, common.count, rate, decay});
     }
-  std::sort(out.begin(), out.end(),
-            [](update_range const& a, update_range const& b) { return a.offset < b.offset; });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (kept == 0 || out[kept - 1].rate != out[i].rate || out[kept - 1].decay != out[i].decay)
-      out[kept++] = out[i];
-    std::size_t const end = i + 1 < out.size() ? out[i + 1].offset : block.elements.count;
-    out[kept - 1].count = end - out[kept - 1].offset;
-  }
-  out.resize(kept);
+  join_ranges(out, block.elements.count);
   return out;
 }
 

@@ -79,17 +79,23 @@ struct loss_terms {
   }
 
  private:
+  /// The leaf that has each term.
+  static constexpr std::array<int, std::size_t(count)> leaf_of = [] {
+    std::array<int, std::size_t(count)> out{};
+    for (int leaf = 0; leaf < Plan::leaf_count; ++leaf)
+      if (int const term = Plan::tree.leaves[leaf].term; term >= 0) out[std::size_t(term)] = leaf;
+    return out;
+  }();
+
   template <class Body>
   static constexpr void for_each_term(Body body) {
-    [&]<std::size_t... Leaf>(std::index_sequence<Leaf...>) {
-      auto const visit = [&]<std::size_t Index>(std::integral_constant<std::size_t, Index>) {
-        if constexpr (Plan::tree.leaves[int(Index)].term >= 0) {
-          using layer = std::tuple_element_t<Index, typename Plan::leaf_types>;
-          body.template operator()<int(Index)>(static_cast<layer*>(nullptr));
-        }
-      };
-      (visit(std::integral_constant<std::size_t, Leaf>{}), ...);
-    }(std::make_index_sequence<std::size_t(Plan::leaf_count)>{});
+    [&]<std::size_t... Term>(std::index_sequence<Term...>) {
+      (body.template operator()<leaf_of[Term]>(
+           static_cast<
+               std::tuple_element_t<std::size_t(leaf_of[Term]), typename Plan::leaf_types>*>(
+               nullptr)),
+       ...);
+    }(std::make_index_sequence<std::size_t(count)>{});
   }
 
   template <class Loss>

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "plait/plan/outline.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/train/agreement.hpp"
@@ -18,12 +17,14 @@ namespace plait::execution {
 
 /// Why a step was not taken, in one sentence that is the same on all ranks.
 ///
-/// `last_loss` is of the step before, `mine` what this rank's forward has found, `room` on the
-/// device.
-/// Moves: the set-up's row of the list.
-template <class Plan, class Rank>
-[[gnu::cold]] std::string not_finite_text(Rank& rank, step_report const& of, double last_loss,
-                                          forward_watch const& mine, std::uint64_t* room) {
+/// `layers` are the names of all layers, `last_loss` is of the step before, `mine` what this rank's
+/// forward has found.
+/// Moves: as numbers_of_all.
+template <class Rank>
+[[gnu::cold]] std::string not_finite_text(Rank& rank, agreement_room const& room,
+                                          std::vector<std::string> const& layers,
+                                          step_report const& of, double last_loss,
+                                          forward_watch const& mine) {
   enum field : std::size_t { found, site, microbatch, leaf, copy };
   std::vector<std::uint64_t> values(agreed_fields);
   values[found] = mine.found ? 1 : 0;
@@ -31,7 +32,7 @@ template <class Plan, class Rank>
   values[microbatch] = static_cast<std::uint64_t>(mine.microbatch);
   values[leaf] = static_cast<std::uint64_t>(mine.leaf);
   values[copy] = static_cast<std::uint64_t>(mine.copy);
-  auto const all = numbers_of_all<Plan>(rank, values, room);
+  auto const all = numbers_of_all(rank, room, values);
 
   std::uint64_t const* first = nullptr;
   int first_rank = 0;
@@ -56,7 +57,7 @@ template <class Plan, class Rank>
            number(last_loss);
   out += "; the weights are those before the step; ";
   if (first != nullptr) {
-    auto name = name_of_copy(leaf_names(Plan::tree)[first[leaf]], static_cast<int>(first[copy]));
+    auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));
     if (name.ends_with('.')) name.pop_back();
     out += "the first layer whose output is not finite is '" + name + "', in microbatch " +
            std::to_string(first[microbatch]) + " on rank " + std::to_string(first_rank);

@@ -24,15 +24,38 @@
 
 namespace plait::execution {
 
-/// The options, which are right by themselves and for the model.
-///
-/// Errors: input_error, the same on all ranks that have the same options.
+/// Errors: input_error unless a rank that was launched in `launched` can train in `planned`.
+[[gnu::cold]] inline void require_mesh(int rank, mesh const& launched, mesh const& planned) {
+  if (!planned.fits(launched))
+    throw input_error("trainer: rank " + std::to_string(rank) + " runs in the mesh '" +
+                      to_string(launched) + "', the job to be trained has the mesh '" +
+                      to_string(planned) + "'; launch the job that is trained");
+}
+
+/// A parameter of the model by its full name.
+struct model_parameter {
+  std::string name;
+  int rank = 1;
+};
+
+/// All of them, in the order of the layers.
 template <class Plan>
-[[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
-  if (!(options.average >= 0 && options.average < 1))
-    throw input_error("trainer_options::average is " + std::to_string(options.average) +
+[[gnu::cold]] std::vector<model_parameter> parameters_of_model(mesh const& grid) {
+  std::vector<model_parameter> out;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    for (auto const& parameter : Plan::blocks(stage, 0, grid))
+      out.push_back({parameter.name, Plan::entries[parameter.entry].info.rank});
+  return out;
+}
+
+[[gnu::cold]] inline void check_average(double average) {
+  if (!(average >= 0 && average < 1))
+    throw input_error("trainer_options::average is " + std::to_string(average) +
                       "; it must be from 0, which keeps no averages, to below 1");
-  for (auto const& group : options.groups) {
+}
+[[gnu::cold]] inline void check_groups(std::vector<parameter_group> const& groups,
+                                       std::vector<model_parameter> const& parameters) {
+  for (auto const& group : groups) {
     std::string const which =
         "trainer_options::groups: the pattern " + detail::in_quotes(group.pattern) + " ";
     for (double const factor : {group.rate, group.decay})
@@ -40,16 +63,21 @@ template <class Plan>
         throw input_error(which + "has the factor " + std::to_string(factor) +
                           "; it must be a finite number from 0 on");
     int matched = 0;
-    std::string first;
-    for (int stage = 0; stage < Plan::stages; ++stage)
-      for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
-        if (first.empty()) first = parameter.name;
-        matched += matches(group.pattern, parameter.name);
-      }
+    for (auto const& parameter : parameters) matched += matches(group.pattern, parameter.name);
     if (matched == 0)
-      throw input_error(which + "matches no parameter of the model; names are like '" + first +
+      throw input_error(which + "matches no parameter of the model; names are like '" +
+                        (parameters.empty() ? std::string{} : parameters.front().name) +
                         "', and a * stands for any characters");
   }
+}
+
+/// The options, which are right by themselves and for the model.
+///
+/// Errors: input_error, the same on all ranks that have the same options.
+template <class Plan>
+[[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
+  check_average(options.average);
+  if (!options.groups.empty()) check_groups(options.groups, parameters_of_model<Plan>(grid));
   return options;
 }
 
@@ -59,17 +87,14 @@ struct named_factors {
   update_factors factors{};
 };
 
-/// Those of all parameters of the model, in the order of the layers.
-template <class Plan, class Optimizer>
-[[gnu::cold]] std::vector<named_factors> factors_of_model(Optimizer const& optimizer,
-                                                          trainer_options const& options,
-                                                          mesh const& grid) {
+/// Those of all parameters.
+template <class Optimizer>
+[[gnu::cold]] std::vector<named_factors> factors_of_model(
+    Optimizer const& optimizer, trainer_options const& options,
+    std::vector<model_parameter> const& parameters) {
   std::vector<named_factors> out;
-  for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : Plan::blocks(stage, 0, grid))
-      out.push_back(
-          {parameter.name, factors_of({parameter.name, Plan::entries[parameter.entry].info.rank},
-                                      optimizer.decays, options.groups)});
+  for (auto const& [name, rank] : parameters)
+    out.push_back({name, factors_of({name, rank}, optimizer.decays, options.groups)});
   return out;
 }
 
@@ -83,16 +108,17 @@ template <class Plan, class Optimizer>
   return out;
 }
 
-/// Compares with the other ranks; `room` is on the device.
-template <class Plan, class Rank>
-[[gnu::cold]] void compare(Rank& rank, agreement const& mine, std::uint64_t* room) {
-  mine.require_equal(numbers_of_all<Plan>(rank, mine.mine(), room));
+/// Compares with the other ranks.
+template <class Rank>
+[[gnu::cold]] void compare(Rank& rank, agreement_room const& room, agreement const& mine) {
+  mine.require_equal(numbers_of_all(rank, room, mine.mine()));
 }
 
 /// Compares the factors themselves, as many at a time as there is room for.
-template <class Plan, class Rank>
-[[gnu::cold]] void compare_factors(Rank& rank, std::string const& subject,
-                                   std::vector<named_factors> const& all, std::uint64_t* room) {
+template <class Rank>
+[[gnu::cold]] void compare_factors(Rank& rank, agreement_room const& room,
+                                   std::string const& subject,
+                                   std::vector<named_factors> const& all) {
   constexpr std::size_t at_a_time = agreed_fields / 2;
   for (std::size_t begin = 0; begin < all.size(); begin += at_a_time) {
     agreement mine(subject);
@@ -100,8 +126,21 @@ template <class Plan, class Rank>
       mine.add("the rate of parameter '" + all[i].name + "'", all[i].factors.rate);
       mine.add("the decay of parameter '" + all[i].name + "'", all[i].factors.decay);
     }
-    compare<Plan>(rank, mine, room);
+    compare(rank, room, mine);
   }
+}
+
+/// What ranks compare of a trainer's plan.
+struct plan_numbers {
+  std::size_t parameter_count = 0;
+  std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
+  std::vector<model_parameter> parameters{};
+};
+template <class Plan>
+[[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
+  return {Plan::parameter_count(),
+          100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
+          parameters_of_model<Plan>(grid)};
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
@@ -109,16 +148,16 @@ template <class Plan, class Rank>
 /// and 1 and by the factors of each parameter.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
-template <class Plan, class Rank, class Optimizer>
-[[gnu::cold]] void compare_trainers(Rank& rank, std::uint64_t number, Optimizer const& optimizer,
-                                    trainer_options const& options, std::uint64_t* room) {
-  if (rank.world_size() == 1) return;
+template <class Rank, class Optimizer>
+[[gnu::cold]] void compare_trainers(Rank& rank, agreement_room const& room,
+                                    plan_numbers const& plan, std::uint64_t number,
+                                    Optimizer const& optimizer, trainer_options const& options) {
   std::string const subject = "trainer " + std::to_string(number);
   agreement mine(subject);
   mine.add("the number of trainers made so far", number);
-  mine.add("the parameters of the model", Plan::parameter_count());
+  mine.add("the parameters of the model", plan.parameter_count);
   mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
-           100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes);
+           plan.precision);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
@@ -138,21 +177,20 @@ template <class Plan, class Rank, class Optimizer>
           value);
     });
   }
-  auto const factors = factors_of_model<Plan>(optimizer, options, rank.grid());
+  auto const factors = factors_of_model(optimizer, options, plan.parameters);
   std::string const last = "the factors of the parameters";
   mine.add(last, digest_of(factors));
-  auto const all = numbers_of_all<Plan>(rank, mine.mine(), room);
-  if (mine.first_difference(all) == last) compare_factors<Plan>(rank, subject, factors, room);
+  auto const all = numbers_of_all(rank, room, mine.mine());
+  if (mine.first_difference(all) == last) compare_factors(rank, room, subject, factors);
   mine.require_equal(all);
 }
 
 /// Sees to it that all ranks train on the same batches.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
-template <class Plan, class Rank, class Memory>
-[[gnu::cold]] void compare_batches(Rank& rank, device_batch<Memory> const& batch,
-                                   std::uint64_t* room) {
-  if (rank.world_size() == 1) return;
+template <class Rank, class Memory>
+[[gnu::cold]] void compare_batches(Rank& rank, agreement_room const& room,
+                                   device_batch<Memory> const& batch) {
   auto const& of = *batch.description;
   agreement mine("batches " + std::to_string(of.number));
   mine.add("the number of batches made so far", of.number);
@@ -163,7 +201,7 @@ template <class Plan, class Rank, class Memory>
   mine.add("seed", of.seed);
   mine.add("how (1 if samples are shuffled)", of.is_shuffled);
   mine.add("last (1 if the last batch is kept)", of.keeps_last);
-  compare<Plan>(rank, mine, room);
+  compare(rank, room, mine);
 }
 
 }  // namespace plait::execution

@@ -92,7 +92,9 @@ class trainer_on {
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
                 plan::trained_tensor_count()) {
     auto const calls = rank.calls_for(number_);
-    compare_trainers<plan>(rank, number_, optimizer_, options_, memory_.agreed());
+    if (rank.world_size() > 1)
+      compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_,
+                       optimizer_, options_);
   }
 
   [[nodiscard]] Rank& rank() { return rank_; }
@@ -254,7 +256,7 @@ class trainer_on {
     using type = trainer_state<Job, Rank, Optimizer>;
     averages_.require_parameters("state");
     return std::make_unique<type>(typename type::parts{rank_, number_, optimizer_, options_, store_,
-                                                       averages_, memory_.agreed(), &step_});
+                                                       averages_, room_to_agree(), &step_});
   }
 
   /// Calls body() while the averages of `trainer_options::average` and the parameters are in each
@@ -292,11 +294,7 @@ class trainer_on {
   }
 
   [[gnu::cold]] static Rank& in_mesh_of_the_plan(Rank& rank) {
-    if (!plan::grid.fits(rank.grid()))
-      throw input_error("trainer: rank " + std::to_string(rank.world_rank()) +
-                        " runs in the mesh '" + to_string(rank.grid()) +
-                        "', the job to be trained has the mesh '" + to_string(plan::grid) +
-                        "'; launch the job that is trained");
+    require_mesh(rank.world_rank(), rank.grid(), plan::grid);
     return rank;
   }
 
@@ -343,7 +341,11 @@ class trainer_on {
     compared_ = batch.description->number;
     if (std::ranges::find(all_compared_, compared_) != all_compared_.end()) return;
     all_compared_.push_back(compared_);
-    compare_batches<plan>(rank_, batch, memory_.agreed());
+    if (rank_.world_size() > 1) compare_batches(rank_, room_to_agree(), batch);
+  }
+  /// Where the ranks compare numbers.
+  [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
+    return {exchanges_on<plan>(rank_, {}, job_part::set_up), memory_.agreed()};
   }
 
   void check_inputs(batch_type const& batch) const {
@@ -370,8 +372,8 @@ class trainer_on {
   }
   [[gnu::cold]] void make_passes(std::optional<passes_type>& passes, batch_type const& batch,
                                  workload const& load, purpose what) {
-    execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(),
-                           terms::targets, sizeof(T), name_on_rank());
+    plait::execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(),
+                                  terms::targets, sizeof(T), name_on_rank());
     last_run_.reset();
     recorded_ = {};
     passes.reset();
@@ -443,12 +445,8 @@ class trainer_on {
 
   /// The numbers from the host are there, and those for the host may be read: the ends of what a
   /// device can record, which waits for nothing before it and is waited for as a whole.
-  void open(steps& with) {
-    with.compute(step_phase::send, [] {});
-  }
-  void close(steps& with) {
-    with.compute(step_phase::read, [] {});
-  }
+  static void open(steps& with) { with.pass(step_phase::send); }
+  static void close(steps& with) { with.pass(step_phase::read); }
 
   /// loss_scale = the weight of a term / what it counts in the global batch.
   void count_labels(steps& with) {
@@ -543,7 +541,7 @@ class trainer_on {
     rank_.device().synchronize();
     passes.runner().watch(nullptr);  // the passes may be used again
     throw not_finite_error(
-        not_finite_text<plan>(rank_, report, last_loss_, watch, memory_.agreed()));
+        not_finite_text(rank_, room_to_agree(), leaf_names(plan::tree), report, last_loss_, watch));
   }
 
   /// What the device has recorded, emptied if the batch is from elsewhere.

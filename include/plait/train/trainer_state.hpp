@@ -33,8 +33,7 @@ class trainer_state final : public saved_state {
   using element = typename Job::parameter_element;
   using job = Job;
 
-  /// What a trainer is made of; `number` is its number, `agreed` the room for what ranks compare,
-  /// `step` that of the next step.
+  /// What a trainer is made of; `number` is its number, `step` that of the next step.
   struct parts {
     Rank& rank;
     std::uint64_t number;
@@ -42,7 +41,7 @@ class trainer_state final : public saved_state {
     trainer_options const& options;
     store_type& store;
     averages_type& averages;
-    std::uint64_t* agreed;
+    agreement_room room;
     std::int64_t* step;
   };
   explicit trainer_state(parts const& of)
@@ -81,7 +80,7 @@ class trainer_state final : public saved_state {
     std::size_t const count = numbers.size();
     numbers.resize(planning::agreed_fields);
     auto const calls = rank_.calls_for(of_.number);
-    auto const all = numbers_of_all<plan>(rank_, numbers, of_.agreed);
+    auto const all = numbers_of_all(rank_, of_.room, numbers);
     std::vector<std::vector<std::uint64_t>> out;
     for (auto at = all.begin(); at != all.end(); at += planning::agreed_fields)
       out.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));

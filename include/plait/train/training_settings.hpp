@@ -81,7 +81,8 @@ template <class Plan, class Optimizer>
     rates += (rates.empty() ? "" : " ") + number_text(rate_at(options.rate, step));
   add("schedule", rates);
   std::string factors;
-  for (auto const& [name, of] : factors_of_model<Plan>(optimizer, options, grid))
+  for (auto const& [name, of] :
+       factors_of_model(optimizer, options, parameters_of_model<Plan>(grid)))
     factors += name + " " + number_text(of.rate) + " " + number_text(of.decay) + "\n";
   add("parameter_groups", fingerprint_of(factors));
   return out;
