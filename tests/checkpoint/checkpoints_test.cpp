@@ -45,6 +45,7 @@ struct settings {
   std::size_t batch = 8;
   double rate = 0.02, average = 0.9;
   sample_order order = sample_order::shuffled;
+  bool has_other_data = false;
   checkpoint_options saves{};
   bool resumes = true;
 };
@@ -52,7 +53,9 @@ struct settings {
 template <class Job>
 outcome train(settings const& with, int data_ranks) {
   outcome out;
-  auto const text = small_gpt::text();
+  auto const text = with.has_other_data
+                        ? byte_text::from_text(std::string(600, 'a'), small_gpt::length)
+                        : small_gpt::text();
   launch<Job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = with.rate, .weight_decay = 0.1},
                                        {.seed = 3, .clip = 1.0, .average = with.average});
@@ -155,6 +158,8 @@ TEST(Checkpoints, OfOtherSettingsAreRefused) {
                  "global_batch is 8 in the checkpoint and 4 now");
   expect_refused({.order = sample_order::sequential, .saves = {.folder = at.path}},
                  "order is shuffled by seed 5 in the checkpoint and sequential now");
+  expect_refused({.has_other_data = true, .saves = {.folder = at.path}},
+                 "data_set is 74 samples, fingerprint ");
   expect_refused({.average = 0, .saves = {.folder = at.path}},
                  "average is 0.9 in the checkpoint and 0 now");
   auto const other = run_of<data_parallel<2>>()(

@@ -97,7 +97,12 @@ outcome train(Optimizer optimizer, int data_ranks, int microbatches, double aver
       double const loss = trainer.step(all.at(std::uint64_t(trainer.step_number()))).loss;
       if (rank.is_root()) out.losses.push_back(loss);
     }
-    save<element>(*trainer.state(), out.end, lock);
+    auto const state = trainer.state();
+    save<element>(*state, out.end, lock);
+    EXPECT_EQ(state->count() * state->kinds().size() * sizeof(element),
+              Job::plan_type::host_bytes(rank.stage(), {.data_ranks = data_ranks,
+                                                        .optimizer_states = Optimizer::states,
+                                                        .averages = average > 0}));
   });
   for (auto const& [name, times] : out.end.times)
     for (int const each : times) EXPECT_EQ(each, 1) << name;

@@ -65,7 +65,8 @@ struct checkpoint_options {
 /// Moves:  while a checkpoint is written, one small sum a step, by which all ranks learn at the
 /// same
 ///         step that it is complete or has failed.
-/// Cost:   on the host, as many bytes as this rank saves; the step at whose end it is saved waits
+/// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`; the step at whose end
+/// it is saved waits
 ///         until they are copied, and for the checkpoint before if that is still written.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings.
 /// Threads: used by the thread of its rank.
@@ -73,7 +74,7 @@ class checkpoints {
  public:
   /// Of a trainer and the batches that it is trained on.
   template <class Trainer, class Batches>
-  [[gnu::cold]] checkpoints(Trainer& trainer, Batches const& batches, checkpoint_options options)
+  [[gnu::cold]] checkpoints(Trainer& trainer, Batches& batches, checkpoint_options options)
       : checkpoints(trainer.state(), batches.description(), batches.steps_per_epoch(),
                     std::move(options)) {}
 
@@ -111,8 +112,10 @@ class checkpoints {
       auto const step = newest(older);
       if (!step) return next_ = 0;
       auto const folder = options_.folder / detail::checkpoint_name::of(*step);
-      on_all("be read", [&] { manifest = read_manifest(folder); });
-      check(*manifest, folder);
+      on_all("be used", [&] {
+        manifest = read_manifest(folder);
+        check(*manifest, folder);
+      });
       detail::state_reader reader(folder, *manifest, state_->element_bytes());
       if (options_.verify && !is_undamaged(reader)) continue;
       on_all("be read", [&] { restore(reader); });
@@ -375,7 +378,8 @@ class checkpoints {
   [[gnu::cold]] void add_settings_of_batches() {
     auto const& of = batches_;
     settings_.emplace_back("global_batch", std::to_string(of.samples));
-    settings_.emplace_back("data_set", std::to_string(of.data_set) + " samples");
+    settings_.emplace_back("data_set", std::to_string(of.data_set) + " samples, fingerprint " +
+                                           detail::checkpoint_name::digits_of(of.content));
     settings_.emplace_back("order", of.is_shuffled ? "shuffled by seed " + std::to_string(of.seed)
                                                    : std::string("sequential"));
     settings_.emplace_back("last_batch", of.keeps_last ? "keep" : "drop");

@@ -167,8 +167,12 @@ class batch_range {
   };
   [[nodiscard]] rest from(std::uint64_t step) { return {*this, step}; }
 
-  /// What is said of them to compare them.
-  [[nodiscard]] batch_description const& description() const { return description_; }
+  /// What is said of them to compare them, also what the data set is made of.
+  [[nodiscard]] [[gnu::cold]] batch_description description() {
+    auto out = description_;
+    out.content = loader_.fingerprint();
+    return out;
+  }
 
  private:
   /// Room for the samples of this rank on the host and on its device.

@@ -94,6 +94,31 @@ class loader {
     return weighted_dataset<Data> ? sequence_ : 0;
   }
 
+  /// A number that is another one if the data set is: made of its shape and of 64 samples that are
+  /// spread over it.
+  ///
+  /// Cost: reads those samples.
+  [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint() {
+    std::uint64_t out = 0xcbf29ce484222325u;  // FNV-1a
+    auto const add = [&](void const* data, std::size_t bytes) {
+      for (std::size_t i = 0; i < bytes; ++i)
+        out = (out ^ static_cast<unsigned char const*>(data)[i]) * 0x100000001b3u;
+    };
+    std::uint64_t const shape[]{data_->size(), sequence_, width_, target_width_};
+    add(shape, sizeof shape);
+    constexpr std::size_t most = 64;
+    std::size_t const count = std::min(most, data_->size());
+    for (std::size_t i = 0; i < count; ++i) {
+      // The first and the last are among them.
+      std::size_t const sample = count < 2 ? 0 : i * (data_->size() - 1) / (count - 1);
+      read(std::span(&sample, 1), 0);
+      add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
+      add(targets_.data(), targets_.size() * sizeof(targets_[0]));
+      if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
+    }
+    return out;
+  }
+
   /// Fills the microbatches of one step, one after another; microbatch m gets the samples from
   /// m * batch on, where the places of a microbatch, `batch`, follow from the buffers' sizes.
   ///

@@ -252,6 +252,17 @@ struct plan {
     return bytes_per_rank(load);
   }
 
+  /// Bytes on the host that the rank of `stage` with the most to save needs for its copy while a
+  /// checkpoint is written.
+  static constexpr std::size_t host_bytes(int stage, workload const& load) {
+    auto const complete = grid_for(load);
+    auto const layout = parameter_layout_for(stage, complete);
+    auto const ranks = complete.size(cuts_arenas ? rules.cut_axes() : axis_set(batch_axes));
+    std::size_t const elements = layout.count() / std::size_t(ranks) + layout.frozen_count;
+    return elements * parameter_bytes *
+           (1 + std::size_t(load.optimizer_states) + (load.averages ? 1 : 0));
+  }
+
   /// The mesh with the size that `load` says where it is left to the launch.
   static constexpr mesh grid_for(workload const& load) {
     return grid.with_ranks_at_launch(load.data_ranks);

@@ -17,6 +17,7 @@ struct batch_description {
   std::size_t samples = 0;   ///< of a global batch
   std::size_t data_set = 0;  ///< samples in all
   bool is_shuffled = false, keeps_last = false;
+  std::uint64_t content = 0;  ///< loader::fingerprint of the data set; 0: nobody has asked for it
 };
 
 /// Neighbours in an order of samples: the indices `first` to `first + count - 1`.
