@@ -48,6 +48,8 @@ struct settings {
   bool has_other_data = false;
   checkpoint_options saves{};
   bool resumes = true;
+  /// Behind that step, before checkpoints are told of it, their folder is taken away.
+  std::int64_t folder_goes_at = -1;
 };
 
 template <class Job>
@@ -68,6 +70,8 @@ outcome train(settings const& with, int data_ranks) {
     for (auto const& batch : all.from(first)) {
       if (trainer.step_number() == with.steps) break;
       double const loss = trainer.step(batch).loss;
+      if (rank.is_root() && trainer.step_number() == with.folder_goes_at)
+        files::remove_all(with.saves.folder);
       saves.after_step();
       if (rank.is_root()) out.losses.push_back(loss);
     }
@@ -190,6 +194,18 @@ TEST(Checkpoints, ThatCannotBeWrittenAreSaidAndMayBeRequired) {
   files::create_directories(at.path);
   std::ofstream(at.path / "file") << "no folder";
   expect_refused({.saves = {.folder = at.path / "file" / "sub"}}, "cannot be");
+  expect_refused({.saves = {.folder = at.path / "run", .keep = 0}}, ".keep is 0");
+  // Between two checkpoints, and while one is written.
+  for (std::int64_t const step : {2, 3}) {
+    settings with{
+        .steps = 5, .saves = {.folder = at.path / "run", .every = 2}, .folder_goes_at = step};
+    auto const said = run_of<data_parallel<2>>()(with);
+    EXPECT_EQ(said.losses.size(), 5u);
+    EXPECT_NE(said.problem, "") << step;
+    with.saves.required = true;
+    files::remove_all(with.saves.folder);
+    expect_refused(with, "checkpoint");
+  }
 }
 
 }  // namespace

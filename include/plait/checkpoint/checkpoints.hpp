@@ -85,6 +85,10 @@ class checkpoints {
         steps_per_epoch_(steps_per_epoch),
         options_(std::move(options)),
         settings_(state_->settings()) {
+    if (options_.keep < 1 || options_.every < 0)
+      throw input_error("checkpoint_options: .keep is " + std::to_string(options_.keep) +
+                        " and .every " + std::to_string(options_.every) +
+                        "; at least one checkpoint is kept, and .every is 0 or more");
     add_settings_of_batches();
     copies_.rank = state_->rank();
     copies_.element_bytes = state_->element_bytes();
@@ -393,7 +397,7 @@ class checkpoints {
   std::optional<checkpoint_folder> folder_{};  // on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
-  std::uint64_t next_ = 0;  // the number of the next batch
+  std::uint64_t next_ = static_cast<std::uint64_t>(state_->step());  // number of the next batch
   std::string problem_{};
   std::vector<std::byte> extra_{};
   int exceptions_ = std::uncaught_exceptions();
