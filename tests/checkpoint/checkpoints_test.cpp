@@ -68,7 +68,7 @@ outcome train(settings const& with, int data_ranks) {
     std::uint64_t const first = with.resumes ? saves.resume() : 0;
     if (rank.is_root()) out.begun_at = first;
     for (auto const& batch : all.from(first)) {
-      if (trainer.step_number() == with.steps) break;
+      if (trainer.step_number() >= with.steps) break;
       double const loss = trainer.step(batch).loss;
       if (rank.is_root() && trainer.step_number() == with.folder_goes_at)
         files::remove_all(with.saves.folder);

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Plants faults into checkpoints, one after another, and demands that a test finds each.
+#   mutants.sh SCRATCH_DIR [NAME...]
+# For people who change them: each takes up to half a minute to compile. Each fsync that is left out, and three
+# that come behind the rename, are cases of tests/checkpoint/checkpoint_folder_test.cpp.
+set -uo pipefail
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+scratch="$(realpath -m "$1")"
+shift
+selection=" $* "
+mkdir -p "$scratch"
+found=0 missed=0
+
+# mutant NAME HEADER SED TEST: the test fails when the header is changed.
+mutant() {
+  local name="$1" header="$2" change="$3" test="$4" tree="$scratch/$1"
+  [[ $selection == "  " || $selection == *" $name "* ]] || return 0
+  rm -rf "$tree"
+  mkdir -p "$tree"
+  cp -r "$root/include" "$tree/include"
+  sed -i -E "$change" "$tree/include/plait/$header"
+  if cmp -s "$root/include/plait/$header" "$tree/include/plait/$header"; then
+    echo "mutants.sh: $name: the fault cannot be planted any more" >&2
+    missed=$((missed + 1))
+  elif ! "${CXX:-g++}" -std=c++20 -O0 -DPLAIT_USE_CBLAS=1 -DPLAIT_USE_OPENBLAS=1 "-I$tree/include" "-I$root/tests" \
+    -isystem /usr/include/x86_64-linux-gnu/openblas-pthread "$root/tests/${test}_test.cpp" -o "$tree/test" \
+    -lgtest -lgtest_main -lopenblas -lisal -pthread 2>"$tree/said"; then
+    echo "mutants.sh: $name: does not compile: $(tail -n 3 "$tree/said")" >&2
+    missed=$((missed + 1))
+  elif PLAIT_TESTS="$root/tests" timeout 120 "$tree/test" >"$tree/said" 2>&1; then
+    echo "mutants.sh: $name: no test of $test finds it" >&2
+    missed=$((missed + 1))
+  else
+    echo "mutants.sh: $name: found by $(grep -m 1 -E '^\[  FAILED  \]' "$tree/said" | cut -c 14- | sed 's/ (.*//')"
+    found=$((found + 1))
+  fi
+  rm -rf "$tree/include" "$tree/test"
+}
+
+mutant rename_before_fsync checkpoint/checkpoint_folder.hpp \
+  's/^    must\(disk_\.sync_folder\(partial\)\);$//' checkpoint/checkpoint_folder
+mutant rectangle_twice train/trainer_state.hpp \
+  's/return is_shard\(entry\.stored\) \|\| rank_\.tensor_rank\(\) == 0;/return \&entry != nullptr;/' train/trainer_state
+mutant share_of_others train/trainer_state.hpp \
+  's/owned_blocks\(layout\.regions, batch_axes, rank\.grid\(\), rank\.place\(\)\)/owned_blocks(layout.regions, {}, rank.grid(), rank.place())/' \
+  train/trainer_state
+mutant padding_written plan/parameter_blocks.hpp \
+  's/with_padding \? info : info\.unpadded\(\)/info/' plan/parameter_blocks
+mutant master_value_dropped train/trainer_state.hpp \
+  's/if \(kind == 0\) return store_\.parameters_of\(block\);/if (kind == 0) { for (std::size_t i = 0; i < block.elements.count; ++i) store_.parameters_of(block)[i] = static_cast<element>(static_cast<typename Job::element>(store_.parameters_of(block)[i])); return store_.parameters_of(block); }/' \
+  train/trainer_state
+mutant state_dropped train/trainer_state.hpp \
+  's/kind - 1\) \* store_\.owned_count\(\)/kind - kind) * store_.owned_count()/' train/trainer_state
+mutant order_restarted checkpoint/checkpoints.hpp \
+  's/return next_ = next_batch\(manifest->samples\);/return next_ = 0;/' checkpoint/checkpoints
+mutant step_restarted checkpoint/checkpoints.hpp \
+  's/state_->go_on_at\(manifest->step\);//' checkpoint/checkpoints
+mutant crc_not_compared checkpoint/state_reader.hpp \
+  's/if \(crc != block\.crc\)/if (false)/' checkpoint/checkpoints
+mutant settings_not_compared checkpoint/checkpoints.hpp \
+  's/if \(auto const found = first_difference\(.*$/if (auto const found = std::optional<std::string>{})/' checkpoint/checkpoints
+
+echo "$found found, $missed not"
+((missed == 0))
