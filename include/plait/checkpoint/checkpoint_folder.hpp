@@ -184,7 +184,7 @@ class checkpoint_folder {
   }
 
   void commit_or_throw(checkpoint_save const& save, checkpoint_manifest const& manifest) {
-    auto const partial = path_ / save.name, last = path_ / name_of::of(save.step);
+    auto const begun = path_ / save.name, last = path_ / name_of::of(save.step);
     detail::file_name const name("checkpoint", last);
     auto const must = [&](int code) {
       if (code != 0) name.fail("cannot be written", code);
@@ -192,15 +192,15 @@ class checkpoint_folder {
     check(save, manifest, name);
     auto const text = to_text(manifest, last / detail::manifest_file);
     std::vector<std::string> list;
-    must(detail::files_of(partial, detail::disk::links::refused, disk_, list));
+    must(detail::files_of(begun, detail::disk::links::refused, disk_, list));
     std::set<std::string_view> const files(list.begin(), list.end());
     for (auto const& block : manifest.blocks)
       if (!files.contains(block.file))
         name.refuse("cannot be completed: its file " + detail::in_quotes(block.file) +
                     " was not written");
-    must(disk_.write_file(partial / detail::manifest_file, std::as_bytes(std::span(text))));
-    must(disk_.sync_folder(partial / detail::optimizer_folder));
-    must(disk_.sync_folder(partial));
+    must(disk_.write_file(begun / detail::manifest_file, std::as_bytes(std::span(text))));
+    must(disk_.sync_folder(begun / detail::optimizer_folder));
+    must(disk_.sync_folder(begun));
 
     auto const old = detail::look_at_checkpoint(last, save.step, disk_);
     if (old.complete() && disk_.read_file(last / detail::manifest_file, detail::most_manifest_bytes,
@@ -216,7 +216,7 @@ class checkpoint_folder {
     auto const aside = path_ / name_of::of(save.step, name_of::replaced, disk_.random_digits());
     int const moved = disk_.rename(last, aside);
     if (moved != ENOENT) must(moved);
-    if (int const code = disk_.rename(partial, last); code != 0) {
+    if (int const code = disk_.rename(begun, last); code != 0) {
       if (moved == 0) (void)disk_.rename(aside, last);
       must(code);
     }
