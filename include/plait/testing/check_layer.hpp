@@ -116,13 +116,12 @@ trial_setup make_setup(layer_options const& options) {
   return out;
 }
 
-/// Runs one job; an exception is a failure.
-template <class Job>
-bool run_checked(check_report& report, std::string const& where, trial_setup const& setup,
-                 trial& out) {
+/// Runs one job by `run`, its run_trial; an exception is a failure.
+inline bool run_checked(check_report& report, std::string const& where,
+                        trial (*run)(trial_setup const&), trial_setup const& setup, trial& out) {
   report.checked.push_back(where);
   try {
-    out = run_trial<Job>(setup);
+    out = run(setup);
     return true;
   } catch (std::exception const& failure) {
     report.failures.push_back(where + ": " + failure.what());
@@ -161,8 +160,8 @@ class precision_checker {
     output_ = is_loss ? compared_tensor{"loss", 1, 1}
                       : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
     constexpr auto choice = form_choices<L>[0];
-    if (!run_checked<layer_job<L, choice.pin, 1, choice.sharded>>(
-            report_, choice.text() + " on one rank, in double", setup_, reference_))
+    if (!run_checked(report_, choice.text() + " on one rank, in double",
+                     run_trial<layer_job<L, choice.pin, 1, choice.sharded>>, setup_, reference_))
       return;
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
       (check_form<form_choices<L>[Index].pin, form_choices<L>[Index].sharded>(), ...);
@@ -182,7 +181,8 @@ class precision_checker {
                          " tensor ranks, in " +
                          (std::is_same_v<compute, float> ? "float" : "bfloat16");
       trial got;
-      if (!run_checked<layer_job<L, Form, ranks, Sharded, Element>>(report_, where, setup_, got))
+      if (!run_checked(report_, where, run_trial<layer_job<L, Form, ranks, Sharded, Element>>,
+                       setup_, got))
         return;
       constexpr double rounding = rounding_of<compute>;
       compare_trials(report_, where, reference_, got, output_, "must be near that in double",
@@ -222,8 +222,9 @@ class layer_checker {
     output_ = is_loss ? compared_tensor{"loss", 1, 1}
                       : compared_tensor{"output", L::output::info.width, setup_.weights.size()};
     constexpr auto choice = form_choices<L>[reference];
-    if (!run_checked<layer_job<variant<false>, choice.pin, 1, choice.sharded>>(
-            report_, choice.text() + " on one rank, no buffer shared", setup_, reference_))
+    if (!run_checked(report_, choice.text() + " on one rank, no buffer shared",
+                     run_trial<layer_job<variant<false>, choice.pin, 1, choice.sharded>>, setup_,
+                     reference_))
       return;
     check_alone(report_.checked.back(), reference_);
     [&]<std::size_t... Index>(std::index_sequence<Index...>) {
@@ -274,12 +275,13 @@ class layer_checker {
     if constexpr (fit_of<L, Form, 1, Sharded>() == fit::divides) {
       auto const where = form_choice{Form, Sharded}.text() + " on 1 tensor rank";
       trial got, alone;
-      if (!run_checked<layer_job<L, Form, 1, Sharded>>(report_, where, setup_, got)) return;
+      if (!run_checked(report_, where, run_trial<layer_job<L, Form, 1, Sharded>>, setup_, got))
+        return;
       compare_trials(report_, where, reference_, got, output_, law);
       check_alone(where, got);
       if constexpr (aliases)
-        if (run_checked<layer_job<variant<false>, Form, 1, Sharded>>(
-                report_, where + ", no buffer shared", setup_, alone))
+        if (run_checked(report_, where + ", no buffer shared",
+                        run_trial<layer_job<variant<false>, Form, 1, Sharded>>, setup_, alone))
           compare_trials(
               report_, where, alone, got, output_,
               "must not change when buffers are shared: may_alias says what is not true");
@@ -298,7 +300,7 @@ class layer_checker {
     if constexpr (how != fit::divides) return how == fit::no_chain;
     else {
       trial got;
-      if (!run_checked<layer_job<L, Form, Ranks, Sharded>>(report_, where, setup_, got))
+      if (!run_checked(report_, where, run_trial<layer_job<L, Form, Ranks, Sharded>>, setup_, got))
         return true;
       compare_trials(report_, where, reference_, got, output_, law);
       check_alone(where, got);

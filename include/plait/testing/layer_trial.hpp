@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +10,12 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/static_vector.hpp"
 #include "plait/run/launch.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/train/gradients.hpp"
@@ -88,37 +89,61 @@ std::vector<To> converted(From const& from) {
   return out;
 }
 
-/// Runs a model on one rank, again and again, without a trainer in between.
-template <class Job, class Rank>
-class layer_bench {
-  using plan = typename Job::plan_type;
-  using T = typename Job::element;
+/// What a bench has to know of its plan, as numbers: the same type for all plans.
+struct bench_plan {
+  static_view<planning::parameter_entry> entries;
+  std::vector<parameter_block> parameters;
+  std::size_t kept_count = 0;  ///< elements of the parameters' arena
+  stage_arena arena{};
+  std::size_t input_width = 1;
+  int tensor_ranks = 1;
+  int loss_terms = 1;  ///< 1 if there are none
+  bool has_loss = false;
+  bool has_term = false;  ///< a loss, or what a layer adds to it
+  bool from_tokens = false, to_reals = false;
+};
 
+template <class Plan>
+bench_plan bench_plan_of(workload const& load, int tensor_rank, mesh const& grid) {
+  auto const& leaves = Plan::tree.leaves;
+  auto const& last = leaves[Plan::leaf_count - 1];
+  return {.entries = Plan::entries.view(),
+          .parameters = Plan::blocks(0, tensor_rank, grid),
+          .kept_count = Plan::parameter_layout_for(0, grid).kept_count(),
+          .arena = Plan::arena_for(0, load),
+          .input_width = leaves[0].input().width,
+          .tensor_ranks = Plan::tensor_ranks,
+          .loss_terms = Plan::loss_terms(),
+          .has_loss = Plan::code.has_loss,
+          .has_term = planning::count_terms(Plan::tree) > 0,
+          .from_tokens = leaves[0].input().kind == value_kind::tokens,
+          .to_reals = Plan::code.has_loss && last.inputs[1].kind == value_kind::reals};
+}
+
+/// Runs a model on one rank, again and again, without a trainer in between: all of it that is the
+/// same for all jobs with these elements, of which a check of a layer has many.
+template <class T, class Gradient>
+class bench {
  public:
-  layer_bench(Rank& rank, trial_setup const& setup)
-      : rank_(rank),
-        setup_(setup),
-        load_{.rows = setup.rows()},
-        arena_(plan::arena_for(0, load_)),
-        owned_(plan::blocks(0, rank.tensor_rank(), rank.grid())),
+  using rank_type = threads::rank_type;
+
+  bench(rank_type& rank, trial_setup const& setup, workload const& load, bench_plan plan)
+      : setup_(setup),
+        plan_(std::move(plan)),
         loss_scale_(setup.loss_scale),
+        sums_(static_cast<std::size_t>(plan_.loss_terms)),
+        scales_(sums_),
         row_weights_(setup.row_weights.empty() ? nullptr : setup.row_weights.data()),
-        activations_(rank.device().allocate(arena_.total_bytes)),
-        parameters_(plan::parameter_layout_for(0, rank.grid()).kept_count()),
+        rank_(rank),
+        load_(load),
+        activations_(rank.device().allocate(plan_.arena.total_bytes)),
+        parameters_(plan_.kept_count),
         gradients_(parameters_.size()),
-        zeros_(setup.rows() * plan::tree.leaves[0].input().width),
+        zeros_(setup.rows() * plan_.input_width),
         targets_(converted<accumulate_t<T>>(setup.targets)),
-        output_(has_loss ? 1 : setup.weights.size()),
-        runner_(rank, load_, {activations_.data(), parameters_.data(), gradients_.data()}) {
-    std::fill(activations_.data() + arena_.zeros_offset, activations_.data() + arena_.total_bytes,
-              std::byte{0});
-    auto& context = runner_.context();
-    context.seed = setup.seed;
-    context.step = &setup_.step;
-    context.batch = setup.samples;
-    context.sequence = setup.sequence;
-    context.tensor_rank = rank.tensor_rank();
-    context.tensor_ranks = plan::tensor_ranks;
+        output_(plan_.has_loss ? 1 : setup.weights.size()) {
+    std::fill(activations_.data() + plan_.arena.zeros_offset,
+              activations_.data() + plan_.arena.total_bytes, std::byte{0});
   }
 
   rank_record run() {
@@ -127,7 +152,7 @@ class layer_bench {
     out.once = run_passes(1, &out.moved);
     out.twice = run_passes(2);
     for (auto const& at : setup_.differences) out.differences.push_back(difference(at));
-    if constexpr (has_term) {
+    if (plan_.has_term) {
       loss_scale_ = 2 * setup_.loss_scale;
       forward();
       out.scaled_loss = loss_;
@@ -147,62 +172,75 @@ class layer_bench {
     return out;
   }
 
+ protected:
+  ~bench() = default;
+
+  /// Says to the layers what this bench runs them with.
+  void fill(layer_context& context) const {
+    context.seed = setup_.seed;
+    context.step = &setup_.step;
+    context.batch = setup_.samples;
+    context.sequence = setup_.sequence;
+    context.tensor_rank = rank_.tensor_rank();
+    context.tensor_ranks = plan_.tensor_ranks;
+  }
+
  private:
-  static constexpr bool has_loss = plan::code.has_loss;
-  static constexpr bool has_term = planning::count_terms(plan::tree) > 0;
-  static constexpr bool from_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
+  virtual std::byte const* run_forward(std::byte* input, void const* targets,
+                                       loss_sum const& loss) = 0;
+  virtual void run_backward(std::byte* input, std::byte* gradient) = 0;
+  virtual void reduce() = 0;
+  [[nodiscard]] virtual std::int64_t planned_bytes(axis_set over) const = 0;
 
   void use(tensors const& values, std::vector<std::int32_t> const& tokens) {
     tokens_ = &tokens;
-    for (std::size_t i = 0; i < owned_.size(); ++i) set(i, values[i]);
+    for (std::size_t i = 0; i < plan_.parameters.size(); ++i) set(i, values[i]);
   }
   void set(std::size_t parameter, std::vector<double> const& values) {
-    auto const& where = owned_[parameter];
+    auto const& where = plan_.parameters[parameter];
     auto const here = converted<T>(values);
-    take_block<T>(where.in_block(), plan::entries[where.entry].info.columns, here,
+    take_block<T>(where.in_block(), plan_.entries[where.entry].info.columns, here,
                   std::span(parameters_).subspan(where.offset, where.count));
   }
 
   std::byte* input() {
     void const* const data =
-        from_tokens ? static_cast<void const*>(tokens_->data()) : zeros_.data();
+        plan_.from_tokens ? static_cast<void const*>(tokens_->data()) : zeros_.data();
     return const_cast<std::byte*>(static_cast<std::byte const*>(data));
   }
 
   /// Fills a part of the arena with numbers that are not numbers: a layer that reads what nobody
   /// has written for it is found out. The zeros at the end of the arena stay.
   void spoil(std::size_t begin) {
-    std::memset(activations_.data() + begin, 0xff, arena_.zeros_offset - begin);
+    std::memset(activations_.data() + begin, 0xff, plan_.arena.zeros_offset - begin);
   }
 
   void forward() {
     spoil(0);
-    constexpr bool from_targets =
-        has_loss && plan::tree.leaves[plan::leaf_count - 1].inputs[1].kind == value_kind::reals;
-    sums_.fill(0);
-    scales_.fill(loss_scale_);
-    runner_.set_loss(from_targets ? static_cast<void const*>(targets_.data()) : tokens_->data(),
-                     {.data = sums_.data(), .scale = scales_.data(), .weights = row_weights_});
-    std::byte const* const made = runner_.forward(input(), 0);
+    std::ranges::fill(sums_, 0.0);
+    std::ranges::fill(scales_, loss_scale_);
+    std::byte const* const made = run_forward(
+        input(), plan_.to_reals ? static_cast<void const*>(targets_.data()) : tokens_->data(),
+        {.data = sums_.data(), .scale = scales_.data(), .weights = row_weights_});
     loss_ = std::accumulate(sums_.begin(), sums_.end(), 0.0);
-    if constexpr (has_loss) output_[0] = loss_;
+    if (plan_.has_loss) output_[0] = loss_;
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
   void backward() {
-    spoil(arena_.edges_offset);  // what need not live from the forward to the backward
+    spoil(plan_.arena.edges_offset);  // what need not live from the forward to the backward
     auto weights = converted<T>(setup_.weights);
-    runner_.backward(input(), 0, reinterpret_cast<std::byte*>(weights.data()));
+    run_backward(input(), reinterpret_cast<std::byte*>(weights.data()));
   }
 
   pass run_passes(int count, std::vector<rank_record::bytes>* moved = nullptr) {
-    std::fill(gradients_.begin(), gradients_.end(), typename Job::gradient_element{0});
+    std::fill(gradients_.begin(), gradients_.end(), Gradient{0});
     for (auto const over : rank_.groups().sets()) rank_.group(over).reset_counted();
     for (int i = 0; i < count; ++i) {
       forward();
       backward();
     }
-    reduce_gradients<Job>(rank_, gradients<Job, partial>{gradients_.data()});
+    reduce();
     if (moved != nullptr)
       for (auto const over : {axis_set(axis::tensor), axis::data | axis::tensor})
         if (rank_.groups().index_of(over) >= 0) moved->push_back(compare_bytes(over));
@@ -210,7 +248,7 @@ class layer_bench {
   }
 
   rank_record::bytes compare_bytes(axis_set over) {
-    return {to_string(over), plan::wire(over, 0, load_).total(),
+    return {to_string(over), planned_bytes(over),
             static_cast<std::int64_t>(rank_.group(over).counted().total_bytes())};
   }
 
@@ -230,29 +268,65 @@ class layer_bench {
     auto const above = output_at(centre + setup_.step_length);
     values[at.element] = centre;
     set(at.parameter, values);
-    double sum = has_loss ? 0.0 : of_loss;
+    double sum = plan_.has_loss ? 0.0 : of_loss;
     for (std::size_t i = 0; i < above.size(); ++i)
-      sum += (has_loss ? 1.0 : setup_.weights[i]) * (above[i] - below[i]);
+      sum += (plan_.has_loss ? 1.0 : setup_.weights[i]) * (above[i] - below[i]);
     return sum / (2 * setup_.step_length);
   }
 
-  Rank& rank_;
   trial_setup const& setup_;
-  workload load_;
-  stage_arena arena_;
-  std::vector<parameter_block> owned_;
+  bench_plan plan_;
   double loss_scale_;
   double loss_ = 0;
-  std::array<double, std::size_t(plan::loss_terms())> sums_{}, scales_{};
+  std::vector<double> sums_, scales_;  // of each term of the loss
   double const* row_weights_;
-  typename Rank::device_type::arena activations_;
+
+ protected:
+  rank_type& rank_;
+  workload load_;
+  rank_type::device_type::arena activations_;
   std::vector<T> parameters_;
-  std::vector<typename Job::gradient_element> gradients_;
+  std::vector<Gradient> gradients_;
+
+ private:
   std::vector<T> zeros_;
   std::vector<accumulate_t<T>> targets_;
   std::vector<double> output_;
   std::vector<std::int32_t> const* tokens_ = nullptr;
-  stage_runner<Job, Rank> runner_;
+};
+
+/// A bench for a job.
+template <class Job>
+class layer_bench final : public bench<typename Job::element, typename Job::gradient_element> {
+  using base = bench<typename Job::element, typename Job::gradient_element>;
+  using plan = typename Job::plan_type;
+  using runner_type = stage_runner<Job, threads::rank_type>;
+
+ public:
+  layer_bench(threads::rank_type& rank, trial_setup const& setup, workload const& load)
+      : base(rank, setup, load, bench_plan_of<plan>(load, rank.tensor_rank(), rank.grid())),
+        runner_(rank, load,
+                {this->activations_.data(), this->parameters_.data(), this->gradients_.data()}) {
+    this->fill(runner_.context());
+  }
+
+ private:
+  std::byte const* run_forward(std::byte* input, void const* targets,
+                               loss_sum const& loss) override {
+    runner_.set_loss(targets, loss);
+    return runner_.forward(input, 0);
+  }
+  void run_backward(std::byte* input, std::byte* gradient) override {
+    runner_.backward(input, 0, gradient);
+  }
+  void reduce() override {
+    reduce_gradients<Job>(this->rank_, gradients<Job, partial>{this->gradients_.data()});
+  }
+  [[nodiscard]] std::int64_t planned_bytes(axis_set over) const override {
+    return plan::wire(over, 0, this->load_).total();
+  }
+
+  runner_type runner_;
 };
 
 /// Runs `Job` on its ranks.
@@ -267,10 +341,9 @@ trial run_trial(trial_setup const& setup) {
   out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
   threads backend;
   backend.options.timeout = std::chrono::seconds{30};
-  launch<Job>(backend, [&](auto& rank) {
-    using rank_type = std::remove_reference_t<decltype(rank)>;
-    out.ranks[static_cast<std::size_t>(rank.tensor_rank())] =
-        layer_bench<Job, rank_type>(rank, setup).run();
+  launch<Job>(backend, [&](threads::rank_type& rank) {
+    layer_bench<Job> bench(rank, setup, {.rows = setup.rows()});
+    out.ranks[static_cast<std::size_t>(rank.tensor_rank())] = bench.run();
   });
   return out;
 }
