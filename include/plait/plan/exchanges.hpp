@@ -368,26 +368,30 @@ constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
   return std::move(list.out);
 }
 
+/// A plan as numbers, but for a size of its mesh that is left to the launch.
+template <class Plan>
+inline constexpr listed_plan plan_numbers{
+    .steps = Plan::code.steps.view(),
+    .values = Plan::code.values.view(),
+    .items = Plan::code.items.view(),
+    .forms = Plan::code.forms.view(),
+    .needs_gradient = {Plan::needs_gradient.data(), Plan::code.values.size()},
+    .entries = Plan::entries.view(),
+    .stage_units = {Plan::stage_units.data(), Plan::stages},
+    .grid = Plan::grid,
+    .samples = Plan::samples,
+    .rules = Plan::rules,
+    .has_copies = Plan::has_copies,
+    .tensor_ranks = Plan::tensor_ranks,
+    .trained_tensors = Plan::trained_tensor_count(),
+    .loss_terms = Plan::loss_terms()};
+
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch.
 template <class Plan>
 constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, job_part part) {
-  auto const grid = Plan::grid_for(load);
-  auto const parameters = Plan::parameter_layout_for(stage, grid);
-  listed_plan const numbers{
-      .steps = Plan::code.steps.view(),
-      .values = Plan::code.values.view(),
-      .items = Plan::code.items.view(),
-      .forms = Plan::code.forms.view(),
-      .needs_gradient = {Plan::needs_gradient.data(), Plan::code.values.size()},
-      .entries = Plan::entries.view(),
-      .stage_units = {Plan::stage_units.data(), Plan::stages},
-      .grid = grid,
-      .samples = Plan::samples,
-      .rules = Plan::rules,
-      .has_copies = Plan::has_copies,
-      .tensor_ranks = Plan::tensor_ranks,
-      .trained_tensors = Plan::trained_tensor_count(),
-      .loss_terms = Plan::loss_terms()};
+  listed_plan numbers = plan_numbers<Plan>;
+  numbers.grid = Plan::grid_for(load);
+  auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
   return list_exchanges(numbers, {parameters.regions, parameters.gradient_offset.data()}, stage,
                         load, part);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "plait/core/static_vector.hpp"
 #include "plait/layer/value.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/layout.hpp"
@@ -28,17 +29,25 @@ struct stage_arena {
   std::size_t total_bytes = 0;
 };
 
-/// Lays out the activation arena of one stage of a plan.
-template <class Plan>
-constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots const& slots) {
-  auto const& code = Plan::code;
+/// What of a stage decides on its arena.
+struct listed_stage {
+  static_view<item> items;  ///< of the program
+  unit_range units{};
+  bool is_first = false;
+  bool receives_gradient = false;
+  std::size_t zeros_bytes = 0;  ///< of what layers read as zeros
+};
+
+/// Lays out the activation arena of a stage.
+template <int Leaves>
+constexpr stage_arena lay_out_arena(listed_stage const& stage,
+                                    activation_layout<Leaves> const& layout,
+                                    stage_slots const& slots) {
   stage_arena out;
-  auto const units = Plan::stage_units[std::size_t(stage)];
-  auto const layout = Plan::activation_layout_for(load.rows);
   out.slots = slots;
   bool first = true;
-  for (int i = 0; i < code.items.size(); ++i) {
-    auto const here = copies_in(code, i, units);
+  for (int i = 0; i < stage.items.size(); ++i) {
+    auto const here = copies_in(stage.items.first, i, stage.units);
     if (here.copies == 0) continue;
     auto const at = std::size_t(i);
     if (first) out.input_bytes = layout.input_bytes[at];
@@ -49,16 +58,24 @@ constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots
   }
   std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
-  out.inputs_offset =
-      take(Plan::is_first(stage) ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
-  out.gradients_offset = take(
-      Plan::receives_gradient(stage) ? out.output_bytes * std::size_t(out.slots.gradients) : 0);
+  out.inputs_offset = take(stage.is_first ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
+  out.gradients_offset =
+      take(stage.receives_gradient ? out.output_bytes * std::size_t(out.slots.gradients) : 0);
   out.edges_offset = take(2 * out.edge_bytes);
   out.transient_offset = take(layout.transient_bytes);
-  out.zeros_offset =
-      take(aligned(longest_masked(code, Plan::entries, units) * Plan::element_bytes));
+  out.zeros_offset = take(stage.zeros_bytes);
   out.total_bytes = next;
   return out;
+}
+
+/// The same of one stage of a plan.
+template <class Plan>
+constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots const& slots) {
+  auto const units = Plan::stage_units[std::size_t(stage)];
+  return lay_out_arena(
+      {Plan::code.items.view(), units, Plan::is_first(stage), Plan::receives_gradient(stage),
+       aligned(longest_masked(Plan::code, Plan::entries, units) * Plan::element_bytes)},
+      Plan::activation_layout_for(load.rows), slots);
 }
 
 /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.

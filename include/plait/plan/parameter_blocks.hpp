@@ -150,27 +150,29 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
   return pattern;
 }
 
-/// \see plan::blocks
-template <class Plan>
-[[gnu::cold]] std::vector<parameter_block> blocks_of_stage(int stage, int tensor_rank,
-                                                           mesh const& grid) {
-  auto const names = parameter_names(Plan::tree, Plan::entries);
-  auto const layout = Plan::parameter_layout_for(stage, grid);
+/// The parameters that a rank of a stage with this layout has, in the order of the layers. `names`:
+/// of the entries.
+template <int Leaves>
+[[gnu::cold]] std::vector<parameter_block> blocks_of_layout(program<Leaves> const& code,
+                                                            static_view<parameter_entry> entries,
+                                                            parameter_layout<Leaves> const& layout,
+                                                            std::vector<std::string> const& names,
+                                                            int tensor_rank, int tensor_ranks) {
   std::vector<parameter_block> out;
-  for (int item = 0; item < Plan::code.items.size(); ++item) {
+  for (int item = 0; item < code.items.size(); ++item) {
     auto const range = layout.copies[std::size_t(item)];
     for (int k = 0; k < range.copies; ++k)
-      for (int e = 0; e < Plan::entries.size(); ++e) {
-        auto const& entry = Plan::entries[e];
+      for (int e = 0; e < entries.size(); ++e) {
+        auto const& entry = entries[e];
         if (entry.item != item || entry.owner >= 0) continue;
         int const copy = range.first_copy + k;
+        int const number = number_of_tensor(code, entries, &parameter_entry::is_owner, e, copy);
         std::size_t const offset =
             layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k);
-        auto rectangles = rectangles_of(entry, tensor_rank, Plan::tensor_ranks);
+        auto rectangles = rectangles_of(entry, tensor_rank, tensor_ranks);
         for (auto& each : rectangles) each.place += offset;
-        out.push_back({e, copy, Plan::parameter_number(e, copy),
-                       name_of_copy(names[std::size_t(e)], copy), offset, entry.local_count(),
-                       std::move(rectangles)});
+        out.push_back({e, copy, number, name_of_copy(names[std::size_t(e)], copy), offset,
+                       entry.local_count(), std::move(rectangles)});
       }
   }
   return out;

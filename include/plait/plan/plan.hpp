@@ -316,7 +316,8 @@ struct plan {
   /// mesh with all its sizes.
   [[gnu::cold]] static std::vector<parameter_block> blocks(int stage, int tensor_rank,
                                                            mesh const& complete) {
-    return blocks_of_stage<plan>(stage, tensor_rank, complete);
+    return blocks_of_layout(code, entries.view(), parameter_layout_for(stage, complete),
+                            parameter_names(tree, entries), tensor_rank, tensor_ranks);
   }
 
   /// The number of the parameter `entry` of copy `copy` among all parameters of the model.

@@ -5,38 +5,46 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "plait/mesh/axis.hpp"
+#include "plait/mesh/mesh.hpp"
 #include "plait/placement/ranked_sum.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/workload.hpp"
 
 namespace plait::planning {
 
-/// Bytes of one element of an exchange of a plan.
-template <class Plan>
-constexpr std::int64_t bytes_of(exchange_element element) {
-  switch (element) {
-    case exchange_element::compute: return std::int64_t{Plan::element_bytes};
-    case exchange_element::slot: return std::int64_t{Plan::slot_bytes};
-    case exchange_element::gradient: return std::int64_t{Plan::gradient_bytes};
-    case exchange_element::parameter: return std::int64_t{Plan::parameter_bytes};
-    case exchange_element::real:
-    case exchange_element::bits: break;
-  }
-  return std::int64_t{sizeof(double)};
-}
+/// Bytes of one element of each type that a plan's exchanges have.
+struct element_sizes {
+  std::size_t compute = 0, slot = 0, gradient = 0, parameter = 0;
 
-/// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step of a
-/// plan: the sum over `exchanges_of`, where messages count for the rank that sends them.
+  [[nodiscard]] constexpr std::size_t of(exchange_element element) const {
+    switch (element) {
+      case exchange_element::compute: return compute;
+      case exchange_element::slot: return slot;
+      case exchange_element::gradient: return gradient;
+      case exchange_element::parameter: return parameter;
+      case exchange_element::real:
+      case exchange_element::bits: break;
+    }
+    return sizeof(double);
+  }
+};
+
 template <class Plan>
-constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load) {
+inline constexpr element_sizes sizes_of{Plan::element_bytes, Plan::slot_bytes, Plan::gradient_bytes,
+                                        Plan::parameter_bytes};
+
+/// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
+/// in the exchanges of a list; messages count for the rank that sends them.
+constexpr wire_need wire_of_list(std::vector<exchange> const& list, element_sizes const& sizes,
+                                 axis_set over, int ranks, int stage) {
   wire_need out;
-  auto const ranks = Plan::grid_for(load).size(over);
-  for (auto const& made : exchanges_of<Plan>(stage, load, job_part::training)) {
+  for (auto const& made : list) {
     auto const row = made.row();
     if (row.over != over || !made.is_sent_by(stage)) continue;
-    auto const value = static_cast<std::int64_t>(made.count) * bytes_of<Plan>(made.element);
+    auto const value = static_cast<std::int64_t>(made.count * sizes.of(made.element));
     auto const bytes = made.times * row_bytes(row.moves, value, ranks);
     switch (made.place) {
       case exchange_place::forward:
@@ -49,29 +57,47 @@ constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load
   return out;
 }
 
-/// Bytes of room in which a rank of `stage` adds up what its groups exchange; each group has room
-/// for the greatest of its sums.
+/// The same of one training step of a plan.
 template <class Plan>
-constexpr std::size_t room_of_sums(int stage, workload const& load) {
-  auto const grid = Plan::grid_for(load);
-  std::array<std::size_t, axis_set_count> room{};
-  for (auto const part : {job_part::set_up, job_part::training, job_part::evaluation})
-    for (auto const& made : exchanges_of<Plan>(stage, load, part)) {
+constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load) {
+  return wire_of_list(exchanges_of<Plan>(stage, load, job_part::training), sizes_of<Plan>, over,
+                      Plan::grid_for(load).size(over), stage);
+}
+
+/// The room in which ranks add up what their groups exchange; each group has room for the greatest
+/// of its sums.
+struct rooms_of_sums {
+  std::array<std::size_t, axis_set_count> bytes{};  ///< of each group
+
+  /// Makes the rooms as large as the sums of a list need.
+  constexpr void add(std::vector<exchange> const& list, element_sizes const& sizes,
+                     mesh const& grid) {
+    for (auto const& made : list) {
       auto const row = made.row();
       auto const ranks = static_cast<std::size_t>(grid.size(row.over));
       if (ranks == 1 ||
           (row.moves != movement::all_reduce && row.moves != movement::all_reduce_max &&
            row.moves != movement::reduce_scatter))
         continue;
-      auto const bytes = static_cast<std::size_t>(bytes_of<Plan>(made.element));
-      auto& of_group = room[row.over.bits];
+      std::size_t const size = sizes.of(made.element);
       auto const sum = row.moves == movement::reduce_scatter
-                           ? ranked_sum::of_shares(made.count / ranks, bytes, ranks)
-                           : ranked_sum::of(made.count, bytes, ranks);
-      of_group = std::max(of_group, bytes * sum.room);
+                           ? ranked_sum::of_shares(made.count / ranks, size, ranks)
+                           : ranked_sum::of(made.count, size, ranks);
+      auto& of_group = bytes[row.over.bits];
+      of_group = std::max(of_group, size * sum.room);
     }
+  }
+};
+
+/// Bytes of these rooms of a rank of `stage`.
+template <class Plan>
+constexpr std::size_t room_of_sums(int stage, workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  rooms_of_sums rooms;
+  for (auto const part : {job_part::set_up, job_part::training, job_part::evaluation})
+    rooms.add(exchanges_of<Plan>(stage, load, part), sizes_of<Plan>, grid);
   std::size_t sum = 0;
-  for (auto const bytes : room) sum += bytes;
+  for (auto const bytes : rooms.bytes) sum += bytes;
   return sum;
 }
 

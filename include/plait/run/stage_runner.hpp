@@ -4,10 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
@@ -20,6 +22,18 @@
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
+
+/// What the bodies of the leaves are called where a device marks them; `names` as `leaf_names`
+/// gives them.
+[[gnu::cold]] inline void name_bodies(std::vector<std::string> names,
+                                      std::span<std::string> forward,
+                                      std::span<std::string> backward) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].ends_with('.')) names[i].pop_back();
+    forward[i] = names[i] + " forward";
+    backward[i] = names[i] + " backward";
+  }
+}
 
 /// Runs the forward and the backward of one pipeline stage on one microbatch: walks through the
 /// plan's program, makes the views that the layers see and applies the transitions between them.
@@ -61,12 +75,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
       : base(rank, load, where), rank_(rank) {
     for (auto& event : events_) event = rank.device().make_event();
-    auto names = leaf_names(plan::tree);
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (names[i].ends_with('.')) names[i].pop_back();
-      forward_names_[i] = names[i] + " forward";
-      backward_names_[i] = names[i] + " backward";
-    }
+    name_bodies(leaf_names(plan::tree), forward_names_, backward_names_);
     std::size_t next = 0;
     int unit = 0;
     for (int i = 0; i < code.items.size(); ++i) {
