@@ -37,6 +37,8 @@ if(PLAIT_USE_BLAS AND NOT TARGET plait::blas)
 endif()
 
 # Links `target` to plait::plait, to plait::blas where it is used, and turns the warnings on.
+# -ffold-simple-inlines: without optimisation g++ would compile std::move and std::forward for each type and
+# call them.
 function(plait_own_program target)
   target_link_libraries(${target} PRIVATE plait::plait)
   if(PLAIT_USE_BLAS AND TARGET plait::blas)
@@ -44,7 +46,8 @@ function(plait_own_program target)
   endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=${plait_compiler_heap_kib}>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=${plait_compiler_heap_kib}>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-ffold-simple-inlines>)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
 

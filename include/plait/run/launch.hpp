@@ -11,12 +11,17 @@
 
 namespace plait::execution {
 
+/// Errors: input_error if a job has another mesh than the launch.
+[[gnu::cold]] inline void require_fit(mesh const& of_job, mesh const& of_launch) {
+  if (!of_job.fits(of_launch))
+    throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(of_job) +
+                      "', the ranks are launched in the mesh '" + to_string(of_launch) + "'");
+}
+
 /// Adds what a job communicates over to `sets`.
 template <class Plan>
 [[gnu::cold]] void add_axis_sets(axis_sets& sets, mesh const& grid) {
-  if (!Plan::grid.fits(grid))
-    throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(Plan::grid) +
-                      "', the ranks are launched in the mesh '" + to_string(grid) + "'");
+  require_fit(Plan::grid, grid);
   sets.add(axis_sets_of<Plan>(grid));
 }
 
