@@ -112,7 +112,10 @@ std::uintmax_t bytes_of_tensors(files::path const& path) {
 TEST(Checkpoints, GoFromEachPlanToEachOther) {
   auto const all = plans();
   std::vector<outcome> whole;
-  for (auto const& run : all) whole.push_back(run({.saves = {.folder = folder("none").path}}));
+  for (auto const& run : all) {
+    folder const none("none");
+    whole.push_back(run({.saves = {.folder = none.path}}));
+  }
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = 0; b < all.size(); ++b) {
       SCOPED_TRACE("from plan " + std::to_string(a) + " to plan " + std::to_string(b));
