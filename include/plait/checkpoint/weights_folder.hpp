@@ -43,6 +43,11 @@ class weights_folder {
 
   [[nodiscard]] bool contains(std::string_view name) const { return floats_.contains(name); }
   [[nodiscard]] std::vector<checkpoint_tensor> const& tensors() const { return manifest_.tensors; }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (auto const& tensor : manifest_.tensors) out.push_back(tensor.name);
+    return out;
+  }
 
   /// Errors: input_error, naming both shapes, if the tensor is missing or has another shape.
   void expect_shape(std::string_view name, std::span<std::size_t const> shape) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -89,7 +90,7 @@ class parameter_store {
   }
 
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
-  /// and keeps this rank's block.
+  /// and keeps this rank's block. A source that returns false has left the parameter as it is.
   ///
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
@@ -99,7 +100,10 @@ class parameter_store {
       auto const& info = entry_of(parameter).info;
       values.resize(info.unpadded().count());
       block.resize(parameter.count);
-      source(parameter.name, info.unpadded(), std::span<parameter_element>(values));
+      std::span<parameter_element> const whole(values);
+      if constexpr (std::is_void_v<decltype(source(parameter.name, info.unpadded(), whole))>)
+        source(parameter.name, info.unpadded(), whole);
+      else if (!source(parameter.name, info.unpadded(), whole)) continue;
       if (auto const problem = not_finite<parameter_element>(parameter.name, values);
           !problem.empty())
         throw input_error("import_parameters: " + problem + "; nothing can be trained from there");

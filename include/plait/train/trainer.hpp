@@ -240,8 +240,13 @@ class trainer_on {
     auto const calls = rank_.calls_for(number_);
     store_.export_gradients(sink);
   }
+  /// Names and shapes of all parameters of the model, without padding, in the order of the layers.
+  [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const {
+    return tensors_of<plan>(rank_.grid());
+  }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
-  /// of this rank's stage and keeps this rank's block.
+  /// of this rank's stage and keeps this rank's block; a source that returns false leaves the
+  /// parameter as it is.
   ///
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>

@@ -22,6 +22,20 @@
 
 namespace plait::execution {
 
+/// All tensors of a model, and beside each that is trained one more for every other kind.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors_of(
+    mesh const& grid, std::vector<std::string> const& kinds = {""}) {
+  std::vector<saved_tensor> out;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
+      auto const& entry = Plan::entries[parameter.entry];
+      for (std::size_t kind = 0; kind < (entry.is_frozen ? 1 : kinds.size()); ++kind)
+        out.push_back({parameter.name + kinds[kind], entry.info.unpadded()});
+    }
+  return out;
+}
+
 /// The state of a trainer on one rank.
 template <class Job, class Rank, class Optimizer>
 class trainer_state final : public saved_state {
@@ -65,14 +79,7 @@ class trainer_state final : public saved_state {
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
-    std::vector<saved_tensor> out;
-    for (int stage = 0; stage < plan::stages; ++stage)
-      for (auto const& parameter : plan::blocks(stage, 0, rank_.grid())) {
-        auto const& entry = plan::entries[parameter.entry];
-        for (std::size_t kind = 0; kind < (entry.is_frozen ? 1 : kinds_.size()); ++kind)
-          out.push_back({parameter.name + kinds_[kind], entry.info.unpadded()});
-      }
-    return out;
+    return tensors_of<plan>(rank_.grid(), kinds_);
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
