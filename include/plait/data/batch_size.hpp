@@ -18,6 +18,14 @@ constexpr std::size_t samples_per_rank(std::size_t samples, int data_ranks) {
   return samples / static_cast<std::size_t>(data_ranks);
 }
 
+constexpr std::size_t samples_per_slice(std::size_t samples, int slices) {
+  if (samples % static_cast<std::size_t>(slices) != 0)
+    throw input_error("global_batch: " + std::to_string(samples) + " samples do not divide into " +
+                      "the " + std::to_string(slices) + " slices of reproducible<" +
+                      std::to_string(slices) + ">; choose a batch that is a multiple of them");
+  return samples / static_cast<std::size_t>(slices);
+}
+
 constexpr std::size_t at_least_one_sample(std::size_t samples) {
   if (samples == 0) throw input_error("a batch must have at least 1 sample, got 0");
   return samples;
@@ -36,6 +44,10 @@ struct global_batch {
   [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
     return detail::samples_per_rank(samples, data_ranks);
   }
+  /// Samples of one slice. Errors: input_error if they do not divide.
+  [[nodiscard]] constexpr std::size_t per_slice(int slices) const {
+    return detail::samples_per_slice(samples, slices);
+  }
 };
 
 /// The size that is known at run time. Errors: input_error for 0 samples.
@@ -49,6 +61,10 @@ struct global_batch<0> {
 
   [[nodiscard]] constexpr std::size_t per_rank(int data_ranks) const {
     return detail::samples_per_rank(samples, data_ranks);
+  }
+  /// Samples of one slice. Errors: input_error if they do not divide.
+  [[nodiscard]] constexpr std::size_t per_slice(int slices) const {
+    return detail::samples_per_slice(samples, slices);
   }
 };
 

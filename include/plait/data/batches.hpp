@@ -19,6 +19,7 @@
 #include "plait/data/loader.hpp"
 #include "plait/data/sampler.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/placement/slice_tree.hpp"
 #include "plait/tensor/batch.hpp"
 
 namespace plait {
@@ -29,7 +30,8 @@ struct batch_options {
   last_batch last = last_batch::drop;
   /// Passes through the data set; 0 goes on for ever.
   std::uint64_t epochs = 1;
-  /// Pieces of a step that are run one after the other; 0 takes one for each pipeline stage.
+  /// Pieces of a step that are run one after the other; 0 takes one for each pipeline stage, and
+  /// for a job that is reproducible<Slices> one for each slice of the rank, which is all it takes.
   int microbatches = 0;
 };
 
@@ -38,8 +40,9 @@ struct batch_options {
 /// All ranks that differ only along the tensor or stage axis get the same samples, every sample
 /// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it.
 /// Cost:   one allocation when it is made; the next batch takes the place of the last.
-/// Errors: input_error if the samples of a data rank do not divide into microbatches, or if the
-///         data set is smaller than one batch and the last is dropped; out_of_memory.
+/// Errors: input_error if the samples of a data rank do not divide into microbatches, or those of a
+///         batch into slices, or if the data set is smaller than one batch and the last is dropped;
+///         out_of_memory.
 template <class Held, class Batch, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
@@ -64,22 +67,14 @@ class batch_range {
                         " samples is larger than the data set of " + std::to_string(data_.size()) +
                         " samples, so that an epoch has no step; use a smaller batch, or "
                         ".last = plait::last_batch::keep");
-    batch_.microbatches =
-        options.microbatches > 0 ? options.microbatches : rank.grid().size(axis::stage);
-    std::size_t const per_rank = size.per_rank(rank.grid().size(batch_axes));
+    if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
+    else cut_into_microbatches(options.microbatches);
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
-    if (per_rank % pieces != 0)
-      throw input_error("batches: a global batch of " + std::to_string(size.samples) + " gives " +
-                        std::to_string(per_rank) + " samples to each of " +
-                        std::to_string(rank.grid().size(batch_axes)) +
-                        " data ranks, which do not divide into " + std::to_string(pieces) +
-                        " microbatches");
-    batch_.samples = per_rank / pieces;
     batch_.sequence = data_.sequence_length();
     batch_.element_bytes = sizeof(element);
     batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
                     loader_.inputs_per_sample() / data_.sequence_length()};
-    allocate(per_rank);
+    allocate(batch_.places());
     batch_.target = {std::is_integral_v<target> ? value_kind::tokens : value_kind::reals,
                      loader_.target_width()};
     batch_.target_bytes = sizeof(target);
@@ -116,16 +111,11 @@ class batch_range {
   /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
   batch_type const& at(std::uint64_t step) {
     auto const where = sampler_.position(size_, step);
-    auto const& grid = rank_.grid();
-    auto const slice = sampler_.slice(
-        size_, where.batch, grid.place_in_group(rank_.place(), batch_axes), grid.size(batch_axes));
     std::size_t const first = where.batch * size_.samples;
-    batch_.first_sample = slice.first - first;
     batch_.missing_samples =
         size_.samples - std::min<std::size_t>(size_.samples, data_.size() - first);
-    std::span<std::size_t> const mine(samples_.data(), slice.count);
-    sampler_.fill(where.epoch, slice, mine);
-    loader_.fill(mine, batch_.microbatches, {host_inputs_, host_targets_, host_weights_});
+    if (batch_.slices > 0) load_slices(where);
+    else load_share(where);
     auto const upload = [&](auto const& values, void* to) {
       rank_.device().upload(values.data(), to, values.size() * sizeof(values[0]));
     };
@@ -175,6 +165,60 @@ class batch_range {
   }
 
  private:
+  [[nodiscard]] int data_rank() const {
+    return rank_.grid().place_in_group(rank_.place(), batch_axes);
+  }
+  [[nodiscard]] int data_ranks() const { return rank_.grid().size(batch_axes); }
+
+  [[gnu::cold]] void cut_into_microbatches(int asked) {
+    batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
+    std::size_t const per_rank = size_.per_rank(data_ranks());
+    auto const pieces = static_cast<std::size_t>(batch_.microbatches);
+    if (per_rank % pieces != 0)
+      throw input_error("batches: a global batch of " + std::to_string(size_.samples) + " gives " +
+                        std::to_string(per_rank) + " samples to each of " +
+                        std::to_string(data_ranks()) +
+                        " data ranks, which do not divide into " + std::to_string(pieces) +
+                        " microbatches");
+    batch_.samples = per_rank / pieces;
+  }
+  [[gnu::cold]] void cut_into_slices(int slices, int asked) {
+    auto const mine = slice_tree(slices).of_rank(data_rank(), data_ranks());
+    if (asked > 0)
+      throw input_error("batches: .microbatches is " + std::to_string(asked) +
+                        ", but the job is reproducible<" + std::to_string(slices) +
+                        ">, whose microbatches are its slices; leave .microbatches out");
+    batch_.slices = slices;
+    batch_.first_slice = mine.first;
+    batch_.microbatches = mine.count;
+    batch_.samples = size_.per_slice(slices);
+  }
+
+  /// The share of this rank in a batch, one microbatch after the other.
+  void load_share(epoch_position const& where) {
+    auto const share = sampler_.slice(size_, where.batch, data_rank(), data_ranks());
+    batch_.first_sample = share.first - where.batch * size_.samples;
+    std::span<std::size_t> const mine(samples_.data(), share.count);
+    sampler_.fill(where.epoch, share, mine);
+    loader_.fill(mine, batch_.microbatches, {host_inputs_, host_targets_, host_weights_});
+  }
+  /// The slices of this rank, each for itself: a partial batch is shared out among all of them.
+  void load_slices(epoch_position const& where) {
+    auto const pieces = static_cast<std::size_t>(batch_.microbatches);
+    for (std::size_t m = 0; m < pieces; ++m) {
+      auto slice = batch_.slice_of(static_cast<int>(m));
+      if (m == 0) batch_.first_sample = slice.first;
+      slice.first += where.batch * size_.samples;
+      std::span<std::size_t> const mine(samples_.data() + m * batch_.samples, slice.count);
+      sampler_.fill(where.epoch, slice, mine);
+      auto const part = [&](auto& all) {
+        std::size_t const each = all.size() / pieces;
+        return std::span(all).subspan(m * each, each);
+      };
+      loader_.fill(mine, 1, {part(host_inputs_), part(host_targets_), part(host_weights_)});
+    }
+  }
+
   /// Room for the samples of this rank on the host and on its device.
   [[gnu::cold]] void allocate(std::size_t samples) {
     std::size_t const each = loader_.inputs_per_sample() * sizeof(element) +

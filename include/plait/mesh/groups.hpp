@@ -36,8 +36,9 @@ class mesh_groups {
   mesh_groups(mesh const& grid) : mesh_groups(grid, along_each_axis(grid)) {}  // NOLINT: implicit
 
   /// Groups over these sets, each rank alone, and the world. Sets whose groups have one rank are
-  /// that.
-  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted) : grid_(grid) {
+  /// that. `slices`: see slices().
+  [[gnu::cold]] mesh_groups(mesh const& grid, axis_sets const& wanted, int slices = 0)
+      : grid_(grid), slices_(slices) {
     sets_.push_back({});
     for (unsigned bits = 1; bits < axis_set_count; ++bits) {
       axis_set over;
@@ -55,6 +56,8 @@ class mesh_groups {
   }
 
   [[nodiscard]] mesh const& grid() const { return grid_; }
+  /// How many slices the jobs cut a global batch into, by `reproducible`; 0 if they do not.
+  [[nodiscard]] int slices() const { return slices_; }
   /// The sets that have groups of their own; the first is empty, each rank alone.
   [[nodiscard]] static_vector<axis_set, axis_set_count> const& sets() const { return sets_; }
   /// The number of a set among them: 0 for one whose groups have one rank, -1 for one that nobody
@@ -72,6 +75,7 @@ class mesh_groups {
   }
 
   mesh grid_;
+  int slices_ = 0;
   static_vector<axis_set, axis_set_count> sets_;
   std::array<std::int8_t, axis_set_count> index_{};
   int world_ = -1;

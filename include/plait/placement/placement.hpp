@@ -15,6 +15,7 @@ enum class placement_kind : int {
   invariant,    ///< equal on all ranks, which all do the same work
   shard,        ///< rank r holds block r of one dimension
   partial,      ///< the value is the sum of what the ranks hold
+  sliced,       ///< the same, but each rank holds its roots of a slice_tree, which makes the sum
   partial_max,  ///< the value is the maximum of what the ranks hold; it has no gradient
   only,         ///< one rank holds it, the others hold nothing
 };
@@ -45,6 +46,7 @@ struct placement {
 inline constexpr placement replicate{placement_kind::replicate};
 inline constexpr placement invariant{placement_kind::invariant};
 inline constexpr placement partial{placement_kind::partial};
+inline constexpr placement sliced{placement_kind::sliced};
 inline constexpr placement partial_max{placement_kind::partial_max};
 
 /// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
@@ -57,7 +59,8 @@ inline constexpr placement only{placement_kind::only, Rank};
 
 constexpr bool is_shard(placement at) { return at.kind == placement_kind::shard; }
 constexpr bool is_partial(placement at) {
-  return at.kind == placement_kind::partial || at.kind == placement_kind::partial_max;
+  return at.kind == placement_kind::partial || at.kind == placement_kind::partial_max ||
+         at.kind == placement_kind::sliced;
 }
 
 /// True if every rank holds the same bits.
@@ -68,7 +71,8 @@ constexpr bool is_whole(placement at) {
 /// The placement of the gradient of a value placed `at`: replicate and partial change places, the
 /// others stay. It is an involution.
 ///
-/// Errors: a `partial_max` has no gradient; it is returned unchanged and `transition` refuses it.
+/// Errors: `partial_max` and `sliced` have no gradient; they are returned unchanged, and
+///         `transition_between` refuses what is asked of them.
 constexpr placement dual(placement at) {
   if (at.kind == placement_kind::replicate) return partial;
   if (at.kind == placement_kind::partial) return replicate;
@@ -88,6 +92,7 @@ constexpr std::string to_string(placement at) {
     case placement_kind::replicate: return "replicate";
     case placement_kind::invariant: return "invariant";
     case placement_kind::partial: return "partial";
+    case placement_kind::sliced: return "sliced";
     case placement_kind::partial_max: return "partial_max";
     case placement_kind::only: return "only<" + number(at.index) + ">";
     case placement_kind::shard: break;

@@ -80,6 +80,10 @@ constexpr transition transition_between(placement from, placement to) {
       if (to.kind == shard) return row(movement::reduce_scatter);
       if (to.kind == only) return row(movement::reduce);
       break;
+    case sliced:
+      // Each rank gets all roots of its block, and adds them up as the tree says.
+      if (to.kind == shard && to.index == dim::elements) return row(movement::all_to_all);
+      break;
     case partial_max:
       if (to.kind == invariant || to.kind == replicate)
         return row(movement::all_reduce_max, derivation::by_name);

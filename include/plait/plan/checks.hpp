@@ -177,6 +177,16 @@ consteval void check_stage_count() {
                 "included), fewer than Stages; use fewer stages");
 }
 
+template <int Slices, int DataRanks, bool HasReplicas>
+consteval void check_slices() {
+  static_assert(Slices == 0 || DataRanks <= Slices,
+                "reproducible<Slices>: there are more data ranks than Slices; each needs at least "
+                "one slice, so write more slices or fewer data ranks");
+  static_assert(Slices == 0 || !HasReplicas,
+                "reproducible<Slices>: the policy has ranks with other samples on a replica axis, "
+                "too; write data_parallel<N> alone, on the data axis");
+}
+
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {
   static_assert(One == 0 || Other == 0 || One == Other,

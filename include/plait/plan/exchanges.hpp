@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/layout.hpp"
+#include "plait/placement/slice_tree.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
@@ -40,7 +42,8 @@ enum class exchange_place : int {
   backward,         ///< the same
   activation_edge,  ///< between two stages, for each microbatch
   gradient_edge,    ///< the same, against the order of the stages
-  ties,             ///< behind the passes: gradients of tied uses, to be added to their owner's
+  slices,           ///< behind the passes: of gradients that are summed slice by slice
+  ties,             ///< gradients of tied uses, to be added to their owner's
   gradients,
   loss,      ///< and whether to stop
   squares,   ///< of the gradients, for their norm
@@ -53,7 +56,7 @@ enum class exchange_place : int {
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 16;
+inline constexpr int exchange_places = 17;
 
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
@@ -92,8 +95,9 @@ struct listed_plan {
   parameter_rules rules{};
   bool has_copies = false;  ///< layers see the parameters in another type than optimizers
   int tensor_ranks = 1;
-  int trained_tensors = 0;
+  int squares = 0;  ///< sums of squares of which the norm of the gradients is made
   int loss_terms = 1;
+  int slices = 0;  ///< see plan::slices
 
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
@@ -104,6 +108,7 @@ constexpr std::size_t agreed_fields = 64;
 /// Where the parameters of a stage lie.
 struct listed_parameters {
   std::array<element_range, 2> regions{};
+  element_range tied{};                       ///< accumulators of tied uses
   std::size_t const* accumulators = nullptr;  ///< of each entry's gradient
 };
 
@@ -234,16 +239,18 @@ struct exchange_lister {
   }
 
   constexpr void add_step(bool training) {
-    auto const terms = std::size_t(plan.loss_terms);
+    // Of numbers each slice has a place of its own among zeros.
+    auto const terms = std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
     add_sum(exchange_place::labels, over_samples(), terms);
     add_passes(training, plan.items.size());
     if (!training && load.measured_numbers > 0) add_output();
     if (training) {
+      if (plan.slices > 0) add_slices();
       add_ties();
       for (int region : {0, 1}) {
         auto const at = layouts_of_region(region);
-        add_regions(exchange_place::gradients, at.summed, at.owned, exchange_element::gradient,
-                    region);
+        add_regions(exchange_place::gradients, behind_slices(at.summed, shard<dim::elements>),
+                    at.owned, exchange_element::gradient, region);
       }
     }
     // Whether to stop is for all ranks to know; of those that have the same loss, one counts. Each
@@ -256,8 +263,8 @@ struct exchange_lister {
       return;
     }
     // Each block of a gradient counts on one of the ranks that have it.
-    if (load.gradient_norm && plan.trained_tensors > 0)
-      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.trained_tensors));
+    if (load.gradient_norm && plan.squares > 0)
+      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.squares));
     for (int region : {0, 1}) {
       auto const at = layouts_of_region(region);
       add_regions(exchange_place::refresh, at.owned, at.kept,
@@ -274,12 +281,41 @@ struct exchange_lister {
     return layouts_of(any, plan.rules, stage);
   }
 
+  /// What is summed slice by slice, when the slices have been added up.
+  static constexpr layout behind_slices(layout summed, placement to) {
+    for (axis const which : all_axes)
+      if (summed.at(which) == sliced) summed = summed.with(which, to);
+    return summed;
+  }
+
+  /// Each rank gets the roots of its block of each region, and adds them up; of tied uses, which
+  /// are sent on, all ranks get the sum.
+  constexpr void add_slices() {
+    auto const send_roots = [&](layout const& from, element_range const& range) {
+      auto const ranks = plan.grid.size(from.axes_with(sliced));
+      auto const roots = slice_tree(plan.slices).most_roots(ranks);
+      if (range.count > 0)
+        add({exchange_place::slices, from, behind_slices(from, shard<dim::elements>),
+             exchange_element::gradient, std::size_t(ranks * roots) * range.count, -1, -1, 1,
+             range.offset});
+    };
+    for (int region : {0, 1})
+      send_roots(layouts_of_region(region).summed, parameters.regions[std::size_t(region)]);
+    auto const summed = layouts_of_region(0).summed;
+    send_roots(summed, parameters.tied);
+    if (parameters.tied.count > 0)
+      add({exchange_place::slices, behind_slices(summed, shard<dim::elements>),
+           behind_slices(summed, invariant), exchange_element::gradient, parameters.tied.count, -1,
+           -1, 1, parameters.tied.offset});
+  }
+
   constexpr void add_ties() {
     for (int e = 0; e < plan.entries.size(); ++e) {
       auto const& use = plan.entries[e];
       if (use.owner < 0 || use.is_frozen || copies(use.item) == 0) continue;
-      add({exchange_place::ties, layouts_of(use, plan.rules, stage).summed,
-           layouts_of(plan.entries[use.owner], plan.rules, stage).summed,
+      add({exchange_place::ties,
+           behind_slices(layouts_of(use, plan.rules, stage).summed, invariant),
+           behind_slices(layouts_of(plan.entries[use.owner], plan.rules, stage).summed, invariant),
            exchange_element::gradient, use.local_count(), use.item, e, 1,
            parameters.accumulators[e]});
     }
@@ -383,8 +419,9 @@ inline constexpr listed_plan plan_numbers{
     .rules = Plan::rules,
     .has_copies = Plan::has_copies,
     .tensor_ranks = Plan::tensor_ranks,
-    .trained_tensors = Plan::trained_tensor_count(),
-    .loss_terms = Plan::loss_terms()};
+    .squares = Plan::squares_count(),
+    .loss_terms = Plan::loss_terms(),
+    .slices = Plan::slices};
 
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch.
 template <class Plan>
@@ -392,8 +429,9 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
   listed_plan numbers = plan_numbers<Plan>;
   numbers.grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
-  return list_exchanges(numbers, {parameters.regions, parameters.gradient_offset.data()}, stage,
-                        load, part);
+  return list_exchanges(
+      numbers, {parameters.regions, parameters.tied(), parameters.gradient_offset.data()}, stage,
+      Plan::completed(load), part);
 }
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.

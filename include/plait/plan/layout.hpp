@@ -137,6 +137,14 @@ constexpr activation_layout<Leaves> lay_out_activations(
 /// in bfloat16, whose copies have the same offsets.
 inline constexpr std::size_t parameter_alignment = 64;
 
+/// The same where sums are made slice by slice: of each piece of so many elements of a parameter
+/// the squares are added up by themselves, and no rank owns a part of a piece.
+inline constexpr std::size_t square_piece = 1024;
+
+constexpr std::size_t alignment_of_parameters(int slices) {
+  return slices > 0 ? square_piece : parameter_alignment;
+}
+
 constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
@@ -172,14 +180,19 @@ struct parameter_layout {
   [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
   /// The same and what is frozen: elements of the parameters' arena.
   [[nodiscard]] constexpr std::size_t kept_count() const { return count() + frozen_count; }
+  /// Where the accumulators of tied uses lie in the gradients' arena.
+  [[nodiscard]] constexpr element_range tied() const { return {count(), tied_count}; }
+  /// Elements of the gradients' arena.
+  [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
 };
 
-/// `batch_ranks`: into how many blocks a unit can be cut.
+/// `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of parameters, in elements.
 template <int Leaves>
 constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& code,
                                                       auto const& entries, unit_range units,
-                                                      int batch_ranks) {
-  auto const unit_multiple = parameter_alignment * static_cast<std::size_t>(batch_ranks);
+                                                      int batch_ranks,
+                                                      std::size_t alignment = parameter_alignment) {
+  auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
   parameter_layout<Leaves> out;
   for (int i = 0; i < code.items.size(); ++i)
     out.copies[static_cast<std::size_t>(i)] = copies_in(code, i, units);
@@ -199,7 +212,7 @@ constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& cod
         if (is_here(e)) {
           auto const at = static_cast<std::size_t>(e);
           out.offset[at] = out.gradient_offset[at] = next + unit;
-          unit += rounded_up(entries[e].local_count(), parameter_alignment);
+          unit += rounded_up(entries[e].local_count(), alignment);
         }
       if (region != frozen) unit = rounded_up(unit, unit_multiple);
       for (int e = 0; e < entries.size(); ++e)
@@ -216,8 +229,9 @@ constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& cod
     out.offset[at] = out.offset[static_cast<std::size_t>(entries[e].owner)];
     if (entries[e].is_frozen) continue;
     out.gradient_offset[at] = out.count() + out.tied_count;
-    out.tied_count += rounded_up(entries[e].local_count(), parameter_alignment);
+    out.tied_count += rounded_up(entries[e].local_count(), alignment);
   }
+  out.tied_count = rounded_up(out.tied_count, unit_multiple);
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/value.hpp"
+#include "plait/placement/slice_tree.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/stage_split.hpp"
@@ -97,30 +98,72 @@ constexpr std::size_t batch_bytes(workload const& load) {
              : bytes;
 }
 
-/// Where the small numbers of a trainer lie: those of a step, the squares of each trained tensor,
-/// what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
+/// Where the small numbers of a trainer lie: those of a step, those of its slices, the sums of
+/// squares, what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
-  std::size_t squares_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0, total = 0;
+  std::size_t slices_at = 0, squares_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0,
+              total = 0;
 };
 
 template <class Plan>
 constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
-  std::size_t local = 0;
+  std::size_t local = 0, squared = 0;
   for (auto const& entry : Plan::entries)
-    if (entry.is_trained())
-      local += std::size_t(
+    if (entry.is_trained()) {
+      auto const copies = std::size_t(
           copies_in(Plan::code, entry.item, Plan::stage_units[std::size_t(stage)]).copies);
+      local += copies;
+      squared += copies * std::size_t(Plan::squares_of(entry));
+    }
   number_tables out;
   std::size_t next = number_tables::step_bytes;
   auto const take = [&next](std::size_t bytes) {
     return std::exchange(next, next + aligned(bytes));
   };
-  out.squares_at = take(std::size_t(Plan::trained_tensor_count()) * sizeof(double));
+  if (Plan::slices > 0)
+    out.slices_at = take((2 * std::size_t(Plan::slices * Plan::loss_terms()) + 1) * sizeof(double));
+  out.squares_at = take(std::size_t(Plan::squares_count()) * sizeof(double));
   out.updated_at = take(local * number_tables::update_bytes);
-  out.squared_at = take(local * number_tables::squares_bytes);
+  out.squared_at = take(squared * number_tables::squares_bytes);
   out.agreed_at = take(std::size_t(grid.world_size()) * agreed_fields * sizeof(std::uint64_t));
   out.total = next;
+  return out;
+}
+
+/// How a rank adds up the gradients of its slices: in accumulators of the whole arena, one behind
+/// the other, and behind them room for what ranks exchange at one time, in elements. Without slices
+/// there is one accumulator and no room.
+struct slice_arena {
+  int accumulators = 1;
+  int roots = 1;           ///< most that one rank has
+  std::size_t stride = 0;  ///< from one accumulator to the next
+  std::size_t piece = 0;   ///< of each root, for each rank
+  std::size_t sent_at = 0, received_at = 0, total = 0;
+
+  /// Bytes of what is sent at one time, at most, but for one alignment from each root and rank.
+  static constexpr std::size_t most_bytes = std::size_t{1} << 20;
+};
+
+template <int Leaves>
+constexpr slice_arena lay_out_slices(parameter_layout<Leaves> const& layout, int slices, int ranks,
+                                     std::size_t element_bytes) {
+  slice_arena out;
+  out.stride = out.sent_at = out.received_at = out.total = layout.gradient_count();
+  if (slices == 0) return out;
+  slice_tree const tree(slices);
+  out.accumulators = tree.most_accumulators(ranks);
+  out.roots = tree.most_roots(ranks);
+  out.sent_at = out.received_at = out.total = out.stride * std::size_t(out.accumulators);
+  if (ranks == 1) return out;
+  std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
+  std::size_t longest = layout.tied_count;
+  for (auto const& region : layout.regions) longest = std::max(longest, region.count);
+  out.piece = std::min(longest / std::size_t(ranks),
+                       rounded_up(slice_arena::most_bytes / element_bytes / blocks,
+                                  parameter_alignment));
+  out.received_at = out.sent_at + blocks * out.piece;
+  out.total = out.received_at + blocks * out.piece;
   return out;
 }
 
@@ -156,7 +199,7 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
   std::size_t const owned = trained / std::size_t(grid.size(Plan::rules.cut_axes()));
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
-          (trained + parameters.tied_count) * Plan::gradient_bytes,
+          Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
           load.averages ? owned * Plan::parameter_bytes : 0,
           lay_out_stage<Plan>(stage, load, slots).total_bytes,

@@ -166,7 +166,7 @@ template <int Leaves>
         auto const& entry = entries[e];
         if (entry.item != item || entry.owner >= 0) continue;
         int const copy = range.first_copy + k;
-        int const number = number_of_tensor(code, entries, &parameter_entry::is_owner, e, copy);
+        int const number = number_of_tensor(code, entries, one_if_owner, e, copy);
         std::size_t const offset =
             layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k);
         auto rectangles = rectangles_of(entry, tensor_rank, tensor_ranks);

@@ -68,12 +68,15 @@ using parameter_entries = static_vector<parameter_entry, Leaves * form_info::mos
 
 /// Which entries are meant.
 using entry_test = bool (parameter_entry::*)() const;
+/// How many things of an entry are counted.
+using entry_count = int (*)(parameter_entry const&);
+constexpr int one_if_owner(parameter_entry const& entry) { return entry.is_owner() ? 1 : 0; }
+constexpr int one_if_trained(parameter_entry const& entry) { return entry.is_trained() ? 1 : 0; }
 
-/// How many parameters of the whole model `counts`: each copy of a repeat has its own.
-constexpr int count_tensors(auto const& code, auto const& entries, entry_test counts) {
+/// How many things of the whole model `counts`: each copy of a repeat has its own.
+constexpr int count_tensors(auto const& code, auto const& entries, entry_count counts) {
   int count = 0;
-  for (auto const& entry : entries)
-    if ((entry.*counts)()) count += code.items[entry.item].count;
+  for (auto const& entry : entries) count += counts(entry) * code.items[entry.item].count;
   return count;
 }
 
@@ -86,17 +89,17 @@ constexpr std::size_t count_elements(auto const& code, auto const& entries, entr
   return count;
 }
 
-/// The number of the parameter `entry` of copy `copy` among them.
-constexpr int number_of_tensor(auto const& code, auto const& entries, entry_test counts, int entry,
+/// How many there are before those of the parameter `entry` of copy `copy`.
+constexpr int number_of_tensor(auto const& code, auto const& entries, entry_count counts, int entry,
                                int copy) {
   int number = 0, in_copy = 0, before = 0;
   int const item = entries[entry].item;
   for (int e = 0; e < entries.size(); ++e) {
-    if (!(entries[e].*counts)()) continue;
-    if (entries[e].item < item) number += code.items[entries[e].item].count;
+    int const own = counts(entries[e]);
+    if (entries[e].item < item) number += own * code.items[entries[e].item].count;
     if (entries[e].item != item) continue;
-    before += e < entry;
-    ++in_copy;
+    before += e < entry ? own : 0;
+    in_copy += own;
   }
   return number + copy * in_copy + before;
 }

@@ -10,6 +10,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/placement/slice_tree.hpp"
 #include "plait/plan/checks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/form_planner.hpp"
@@ -106,6 +107,8 @@ struct plan {
   static constexpr mesh grid = mesh_of<Policy>;
   static constexpr layout samples = samples_of<Policy>;
   static constexpr parameter_rules rules = parameter_rules_of<Policy>;
+  /// The slices of a global batch whose sums are made slice by slice; 0 if they are not.
+  static constexpr int slices = slices_of<Policy>;
   /// Whether each rank owns blocks of the arenas instead of all.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   static constexpr int tensor_ranks = grid.size(axis::tensor);
@@ -159,6 +162,7 @@ struct plan {
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((check_term_count<count_terms(tree)>(), true));
   static_assert((check_stage_count<stages, code.unit_count()>(), true));
+  static_assert((check_slices<slices, grid.size(axis::data), grid.has(axis::replica)>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages).size() ==
@@ -211,7 +215,12 @@ struct plan {
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
     return lay_out_parameters(code, entries, stage_units[std::size_t(stage)],
-                              complete.size(batch_axes));
+                              complete.size(batch_axes), alignment_of_parameters(slices));
+  }
+  /// Where a rank adds up the gradients of its slices; `layout` is that of its parameters.
+  static constexpr slice_arena slice_arena_for(parameter_layout<leaf_count> const& layout,
+                                               mesh const& complete) {
+    return lay_out_slices(layout, slices, complete.size(batch_axes), gradient_bytes);
   }
 
   /// The slots that a stage needs for microbatches in flight.
@@ -222,7 +231,7 @@ struct plan {
   /// Where a rank of `stage` has the buffers of its activations. The slots may be given, where they
   /// are known already.
   static constexpr stage_arena arena_for(int stage, workload const& load) {
-    return arena_for(stage, load, slots_for(stage, load.microbatches));
+    return arena_for(stage, load, slots_for(stage, completed(load).microbatches));
   }
   static constexpr stage_arena arena_for(int stage, workload const& load,
                                          stage_slots const& slots) {
@@ -231,16 +240,16 @@ struct plan {
 
   /// Bytes that a rank of `stage` needs. The slots may be given, where they are known already.
   static constexpr memory_need memory(int stage, workload const& load) {
-    return memory(stage, load, slots_for(stage, load.microbatches));
+    return memory(stage, load, slots_for(stage, completed(load).microbatches));
   }
   static constexpr memory_need memory(int stage, workload const& load, stage_slots const& slots) {
-    return memory_of_stage<plan>(stage, load, slots);
+    return memory_of_stage<plan>(stage, completed(load), slots);
   }
 
   /// Bytes that the rank with the greatest need needs; with an optimizer's type, its states count
   /// instead of the workload's number.
   static constexpr std::size_t bytes_per_rank(workload const& load) {
-    auto const table = training_timetable<schedule_type>(stages, load.microbatches);
+    auto const table = training_timetable<schedule_type>(stages, completed(load).microbatches);
     std::size_t most = 0;
     for (int stage = 0; stage < stages; ++stage)
       most = std::max(most, memory(stage, load, table.stages[std::size_t(stage)].slots).total());
@@ -268,6 +277,15 @@ struct plan {
     return grid.with_ranks_at_launch(load.data_ranks);
   }
 
+  /// The workload with what the plan itself says: where a global batch is cut into slices, a
+  /// microbatch is one, and the rank with the most decides.
+  static constexpr workload completed(workload load) {
+    if (slices > 0)
+      load.microbatches = std::max(
+          load.microbatches, slice_tree(slices).most_slices(grid_for(load).size(batch_axes)));
+    return load;
+  }
+
   /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
   static constexpr wire_need wire(axis_set over, int stage, workload const& load) {
     return wire_of_stage<plan>(over, stage, load);
@@ -282,11 +300,11 @@ struct plan {
 
   /// Parameters of the whole model: each copy of a repeat has its own.
   static constexpr int parameter_tensor_count() {
-    return count_tensors(code, entries, &parameter_entry::is_owner);
+    return count_tensors(code, entries, one_if_owner);
   }
   /// Those that are trained.
   static constexpr int trained_tensor_count() {
-    return count_tensors(code, entries, &parameter_entry::is_trained);
+    return count_tensors(code, entries, one_if_trained);
   }
   /// Elements of all parameters of the whole model, without their padding.
   static constexpr std::size_t parameter_count() {
@@ -322,11 +340,21 @@ struct plan {
 
   /// The number of the parameter `entry` of copy `copy` among all parameters of the model.
   static constexpr int parameter_number(int entry, int copy) {
-    return number_of_tensor(code, entries, &parameter_entry::is_owner, entry, copy);
+    return number_of_tensor(code, entries, one_if_owner, entry, copy);
   }
-  /// Its number among those that are trained.
-  static constexpr int trained_number(int entry, int copy) {
-    return number_of_tensor(code, entries, &parameter_entry::is_trained, entry, copy);
+
+  /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that
+  /// is trained or, slice by slice, for each piece of one.
+  static constexpr int squares_count() {
+    return count_tensors(code, entries, squares_of);
+  }
+  static constexpr int squares_of(parameter_entry const& entry) {
+    if (!entry.is_trained()) return 0;
+    return slices > 0 ? int((entry.local_count() + square_piece - 1) / square_piece) : 1;
+  }
+  /// The number of the first of a parameter.
+  static constexpr int first_square(int entry, int copy) {
+    return number_of_tensor(code, entries, squares_of, entry, copy);
   }
 
   /// The value that enters pipeline unit `unit` (> 0).

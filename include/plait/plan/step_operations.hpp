@@ -19,11 +19,12 @@ enum class step_phase : int {
   scale,   ///< one label's share of the loss
   passes,  ///< the timetable
   add,     ///< gradients of tied uses to their owner's
+  total,   ///< the loss of all slices, where sums are made slice by slice
   square,  ///< the blocks of the gradients that count here
   update,  ///< clipping and the optimizer
   read     ///< numbers to the host
 };
-inline constexpr int step_phases = 7;
+inline constexpr int step_phases = 8;
 
 /// What a part of a job does besides its passes.
 struct step_shape {
@@ -31,6 +32,7 @@ struct step_shape {
   bool clips = false;
   bool updates = false;
   bool checks_loss = false;  ///< before it updates
+  bool has_slices = false;   ///< whose sums are made one by one
 };
 
 /// The operations of a step, in their order: phases, and rows of the list.
@@ -67,11 +69,13 @@ constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which);
   compute(step_phase::scale, {labels}, {scale});
   compute(step_phase::passes, {scale, parameters}, {loss, gradients});
   if (of.has_gradients) {
+    rows(exchange_place::slices, gradients);
     rows(exchange_place::ties, gradients);
     compute(step_phase::add, {gradients}, {gradients});
     rows(exchange_place::gradients, gradients);
   }
   rows(exchange_place::loss, loss);
+  if (of.has_slices) compute(step_phase::total, {loss}, {loss});
   if (of.clips) {
     compute(step_phase::square, {gradients}, {squares});
     rows(exchange_place::squares, squares);

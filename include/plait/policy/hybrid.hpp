@@ -28,6 +28,7 @@ namespace detail {
 struct policy_rules {
   layout samples{};
   parameter_rules parameters{};
+  int slices = 0;  ///< of the global batch, whose sums are made slice by slice; 0: they are not
 
   template <class P>
   constexpr void add() {
@@ -41,7 +42,9 @@ template <class P>
 struct policy_traits {
   static_assert((check_policy<P>(), true));
   static constexpr mesh grid() { return {}; }
-  static constexpr void add_rules(policy_rules&) {}
+  static constexpr void add_rules(policy_rules& to) {
+    if constexpr (requires { P::slices; }) to.slices = P::slices;
+  }
   template <axis>
   using along = serial;
 };
@@ -130,12 +133,16 @@ inline constexpr mesh mesh_of = detail::policy_traits<P>::grid();
 
 namespace detail {
 
-/// A policy without a data axis has one data rank.
+/// A policy without a data axis has one data rank. Where the batch is cut into slices, sums over
+/// samples are made slice by slice.
 template <class P>
 constexpr policy_rules rules_of() {
   policy_rules out;
   policy_traits<data_parallel<1>>::add_rules(out);
   policy_traits<P>::add_rules(out);
+  for (axis const which : all_axes)
+    if (out.slices > 0 && out.parameters.summed.at(which) == partial)
+      out.parameters.summed = out.parameters.summed.with(which, sliced);
   return out;
 }
 
@@ -148,6 +155,10 @@ inline constexpr layout samples_of = detail::rules_of<P>().samples;
 /// How parameters stand on the axes.
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
+
+/// How many slices the global batch has whose sums are made slice by slice; 0 if they are not.
+template <class P>
+inline constexpr int slices_of = detail::rules_of<P>().slices;
 
 /// The part of a policy along an axis, `serial` if there is none.
 template <class P, axis Which>

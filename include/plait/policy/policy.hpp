@@ -21,6 +21,7 @@ struct policy_tag {};
 ///   static constexpr form_cuts forms            on a tensor axis: what forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional: as `pipeline`)
 ///   using policies = policy_list<...>           instead of all that: it consists of others
+///   static constexpr int slices                 without an axis: see `reproducible`
 ///
 /// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
 /// programs alike. Errors: texts of the compiler, see policy/checks.hpp.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <type_traits>
 
 #include "plait/backend/backend.hpp"
@@ -16,6 +17,15 @@ namespace plait::execution {
   if (!of_job.fits(of_launch))
     throw input_error("launch<Job, Jobs...>: a job has the mesh '" + to_string(of_job) +
                       "', the ranks are launched in the mesh '" + to_string(of_launch) + "'");
+}
+
+/// Errors: input_error if there are fewer slices than data ranks.
+[[gnu::cold]] inline void require_slices(int slices, int data_ranks) {
+  if (slices > 0 && data_ranks > slices)
+    throw input_error("launch: reproducible<" + std::to_string(slices) + "> has " +
+                      std::to_string(slices) + " slices for " + std::to_string(data_ranks) +
+                      " data ranks; each needs at least one, so write more slices or launch fewer "
+                      "ranks");
 }
 
 /// Adds what a job communicates over to `sets`.
@@ -59,6 +69,10 @@ void launch(Backend const& backend, Program&& program) {
     static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
                   "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "
                   "itself, or give both policies the same axes in the same order");
+    static_assert(((plan::slices == Jobs::plan_type::slices) && ...),
+                  "launch<Job, Jobs...>: one job is reproducible<Slices> and another is not, or "
+                  "with other slices; batches are cut alike for all, so write the same "
+                  "reproducible<Slices> in all policies");
     constexpr bool takes_rank = requires(std::remove_reference_t<Program>& run,
                                          typename Backend::rank_type& rank) { run(rank); };
     static_assert(
@@ -74,9 +88,11 @@ void launch(Backend const& backend, Program&& program) {
     axis_sets sets;
     add_axis_sets<plan>(sets, grid);
     (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
+    require_slices(plan::slices, grid.size(batch_axes));
     if constexpr (takes_rank) {
       auto run = [&](typename Backend::rank_type& rank) { program(rank); };
-      backend.run(mesh_groups(grid, sets), program_reference<typename Backend::rank_type>(run));
+      backend.run(mesh_groups(grid, sets, plan::slices),
+                  program_reference<typename Backend::rank_type>(run));
     }
   }
 }

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/stream_operations.hpp"
@@ -46,6 +48,11 @@ class prediction {
     int const ranks = grid.size(batch_axes), mine = grid.place_in_group(rank.place(), batch_axes);
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
     std::size_t const count = of_rank * static_cast<std::size_t>(end - first);
+    if (all && batch.slices % ranks != 0)
+      throw input_error("predict: " + std::to_string(batch.slices) +
+                        " slices are not the same number on each of " + std::to_string(ranks) +
+                        " data ranks, so that their outputs cannot be gathered; ask for "
+                        "predicted::of_data_rank");
     take_room(rank, load);
     received_.resize(count);
     values_.resize(count);
@@ -72,13 +79,14 @@ class prediction {
 
     T* out = values_.data();
     T const* from = received_.data();
-    for (int of = first; of < end; ++of, from += of_rank)
-      for (std::size_t sample = 0; sample < batch.samples_of(of, ranks); ++sample)
-        for (std::size_t position = 0; position < batch.sequence; ++position) {
-          std::size_t const row = sample / batch.samples * load.rows + position * batch.samples +
-                                  sample % batch.samples;
-          out = std::copy_n(from + row * width, width, out);
-        }
+    for (int of = first; of < end; ++of)
+      for (int m = 0; m < batch.microbatches; ++m, from += each) {
+        int const microbatch = batch.slices > 0 ? (of - mine) * batch.microbatches + m : m;
+        std::size_t const samples = batch.samples_in(microbatch, of, ranks);
+        for (std::size_t sample = 0; sample < samples; ++sample)
+          for (std::size_t position = 0; position < batch.sequence; ++position)
+            out = std::copy_n(from + (position * batch.samples + sample) * width, width, out);
+      }
     return {values_.data(), static_cast<std::size_t>(out - values_.data())};
   }
 
@@ -94,16 +102,16 @@ class prediction {
     received_.resize(std::max(received_.size(), count));
     row_.resize(width);
     auto* const whole = reinterpret_cast<T*>(room_.data());
-    std::size_t const samples = batch.samples_of(
-        rank.grid().place_in_group(rank.place(), batch_axes), rank.grid().size(batch_axes));
     passes.run_forward(rank, batch, loss, [&](int microbatch, std::byte const* made) {
       bring_together(rank, load.rows, made, whole, whole + count);
       if (rank.tensor_rank() != 0) return;
       rank.device().download(whole, received_.data(), count * sizeof(T));
       rank.device().synchronize();
-      auto const first = static_cast<std::size_t>(microbatch) * batch.samples;
+      std::size_t const samples = batch.samples_in(
+          microbatch, rank.grid().place_in_group(rank.place(), batch_axes),
+          rank.grid().size(batch_axes));
       for (std::size_t r = 0; r < load.rows; ++r) {
-        if (first + r % batch.samples >= samples) continue;
+        if (r % batch.samples >= samples) continue;
         for (std::size_t c = 0; c < width; ++c)
           row_[c] = static_cast<double>(received_[r * width + c]);
         each(static_cast<std::size_t>(microbatch) * load.rows + r, std::span<double const>(row_));

@@ -97,6 +97,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     loss_ = loss;
   }
 
+  /// Where the next backwards add up the gradients of parameters.
+  void set_gradients(typename Job::gradient_element* to) { where_.gradients = to; }
+
   /// What the last forward of the last stage gave to its loss.
   [[nodiscard]] std::byte const* model_output() const { return model_output_; }
 

@@ -37,6 +37,15 @@ class step_runner {
   void sum(exchange_place place, T* data) {
     each(place, [&](auto const& row) { exchanges_.run_sum(row, data); });
   }
+  /// The rows of a place that bring the roots of slices to where `sums` adds them up, and what
+  /// gathers the sums of an arena.
+  template <class Sums, class T>
+  void sum_slices(exchange_place place, Rank& rank, Sums const& sums, T* data) {
+    each(place, [&](auto const& row) {
+      if (row.moves == movement::all_to_all) sums.exchange(rank, row);
+      else exchanges_.run_blocks(row, data);
+    });
+  }
   /// The rows of a place that move the blocks of an arena.
   template <class T>
   void move_blocks(exchange_place place, T* data) {

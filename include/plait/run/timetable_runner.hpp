@@ -9,6 +9,7 @@
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/stream_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/run/slice_sums.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/run/synchronizer.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -58,6 +59,8 @@ class timetable_runner {
     return load.rows == load_.rows && load.microbatches == load_.microbatches;
   }
   [[nodiscard]] runner_type& runner() { return runner_; }
+  /// Adds up the gradients of slices while the passes run.
+  void add_slices_by(slice_sums<Job, Rank>* sums) { slices_ = sums; }
 
   /// Runs the stage's timetable on the microbatches of a batch. The stream of the stage axis must
   /// be at rest, and the host must wait for it afterwards. `loss`: `data` and `scale` of the first
@@ -84,6 +87,8 @@ class timetable_runner {
 
  private:
   static constexpr int all_items = plan::code.items.size();
+  /// Each slice has a loss of its own.
+  static constexpr int terms_of_slices = plan::slices > 0 ? plan::loss_terms() : 0;
 
   template <class Batch>
   void run_operation(Rank& rank, std::size_t index, Batch const& batch, loss_sum loss,
@@ -104,16 +109,14 @@ class timetable_runner {
     auto const& now = program_.operations[index];
     int const m = now.microbatch;
     runner_.context().microbatch = m;
-    runner_.context().first_sample =
-        batch.first_sample + batch.samples * static_cast<std::size_t>(m);
+    runner_.context().first_sample = batch.first_sample_of(m);
     loss.weights = batch.weights_of(m);
+    if (loss.data != nullptr) loss.data += terms_of_slices * (batch.first_slice + m);
     if (batch.missing_samples > 0) {
       auto const& grid = rank.grid();
-      std::size_t const all =
-          batch.samples_of(grid.place_in_group(rank.place(), batch_axes), grid.size(batch_axes));
-      std::size_t const before = std::min(all, batch.samples * static_cast<std::size_t>(m));
       loss.samples = batch.samples;
-      loss.present = std::min(all - before, batch.samples);
+      loss.present = batch.samples_in(m, grid.place_in_group(rank.place(), batch_axes),
+                                      grid.size(batch_axes));
     }
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
     auto const forget_slots = [&] {
@@ -129,7 +132,9 @@ class timetable_runner {
       if (now.kind == work::forward) {
         output_ = runner_.forward(input_of(m), m % slots.activations, end_item);
       } else if (now.kind == work::backward) {
+        if constexpr (plan::slices > 0) runner_.set_gradients(slices_->begin(rank, m));
         gradient_ = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
+        if constexpr (plan::slices > 0) slices_->end(rank, m);
         forget_slots();
       } else if constexpr (plan::stages > 1) {
         constexpr auto forth = exchange_place::activation_edge;
@@ -174,6 +179,7 @@ class timetable_runner {
   runner_type runner_;
   synchronizer<typename Rank::device_type> waits_;
   exchange_runner<Rank> messages_;
+  slice_sums<Job, Rank>* slices_ = nullptr;
   std::byte* output_ = nullptr;    // of the last forward,
   std::byte* gradient_ = nullptr;  // and of the last backward
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -49,6 +50,9 @@ struct device_batch {
   std::size_t samples = 0;  ///< of one microbatch on this data rank
   std::size_t sequence = 1;
   int microbatches = 1;
+  /// Of the global batch, if each microbatch is one of its slices; else 0.
+  int slices = 0;
+  int first_slice = 0;  ///< the number of the first microbatch among them
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
   /// Places of the global batch that have no sample: of the last batch of an epoch, if it is kept.
   std::size_t missing_samples = 0;
@@ -79,11 +83,24 @@ struct device_batch {
   [[nodiscard]] std::size_t places() const {
     return samples * static_cast<std::size_t>(microbatches);
   }
-  /// The samples that data rank `rank` of `ranks` has, in the first of its places.
-  [[nodiscard]] std::size_t samples_of(int rank, int ranks) const {
-    return share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank,
-                            ranks)
-        .count;
+  /// The samples that a microbatch of data rank `rank` of `ranks` has, in the first of its places.
+  /// Where microbatches are slices, they share out what there is; else the ranks do.
+  [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
+    if (slices > 0) return slice_of(microbatch).count;
+    auto const mine =
+        share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
+            .count;
+    return std::min(mine - std::min(mine, samples * static_cast<std::size_t>(microbatch)), samples);
+  }
+  /// The index within the global batch of a microbatch's first sample.
+  [[nodiscard]] std::size_t first_sample_of(int microbatch) const {
+    if (slices > 0) return slice_of(microbatch).first;
+    return first_sample + samples * static_cast<std::size_t>(microbatch);
+  }
+  /// The samples of a microbatch that is a slice, within the global batch.
+  [[nodiscard]] sample_slice slice_of(int microbatch) const {
+    return share_of_samples(samples * static_cast<std::size_t>(slices) - missing_samples,
+                            first_slice + microbatch, slices);
   }
   [[nodiscard]] std::byte* input_of(int microbatch) const {
     return inputs + input_stride_bytes * static_cast<std::size_t>(microbatch);

@@ -8,6 +8,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/layer/value.hpp"
+#include "plait/placement/slice_tree.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/tensor/batch.hpp"
 
@@ -34,6 +35,23 @@ template <class Memory>
                         std::to_string(batch.element_bytes) + " bytes, the job computes with " +
                         std::to_string(element_bytes) +
                         "; write plait::batches<typename job::element>(data, ...)");
+}
+
+/// Where sums are made slice by slice, each microbatch is one of the slices `mine` of `slices`.
+///
+/// Errors: size_mismatch.
+template <class Memory>
+[[gnu::cold]] void require_slices(device_batch<Memory> const& batch, slice_range mine, int slices,
+                                  std::string const& trainer) {
+  if (batch.slices == slices && batch.first_slice == mine.first &&
+      batch.microbatches == mine.count)
+    return;
+  throw size_mismatch(trainer + " got a batch of " + std::to_string(batch.microbatches) +
+                      " microbatches, from slice " + std::to_string(batch.first_slice) + " of " +
+                      std::to_string(batch.slices) + " on; the job is reproducible<" +
+                      std::to_string(slices) + ">, and this rank has the " +
+                      std::to_string(mine.count) + " slices from " + std::to_string(mine.first) +
+                      " on: write plait::batches(data, size, rank) with the rank of the launch");
 }
 
 /// The least vocabulary of the layers that take tokens, which are all from the batch; 0 if none has

@@ -54,19 +54,23 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, Layout const& 
   }
 }
 
-/// Settles the gradients of a step whose passes have been run: the rows of the list for ties and
-/// for gradients. also() computes before the latter.
-template <class Job, class Rank, class Layout, class Also>
+/// Settles the gradients of a step whose passes have been run: the rows of the list for slices, for
+/// ties and for gradients. also() computes before the last. `slices`: of type slice_sums, if the
+/// plan has slices.
+template <class Job, class Rank, class Layout, class Slices, class Also>
 gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& step,
                                               gradients<Job, partial> mine, Layout const& layout,
-                                              Also also) {
+                                              Slices const& slices, Also also) {
   using plan = typename Job::plan_type;
+  if constexpr (plan::slices > 0)
+    step.sum_slices(exchange_place::slices, rank, slices, mine.data);
   if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::ties, mine.data);
   step.compute(step_phase::add, [&] {
     add_tied_gradients<Job>(rank, mine, layout);
     also();
   });
-  if constexpr (plan::cuts_arenas) step.move_blocks(exchange_place::gradients, mine.data);
+  if constexpr (plan::cuts_arenas || plan::slices > 0)
+    step.move_blocks(exchange_place::gradients, mine.data);
   else if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::gradients, mine.data);
   return {mine.data};
 }
@@ -81,11 +85,15 @@ gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& ste
 template <class Job, class Rank>
 gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
+  static_assert(plan::slices == 0,
+                "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
+                "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
+                "out");
   step_runner<Rank> step(rank, exchanges_on<plan>(rank, {}, job_part::training),
                          {.has_gradients = true, .updates = true});
   step.pass(step_phase::passes);
   auto const out = settle_gradients<Job>(
-      rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), [] {});
+      rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), nullptr, [] {});
   step.pass(step_phase::update);  // what comes next waits for the sums
   return out;
 }
@@ -118,11 +126,17 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
     for (axis const which : all_axes)
       counts = counts && (at.at(which) != invariant || place.along(which) == 0);
     if (!counts) continue;
+    auto const first = static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)
-      if (auto const common = overlap(block.elements, parameter); common.count > 0)
-        out.push_back(
-            {common.offset, common.count,
-             static_cast<std::size_t>(Plan::trained_number(parameter.entry, parameter.copy))});
+      if (auto const common = overlap(block.elements, parameter); common.count > 0) {
+        if constexpr (Plan::slices == 0) {
+          out.push_back({common.offset, common.count, first});
+        } else {  // blocks have whole pieces
+          for (std::size_t i = common.offset; i < common.end(); i += square_piece)
+            out.push_back({i, std::min(square_piece, common.end() - i),
+                           first + (i - parameter.offset) / square_piece});
+        }
+      }
   }
   return out;
 }
@@ -134,7 +148,8 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
 /// (the transitions shard -> partial and, on the first rank alone, invariant -> partial). When the
 /// lists have been added up by one all_reduce over the world, every rank adds the list up in its
 /// order: the same bits for every number of stages.
-/// Units:  `squares` has one number for each trained parameter of the model.
+/// Units:  `squares` has one number for each trained parameter of the model, or for each piece of
+///         one: plan::squares_count().
 template <class Job, placement OnBatch, class Rank>
 void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {

@@ -26,21 +26,24 @@ struct loss_terms {
   using target =
       std::conditional_t<targets.kind == value_kind::tokens, std::int32_t, accumulate_t<Element>>;
 
-  /// Of each term, in a batch of data rank `rank` of `ranks`: the targets that count for a loss,
-  /// or, in mid-model, the rows that there are; weighted.
+  /// Of each term, in the microbatches from `first` to `end` of a batch of data rank `rank` of
+  /// `ranks`: the targets that count for a loss, or, in mid-model, the rows that there are;
+  /// weighted.
   ///
   /// Errors: those of the losses' count.
   /// Cost:   reads the targets once for each loss, on the host.
   template <class Memory>
   static std::array<double, std::size_t(count)> count_in(device_batch<Memory> const& batch,
-                                                         int rank, int ranks) {
+                                                         int first, int end, int rank, int ranks) {
     std::array<double, std::size_t(count)> out{};
+    std::size_t samples = 0;
+    for (int m = first; m < end; ++m) samples += batch.samples_in(m, rank, ranks);
+    auto const present = [&](int m) { return batch.samples_in(m, rank, ranks); };
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
       constexpr auto& leaf = Plan::tree.leaves[Leaf];
       auto& mine = out[std::size_t(leaf.term)];
-      std::size_t const samples = batch.samples_of(rank, ranks);
-      if constexpr (leaf.is_loss) mine = count_targets<Layer>(batch, samples);
-      else mine = count_rows(batch, samples);
+      if constexpr (leaf.is_loss) mine = count_targets<Layer>(batch, first, end, samples, present);
+      else mine = count_rows(batch, first, end, samples);
     });
     return out;
   }
@@ -109,21 +112,25 @@ struct loss_terms {
                   "std::span<std::int32_t const>, for reals one of float or double");
   }
 
-  template <class Loss, class Memory>
-  static double count_targets(device_batch<Memory> const& batch, std::size_t samples) {
-    std::size_t const rows = batch.rows() * static_cast<std::size_t>(batch.microbatches);
+  template <class Loss, class Memory, class Present>
+  static double count_targets(device_batch<Memory> const& batch, int first, int end,
+                              std::size_t samples, Present present) {
+    std::size_t const begin = batch.rows() * static_cast<std::size_t>(first);
+    std::size_t const rows = batch.rows() * static_cast<std::size_t>(end - first);
     auto const* const all = static_cast<target const*>(batch.host_targets);
     check_count<Loss>();
-    auto const count_of = [&](std::size_t first, std::size_t number) {
+    auto const count_of = [&](std::size_t from, std::size_t number) {
       std::int64_t const found =
-          Loss::count(std::span<target const>(all + first * targets.width, number * targets.width));
+          Loss::count(std::span<target const>(all + from * targets.width, number * targets.width));
       if (found < 0 || static_cast<std::size_t>(found) > number * targets.width)
         throw input_error("trainer: count of the loss says " + std::to_string(found) + " of " +
                           std::to_string(number * targets.width) +
                           " targets; it must be from 0 to their number");
       return static_cast<double>(found);
     };
-    if (batch.host_weights == nullptr && samples == batch.places()) return count_of(0, rows);
+    if (batch.host_weights == nullptr &&
+        samples == batch.samples * static_cast<std::size_t>(end - first))
+      return count_of(begin, rows);
     if constexpr (!requires { Loss::takes_weights; })
       if (batch.host_weights != nullptr)
         throw input_error(
@@ -131,19 +138,22 @@ struct loss_terms {
             "its backward multiply by l.dy.at(row) and the loss say `static constexpr bool "
             "takes_weights = true;`, or take weight() out of the data set");
     double sum = 0;
-    for (std::size_t row = 0; row < rows; ++row) {
-      std::size_t const place = row / batch.rows() * batch.samples + row % batch.samples;
-      if (place >= samples) continue;
-      sum += (batch.host_weights == nullptr ? 1 : batch.host_weights[row]) * count_of(row, 1);
+    for (int m = first; m < end; ++m) {
+      std::size_t const there = present(m), from = batch.rows() * static_cast<std::size_t>(m);
+      for (std::size_t row = from; row < from + batch.rows(); ++row)
+        if (row % batch.samples < there)
+          sum += (batch.host_weights == nullptr ? 1 : batch.host_weights[row]) * count_of(row, 1);
     }
     return sum;
   }
 
   template <class Memory>
-  static double count_rows(device_batch<Memory> const& batch, std::size_t samples) {
+  static double count_rows(device_batch<Memory> const& batch, int first, int end,
+                           std::size_t samples) {
     if (batch.host_weights == nullptr) return static_cast<double>(samples * batch.sequence);
     double sum = 0;  // the weights of places without a sample are 0
-    for (std::size_t row = 0; row < batch.rows() * std::size_t(batch.microbatches); ++row)
+    for (std::size_t row = batch.rows() * std::size_t(first);
+         row < batch.rows() * std::size_t(end); ++row)
       sum += batch.host_weights[row];
     return sum;
   }

@@ -44,9 +44,10 @@ class parameter_store {
         local_(plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid())),
         owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
         owned_count_(owned_.back().state_offset + owned_.back().elements.count),
+        slices_(plan::slice_arena_for(layout_, rank.grid())),
         parameters_(allocate(stored_count() * sizeof(parameter_element))),
         copies_(allocate(plan::has_copies ? layout_.kept_count() * sizeof(T) : 0)),
-        gradients_(allocate((layout_.count() + layout_.tied_count) * sizeof(gradient_element))),
+        gradients_(allocate(slices_.total * sizeof(gradient_element))),
         state_(allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states))) {
     auto const queue = rank.device().on(stream::compute);
     queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states));
@@ -65,6 +66,8 @@ class parameter_store {
   }
 
   [[nodiscard]] auto const& layout() const { return layout_; }
+  /// Where in the gradients' arena slices are added up.
+  [[nodiscard]] slice_arena const& slices() const { return slices_; }
   [[nodiscard]] std::vector<parameter_block> const& local() const { return local_; }
   /// What this rank's optimizer updates.
   [[nodiscard]] auto const& owned() const { return owned_; }
@@ -205,6 +208,7 @@ class parameter_store {
   std::vector<parameter_block> local_;
   static_vector<owned_block, 2> owned_;
   std::size_t owned_count_;
+  slice_arena slices_;
   arena parameters_, copies_, gradients_, state_;
 };
 

@@ -196,7 +196,9 @@ template <class Rank, class Memory>
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);
-  mine.add("microbatches", batch.microbatches);
+  // Slices are shared out among ranks, microbatches are not.
+  mine.add(batch.slices > 0 ? "slices" : "microbatches",
+           batch.slices > 0 ? batch.slices : batch.microbatches);
   mine.add("the length of a sequence", batch.sequence);
   mine.add("seed", of.seed);
   mine.add("how (1 if samples are shuffled)", of.is_shuffled);

@@ -39,12 +39,13 @@ class step_memory {
                 sizeof(squares_range) == number_tables::squares_bytes);
 
  public:
-  /// `updated`: the ranges of each block that the rank's optimizer updates.
+  /// `updated`: the ranges of each block that the rank's optimizer updates; `squares`: how many
+  /// sums of squares there are.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
                             static_vector<std::vector<update_range>, 2> const& updated,
-                            std::vector<squares_range> const& squared, int parameters)
+                            std::vector<squares_range> const& squared, int squares)
       : where_(where),
-        squares_count_(static_cast<std::size_t>(parameters)),
+        squares_count_(static_cast<std::size_t>(squares)),
         squared_count_(squared.size()),
         memory_(device.allocate(where.total)) {
     std::size_t begin = 0;
@@ -62,7 +63,11 @@ class step_memory {
   [[nodiscard]] numbers_type* numbers() const {
     return reinterpret_cast<numbers_type*>(memory_.data());
   }
-  /// One number for each trained parameter of the model.
+  /// Where a plan has slices: what each of them counts, and its loss.
+  [[nodiscard]] double* of_slices() const {
+    return reinterpret_cast<double*>(memory_.data() + where_.slices_at);
+  }
+  /// The sums of squares.
   [[nodiscard]] std::span<double> squares() const {
     return {reinterpret_cast<double*>(memory_.data() + where_.squares_at), squares_count_};
   }

@@ -24,6 +24,7 @@
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/prediction.hpp"
+#include "plait/run/slice_sums.hpp"
 #include "plait/run/step_runner.hpp"
 #include "plait/run/timetable_runner.hpp"
 #include "plait/tensor/batch.hpp"
@@ -40,6 +41,7 @@
 #include "plait/train/set_up_checks.hpp"
 #include "plait/train/step_memory.hpp"
 #include "plait/train/stop_on_signals.hpp"
+#include "plait/train/summed_numbers.hpp"
 #include "plait/train/trainer_options.hpp"
 #include "plait/train/trainer_state.hpp"
 
@@ -90,7 +92,9 @@ class trainer_on {
         averages_(rank, store_, options.average),
         memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
-                plan::trained_tensor_count()) {
+                plan::squares_count()),
+        sums_(memory_.numbers(), memory_.of_slices()),
+        slices_(slices_of_rank(rank, store_)) {
     auto const calls = rank.calls_for(number_);
     if (rank.world_size() > 1)
       compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_,
@@ -310,6 +314,14 @@ class trainer_on {
     return out;
   }
 
+  struct no_slices {};
+  using slices_type = std::conditional_t<(plan::slices > 0), slice_sums<Job, Rank>, no_slices>;
+  [[gnu::cold]] static slices_type slices_of_rank([[maybe_unused]] Rank const& rank,
+                                                  parameter_store<Job, Rank> const& store) {
+    if constexpr (plan::slices > 0) return {rank, store.slices(), store.gradients()};
+    else return {};
+  }
+
   /// What `batches` is told to make for the job.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
@@ -321,15 +333,14 @@ class trainer_on {
     open(only_loss_);
     count_labels(only_loss_);
     only_loss_.compute(step_phase::passes, [&] { run(passes, loss_of_step()); });
-    sum(only_loss_, exchange_place::loss, memory_.numbers()->loss.data());
+    sum_loss(only_loss_);
     close(only_loss_);
     return read_report();
   }
 
   /// Where the passes add the loss.
   [[nodiscard]] loss_sum loss_of_step() const {
-    auto* const now = memory_.numbers();
-    return {.data = now->loss.data(), .scale = now->loss_scale.data()};
+    return {.data = sums_.loss(), .scale = memory_.numbers()->loss_scale.data()};
   }
 
   /// How messages begin.
@@ -395,6 +406,7 @@ class trainer_on {
                                 typename stage_runner<Job, Rank>::arenas{
                                     activations_.data(), store_.seen(), store_.gradients()});
         });
+    if constexpr (plan::slices > 0) passes->add_slices_by(&slices_);
   }
 
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
@@ -427,24 +439,23 @@ class trainer_on {
                  {.has_gradients = part == job_part::training,
                   .clips = clips,
                   .updates = updates,
-                  .checks_loss = updates && options_.stop_at_nan});
+                  .checks_loss = updates && options_.stop_at_nan,
+                  .has_slices = plan::slices > 0});
   }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
   passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch, purpose what) {
+    if constexpr (plan::slices > 0) require_slices(batch, slices_.mine(), plan::slices, name());
     require_equal_batches(batch);
     check_inputs(batch);
     averages_.refresh(store_);
     auto& ready = passes_for(passes, batch, what);
     ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
-    auto const& grid = rank_.grid();
-    now.counted = terms::count_in(batch, grid.place_in_group(rank_.place(), batch_axes),
-                                  grid.size(batch_axes));
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, rate_at(options_.rate, step_));
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
-    rank_.device().upload(&now, memory_.numbers(), sizeof now);
+    sums_.send(rank_, batch, now);
     return ready;
   }
 
@@ -456,8 +467,9 @@ class trainer_on {
   /// loss_scale = the weight of a term / what it counts in the global batch.
   void count_labels(steps& with) {
     auto* const now = memory_.numbers();
-    sum(with, exchange_place::labels, now->counted.data());
+    sum(with, exchange_place::labels, sums_.counted());
     with.compute(step_phase::scale, [&] {
+      sums_.total_counted(queue());
       for (std::size_t i = 0; i < terms::weights.size(); ++i)
         queue().divide(terms::weights[i], &now->counted[i], &now->loss_scale[i]);
     });
@@ -469,16 +481,22 @@ class trainer_on {
     count_labels(with);
     auto const& layout = store_.layout();
     with.compute(step_phase::passes, [&] {
-      queue().fill(gradient_element{0}, mine.data, layout.count() + layout.tied_count);
+      if constexpr (plan::slices == 0)
+        queue().fill(gradient_element{0}, mine.data, layout.gradient_count());
       passes.run(rank_, batch, loss_of_step());
       // With the number that says whether to stop the loss is summed over all ranks.
       if (&with == &whole_step_ && options_.stop != nullptr && rank_.tensor_rank() != 0)
-        queue().fill(0.0, memory_.numbers()->loss.data(), terms::weights.size());
+        queue().fill(0.0, sums_.loss(), sums_.losses);
     });
-    auto const out = settle_gradients<Job>(rank_, with, mine, layout,
+    auto const out = settle_gradients<Job>(rank_, with, mine, layout, slices_,
                                            [&] { clear_padding(rank_, mine, store_.local()); });
-    sum(with, exchange_place::loss, memory_.numbers()->loss.data());
+    sum_loss(with);
     return out;
+  }
+  void sum_loss(steps& with) {
+    sum(with, exchange_place::loss, sums_.loss());
+    if constexpr (plan::slices > 0)
+      with.compute(step_phase::total, [&] { sums_.total_loss(queue()); });
   }
 
   void update(gradients<Job, settled<Job>> of) {
@@ -563,6 +581,8 @@ class trainer_on {
   parameter_store<Job, Rank> store_;
   averages<Job, Rank> averages_;
   step_memory<device_type, Optimizer, terms::count> memory_;
+  summed_numbers<plan, terms, numbers> sums_;
+  slices_type slices_;
   steps whole_step_{steps_for(job_part::training, true)};
   steps only_gradients_{steps_for(job_part::training, false)};
   steps only_loss_{steps_for(job_part::evaluation, false)};

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace plait {
+
+/// Neighbouring slices of a global batch.
+struct slice_range {
+  int first = 0, count = 0;
+  [[nodiscard]] constexpr int end() const { return first + count; }
+  friend constexpr bool operator==(slice_range, slice_range) = default;
+};
+
+/// The binary tree along which what the slices of a global batch give is added up, whoever has
+/// computed it: so that a sum has the same bits for every number of ranks.
+///
+/// A node of several slices is the sum of its left and its right part, of which the left one has
+/// the largest power of two of slices that is less than all. A rank of `ranks` has the slices
+/// [slices * rank / ranks, slices * (rank + 1) / ranks); it adds up the nodes that are made of its
+/// slices alone. The largest of them are its roots, which ranks exchange.
+class slice_tree {
+ public:
+  /// `slices` is at least 1.
+  constexpr explicit slice_tree(int slices) : slices_(slices) {}
+
+  [[nodiscard]] constexpr int slices() const { return slices_; }
+
+  /// The slices of a rank; none is empty while there are at most as many ranks as slices.
+  [[nodiscard]] constexpr slice_range of_rank(int rank, int ranks) const {
+    int const first = slices_ * rank / ranks;
+    return {first, slices_ * (rank + 1) / ranks - first};
+  }
+
+  /// What a rank does for one of its slices.
+  struct step {
+    int accumulator = 0;  ///< where the slice is computed, from zero on
+    /// How often the last accumulator is then added to the one before it, which takes its place.
+    int sums = 0;
+  };
+  /// What a rank does for each of its slices, in their order. At the end its roots are in the first
+  /// accumulators.
+  [[nodiscard]] constexpr std::vector<step> steps(slice_range of) const {
+    std::vector<slice_range> held;
+    std::vector<step> out;
+    for (int slice = of.first; slice < of.end(); ++slice) {
+      step now{static_cast<int>(held.size()), 0};
+      held.push_back({slice, 1});
+      for (; held.size() > 1 && is_node(joined(held[held.size() - 2], held.back())); ++now.sums) {
+        held[held.size() - 2] = joined(held[held.size() - 2], held.back());
+        held.pop_back();
+      }
+      out.push_back(now);
+    }
+    return out;
+  }
+  /// The roots of a rank, in their order.
+  [[nodiscard]] constexpr std::vector<slice_range> roots(slice_range of) const {
+    std::vector<slice_range> out;
+    add_roots({0, slices_}, of, out);
+    return out;
+  }
+
+  /// Most accumulators that one of `ranks` ranks needs: at most 2 log2(slices / ranks) + 2.
+  [[nodiscard]] constexpr int most_accumulators(int ranks) const {
+    int most = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      for (auto const& now : steps(of_rank(rank, ranks))) most = std::max(most, now.accumulator + 1);
+    return most;
+  }
+  /// Most roots that one of `ranks` ranks has.
+  [[nodiscard]] constexpr int most_roots(int ranks) const {
+    std::size_t most = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      most = std::max(most, roots(of_rank(rank, ranks)).size());
+    return static_cast<int>(most);
+  }
+  /// Most slices that one of `ranks` ranks has.
+  [[nodiscard]] constexpr int most_slices(int ranks) const { return (slices_ + ranks - 1) / ranks; }
+
+  /// `from` is added to `to`.
+  struct sum {
+    int to = 0, from = 0;
+    friend constexpr bool operator==(sum, sum) = default;
+  };
+  /// How the roots of all ranks are added up, into the first of rank 0. Root i of a rank is number
+  /// rank * most_roots(ranks) + i.
+  [[nodiscard]] constexpr std::vector<sum> sums_of_roots(int ranks) const {
+    std::vector<numbered> all;
+    int const each = most_roots(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      int next = rank * each;
+      for (auto const& root : roots(of_rank(rank, ranks))) all.push_back({root, next++});
+    }
+    std::vector<sum> out;
+    add_sums({0, slices_}, all, out);
+    return out;
+  }
+  /// The same where each slice is a root, of its number.
+  [[nodiscard]] constexpr std::vector<sum> sums_of_slices() const { return sums_of_roots(slices_); }
+
+ private:
+  struct numbered {
+    slice_range of;
+    int number;
+  };
+
+  static constexpr slice_range joined(slice_range a, slice_range b) {
+    return {a.first, a.count + b.count};
+  }
+  /// Slices of the left part.
+  static constexpr int left_of(int count) {
+    int left = 1;
+    while (2 * left < count) left *= 2;
+    return left;
+  }
+  [[nodiscard]] constexpr bool is_node(slice_range wanted) const {
+    slice_range at{0, slices_};
+    while (at.count > wanted.count) {
+      int const left = left_of(at.count);
+      at = wanted.first < at.first + left ? slice_range{at.first, left}
+                                          : slice_range{at.first + left, at.count - left};
+    }
+    return at == wanted;
+  }
+  static constexpr void add_roots(slice_range node, slice_range of, std::vector<slice_range>& out) {
+    if (node.end() <= of.first || of.end() <= node.first) return;
+    if (of.first <= node.first && node.end() <= of.end()) return out.push_back(node);
+    int const left = left_of(node.count);
+    add_roots({node.first, left}, of, out);
+    add_roots({node.first + left, node.count - left}, of, out);
+  }
+  /// The number of the accumulator in which a node is.
+  static constexpr int add_sums(slice_range node, std::vector<numbered> const& all,
+                                std::vector<sum>& out) {
+    for (auto const& one : all)
+      if (one.of == node) return one.number;
+    int const left = left_of(node.count);
+    int const to = add_sums({node.first, left}, all, out);
+    out.push_back({to, add_sums({node.first + left, node.count - left}, all, out)});
+    return to;
+  }
+
+  int slices_;
+};
+
+}  // namespace plait

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/placement/slice_tree.hpp"
+#include "plait/plan/memory.hpp"
+#include "plait/run/exchange_runner.hpp"
+
+namespace plait::execution {
+
+/// Adds up the gradients of the slices of a global batch along their tree: within a rank while the
+/// passes run, and over the ranks behind them. The sum ends where the first accumulator is.
+///
+/// Cost:    for each slice an accumulator is set to zero, and on the whole one less than there are
+///          slices are added; none of its calls allocates.
+/// Errors:  those of the communicator.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class slice_sums {
+  using plan = typename Job::plan_type;
+  using sum = typename Job::gradient_element;
+
+ public:
+  /// `gradients`: the arena, as plan::slice_arena_for lays it out.
+  [[gnu::cold]] slice_sums(Rank const& rank, slice_arena const& layout, sum* gradients)
+      : layout_(layout), gradients_(gradients) {
+    slice_tree const tree(plan::slices);
+    int const ranks = rank.grid().size(batch_axes);
+    mine_ = tree.of_rank(rank.grid().place_in_group(rank.place(), batch_axes), ranks);
+    steps_ = tree.steps(mine_);
+    roots_ = static_cast<int>(tree.roots(mine_).size());
+    sums_ = tree.sums_of_roots(ranks);
+  }
+
+  /// The slices of this rank.
+  [[nodiscard]] slice_range mine() const { return mine_; }
+
+  /// Where the gradients of microbatch `microbatch`, which is a slice, are added up.
+  [[nodiscard]] sum* begin(Rank& rank, int microbatch) const {
+    auto* const at = accumulator(steps_[std::size_t(microbatch)].accumulator);
+    rank.device().on(stream::compute).fill(sum{0}, at, layout_.stride);
+    return at;
+  }
+  /// They are there: adds what belongs together by now.
+  void end(Rank& rank, int microbatch) const {
+    auto const& now = steps_[std::size_t(microbatch)];
+    for (int last = now.accumulator; last > now.accumulator - now.sums; --last)
+      rank.device()
+          .on(stream::compute)
+          .add(accumulator(last - 1), accumulator(last), accumulator(last - 1), layout_.stride);
+  }
+
+  /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
+  /// its number, which adds them up; on the stream of the row.
+  void exchange(Rank& rank, typename exchange_runner<Rank>::active_row const& row) const {
+    auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
+    auto const roots = std::size_t(layout_.roots);
+    std::size_t const block = row.what.count / (ranks * roots) / ranks;
+    auto const queue = rank.device().on(stream_of(row.what.row().over));
+    sum *const sent = gradients_ + layout_.sent_at, *const received =
+                                                        gradients_ + layout_.received_at;
+    for (std::size_t begin = 0; begin < block; begin += layout_.piece) {
+      std::size_t const count = std::min(layout_.piece, block - begin);
+      std::size_t const at = row.what.offset + begin, all = ranks * roots * count;
+      for (int root = 0; root < roots_; ++root)
+        queue.copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
+                          roots * count, ranks, count);
+      row.group->all_to_all(std::span<sum const>(sent, all), std::span<sum>(received, all));
+      auto const number = [&](int root) { return received + std::size_t(root) * count; };
+      for (auto const& [to, from] : sums_)
+        queue.add(number(to), number(from), number(to), count);
+      queue.copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
+    }
+  }
+
+ private:
+  [[nodiscard]] sum* accumulator(int number) const {
+    return gradients_ + std::size_t(number) * layout_.stride;
+  }
+
+  slice_arena layout_;
+  sum* gradients_;
+  slice_range mine_{};
+  std::vector<slice_tree::step> steps_;
+  int roots_ = 0;
+  std::vector<slice_tree::sum> sums_;
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "plait/mesh/axis.hpp"
+#include "plait/placement/slice_tree.hpp"
+#include "plait/train/loss_terms.hpp"
+
+namespace plait::execution {
+
+/// The numbers of a step that are summed over samples: what the terms of the loss count, and the
+/// loss. Without slices they are where step_numbers has them. With slices each slice has them for
+/// itself, in a list behind which the number is that says whether to stop; ranks exchange the list,
+/// in which each has its slices among zeros, and each adds it up along the tree.
+///
+/// `Terms` is loss_terms of the plan.
+/// Threads: used by the one thread that runs the rank.
+template <class Plan, class Terms, class Numbers>
+class summed_numbers {
+  static constexpr std::size_t terms = std::size_t(Terms::count);
+  static constexpr std::size_t slices = std::size_t(Plan::slices);
+  static constexpr std::size_t listed = slices * terms;
+
+ public:
+  /// `now` and `list` are on the device.
+  [[gnu::cold]] summed_numbers(Numbers* now, double* list) : now_(now), list_(list) {
+    if constexpr (slices > 0) {
+      sums_ = slice_tree(Plan::slices).sums_of_slices();
+      sent_.resize(2 * listed + 1);
+    }
+  }
+
+  /// Counts in a batch of this rank and sends `now`, with that, and the list to the device.
+  template <class Rank, class Batch>
+  void send(Rank& rank, Batch const& batch, Numbers& now) {
+    auto const& grid = rank.grid();
+    int const mine = grid.place_in_group(rank.place(), batch_axes), ranks = grid.size(batch_axes);
+    if constexpr (slices == 0) {
+      now.counted = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
+    } else {
+      std::ranges::fill(sent_, 0.0);
+      for (int m = 0; m < batch.microbatches; ++m)
+        std::ranges::copy(
+            Terms::count_in(batch, m, m + 1, mine, ranks),
+            sent_.begin() + static_cast<std::ptrdiff_t>(terms) * (batch.first_slice + m));
+      sent_.back() = now.stop;
+      rank.device().upload(sent_.data(), list_, sent_.size() * sizeof(double));
+    }
+    rank.device().upload(&now, now_, sizeof now);
+  }
+
+  /// What the ranks sum up to know what the terms count.
+  [[nodiscard]] double* counted() const {
+    if constexpr (slices == 0) return now_->counted.data();
+    else return list_;
+  }
+  /// The loss in the same way. Behind it is the number that says whether to stop.
+  [[nodiscard]] double* loss() const {
+    if constexpr (slices == 0) return now_->loss.data();
+    else return list_ + listed;
+  }
+  /// How many numbers the loss is.
+  static constexpr std::size_t losses = slices == 0 ? terms : listed;
+
+  /// Adds up what the slices count, or their loss, where all ranks have summed it up.
+  template <class Queue>
+  void total_counted(Queue const& queue) const {
+    if constexpr (slices > 0) total(queue, counted(), now_->counted.data());
+  }
+  template <class Queue>
+  void total_loss(Queue const& queue) const {
+    if constexpr (slices > 0) {
+      total(queue, loss(), now_->loss.data());
+      queue.copy_bytes(loss() + listed, &now_->stop, sizeof(double));
+    }
+  }
+
+ private:
+  template <class Queue>
+  void total(Queue const& queue, double* list, double* out) const {
+    for (auto const& [to, from] : sums_) {
+      auto* const sum = list + std::size_t(to) * terms;
+      queue.add(sum, list + std::size_t(from) * terms, sum, terms);
+    }
+    queue.copy_bytes(list, out, terms * sizeof(double));
+  }
+
+  Numbers* now_;
+  double* list_;
+  std::vector<slice_tree::sum> sums_{};
+  std::vector<double> sent_{};
+};
+
+}  // namespace plait::execution
