@@ -4,6 +4,7 @@
 // train_gpt/options.hpp for the command line, train_gpt/model.hpp for the model and the plans as
 // types, train_gpt/job.hpp for the training itself.
 #include <algorithm>
+#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -102,7 +104,43 @@ std::string backend_of(train_gpt::options const& wanted) {
   return is_process ? train_gpt::process_backend : wanted.backend;
 }
 
-entry const& find(train_gpt::options const& wanted) {
+/// The data ranks of a plan's name, and the name with N in their place: "dp3.pp2" and "pp2" are
+/// "dpN.pp2" of 3 and of 1. Errors: input_error for a number that is none.
+std::pair<std::string, int> with_data_ranks_apart(std::string const& plan) {
+  if (plan == "serial") return {"dpN", 1};
+  if (!plan.starts_with("dp")) return {"dpN." + plan, 1};
+  std::size_t const end = std::min(plan.find('.'), plan.size());
+  int ranks = 0;
+  auto const [rest, problem] = std::from_chars(plan.data() + 2, plan.data() + end, ranks);
+  if (problem != std::errc{} || rest != plan.data() + end || ranks < 1)
+    throw plait::input_error("unknown plan " + in_quotes(plan) + "; with --reproducible plans are " +
+                             "serial, dp2, dp3 and so on, pp2, dp3.pp2 and so on");
+  return {"dpN" + plan.substr(end), ranks};
+}
+
+/// One of those that are reproducible, with its data ranks.
+entry find_reproducible(train_gpt::options const& wanted) {
+  auto const [name, data_ranks] = with_data_ranks_apart(wanted.plan);
+  std::string built;
+  for (auto job : train_gpt::reproducible_entries())
+    if (job.size == wanted.size && job.precision == wanted.precision &&
+        job.backend == backend_of(wanted)) {
+      if (job.plan == name && job.slices == wanted.reproducible) {
+        job.plan = wanted.plan;
+        job.data_ranks = data_ranks;
+        job.ranks *= data_ranks;
+        return job;
+      }
+      built += (built.empty() ? "" : ", ") + job.plan + " of " + std::to_string(job.slices);
+    }
+  throw plait::input_error("plan " + in_quotes(wanted.plan) + " with --reproducible " +
+                           std::to_string(wanted.reproducible) + " is not built for " +
+                           kind_of(wanted) + "; " +
+                           (built.empty() ? "none is" : "built are " + built));
+}
+
+entry find(train_gpt::options const& wanted) {
+  if (wanted.reproducible > 0) return find_reproducible(wanted);
   bool known_plan = false;
   for (auto const& job : train_gpt::entries()) {
     known_plan = known_plan || job.plan == wanted.plan;
@@ -130,6 +168,17 @@ void list_plans(train_gpt::options const& wanted) {
 }
 
 void check_batch(train_gpt::options const& wanted, entry const& job) {
+  if (job.slices > 0) {
+    if (wanted.batch % job.slices != 0)
+      throw plait::input_error("--batch " + std::to_string(wanted.batch) +
+                               " does not divide into the " + std::to_string(job.slices) +
+                               " pieces of --reproducible");
+    if (job.data_ranks > job.slices)
+      throw plait::input_error("plan " + in_quotes(job.plan) + " has " +
+                               std::to_string(job.data_ranks) + " data ranks for the " +
+                               std::to_string(job.slices) + " pieces of --reproducible");
+    return;
+  }
   auto const microbatches = wanted.microbatches > 0 ? wanted.microbatches : job.stages;
   if (wanted.batch % (job.data_ranks * microbatches) != 0)
     throw plait::input_error("--batch " + std::to_string(wanted.batch) + " does not divide over " +
@@ -316,6 +365,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
   request.steps = wanted.steps;
   request.batch = static_cast<std::size_t>(wanted.batch);
   request.microbatches = static_cast<int>(wanted.microbatches);
+  request.data_ranks = job.slices > 0 ? job.data_ranks : 0;
   request.seed = static_cast<std::uint64_t>(wanted.seed);
   request.learning_rate = wanted.learning_rate;
   request.weight_decay = wanted.weight_decay;
@@ -421,6 +471,7 @@ void explain(train_gpt::options const& wanted, entry const& job) {
   train_gpt::request request;
   request.batch = static_cast<std::size_t>(wanted.batch);
   request.microbatches = static_cast<int>(wanted.microbatches);
+  request.data_ranks = job.slices > 0 ? job.data_ranks : 0;
   request.clip = wanted.clip;
   std::string place;
   bool is_first = true;

@@ -10,7 +10,9 @@ namespace train_gpt::backends {
 /// One code for every engine.
 struct process {
   static constexpr char const* name = process_backend;
-  static plait::processes make(request const& wanted) { return {.engine = wanted.engine}; }
+  static plait::processes make(request const& wanted) {
+    return {.data_ranks = wanted.data_ranks, .engine = wanted.engine};
+  }
 };
 
 }  // namespace train_gpt::backends

@@ -18,8 +18,8 @@ namespace train_gpt::backends {
 struct simulated {
   static constexpr char const* name = "simulated";
   static plait::simulated make(request const& wanted) {
-    return wanted.simulated != nullptr ? wanted.simulated->backend
-                                       : plait::simulated{.seed = wanted.schedule_seed};
+    if (wanted.simulated != nullptr) return wanted.simulated->backend;
+    return {.data_ranks = wanted.data_ranks, .seed = wanted.schedule_seed};
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -23,10 +24,14 @@ template <class Job>
 plait::workload workload_of(request const& wanted, std::size_t sequence) {
   using plan = typename Job::plan_type;
   int const microbatches = wanted.microbatches > 0 ? wanted.microbatches : plan::stages;
-  std::size_t const samples =
-      wanted.batch / std::size_t(plan::grid.size(plait::axis::data)) / std::size_t(microbatches);
-  return {
-      .rows = samples * sequence, .microbatches = microbatches, .gradient_norm = wanted.clip > 0};
+  auto const pieces =
+      plan::slices > 0
+          ? std::size_t(plan::slices)
+          : std::size_t(plan::grid.size(plait::axis::data)) * std::size_t(microbatches);
+  return {.rows = wanted.batch / pieces * sequence,
+          .microbatches = plan::slices > 0 ? 1 : microbatches,
+          .data_ranks = std::max(1, wanted.data_ranks),
+          .gradient_norm = wanted.clip > 0};
 }
 
 template <class Job>
@@ -34,7 +39,7 @@ template <class Job>
   using plan = typename Job::plan_type;
   std::vector<tensor_shape> out;
   for (int stage = 0; stage < plan::stages; ++stage)
-    for (auto const& parameter : plan::blocks(stage, 0, plan::grid)) {
+    for (auto const& parameter : plan::blocks(stage, 0, plan::grid.with_ranks_at_launch(1))) {
       auto const info = plan::entries[parameter.entry].info.unpadded();
       out.push_back({parameter.name, info.rank == 2
                                          ? std::vector<std::size_t>{info.rows, info.columns}
@@ -169,9 +174,10 @@ template <class Size, class Job, class Backend>
   job.plan = plan_name;
   job.precision = precision;
   job.backend = Backend::name;
-  job.ranks = plan::grid.world_size();
+  job.ranks = plan::grid.with_ranks_at_launch(1).world_size();
   job.data_ranks = plan::grid.size(plait::axis::data);
   job.stages = plan::stages;
+  job.slices = plan::slices;
   job.sequence = Size::sequence;
   job.vocabulary = Size::vocabulary;
   job.reads_tokens = std::is_same_v<typename Size::text, plait::token_file>;

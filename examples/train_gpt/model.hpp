@@ -102,6 +102,13 @@ using dp4 = dp<4>;
 using tp4 = tp<4>;
 using pp4 = pp<4>;
 // example-end
+
+// For --reproducible: of any number of data ranks, which is given at launch.
+using dpN = dp<plait::at_launch>;
+using dpN_zero = plait::data_parallel<plait::at_launch, plait::zero<1>>;
+using dpN_tp2 = plait::hybrid<dpN, tp<2>>;
+using dpN_pp2 = plait::hybrid<pp<2>, dpN>;
+using dpN_gpipe2 = plait::hybrid<plait::pipeline<2, plait::gpipe>, dpN>;
 }  // namespace plans
 
 }  // namespace train_gpt

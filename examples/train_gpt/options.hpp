@@ -21,8 +21,8 @@ struct options {
                     attention = "own";
   std::string init, save, losses, log, checkpoint, allow;
   std::int64_t every = 100, keep = 3;
-  std::int64_t steps = 200, batch = 16, microbatches = 0, seed = 0, generate = 200,
-               schedule_seed = 0;
+  std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, seed = 0,
+               generate = 200, schedule_seed = 0;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
   bool resume = false;
   bool in_order = false, explain = false, list_plans = false, replay = false, share_gpu = false,
@@ -49,6 +49,9 @@ inline constexpr char const* usage =
     "  --steps N              0 is allowed: --save then writes the initial weights (200)\n"
     "  --batch N              samples of one step, over all ranks (16)\n"
     "  --microbatches M       pieces of a step (what the plan needs)\n"
+    "  --reproducible G       cut a step into G pieces over all data ranks, whose sums are made so\n"
+    "                         that any number of data ranks gives the same bits: serial, dp1 to\n"
+    "                         dpG, pp2, gpipe2, tp2, zero, and dp3.pp2 and so on\n"
     "  --seed S               of the initial weights and the order of samples (0)\n"
     "  --learning-rate X      (0.003)\n"
     "  --weight-decay X       (0.01)\n"
@@ -111,6 +114,7 @@ inline options parse(int count, char const* const* words) {
       {"--steps", whole{&out.steps, 0, 1'000'000'000'000}},
       {"--batch", whole{&out.batch, 1, most_batch}},
       {"--microbatches", whole{&out.microbatches, 1, most_batch}},
+      {"--reproducible", whole{&out.reproducible, 1, most_batch}},
       {"--seed", whole{&out.seed, 0, most_seed}},
       {"--generate", whole{&out.generate, 0, most_int}},
       {"--learning-rate", real{&out.learning_rate, 0, most_real}},
@@ -129,6 +133,9 @@ inline options parse(int count, char const* const* words) {
   if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))
     throw plait::input_error("--attention cudnn needs --backend cuda and --precision bfloat16");
   command_line::check_backend(known, out.backend);
+  if (out.reproducible > 0 && out.microbatches > 0)
+    throw plait::input_error(
+        "--microbatches and --reproducible exclude each other: the G pieces are the microbatches");
   if (out.checkpoint.empty() && (out.resume || !out.allow.empty()))
     throw plait::input_error(std::string(out.resume ? "--resume" : "--allow") +
                              " needs --checkpoint DIR");

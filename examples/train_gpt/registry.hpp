@@ -60,6 +60,7 @@ struct request {
   std::int64_t steps = 200;
   std::size_t batch = 16;
   int microbatches = 0;  ///< 0: what the plan needs
+  int data_ranks = 0;    ///< of a plan that leaves them to the launch
   std::uint64_t seed = 0;
   double learning_rate = 3e-3;
   double weight_decay = 0.01;
@@ -98,9 +99,10 @@ struct outcome {
 /// One compiled job.
 struct entry {
   std::string size, plan, precision, backend;
-  int ranks = 1;
-  int data_ranks = 1;
+  int ranks = 1;       ///< but for data ranks that are left to the launch
+  int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
+  int slices = 0;  ///< of a plan that is reproducible
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
@@ -116,9 +118,16 @@ inline std::vector<entry>& entries() {
   static std::vector<entry> all;
   return all;
 }
+/// Those that are reproducible, of any number of data ranks.
+inline std::vector<entry>& reproducible_entries() {
+  static std::vector<entry> all;
+  return all;
+}
 
 struct registration {
-  explicit registration(entry const& job) { entries().push_back(job); }
+  explicit registration(entry const& job) {
+    (job.slices > 0 ? reproducible_entries() : entries()).push_back(job);
+  }
 };
 
 /// What entries say whose ranks are processes; the command line names the engine.
