@@ -16,8 +16,8 @@ namespace plait::execution {
 /// Adds up the gradients of the slices of a global batch along their tree: within a rank while the
 /// passes run, and over the ranks behind them. The sum ends where the first accumulator is.
 ///
-/// Cost:    for each slice an accumulator is set to zero, and on the whole one less than there are
-///          slices are added; none of its calls allocates.
+/// Cost:    of n slices a rank with k roots adds n - k times one accumulator to another; none of its
+///          calls allocates.
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
@@ -26,7 +26,7 @@ class slice_sums {
   using sum = typename Job::gradient_element;
 
  public:
-  /// `gradients`: the arena, as plan::slice_arena_for lays it out.
+  /// `gradients`: the arena, as plan::slice_arena_for lays it out; in it are zeros.
   [[gnu::cold]] slice_sums(Rank const& rank, slice_arena const& layout, sum* gradients)
       : layout_(layout), gradients_(gradients) {
     slice_tree const tree(plan::slices);
@@ -40,19 +40,23 @@ class slice_sums {
   /// The slices of this rank.
   [[nodiscard]] slice_range mine() const { return mine_; }
 
+  /// Before the first slice of a step: only the roots of the step before are not zeros.
+  void clear(Rank& rank) const {
+    rank.device()
+        .on(stream::compute)
+        .fill(sum{0}, gradients_, layout_.stride * std::size_t(roots_));
+  }
   /// Where the gradients of microbatch `microbatch`, which is a slice, are added up.
-  [[nodiscard]] sum* begin(Rank& rank, int microbatch) const {
-    auto* const at = accumulator(steps_[std::size_t(microbatch)].accumulator);
-    rank.device().on(stream::compute).fill(sum{0}, at, layout_.stride);
-    return at;
+  [[nodiscard]] sum* place_of(int microbatch) const {
+    return accumulator(steps_[std::size_t(microbatch)].accumulator);
   }
   /// They are there: adds what belongs together by now.
-  void end(Rank& rank, int microbatch) const {
+  void add(Rank& rank, int microbatch) const {
     auto const& now = steps_[std::size_t(microbatch)];
     for (int last = now.accumulator; last > now.accumulator - now.sums; --last)
       rank.device()
           .on(stream::compute)
-          .add(accumulator(last - 1), accumulator(last), accumulator(last - 1), layout_.stride);
+          .add_and_clear(accumulator(last - 1), accumulator(last), layout_.stride);
   }
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of

@@ -132,9 +132,9 @@ class timetable_runner {
       if (now.kind == work::forward) {
         output_ = runner_.forward(input_of(m), m % slots.activations, end_item);
       } else if (now.kind == work::backward) {
-        if constexpr (plan::slices > 0) runner_.set_gradients(slices_->begin(rank, m));
+        if constexpr (plan::slices > 0) runner_.set_gradients(slices_->place_of(m));
         gradient_ = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
-        if constexpr (plan::slices > 0) slices_->end(rank, m);
+        if constexpr (plan::slices > 0) slices_->add(rank, m);
         forget_slots();
       } else if constexpr (plan::stages > 1) {
         constexpr auto forth = exchange_place::activation_edge;

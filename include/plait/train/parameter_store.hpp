@@ -52,6 +52,7 @@ class parameter_store {
     auto const queue = rank.device().on(stream::compute);
     queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states));
     queue.fill(parameter_element{0}, parameters(), stored_count());  // the padding
+    if constexpr (plan::slices > 0) queue.fill(gradient_element{0}, gradients(), slices_.total);
     if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.kept_count());
     // Processors that no rank has, if all ranks of the job run on this machine.
     std::size_t const threads = std::max(

@@ -597,6 +597,7 @@ TEST_F(QueueOperations, AveragesAndSwap) {
       [](auto q, double* x, double* average, double* by) {
         q.average(static_cast<double const*>(x), average, count, 0.9, by);
         q.swap(x, average, count);
+        q.add_and_clear(average, x, count);
       },
       values(count, 1), values(count, 2), values(1, 3));
 }

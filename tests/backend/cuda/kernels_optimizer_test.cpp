@@ -163,6 +163,11 @@ TYPED_TEST(Optimizer, AveragesFollowAndAreSwapped) {
       cuda::swap(launcher{}, from.data(), average.data(), n);
       EXPECT_EQ(from.get(), once);
       EXPECT_EQ(average.get(), x);
+      cuda::add_and_clear(launcher{}, average.data(), from.data(), n);
+      auto sum = wide(x);
+      for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(once[i]);
+      expect_near(average.wide(), sum, rounding<P>);
+      EXPECT_EQ(from.wide(), std::vector<double>(n, 0.0));
     }
 }
 

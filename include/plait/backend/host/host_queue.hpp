@@ -44,6 +44,12 @@ struct host_queue {
     host_maths::add(a, b, out, count);
   }
 
+  /// sum += x; x = 0. They do not overlap.
+  template <class T>
+  void add_and_clear(T* sum, T* x, std::size_t count) const {
+    host_maths::add_and_clear(sum, x, count);
+  }
+
   /// a and b, which do not overlap, have each other's values from now on.
   template <class T>
   void swap(T* a, T* b, std::size_t count) const {

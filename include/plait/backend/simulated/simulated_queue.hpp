@@ -57,6 +57,14 @@ class simulated_queue {
     });
   }
   template <class T>
+  void add_and_clear(T* sum, T* x, std::size_t count) const {
+    put("add_and_clear", [=](execution& now) {
+      now.updates(sum, count);
+      now.updates(x, count);
+      now.run([&] { host_queue{}.add_and_clear(sum, x, count); });
+    });
+  }
+  template <class T>
   void swap(T* a, T* b, std::size_t count) const {
     put("swap", [=](execution& now) {
       now.updates(a, count);

@@ -131,6 +131,10 @@ class cuda_queue {
     cuda_kernels::add(launcher(), a, b, out, count);
   }
   template <class T>
+  void add_and_clear(T* sum, T* x, std::size_t count) const {
+    cuda_kernels::add_and_clear(launcher(), sum, x, count);
+  }
+  template <class T>
   void swap(T* a, T* b, std::size_t count) const {
     cuda_kernels::swap(launcher(), a, b, count);
   }

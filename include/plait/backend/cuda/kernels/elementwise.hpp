@@ -59,6 +59,32 @@ void swap(Launch launch, T* a, T* b, std::size_t n) {
 }
 
 template <int V, class T>
+__global__ void add_and_clear_kernel(T* sum, T* x, std::size_t n) {
+  for_each_pack<V>(n, [&](std::size_t i, int count) {
+    auto total = load<V>(sum + i, count);
+    auto const more = load<V>(x + i, count);
+    pack<T, V> zeros;
+    for (int k = 0; k < V; ++k) {
+      total.value[k] = static_cast<T>(static_cast<accumulate_t<T>>(total.value[k]) +
+                                      static_cast<accumulate_t<T>>(more.value[k]));
+      zeros.value[k] = T{};
+    }
+    store(total, sum + i, count);
+    store(zeros, x + i, count);
+  });
+}
+
+/// sum += x; x = 0. They do not overlap.
+template <launcher Launch, class T>
+void add_and_clear(Launch launch, T* sum, T* x, std::size_t n) {
+  if (n == 0) return;
+  constexpr int wide = vector_elements<T>;
+  bool const vectors = fits_vectors(sum, x);
+  launch(vectors ? add_and_clear_kernel<wide, T> : add_and_clear_kernel<1, T>,
+         detail::shape_for_packs<T>(n, vectors ? wide : 1), sum, x, n);
+}
+
+template <int V, class T>
 __global__ void copy_blocks_kernel(T const* from, std::size_t from_stride, T* to,
                                    std::size_t to_stride, std::size_t count, std::size_t block) {
   for_each_pack_of_rows<V>(count, block, [&](std::size_t row, std::size_t column, int size) {

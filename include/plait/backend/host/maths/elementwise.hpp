@@ -44,6 +44,16 @@ void add(T const* x, T const* y, T* out, std::size_t n) {
   map([](auto a, auto b) { return a + b; }, x, y, out, n);
 }
 
+/// sum += x; x = 0. They must not overlap.
+template <class T>
+[[gnu::noinline]] void add_and_clear(T* __restrict sum, T* __restrict x, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) +
+                            static_cast<accumulate_t<T>>(x[i]));
+    x[i] = T{};
+  }
+}
+
 /// y = factor * x; y may be x.
 template <class T>
 void scale(std::type_identity_t<T> factor, T const* x, T* y, std::size_t n) {
