@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <string>
 
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -24,7 +25,8 @@ struct device_tag {};
 ///          streams are empty and throws what went wrong in them. record(e, s) lets e stand for
 ///          all that stream s has been given so far; wait(s, e, site) holds back what stream s is
 ///          given from now on until that has ended. replay(graph, body) runs body(), or what it
-///          did the first time with this graph. mark("name") names what is enqueued while its
+///          did the first time with this graph. kind() says what decides on the last bits of
+///          results, where devices may differ. mark("name") names what is enqueued while its
 ///          result lives, for profilers.
 /// Threads: used by the one thread that runs the rank.
 template <class D>
@@ -41,6 +43,7 @@ concept device =
       { device.record(event, on) } -> std::same_as<void>;
       { device.wait(on, event, site) } -> std::same_as<void>;
       { device.replay(graph, body) } -> std::same_as<void>;
+      { device.kind() } -> std::same_as<std::string>;
       device.mark("name");
     };
 

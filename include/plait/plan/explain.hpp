@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plait/mesh/hosts.hpp"
+#include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
 #include "plait/schedule/times.hpp"
@@ -161,23 +162,48 @@ template <class Plan>
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
 }
 
+template <class Plan>
+[[gnu::cold]] std::string explain_slices(mesh const& grid) {
+  int const ranks = grid.size(batch_axes);
+  slice_tree const tree(Plan::slices);
+  std::size_t longest = 0;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    longest = std::max(
+        longest, Plan::parameter_layout_for(stage, grid).gradient_count() * Plan::gradient_bytes);
+  int const accumulators = tree.most_accumulators(ranks), roots = tree.most_roots(ranks);
+  auto const some = [](int count, std::string const& what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  std::string out = "reproducible: " + some(Plan::slices, "slice") + ", at most " +
+                    some(tree.most_slices(ranks), "slice") + " on a data rank, which adds up in " +
+                    some(accumulators, "accumulator") + " of " +
+                    detail::with_unit(static_cast<double>(longest));
+  if (ranks > 1) out += " and sends " + some(roots, "root") + " at most";
+  return out +
+         "\n  the same bits on every number of data ranks from 1 to " + std::to_string(Plan::slices) +
+         " and for every split into stages, with " + some(Plan::tensor_ranks, "tensor rank") +
+         ",\n  the same precision, and processors and mathematical libraries of one kind\n";
+}
+
 /// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload,
 /// and, where the hosts of the ranks are known (`rank.hosts()`), which groups cross them.
 template <class Plan>
 [[gnu::cold]] std::string explain(Plan, workload const& load, host_map const& hosts = {}) {
   auto const grid = Plan::grid_for(load);
-  std::string out = "mesh: " + to_string(grid) + ", " + std::to_string(load.microbatches) +
-                    " microbatch" + (load.microbatches == 1 ? "" : "es") + " of " +
+  int const microbatches = Plan::completed(load).microbatches;
+  std::string out = "mesh: " + to_string(grid) + ", " + std::to_string(microbatches) +
+                    " microbatch" + (microbatches == 1 ? "" : "es") + " of " +
                     std::to_string(load.rows) + " rows, " +
                     std::to_string(Plan::parameter_count()) + " parameters of " +
                     std::to_string(Plan::element_bytes) + " bytes";
   if (Plan::has_frozen)
     out += ", of which " + std::to_string(Plan::trained_parameter_count()) + " are trained";
   out += "\n\n";
+  if (Plan::slices > 0) out += explain_slices<Plan>(grid) + "\n";
   out += "layers\n" + explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
     auto const times =
-        times_of(training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches));
+        times_of(training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches));
     char text[160];
     std::snprintf(
         text, sizeof text,

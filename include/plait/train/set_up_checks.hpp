@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
@@ -108,6 +109,27 @@ template <class Optimizer>
   return out;
 }
 
+/// Sees to it that all ranks have the same text, of which as much counts as there is room for.
+///
+/// Errors: input_error that says both texts, on all ranks.
+template <class Rank>
+[[gnu::cold]] void compare_text(Rank& rank, agreement_room const& room, std::string const& subject,
+                                std::string const& what, std::string const& mine) {
+  std::vector<std::uint64_t> packed(agreed_fields);
+  constexpr std::size_t most = agreed_fields * sizeof(std::uint64_t);
+  std::memcpy(packed.data(), mine.data(), std::min(mine.size(), most));
+  auto const all = numbers_of_all(rank, room, packed);
+  auto const text_of = [&](std::size_t of) {
+    std::string text(most, '\0');
+    std::memcpy(text.data(), all.data() + of * agreed_fields, most);
+    return detail::in_quotes(text.substr(0, text.find('\0')));
+  };
+  for (std::size_t other = 1; other < all.size() / agreed_fields; ++other)
+    if (text_of(other) != text_of(0))
+      throw input_error(subject + ": the ranks differ in " + what + ": " + text_of(0) +
+                        " on rank 0, " + text_of(other) + " on rank " + std::to_string(other));
+}
+
 /// Compares with the other ranks.
 template <class Rank>
 [[gnu::cold]] void compare(Rank& rank, agreement_room const& room, agreement const& mine) {
@@ -135,17 +157,19 @@ struct plan_numbers {
   std::size_t parameter_count = 0;
   std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
   std::vector<model_parameter> parameters{};
+  int slices = 0;
 };
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
   return {Plan::parameter_count(),
           100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
-          parameters_of_model<Plan>(grid)};
+          parameters_of_model<Plan>(grid), Plan::slices};
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
 /// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
-/// and 1 and by the factors of each parameter.
+/// and 1 and by the factors of each parameter; and, where the bits are to be the same whoever
+/// computes, the kind of device.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Rank, class Optimizer>
@@ -158,6 +182,7 @@ template <class Rank, class Optimizer>
   mine.add("the parameters of the model", plan.parameter_count);
   mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
            plan.precision);
+  mine.add("the slices of reproducible<Slices>", plan.slices);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
@@ -183,6 +208,11 @@ template <class Rank, class Optimizer>
   auto const all = numbers_of_all(rank, room, mine.mine());
   if (mine.first_difference(all) == last) compare_factors(rank, room, subject, factors);
   mine.require_equal(all);
+  if (plan.slices > 0)
+    compare_text(rank, room, subject,
+                 "what decides on the last bits of results, which reproducible<Slices> needs to be "
+                 "the same",
+                 rank.device().kind());
 }
 
 /// Sees to it that all ranks train on the same batches.

@@ -10,6 +10,7 @@
 
 #include "plait/backend/device.hpp"
 #include "plait/backend/host/host_queue.hpp"
+#include "plait/backend/host/maths/kind.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -75,6 +76,7 @@ struct host_device {
     std::forward<Body>(body)();
   }
   /// \see device
+  [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] int mark(char const*) const { return 0; }
 };
 

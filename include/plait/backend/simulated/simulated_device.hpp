@@ -113,6 +113,7 @@ class simulated_device {
     std::forward<Body>(body)();
   }
   /// \see device
+  [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] marked mark(std::string_view name) const { return {*rank_, name}; }
 
  private:

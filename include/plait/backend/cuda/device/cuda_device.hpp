@@ -152,6 +152,15 @@ class cuda_device {
     state_->fork();
   }
 
+  /// The GPU and the library that chooses how products are made.
+  [[nodiscard]] [[gnu::cold]] std::string kind() const {
+    cudaDeviceProp about{};
+    detail::check(cudaGetDeviceProperties(&about, place().device), "cudaGetDeviceProperties",
+                  place());
+    return std::string(about.name) + ", " + std::to_string(about.multiProcessorCount) +
+           " multiprocessors, cuBLASLt " + std::to_string(cublasLtGetVersion());
+  }
+
   /// A range in the profile of the tools that read NVTX.
   [[nodiscard]] cuda_range mark(char const* name) const { return cuda_range(name); }
 
