@@ -113,7 +113,8 @@ std::pair<std::string, int> with_data_ranks_apart(std::string const& plan) {
   int ranks = 0;
   auto const [rest, problem] = std::from_chars(plan.data() + 2, plan.data() + end, ranks);
   if (problem != std::errc{} || rest != plan.data() + end || ranks < 1)
-    throw plait::input_error("unknown plan " + in_quotes(plan) + "; with --reproducible plans are " +
+    throw plait::input_error("unknown plan " + in_quotes(plan) +
+                             "; with --reproducible plans are " +
                              "serial, dp2, dp3 and so on, pp2, dp3.pp2 and so on");
   return {"dpN" + plan.substr(end), ranks};
 }

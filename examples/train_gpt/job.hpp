@@ -24,10 +24,9 @@ template <class Job>
 plait::workload workload_of(request const& wanted, std::size_t sequence) {
   using plan = typename Job::plan_type;
   int const microbatches = wanted.microbatches > 0 ? wanted.microbatches : plan::stages;
-  auto const pieces =
-      plan::slices > 0
-          ? std::size_t(plan::slices)
-          : std::size_t(plan::grid.size(plait::axis::data)) * std::size_t(microbatches);
+  auto const pieces = plan::slices > 0 ? std::size_t(plan::slices)
+                                       : std::size_t(plan::grid.size(plait::axis::data)) *
+                                             std::size_t(microbatches);
   return {.rows = wanted.batch / pieces * sequence,
           .microbatches = plan::slices > 0 ? 1 : microbatches,
           .data_ranks = std::max(1, wanted.data_ranks),

@@ -162,6 +162,7 @@ class expansion {
         case plait::work::send_gradient: edge(gradient_edge, true); break;
         case plait::work::receive_gradient: edge(gradient_edge, false); break;
       }
+    at(slices);
     at(ties);
     at(gradients);
     at(loss);

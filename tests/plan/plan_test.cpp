@@ -266,7 +266,8 @@ TEST(Plan, WhatIsFrozenIsHeldAndNothingElse) {
   EXPECT_EQ(here::parameter_count(), planned<serial>::parameter_count());
   EXPECT_EQ(here::trained_parameter_count(), std::size_t{2} * width + width * vocabulary);
   EXPECT_EQ(here::trained_tensor_count(), 3);
-  EXPECT_EQ(here::trained_number(int(here::entries.size()) - 1, 0), 2);
+  EXPECT_EQ(here::first_square(int(here::entries.size()) - 1, 0), 2);
+  EXPECT_EQ(here::squares_count(), 3);
   auto const all = planned<data_parallel<2>>::memory(0, load), some = here::memory(0, load);
   std::size_t const trained = (2 * 64 + width * vocabulary) * sizeof(float);
   EXPECT_EQ(some.gradients, trained);

@@ -27,19 +27,20 @@ using planning::exchange_place;
 constexpr std::size_t vocabulary = 24, width = 16, length = 4;
 constexpr int slices = 12;
 
-using head = nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
-using block = residual<sequential<
-    named<"ln", nn::layer_norm<width>>, named<"attn", nn::causal_self_attention<width, 4, length>>,
-    named<"up", nn::linear<width, 2 * width>>, nn::gelu<2 * width>,
-    named<"down", nn::linear<2 * width, width>>>>;
+using head =
+    nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
+using block = residual<sequential<named<"ln", nn::layer_norm<width>>,
+                                  named<"attn", nn::causal_self_attention<width, 4, length>>,
+                                  named<"up", nn::linear<width, 2 * width>>, nn::gelu<2 * width>,
+                                  named<"down", nn::linear<2 * width, width>>>>;
 using lookup = nn::embedding<vocabulary, width>;
 using tied_head = tied<head, head::weight, "wte.weight">;
 template <class Lookup, class Head>
-using model_of = objective<
-    sequential<named<"wte", Lookup>, named<"wpe", nn::positions<length, width>>,
-               nn::dropout<width, 100>, named<"h", repeat<2, block>>,
-               named<"ln_f", nn::layer_norm<width>>, named<"head", Head>>,
-    nn::cross_entropy<vocabulary>>;
+using model_of =
+    objective<sequential<named<"wte", Lookup>, named<"wpe", nn::positions<length, width>>,
+                         nn::dropout<width, 100>, named<"h", repeat<2, block>>,
+                         named<"ln_f", nn::layer_norm<width>>, named<"head", Head>>,
+              nn::cross_entropy<vocabulary>>;
 using model = model_of<lookup, tied_head>;
 
 template <class Element, class... Policies>
@@ -50,9 +51,8 @@ struct plain_job : parallel<model, Policy, float> {};
 template <class... Policies>
 struct split_job : parallel<model_of<lookup, head>, hybrid<Policies..., reproducible<slices>>> {};
 template <class... Policies>
-struct cut_job
-    : parallel<model_of<pinned<"vocabulary", lookup>, pinned<"column", tied_head>>,
-               hybrid<Policies..., reproducible<slices>>> {};
+struct cut_job : parallel<model_of<pinned<"vocabulary", lookup>, pinned<"column", tied_head>>,
+                          hybrid<Policies..., reproducible<slices>>> {};
 
 using any_ranks = data_parallel<at_launch>;
 using any_sharded = data_parallel<at_launch, zero<1>>;
@@ -129,10 +129,8 @@ void expect_bits(outcome const& expected, int ranks) {
 TEST(Reproducible, HasTheBitsOfOneRankOnAnyNumber) {
   auto const expected = train_on<job<float>>(0);
   ASSERT_EQ(expected.numbers.size(), 13u);
-  for (int ranks = 1; ranks <= slices; ++ranks)
-    expect_bits<job<float, any_ranks>>(expected, ranks);
-  for (int const ranks : {2, 5, 12})
-    expect_bits<job<float, any_sharded>>(expected, ranks);
+  for (int ranks = 1; ranks <= slices; ++ranks) expect_bits<job<float, any_ranks>>(expected, ranks);
+  for (int const ranks : {2, 5, 12}) expect_bits<job<float, any_sharded>>(expected, ranks);
   auto const split = train_on<split_job<>>(0);
   for (int const ranks : {1, 3}) {
     expect_bits<split_job<any_ranks, pipeline<2>>>(split, ranks);
@@ -143,12 +141,10 @@ TEST(Reproducible, HasTheBitsOfOneRankOnAnyNumber) {
 TEST(Reproducible, HasOtherBitsOnATensorAxisButTheSameOnAnyNumber) {
   auto const expected = train_on<cut_job<any_ranks, tp2>>(1);
   EXPECT_NEAR(expected.numbers.back(), train_on<job<float>>(0).numbers.back(), 1e-4);
-  for (int const ranks : {2, 3, 5})
-    expect_bits<cut_job<any_ranks, tp2>>(expected, ranks);
+  for (int const ranks : {2, 3, 5}) expect_bits<cut_job<any_ranks, tp2>>(expected, ranks);
   using sharded = tensor_parallel<2, sequence::sharded>;
   auto const cut = train_on<split_job<sharded, any_sharded>>(1);
-  for (int const ranks : {2, 5})
-    expect_bits<split_job<sharded, any_sharded>>(cut, ranks);
+  for (int const ranks : {2, 5}) expect_bits<split_job<sharded, any_sharded>>(cut, ranks);
 }
 
 TEST(Reproducible, HasTheSameBitsInOtherPrecisions) {

@@ -177,9 +177,8 @@ class batch_range {
     if (per_rank % pieces != 0)
       throw input_error("batches: a global batch of " + std::to_string(size_.samples) + " gives " +
                         std::to_string(per_rank) + " samples to each of " +
-                        std::to_string(data_ranks()) +
-                        " data ranks, which do not divide into " + std::to_string(pieces) +
-                        " microbatches");
+                        std::to_string(data_ranks()) + " data ranks, which do not divide into " +
+                        std::to_string(pieces) + " microbatches");
     batch_.samples = per_rank / pieces;
   }
   [[gnu::cold]] void cut_into_slices(int slices, int asked) {

@@ -67,7 +67,8 @@ class slice_tree {
   [[nodiscard]] constexpr int most_accumulators(int ranks) const {
     int most = 0;
     for (int rank = 0; rank < ranks; ++rank)
-      for (auto const& now : steps(of_rank(rank, ranks))) most = std::max(most, now.accumulator + 1);
+      for (auto const& now : steps(of_rank(rank, ranks)))
+        most = std::max(most, now.accumulator + 1);
     return most;
   }
   /// Most roots that one of `ranks` ranks has.

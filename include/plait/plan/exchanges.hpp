@@ -429,9 +429,9 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
   listed_plan numbers = plan_numbers<Plan>;
   numbers.grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
-  return list_exchanges(
-      numbers, {parameters.regions, parameters.tied(), parameters.gradient_offset.data()}, stage,
-      Plan::completed(load), part);
+  return list_exchanges(numbers,
+                        {parameters.regions, parameters.tied(), parameters.gradient_offset.data()},
+                        stage, Plan::completed(load), part);
 }
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.

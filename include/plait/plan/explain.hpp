@@ -179,9 +179,9 @@ template <class Plan>
                     some(accumulators, "accumulator") + " of " +
                     detail::with_unit(static_cast<double>(longest));
   if (ranks > 1) out += " and sends " + some(roots, "root") + " at most";
-  return out +
-         "\n  the same bits on every number of data ranks from 1 to " + std::to_string(Plan::slices) +
-         " and for every split into stages, with " + some(Plan::tensor_ranks, "tensor rank") +
+  return out + "\n  the same bits on every number of data ranks from 1 to " +
+         std::to_string(Plan::slices) + " and for every split into stages, with " +
+         some(Plan::tensor_ranks, "tensor rank") +
          ",\n  the same precision, and processors and mathematical libraries of one kind\n";
 }
 

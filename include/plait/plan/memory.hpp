@@ -159,9 +159,9 @@ constexpr slice_arena lay_out_slices(parameter_layout<Leaves> const& layout, int
   std::size_t const blocks = std::size_t(ranks) * std::size_t(out.roots);
   std::size_t longest = layout.tied_count;
   for (auto const& region : layout.regions) longest = std::max(longest, region.count);
-  out.piece = std::min(longest / std::size_t(ranks),
-                       rounded_up(slice_arena::most_bytes / element_bytes / blocks,
-                                  parameter_alignment));
+  out.piece =
+      std::min(longest / std::size_t(ranks),
+               rounded_up(slice_arena::most_bytes / element_bytes / blocks, parameter_alignment));
   out.received_at = out.sent_at + blocks * out.piece;
   out.total = out.received_at + blocks * out.piece;
   return out;

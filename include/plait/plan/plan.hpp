@@ -281,8 +281,8 @@ struct plan {
   /// microbatch is one, and the rank with the most decides.
   static constexpr workload completed(workload load) {
     if (slices > 0)
-      load.microbatches = std::max(
-          load.microbatches, slice_tree(slices).most_slices(grid_for(load).size(batch_axes)));
+      load.microbatches = std::max(load.microbatches,
+                                   slice_tree(slices).most_slices(grid_for(load).size(batch_axes)));
     return load;
   }
 
@@ -345,9 +345,7 @@ struct plan {
 
   /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that
   /// is trained or, slice by slice, for each piece of one.
-  static constexpr int squares_count() {
-    return count_tensors(code, entries, squares_of);
-  }
+  static constexpr int squares_count() { return count_tensors(code, entries, squares_of); }
   static constexpr int squares_of(parameter_entry const& entry) {
     if (!entry.is_trained()) return 0;
     return slices > 0 ? int((entry.local_count() + square_piece - 1) / square_piece) : 1;

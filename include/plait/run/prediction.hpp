@@ -107,9 +107,9 @@ class prediction {
       if (rank.tensor_rank() != 0) return;
       rank.device().download(whole, received_.data(), count * sizeof(T));
       rank.device().synchronize();
-      std::size_t const samples = batch.samples_in(
-          microbatch, rank.grid().place_in_group(rank.place(), batch_axes),
-          rank.grid().size(batch_axes));
+      std::size_t const samples =
+          batch.samples_in(microbatch, rank.grid().place_in_group(rank.place(), batch_axes),
+                           rank.grid().size(batch_axes));
       for (std::size_t r = 0; r < load.rows; ++r) {
         if (r % batch.samples >= samples) continue;
         for (std::size_t c = 0; c < width; ++c)

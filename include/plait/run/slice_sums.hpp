@@ -16,7 +16,8 @@ namespace plait::execution {
 /// Adds up the gradients of the slices of a global batch along their tree: within a rank while the
 /// passes run, and over the ranks behind them. The sum ends where the first accumulator is.
 ///
-/// Cost:    of n slices a rank with k roots adds n - k times one accumulator to another; none of its
+/// Cost:    of n slices a rank with k roots adds n - k times one accumulator to another; none of
+/// its
 ///          calls allocates.
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
@@ -76,8 +77,7 @@ class slice_sums {
                           roots * count, ranks, count);
       row.group->all_to_all(std::span<sum const>(sent, all), std::span<sum>(received, all));
       auto const number = [&](int root) { return received + std::size_t(root) * count; };
-      for (auto const& [to, from] : sums_)
-        queue.add(number(to), number(from), number(to), count);
+      for (auto const& [to, from] : sums_) queue.add(number(to), number(from), number(to), count);
       queue.copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
     }
   }

@@ -115,8 +115,8 @@ class timetable_runner {
     if (batch.missing_samples > 0) {
       auto const& grid = rank.grid();
       loss.samples = batch.samples;
-      loss.present = batch.samples_in(m, grid.place_in_group(rank.place(), batch_axes),
-                                      grid.size(batch_axes));
+      loss.present =
+          batch.samples_in(m, grid.place_in_group(rank.place(), batch_axes), grid.size(batch_axes));
     }
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
     auto const forget_slots = [&] {

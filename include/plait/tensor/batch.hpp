@@ -52,7 +52,7 @@ struct device_batch {
   int microbatches = 1;
   /// Of the global batch, if each microbatch is one of its slices; else 0.
   int slices = 0;
-  int first_slice = 0;  ///< the number of the first microbatch among them
+  int first_slice = 0;           ///< the number of the first microbatch among them
   std::size_t first_sample = 0;  ///< index within the global batch of this data rank's first sample
   /// Places of the global batch that have no sample: of the last batch of an epoch, if it is kept.
   std::size_t missing_samples = 0;

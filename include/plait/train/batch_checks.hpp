@@ -43,8 +43,7 @@ template <class Memory>
 template <class Memory>
 [[gnu::cold]] void require_slices(device_batch<Memory> const& batch, slice_range mine, int slices,
                                   std::string const& trainer) {
-  if (batch.slices == slices && batch.first_slice == mine.first &&
-      batch.microbatches == mine.count)
+  if (batch.slices == slices && batch.first_slice == mine.first && batch.microbatches == mine.count)
     return;
   throw size_mismatch(trainer + " got a batch of " + std::to_string(batch.microbatches) +
                       " microbatches, from slice " + std::to_string(batch.first_slice) + " of " +

@@ -62,8 +62,7 @@ gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& ste
                                               gradients<Job, partial> mine, Layout const& layout,
                                               Slices const& slices, Also also) {
   using plan = typename Job::plan_type;
-  if constexpr (plan::slices > 0)
-    step.sum_slices(exchange_place::slices, rank, slices, mine.data);
+  if constexpr (plan::slices > 0) step.sum_slices(exchange_place::slices, rank, slices, mine.data);
   if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::ties, mine.data);
   step.compute(step_phase::add, [&] {
     add_tied_gradients<Job>(rank, mine, layout);
@@ -126,7 +125,8 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
     for (axis const which : all_axes)
       counts = counts && (at.at(which) != invariant || place.along(which) == 0);
     if (!counts) continue;
-    auto const first = static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
+    auto const first =
+        static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)
       if (auto const common = overlap(block.elements, parameter); common.count > 0) {
         if constexpr (Plan::slices == 0) {

@@ -152,8 +152,8 @@ struct loss_terms {
                            std::size_t samples) {
     if (batch.host_weights == nullptr) return static_cast<double>(samples * batch.sequence);
     double sum = 0;  // the weights of places without a sample are 0
-    for (std::size_t row = batch.rows() * std::size_t(first);
-         row < batch.rows() * std::size_t(end); ++row)
+    for (std::size_t row = batch.rows() * std::size_t(first); row < batch.rows() * std::size_t(end);
+         ++row)
       sum += batch.host_weights[row];
     return sum;
   }

@@ -55,7 +55,8 @@ template <class Plan>
   return text;
 }
 
-/// Those of a trainer. How many ranks there are and how they share the work is none of them.
+/// Those of a trainer. How many ranks there are and how they share the work is none of them; into
+/// how many slices sums are cut is, where a plan promises the same bits.
 template <class Plan, class Optimizer>
 [[nodiscard]] [[gnu::cold]] training_settings settings_of(Optimizer const& optimizer,
                                                           trainer_options const& options,
@@ -68,6 +69,7 @@ template <class Plan, class Optimizer>
   add("precision", "activations of " + std::to_string(Plan::element_bytes) + ", parameters of " +
                        std::to_string(Plan::parameter_bytes) + ", gradients of " +
                        std::to_string(Plan::gradient_bytes) + " bytes");
+  if (Plan::slices > 0) add("reproducible", std::to_string(Plan::slices) + " slices");
   add("seed", std::to_string(options.seed));
   add("clip", number_text(options.clip));
   add("average", number_text(options.average));

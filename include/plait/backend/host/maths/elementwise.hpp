@@ -48,8 +48,8 @@ void add(T const* x, T const* y, T* out, std::size_t n) {
 template <class T>
 [[gnu::noinline]] void add_and_clear(T* __restrict sum, T* __restrict x, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
-    sum[i] = static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) +
-                            static_cast<accumulate_t<T>>(x[i]));
+    sum[i] =
+        static_cast<T>(static_cast<accumulate_t<T>>(sum[i]) + static_cast<accumulate_t<T>>(x[i]));
     x[i] = T{};
   }
 }
