@@ -82,7 +82,8 @@ constexpr transition transition_between(placement from, placement to) {
       break;
     case sliced:
       // Each rank gets all roots of its block, and adds them up as the tree says.
-      if (to.kind == shard && to.index == dim::elements) return row(movement::all_to_all);
+      if (to.kind == shard && to.index == dim::elements)
+        return row(movement::all_to_all, derivation::by_name);
       break;
     case partial_max:
       if (to.kind == invariant || to.kind == replicate)
