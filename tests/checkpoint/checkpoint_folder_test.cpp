@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -23,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "checkpoint/simulated_disk.hpp"
@@ -383,6 +385,14 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
   folder.remove_probe("plait.lock");
   folder.remove_probe(name);
   EXPECT_FALSE(plait::sees_probe(path_, name, bytes));
+  {  // Who is patient sees what comes later.
+    std::jthread const later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(120));
+      std::ofstream(path_ / name, std::ios::binary).write("\1\0\3", 3);
+    });
+    EXPECT_TRUE(plait::sees_probe(path_, name, bytes, std::chrono::seconds(10)));
+  }
+  folder.remove_probe(name);
   EXPECT_EQ(names(), "plait.lock");
 }
 

@@ -46,11 +46,11 @@ TEST(ShardingInfo, MayHaveOtherKeys) {
   for (std::string const other : {"1", "-1", "1.5", "true", "null", R"("v")", "[]", "{}", "[1,[2]]",
                                   R"({"saved_offsets":[7],"a":[{"b":"]"},[]]})"})
     for (std::string const& entry : {R"({"saved_offsets":[4,0],"logical_fqn":)" + other + "}",
-                                    R"({"logical_fqn":)" + other + R"(,"saved_offsets":[4,0]})"})
-      EXPECT_EQ(parse_sharding_metadata({{"DCP_SHARDING_INFO", R"({"w":)" + entry +
-                                                                   R"(,"v":{"saved_offsets":[3]}})"},
-                                         {"DCP_VERSION", "1.0"}},
-                                        "f"),
+                                     R"({"logical_fqn":)" + other + R"(,"saved_offsets":[4,0]})"})
+      EXPECT_EQ(parse_sharding_metadata(
+                    {{"DCP_SHARDING_INFO", R"({"w":)" + entry + R"(,"v":{"saved_offsets":[3]}})"},
+                     {"DCP_VERSION", "1.0"}},
+                    "f"),
                 (sharding_info{{"v", {3}}, {"w", {4, 0}}}))
           << entry;
 }
@@ -64,8 +64,8 @@ TEST(ShardingInfo, WhatIsNotIsRefused) {
   EXPECT_EQ(refusal(std::string("{}\0", 3)), start + "is not JSON");
   EXPECT_EQ(refusal("[]"), start + "is not an object");
   EXPECT_EQ(refusal("1"), start + "is not an object");
-  std::string const fields = start +
-                             "must give 'w' saved_offsets once, a list of up to 64 positions";
+  std::string const fields =
+      start + "must give 'w' saved_offsets once, a list of up to 64 positions";
   for (std::string const value :
        {"1", "[1]", "{}", R"({"saved_offsets":1})", R"({"saved_offsets":{}})",
         R"({"saved_offsets":[-1]})", R"({"saved_offsets":[1.5]})", R"({"saved_offsets":[[1]]})",
