@@ -360,8 +360,11 @@ class checkpoints {
       problem_ = problem.what();
       damaged = 1;
     }
-    for (auto const& one : state_->of_all_ranks({damaged}))
-      if (one[0] != 0) return false;
+    for (auto const& one : state_->of_all_ranks(said(damaged, 0, damaged != 0 ? problem_ : "")))
+      if (one[0] != 0) {
+        problem_ = text_of(one);
+        return false;
+      }
     return true;
   }
 
