@@ -314,7 +314,11 @@ class kept_checkpoints final : public train_gpt::rank_checkpoints {
                                       .keep = static_cast<int>(wanted.keep),
                                       .allow = words_of(wanted.allow)})) {}
 
-  std::uint64_t resume() override { return resumes_ ? saves_->resume() : 0; }
+  std::uint64_t resume() override {
+    std::uint64_t const next = resumes_ ? saves_->resume() : 0;
+    tell();
+    return next;
+  }
   void after_step() override {
     saves_->after_step();
     tell();

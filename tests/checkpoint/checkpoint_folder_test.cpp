@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -23,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "checkpoint/simulated_disk.hpp"
@@ -233,9 +235,10 @@ TEST_F(CheckpointFolder, WhatCannotBeRemovedIsSaid) {
 TEST_F(CheckpointFolder, AnotherOfTheSameStepIsReplaced) {
   checkpoint_folder folder(path_, "job");
   save(folder, 100, "first");
-  auto const before = fs::last_write_time(path_ / "step-00000100" / "rank-0");
+  // With the same manifest, too: its files may be damaged.
+  std::ofstream(path_ / "step-00000100" / "optimizer" / "rank-1") << "damaged";
   save(folder, 100, "first");
-  EXPECT_EQ(fs::last_write_time(path_ / "step-00000100" / "rank-0"), before);
+  EXPECT_EQ(content("step-00000100/optimizer/rank-1"), "onefirst");
   EXPECT_EQ(names(), "plait.lock step-00000100");
   save(folder, 100, "second");
   EXPECT_EQ(content("step-00000100/optimizer/rank-1"), "onesecond");
@@ -383,6 +386,14 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
   folder.remove_probe("plait.lock");
   folder.remove_probe(name);
   EXPECT_FALSE(plait::sees_probe(path_, name, bytes));
+  {  // Who is patient sees what comes later.
+    std::jthread const later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(120));
+      std::ofstream(path_ / name, std::ios::binary).write("\1\0\3", 3);
+    });
+    EXPECT_TRUE(plait::sees_probe(path_, name, bytes, std::chrono::seconds(10)));
+  }
+  folder.remove_probe(name);
   EXPECT_EQ(names(), "plait.lock");
 }
 

@@ -59,6 +59,8 @@ mutant step_restarted checkpoint/checkpoints.hpp \
   's/state_->go_on_at\(manifest->step\);//' checkpoint/checkpoints
 mutant crc_not_compared checkpoint/state_reader.hpp \
   's/if \(crc != block\.crc\)/if (false)/' checkpoint/checkpoints
+mutant type_not_compared checkpoint/state_reader.hpp \
+  's/if \(to_string\(found\.type\) != type \|\| /if (/' checkpoint/checkpoints
 mutant settings_not_compared checkpoint/checkpoints.hpp \
   's/if \(auto const found = first_difference\(.*$/if (auto const found = std::optional<std::string>{})/' checkpoint/checkpoints
 

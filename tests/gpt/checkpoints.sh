@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # train_gpt goes on from checkpoints of each plan under each plan, over threads and processes, and PyTorch reads
 # and writes what it does.
-#   checkpoints.sh TRAIN_GPT TEXT CHECKPOINT_PY SCRATCH_DIR [STEPS]
-# STEPS: after so many the checkpoint is made, and as many follow (5).
+#   checkpoints.sh TRAIN_GPT TEXT CHECKPOINT_PY SCRATCH_DIR [STEPS [PRECISION]]
+# STEPS: after so many the checkpoint is made, and as many follow (5). PRECISION: of all pairs (double).
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-train_gpt="$1" text="$2" oracle="$3" scratch="$4" half="${5-5}"
+train_gpt="$1" text="$2" oracle="$3" scratch="$4" half="${5-5}" precision="${6-double}"
 all=$((2 * half))
 rm -rf "$scratch"
 mkdir -p "$scratch"
@@ -33,16 +33,17 @@ near() {
 # ---- From each plan to each plan -----------------------------------------------------------------
 plans=(serial dp2 dp4 pp2 pp4 tp2 dp2.tp2.pp2)
 for plan in "${plans[@]}"; do
-  train --precision double --microbatches 4 --plan "$plan" --steps "$all" --losses "$plan.csv" --save "$plan.end"
-  train --precision double --microbatches 4 --plan "$plan" --steps "$half" --checkpoint "$plan.run" --every "$half"
+  train --precision "$precision" --microbatches 4 --plan "$plan" --steps "$all" --losses "$plan.csv" --save "$plan.end"
+  train --precision "$precision" --microbatches 4 --plan "$plan" --steps "$half" --checkpoint "$plan.run" --every "$half"
 done
 for from in "${plans[@]}"; do
   for to in "${plans[@]}"; do
     rm -rf run
     cp -r "$from.run" run
-    train --precision double --microbatches 4 --plan "$to" --steps "$all" --checkpoint run --every 1000000 --resume \
+    train --precision "$precision" --microbatches 4 --plan "$to" --steps "$all" --checkpoint run --every 1000000 --resume \
       --losses rest.csv --save rest
     tolerance=1e-10
+    [[ $precision == double ]] || tolerance=1e-4
     case "$from $to" in "serial pp"? | "pp"?" serial" | "pp"?" pp"?) tolerance=0 ;; esac
     [[ $from != "$to" ]] || tolerance=0
     near "$from.csv" rest.csv "$tolerance" || complain "from $from to $to: other losses: $(tail -n 1 "$from.csv" rest.csv)"
@@ -72,9 +73,15 @@ if "$train_gpt" --data "$text" --generate 0 --plan tp2 --checkpoint epoch --resu
 fi
 grep -q 'global_batch is 32 in the checkpoint and 16 now' err || complain "another batch: $(cat err)"
 "$train_gpt" --data "$text" --generate 0 --steps 1000000 --checkpoint stopped --every 1000000 >out 2>err &
-sleep 0.7
-kill -TERM $!
-wait $!
+first=$!
+for ((tries = 0; tries < 500; ++tries)); do [[ ! -e stopped/plait.lock ]] || break; sleep 0.02; done
+sleep 0.5
+"$train_gpt" --data "$text" --generate 0 --steps 1 --checkpoint stopped >out 2>second &&
+  complain "two jobs on one folder are no error"
+[[ $(wc -l <second) == 1 ]] && grep -q "folder of checkpoints 'stopped' is in use: another job writes its checkpoints there" second ||
+  complain "two jobs on one folder: $(cat second)"
+kill -TERM "$first"
+wait "$first"
 [[ $? == 143 && -e $(echo stopped/step-*/plait.json) ]] || complain "SIGTERM leaves no checkpoint: $(cat err; ls stopped)"
 
 # ---- PyTorch -------------------------------------------------------------------------------------

@@ -41,6 +41,20 @@ TEST(ShardingInfo, IsWhatPyTorchWrites) {
   EXPECT_THROW((void)make_sharding_metadata({{"\xff", {}}}), plait::input_error);
 }
 
+// What later versions may say of a tensor is passed over, whatever it is; offsets are still read.
+TEST(ShardingInfo, MayHaveOtherKeys) {
+  for (std::string const other : {"1", "-1", "1.5", "true", "null", R"("v")", "[]", "{}", "[1,[2]]",
+                                  R"({"saved_offsets":[7],"a":[{"b":"]"},[]]})"})
+    for (std::string const& entry : {R"({"saved_offsets":[4,0],"logical_fqn":)" + other + "}",
+                                     R"({"logical_fqn":)" + other + R"(,"saved_offsets":[4,0]})"})
+      EXPECT_EQ(parse_sharding_metadata(
+                    {{"DCP_SHARDING_INFO", R"({"w":)" + entry + R"(,"v":{"saved_offsets":[3]}})"},
+                     {"DCP_VERSION", "1.0"}},
+                    "f"),
+                (sharding_info{{"v", {3}}, {"w", {4, 0}}}))
+          << entry;
+}
+
 TEST(ShardingInfo, WhatIsNotIsRefused) {
   std::string const start = "safetensors file 'f': DCP_SHARDING_INFO ";
   EXPECT_EQ(refusal("{}"), "no input_error");
@@ -50,14 +64,15 @@ TEST(ShardingInfo, WhatIsNotIsRefused) {
   EXPECT_EQ(refusal(std::string("{}\0", 3)), start + "is not JSON");
   EXPECT_EQ(refusal("[]"), start + "is not an object");
   EXPECT_EQ(refusal("1"), start + "is not an object");
-  std::string const fields = start +
-                             "must give 'w' saved_offsets, a list of up to 64 positions, and "
-                             "nothing else";
+  std::string const fields =
+      start + "must give 'w' saved_offsets once, a list of up to 64 positions";
   for (std::string const value :
        {"1", "[1]", "{}", R"({"saved_offsets":1})", R"({"saved_offsets":{}})",
         R"({"saved_offsets":[-1]})", R"({"saved_offsets":[1.5]})", R"({"saved_offsets":[[1]]})",
-        R"({"saved_offsets":["1"]})", R"({"saved_offsets":[1],"logical_fqn":"v"})",
-        R"({"saved_offsets":[1],"saved_offsets":[1]})", "{\"a\":{\"b\":1}}"})
+        R"({"saved_offsets":["1"]})", R"({"saved_offsets":[1],"saved_offsets":[1]})",
+        R"({"saved_offsets":[1],"a":[1],"saved_offsets":[1]})", R"({"saved_offset":[1]})",
+        R"({"saved_offsets":null})", R"({"saved_offsets":[{"a":1}]})", "{\"a\":{\"b\":1}}",
+        R"({"a":{"saved_offsets":[1]}})"})
     EXPECT_EQ(refusal("{\"w\":" + value + "}"), fields) << value;
   std::string many = "0";
   for (int i = 0; i < 64; ++i) many += ",0";

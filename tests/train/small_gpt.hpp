@@ -29,6 +29,23 @@ using body = sequential<named<"wte", nn::embedding<vocabulary, width>>,
                         named<"lm_head", nn::linear<width, vocabulary>>>;
 using objective = plait::objective<body, nn::cross_entropy<vocabulary>>;
 
+// The same with a head that is the embedding's table, of whose rows six are padding.
+constexpr std::size_t tied_vocabulary = 250;
+using table = nn::embedding<tied_vocabulary, width, plait::normal(0.02), vocabulary>;
+using free_head =
+    nn::linear<width, tied_vocabulary,
+               {.bias = false, .order = nn::weight_order::output_input, .padded_to = vocabulary}>;
+using tied_head = plait::tied<free_head, free_head::weight, "wte.weight">;
+using tied_body =
+    sequential<named<"wte", plait::pinned<"vocabulary", table>>,
+               named<"wpe", nn::positions<length, width>>, named<"h", plait::repeat<2, block>>,
+               named<"ln_f", nn::layer_norm<width>>,
+               named<"lm_head", plait::pinned<"column", tied_head>>>;
+using tied_objective =
+    plait::objective<tied_body, nn::cross_entropy<tied_vocabulary, {.padded_to = vocabulary}>>;
+
+template <class Policy, class Element = double>
+struct tied_job : plait::parallel<tied_objective, Policy, Element> {};
 template <class Policy, class Element = double>
 struct job : plait::parallel<objective, Policy, Element> {};
 

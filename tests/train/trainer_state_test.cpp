@@ -111,12 +111,15 @@ outcome train(Optimizer optimizer, int data_ranks, int microbatches, double aver
 
 using runner = std::function<outcome(whole_state const*, int)>;
 
-template <class Policy, class Element, class Optimizer>
-runner run_of(Optimizer optimizer, double average, int data_ranks = 0, int microbatches = 2) {
+template <class Job, class Optimizer>
+runner run_of_job(Optimizer optimizer, double average, int data_ranks = 0, int microbatches = 2) {
   return [=](whole_state const* from, int steps) {
-    return train<small_gpt::job<Policy, Element>>(optimizer, data_ranks, microbatches, average,
-                                                  from, steps);
+    return train<Job>(optimizer, data_ranks, microbatches, average, from, steps);
   };
+}
+template <class Policy, class Element, class Optimizer>
+runner run_of(Optimizer optimizer, double average, int data_ranks = 0) {
+  return run_of_job<small_gpt::job<Policy, Element>>(optimizer, average, data_ranks);
 }
 
 void expect_all_pairs(std::vector<runner> const& plans, double tolerance) {
@@ -157,11 +160,33 @@ TEST(TrainerState, GoesFromEachPlanToEachOther) {
       1e-10);
 }
 
+TEST(TrainerState, InFloatGoesFromEachPlanToEachOther) {
+  using zero = hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2>;
+  expect_all_pairs(
+      {run_of<serial, float>(by_adamw, 0.9), run_of<small_gpt::tp2_sharded, float>(by_adamw, 0.9),
+       run_of<zero, float>(by_adamw, 0.9)},
+      1e-4);
+}
+
+// The padding of the table is nobody's, and the head has no tensor of its own.
+TEST(TrainerState, OfATiedHeadWithAPaddedVocabulary) {
+  using zero = hybrid<data_parallel<2, zero<1>>, small_gpt::tp2>;
+  std::vector<runner> const plans{
+      run_of_job<small_gpt::tied_job<serial>>(by_adamw, 0),
+      run_of_job<small_gpt::tied_job<small_gpt::tp2_sharded>>(by_adamw, 0),
+      run_of_job<small_gpt::tied_job<zero>>(by_adamw, 0)};
+  auto const state = plans[2](nullptr, 1).end.tensors;
+  EXPECT_EQ(state.at("wte.weight").size(), small_gpt::tied_vocabulary * small_gpt::width);
+  EXPECT_FALSE(state.contains("lm_head.weight"));
+  expect_all_pairs(plans, 1e-10);
+}
+
 // What optimizers own is the master weights; layers see them rounded.
 TEST(TrainerState, OfMixedPrecisionIsThatOfTheOptimizer) {
   using mixed = precision<plait::bfloat16, float>;
   constexpr sgd optimizer{.learning_rate = 0.05, .momentum = 0.9};
   expect_all_pairs({run_of<data_parallel<2>, mixed>(optimizer, 0),
+                    run_of<hybrid<pipeline<2>, small_gpt::tp2>, mixed>(optimizer, 0),
                     run_of<hybrid<data_parallel<2, zero<1>>, small_gpt::tp2>, mixed>(optimizer, 0)},
                    0.02);
 }

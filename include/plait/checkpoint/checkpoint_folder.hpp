@@ -99,8 +99,8 @@ class checkpoint_folder {
   }
 
   /// Makes a save appear as a checkpoint; all ranks have written their files. On return it is on
-  /// the disk. A checkpoint of that step that is there already stays if it is the same, else it is
-  /// replaced.
+  /// the disk. A checkpoint of that step that is there already is replaced, even if it has the same
+  /// manifest: what its files have may have been damaged since.
   ///
   /// Errors: also input_error if a file of the manifest is missing, if `manifest` has another step
   ///         or job, breaks a rule of manifests, or if another job's checkpoint has the name. The
@@ -203,12 +203,6 @@ class checkpoint_folder {
     must(disk_.sync_folder(begun));
 
     auto const old = detail::look_at_checkpoint(last, save.step, disk_);
-    if (old.complete() && disk_.read_file(last / detail::manifest_file, detail::most_manifest_bytes,
-                                          detail::manifest_kind) == text) {
-      must(disk_.sync_folder(path_));  // who wrote it may have been killed before that
-      abandon(save);
-      return;
-    }
     if (!old.job.empty() && old.job != job_)
       name.refuse("is there and belongs to job " + detail::in_quotes(old.job) + ", not to " +
                   detail::in_quotes(job_));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -169,17 +171,27 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
 }
 
 /// Whether this host sees, in a folder of checkpoints, the probe of that name with those bytes:
-/// what checkpoint_folder::make_probe wrote, perhaps on another host.
+/// what checkpoint_folder::make_probe wrote, perhaps on another host. It looks again for as long as
+/// `patience`: network file systems remember names, and that there was none.
 ///
 /// Errors: none: what cannot be read is not seen.
 inline bool sees_probe(std::filesystem::path const& folder, std::string_view name,
-                       std::span<std::byte const> bytes, detail::disk& on = detail::the_disk()) {
-  try {
-    auto const text = on.read_file(folder / name, bytes.size(), "probe");
-    return std::ranges::equal(std::as_bytes(std::span(text)), bytes);
-  } catch (input_error const&) {
-    return false;
+                       std::span<std::byte const> bytes, std::chrono::milliseconds patience = {},
+                       detail::disk& on = detail::the_disk()) {
+  auto const sees = [&] {
+    try {
+      auto const text = on.read_file(folder / name, bytes.size(), "probe");
+      return std::ranges::equal(std::as_bytes(std::span(text)), bytes);
+    } catch (input_error const&) {
+      return false;
+    }
+  };
+  auto const end = std::chrono::steady_clock::now() + patience;
+  while (!sees()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
+  return true;
 }
 
 }  // namespace plait

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -63,11 +65,10 @@ struct checkpoint_options {
 /// written once. All ranks call the same functions in the same order.
 ///
 /// Moves:  while a checkpoint is written, one small sum a step, by which all ranks learn at the
-/// same
-///         step that it is complete or has failed.
+///         same step that it is complete or has failed.
 /// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`; the step at whose end
-/// it is saved waits
-///         until they are copied, and for the checkpoint before if that is still written.
+///         it is saved waits until they are copied, and for the checkpoint before if that is still
+///         written.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings.
 /// Threads: used by the thread of its rank.
 class checkpoints {
@@ -205,7 +206,9 @@ class checkpoints {
   /// All ranks learn how far the checkpoint is, and go on with it.
   void proceed(bool waits) {
     if (waits && saving_->thread.joinable()) saving_->thread.join();
-    auto const all = state_->of_all_ranks({static_cast<std::uint64_t>(saving_->mine.load())});
+    auto const mine = saving_->mine.load();
+    auto const all = state_->of_all_ranks(said(static_cast<std::uint64_t>(mine), 0,
+                                               mine == progress::failed ? saving_->problem : ""));
     bool is_running = false;
     std::optional<std::size_t> failed;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -214,7 +217,7 @@ class checkpoints {
     }
     if (is_running) return;
     if (saving_->thread.joinable()) saving_->thread.join();
-    if (failed) return give_up(static_cast<int>(*failed));
+    if (failed) return give_up(*failed, text_of(all[*failed]));
     if (saving_->is_committing) {
       problem_ = saving_->problem;
       saving_.reset();
@@ -231,10 +234,26 @@ class checkpoints {
       });
   }
 
-  [[gnu::cold]] void give_up(int rank) {
+  /// What a rank tells all others: two numbers, and what is wrong.
+  [[nodiscard]] static std::vector<std::uint64_t> said(std::uint64_t first, std::uint64_t second,
+                                                       std::string text) {
+    std::vector<std::uint64_t> out(saved_state::most_numbers);
+    std::size_t const room = (out.size() - 2) * sizeof(std::uint64_t);
+    if (text.size() > room) text.replace(room - 3, std::string::npos, "...");
+    out[0] = first;
+    out[1] = second;
+    std::memcpy(out.data() + 2, text.data(), text.size());
+    return out;
+  }
+  [[nodiscard]] static std::string text_of(std::vector<std::uint64_t> const& row) {
+    std::string text((row.size() - 2) * sizeof(std::uint64_t), '\0');
+    std::memcpy(text.data(), row.data() + 2, text.size());
+    return text.substr(0, text.find('\0'));
+  }
+
+  [[gnu::cold]] void give_up(std::size_t rank, std::string const& why) {
     problem_ = "checkpoint " + detail::path_in_quotes(saving_->at.path) +
-               " could not be written by rank " + std::to_string(rank) +
-               (saving_->problem.empty() ? std::string{} : ": " + saving_->problem);
+               " could not be written by rank " + std::to_string(rank) + ": " + why;
     if (is_root()) folder_->abandon(saving_->at);
     saving_.reset();
     if (options_.required) throw input_error(problem_);
@@ -249,13 +268,15 @@ class checkpoints {
     } catch (std::exception const& problem) {
       mine = problem.what();
     }
-    auto const all = state_->of_all_ranks({mine.empty() ? 0u : 1u});
+    auto const all = state_->of_all_ranks(said(mine.empty() ? 0 : 1, 0, mine));
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       if (all[rank][0] != 0)
-        throw input_error(!mine.empty()
-                              ? mine
-                              : "checkpoints in " + detail::path_in_quotes(options_.folder) +
-                                    " cannot " + what + " by rank " + std::to_string(rank));
+        throw input_error(!mine.empty() ? mine : cannot(what, rank, text_of(all[rank])));
+  }
+  [[nodiscard]] std::string cannot(char const* what, std::size_t rank,
+                                   std::string const& why) const {
+    return "checkpoints in " + detail::path_in_quotes(options_.folder) + " cannot " + what +
+           " by rank " + std::to_string(rank) + ": " + why;
   }
   /// The root makes the folder and puts something into it; all must see that.
   [[gnu::cold]] void open_folder() {
@@ -270,7 +291,8 @@ class checkpoints {
     if (!on_root("be used", make, &number)) throw input_error(problem_);
     try {
       on_all("be used", [&] {
-        if (!sees_probe(options_.folder, checkpoint_folder::probe_name(number), bytes))
+        constexpr std::chrono::seconds patience{2};
+        if (!sees_probe(options_.folder, checkpoint_folder::probe_name(number), bytes, patience))
           throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
                             ": rank " + std::to_string(state_->rank()) +
                             " does not see there what rank 0 has written; give one that all hosts "
@@ -293,12 +315,10 @@ class checkpoints {
         mine = problem.what();
       }
     auto const all =
-        state_->of_all_ranks({mine.empty() ? 0u : 1u, number == nullptr ? 0 : *number});
+        state_->of_all_ranks(said(mine.empty() ? 0 : 1, number == nullptr ? 0 : *number, mine));
     if (number != nullptr) *number = all[0][1];
     if (all[0][0] == 0) return true;
-    problem_ = !mine.empty() ? mine
-                             : "checkpoints in " + detail::path_in_quotes(options_.folder) +
-                                   " cannot " + what + " by rank 0";
+    problem_ = !mine.empty() ? mine : cannot(what, 0, text_of(all[0]));
     if (number == nullptr || options_.required) throw input_error(problem_);
     return false;
   }
@@ -340,8 +360,11 @@ class checkpoints {
       problem_ = problem.what();
       damaged = 1;
     }
-    for (auto const& one : state_->of_all_ranks({damaged}))
-      if (one[0] != 0) return false;
+    for (auto const& one : state_->of_all_ranks(said(damaged, 0, damaged != 0 ? problem_ : "")))
+      if (one[0] != 0) {
+        problem_ = text_of(one);
+        return false;
+      }
     return true;
   }
 

@@ -55,12 +55,19 @@ class state_reader final : public state_source {
                            [](float value) { return static_cast<bfloat16>(value); });
   }
 
-  /// Compares the CRCs of every `ranks`-th rectangle, from the `rank`-th on.
+  /// Compares type, shape and CRC of every `ranks`-th rectangle, from the `rank`-th on.
   ///
   /// Errors: input_error that names the file, the tensor and both numbers.
   void verify(std::size_t rank, std::size_t ranks) {
     for (std::size_t i = rank; i < manifest_.blocks.size(); i += ranks) {
       auto const& block = manifest_.blocks[i];
+      auto const& type = tensors_.find(block.tensor)->second.whole->type;
+      auto const& found = file(block.file).info(block.tensor);
+      if (to_string(found.type) != type || found.shape != block.extent)
+        throw input_error("checkpoint " + path_in_quotes(folder_) + " is damaged: tensor " +
+                          in_quotes(block.tensor) + " in " + in_quotes(block.file) + " is " +
+                          std::string(to_string(found.type)) + " " + shape_text(found.shape) +
+                          ", the manifest says " + type + " " + shape_text(block.extent));
       auto const crc = checkpoint_crc(file(block.file), block.tensor);
       if (crc != block.crc)
         throw input_error("checkpoint " + path_in_quotes(folder_) + " is damaged: tensor " +

@@ -24,7 +24,8 @@ using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<
 
 namespace detail {
 
-/// Reads {"NAME": {"saved_offsets": [r, c]}, ...} event by event.
+/// Reads {"NAME": {"saved_offsets": [r, c]}, ...} event by event. Other things that are said of a
+/// tensor are for whoever knows them, as PyTorch may say more one day.
 class sharding_info_parser {
   using json = nlohmann::json;
 
@@ -37,36 +38,42 @@ class sharding_info_parser {
     return std::move(handler.out_);
   }
 
-  bool null() { refuse_value(); }
-  bool boolean(bool) { refuse_value(); }
-  bool number_integer(json::number_integer_t) { refuse_value(); }
-  bool number_float(json::number_float_t, std::string const&) { refuse_value(); }
-  bool binary(json::binary_t&) { refuse_value(); }
-  bool string(std::string&) { refuse_value(); }
+  bool null() { return value(); }
+  bool boolean(bool) { return value(); }
+  bool number_integer(json::number_integer_t) { return value(); }
+  bool number_float(json::number_float_t, std::string const&) { return value(); }
+  bool binary(json::binary_t&) { return value(); }
+  bool string(std::string&) { return value(); }
 
-  bool number_unsigned(json::number_unsigned_t value) {
+  bool number_unsigned(json::number_unsigned_t number) {
+    if (is_foreign()) return value();
     if (depth_ != 3 || offsets_.size() == most_dimensions) refuse_value();
-    offsets_.push_back(static_cast<std::size_t>(value));
+    offsets_.push_back(static_cast<std::size_t>(number));
     return true;
   }
   bool start_object(std::size_t) {
+    if (is_foreign()) return begin_foreign();
     if (depth_ > 1) refuse_value();
     ++depth_;
     has_offsets_ = false;
     return true;
   }
   bool key(std::string& value) {
+    if (foreign_depth_ > 0) return true;
     if (depth_ == 1) {
       name_ = std::move(value);
       if (out_.contains(name_)) refuse(file_, "names " + in_quotes(name_) + " twice");
       if (out_.size() == most_tensors)
         refuse(file_, "has more than " + std::to_string(most_tensors) + " tensors");
-    } else if (value != "saved_offsets" || std::exchange(has_offsets_, true)) {
+    } else if (value != "saved_offsets") {
+      foreign_next_ = true;
+    } else if (std::exchange(has_offsets_, true)) {
       refuse_value();
     }
     return true;
   }
   bool end_object() {
+    if (foreign_depth_ > 0) return end_foreign();
     if (depth_ == 2) {
       if (!has_offsets_) refuse_value();
       out_.emplace(std::move(name_), std::move(offsets_));
@@ -76,11 +83,13 @@ class sharding_info_parser {
     return true;
   }
   bool start_array(std::size_t) {
+    if (is_foreign()) return begin_foreign();
     if (depth_ != 2) refuse_value();
     ++depth_;
     return true;
   }
   bool end_array() {
+    if (foreign_depth_ > 0) return end_foreign();
     --depth_;
     return true;
   }
@@ -97,14 +106,32 @@ class sharding_info_parser {
   }
   [[noreturn]] void refuse_value() const {
     if (depth_ == 0) refuse(file_, "is not an object");
-    refuse(file_, "must give " + in_quotes(name_) + " saved_offsets, a list of up to " +
-                      std::to_string(most_dimensions) + " positions, and nothing else");
+    refuse(file_, "must give " + in_quotes(name_) + " saved_offsets once, a list of up to " +
+                      std::to_string(most_dimensions) + " positions");
+  }
+
+  /// Whether the value that comes is another's than saved_offsets, or within such a value.
+  [[nodiscard]] bool is_foreign() const { return foreign_next_ || foreign_depth_ > 0; }
+  bool value() {
+    if (!is_foreign()) refuse_value();
+    foreign_next_ = false;
+    return true;
+  }
+  bool begin_foreign() {
+    ++foreign_depth_;
+    return value();
+  }
+  bool end_foreign() {
+    --foreign_depth_;
+    return true;
   }
 
   file_name const& file_;
   sharding_info out_;
   std::size_t depth_ = 0;  // 1: in the list of tensors, 2: in a tensor, 3: in its offsets
   bool has_offsets_ = false;
+  bool foreign_next_ = false;      // the next value has a key that is not known
+  std::size_t foreign_depth_ = 0;  // of lists and objects within such a value
   std::string name_;
   std::vector<std::size_t> offsets_;
 };

@@ -55,9 +55,11 @@ class saved_state {
   saved_state& operator=(saved_state const&) = delete;
   virtual ~saved_state() = default;
 
+  static constexpr std::size_t most_numbers = 64;
+
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
-  /// Up to 64 numbers of each rank, those of rank r at [r]. Collective.
+  /// Up to `most_numbers` of each rank, those of rank r at [r]. Collective.
   ///
   /// Moves: the row of the plan's list by which ranks compare what must be the same.
   [[nodiscard]] virtual std::vector<std::vector<std::uint64_t>> of_all_ranks(

@@ -85,7 +85,8 @@ class trainer_state final : public saved_state {
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
       std::vector<std::uint64_t> numbers) const override {
     std::size_t const count = numbers.size();
-    numbers.resize(planning::agreed_fields);
+    static_assert(most_numbers == planning::agreed_fields);
+    numbers.resize(most_numbers);
     auto const calls = rank_.calls_for(of_.number);
     auto const all = numbers_of_all(rank_, of_.room, numbers);
     std::vector<std::vector<std::uint64_t>> out;
