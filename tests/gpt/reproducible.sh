@@ -3,10 +3,10 @@
 # train_gpt --reproducible: the same weights, to the bit, from any number of data ranks, stages and processes, and
 # from a checkpoint that goes on under others.
 #   reproducible.sh TRAIN_GPT TEXT LAUNCH SCRATCH_DIR [STEPS]
-# LAUNCH: scripts/launch. STEPS: of each run (8).
+# LAUNCH: scripts/launch. STEPS: of each run (5).
 set -uo pipefail
 export LC_ALL=C OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-train_gpt="$1" text="$2" launch="$3" scratch="$4" steps="${5-8}"
+train_gpt="$1" text="$2" launch="$3" scratch="$4" steps="${5-5}"
 rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch" || exit 1
@@ -21,7 +21,7 @@ command=("$train_gpt")
 weights() {
   local name="$1" plan="$2"
   shift 2
-  "${command[@]}" --data "$text" --generate 0 --batch 48 --steps "$steps" --plan "$plan" --save "$name" "$@" >out 2>err ||
+  "${command[@]}" </dev/null --data "$text" --generate 0 --batch 48 --steps "$steps" --plan "$plan" --save "$name" "$@" >out 2>err ||
     complain "exit code $?: $plan $*: $(cat err)"
 }
 # same NAME PLAN ARGUMENTS...: they are those of file NAME.
@@ -44,12 +44,16 @@ cmp -s serial plain && complain "without --reproducible the bits are the same, t
 
 # ---- Processes -----------------------------------------------------------------------------------
 if "$train_gpt" --list-plans --backend gloo >out 2>err; then
-  command=("$launch" -n 3 "$train_gpt") same serial dp3 --backend gloo
-  command=("$launch" -n 4 "$train_gpt") same serial dp2.pp2 --backend gloo
+  command=("$launch" -n 3 "$train_gpt")
+  same serial dp3 --backend gloo
+  command=("$launch" -n 4 "$train_gpt")
+  same serial dp2.pp2 --backend gloo
 fi
 if "$train_gpt" --list-plans --backend mpi >out 2>err && command -v mpirun >/dev/null; then
-  command=(mpirun --oversubscribe -n 5 "$train_gpt") same serial dp5 --backend mpi
+  command=(mpirun --oversubscribe -n 5 "$train_gpt")
+  same serial dp5 --backend mpi
 fi
+command=("$train_gpt")
 
 # ---- From checkpoints ----------------------------------------------------------------------------
 # 391 sequences: the 8th step of 48 is the last of an epoch.
