@@ -303,10 +303,13 @@ std::shared_ptr<plait::process_engine> make_engine(train_gpt::options const& wan
 /// Checkpoints as the command line wants them.
 class kept_checkpoints final : public train_gpt::rank_checkpoints {
  public:
+  /// `problem`: the first rank puts there why the last one could not be written.
   kept_checkpoints(train_gpt::options const& wanted, std::unique_ptr<plait::saved_state> state,
-                   plait::batch_description const& batches, std::uint64_t epoch)
+                   plait::batch_description const& batches, std::uint64_t epoch,
+                   std::string& problem)
       : resumes_(wanted.resume),
         speaks_(state->rank() == 0),
+        problem_(problem),
         saves_(std::make_unique<plait::checkpoints>(
             std::move(state), batches, epoch,
             plait::checkpoint_options{.folder = wanted.checkpoint,
@@ -315,18 +318,25 @@ class kept_checkpoints final : public train_gpt::rank_checkpoints {
                                       .allow = words_of(wanted.allow)})) {}
 
   std::uint64_t resume() override {
-    std::uint64_t const next = resumes_ ? saves_->resume() : 0;
-    tell();
+    if (!resumes_) return 0;
+    std::uint64_t const next = saves_->resume();
+    if (!speaks_) return next;
+    for (auto const& why : saves_->left_out())
+      std::fprintf(stderr, "train_gpt: left out: %s\n", why.c_str());
+    if (saves_->from().empty()) std::printf("no checkpoint is there: from the start\n");
+    else std::printf("going on from %s\n", plait::detail::path_in_quotes(saves_->from()).c_str());
+    std::fflush(stdout);
     return next;
   }
   void after_step() override {
     saves_->after_step();
     tell();
   }
-  void save() override { saves_->save(); }
   void finish() override {
+    if (!saves_->is_saved()) saves_->save();
     saves_->finish();
     tell();
+    if (speaks_) problem_ = saves_->problem();
   }
 
  private:
@@ -348,6 +358,7 @@ class kept_checkpoints final : public train_gpt::rank_checkpoints {
   }
 
   bool resumes_, speaks_;
+  std::string& problem_;
   std::unique_ptr<plait::checkpoints> saves_;
   std::string told_{};
 };
@@ -409,10 +420,11 @@ int train(train_gpt::options const& wanted, entry const& job) {
     save = std::make_unique<file_sink>(wanted.save, job);
     request.save = save.get();
   }
+  std::string unsaved;
   if (!wanted.checkpoint.empty())
     request.checkpoints = [&](std::unique_ptr<plait::saved_state> state,
                               plait::batch_description const& batches, std::uint64_t epoch) {
-      return std::make_unique<kept_checkpoints>(wanted, std::move(state), batches, epoch);
+      return std::make_unique<kept_checkpoints>(wanted, std::move(state), batches, epoch, unsaved);
     };
   std::unique_ptr<losses_file> losses;
   if (!wanted.losses.empty() && is_root) losses = std::make_unique<losses_file>(wanted.losses);
@@ -460,13 +472,14 @@ int train(train_gpt::options const& wanted, entry const& job) {
   // example-end
   keep_files();
   if (!is_root) return 0;
-  if (wanted.steps > 0)
+  if (!has_begun && wanted.steps > 0) std::printf("nothing is left to do\n");
+  if (has_begun)
     std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)
     std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
   if (!outcome.sample.empty())
     std::printf("\na sample:\n%s\n", printable(outcome.sample, job.reads_tokens).c_str());
-  return 0;
+  return unsaved.empty() ? 0 : 2;
 }
 
 /// The plan, once, and of processes one line each: which rank the launcher says it is. Only where a

@@ -131,10 +131,7 @@ outcome run(request const& wanted, Backend const& backend) {
     trainer.on_stop([&](plait::step_report const& last) {
       say(last);
       save();
-      if (checkpoints) {
-        checkpoints->save();
-        checkpoints->finish();
-      }
+      if (checkpoints) checkpoints->finish();
     });
     while (trainer.step_number() < wanted.steps) {
       auto const report = trainer.step(batches.at(next++));

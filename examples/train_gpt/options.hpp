@@ -20,7 +20,7 @@ struct options {
   std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
                     attention = "own";
   std::string init, save, losses, log, checkpoint, allow;
-  std::int64_t every = 100, keep = 3;
+  std::int64_t every = 0, keep = 0;  // 0: not given
   std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, seed = 0,
                generate = 200, schedule_seed = 0;
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
@@ -63,9 +63,8 @@ inline constexpr char const* usage =
     "with\n"
     "                         parts of them (PyTorch's, or a checkpoint)\n"
     "  --save FILE            write the weights at the end (safetensors)\n"
-    "  --checkpoint DIR       save all that training needs to go on in a folder, at the end of a "
-    "step\n"
-    "                         and while the next ones run; on a signal, too\n"
+    "  --checkpoint DIR       save all that training needs to go on in a folder, while the next\n"
+    "                         steps run; also behind the last step and on a signal\n"
     "  --every N              steps from one checkpoint to the next (100)\n"
     "  --keep K               checkpoints that are kept (3)\n"
     "  --resume               go on from the newest complete checkpoint of DIR, if there is one, "
@@ -137,9 +136,14 @@ inline options parse(int count, char const* const* words) {
   if (out.reproducible > 0 && out.microbatches > 0)
     throw plait::input_error(
         "--microbatches and --reproducible exclude each other: the G pieces are the microbatches");
-  if (out.checkpoint.empty() && (out.resume || !out.allow.empty()))
-    throw plait::input_error(std::string(out.resume ? "--resume" : "--allow") +
+  if (out.checkpoint.empty() && (out.resume || !out.allow.empty() || out.every > 0 || out.keep > 0))
+    throw plait::input_error(std::string(out.resume           ? "--resume"
+                                         : !out.allow.empty() ? "--allow"
+                                         : out.every > 0      ? "--every"
+                                                              : "--keep") +
                              " needs --checkpoint DIR");
+  if (out.every == 0) out.every = 100;
+  if (out.keep == 0) out.keep = 3;
   return out;
 }
 

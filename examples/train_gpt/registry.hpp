@@ -47,7 +47,7 @@ struct rank_checkpoints {
   /// Returns the number of the next batch.
   virtual std::uint64_t resume() = 0;
   virtual void after_step() = 0;
-  virtual void save() = 0;
+  /// Saves the last step, unless it is saved.
   virtual void finish() = 0;
 };
 

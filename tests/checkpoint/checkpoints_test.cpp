@@ -41,6 +41,7 @@ struct outcome {
   std::vector<double> losses;
   std::map<std::string, std::vector<double>> weights;
   std::string problem;
+  std::vector<std::string> left_out;
   std::uint64_t begun_at = 0;
 };
 
@@ -67,7 +68,11 @@ outcome train(settings const& with, int data_ranks) {
                                        {.seed = 3, .clip = 1.0, .average = with.average});
     auto all = batches(
         text, global_batch<>{with.batch}, rank,
-        {.seed = 5, .how = with.order, .last = last_batch::keep, .epochs = 0, .microbatches = 2});
+        {.seed = 5,
+         .how = with.order,
+         .last = last_batch::keep,
+         .epochs = 0,
+         .microbatches = Job::plan_type::slices > 0 ? 0 : 2});
     checkpoints saves(trainer, all, with.saves);
     std::uint64_t const first = with.resumes ? saves.resume() : 0;
     if (rank.is_root()) out.begun_at = first;
@@ -83,7 +88,7 @@ outcome train(settings const& with, int data_ranks) {
       if (rank.is_root()) out.losses.push_back(loss);
     }
     saves.finish();
-    if (rank.is_root()) out.problem = saves.problem();
+    if (rank.is_root()) out.problem = saves.problem(), out.left_out = saves.left_out();
     using element = typename Job::parameter_element;
     trainer.export_parameters(
         [&](std::string const& name, auto const&, std::span<element const> values) {
@@ -258,9 +263,41 @@ TEST(Checkpoints, ThatAreDamagedAreLeftForTheOneBefore) {
   }
   auto const found = run_of<small_gpt::tp2>()({.steps = 3, .saves = {.folder = at.path}});
   EXPECT_EQ(found.begun_at, 2u);
-  EXPECT_NE(found.problem.find("is damaged: tensor"), std::string::npos) << found.problem;
+  ASSERT_EQ(found.left_out.size(), 1u);
+  EXPECT_NE(found.left_out[0].find("is damaged: tensor"), std::string::npos) << found.left_out[0];
+  EXPECT_EQ(found.problem, "");
+  // With none left nobody begins anew without a word.
   files::remove(at.path / "step-00000002" / "plait.json");
-  EXPECT_EQ(run_of<small_gpt::tp2>()({.steps = 1, .saves = {.folder = at.path}}).begun_at, 0u);
+  expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none that can be used");
+  files::remove_all(at.path / "step-00000004");
+  expect_refused({.steps = 1, .saves = {.folder = at.path}}, "but none that can be used");
+}
+
+TEST(Checkpoints, OfAnotherRunAreNotMixedWithNewOnes) {
+  folder const at("another_run");
+  run_of<data_parallel<2>>()({.steps = 2, .saves = {.folder = at.path, .every = 2}});
+  expect_refused({.steps = 2, .saves = {.folder = at.path}, .resumes = false},
+                 "has those of another run, up to step 2; go on from there");
+  expect_refused({.saves = {.folder = at.path, .allow = {"learning_rat"}}},
+                 "allow has 'learning_rat', which is no setting; settings are model precision");
+}
+
+// Slices of unlike ranks give the bits of the undisturbed run, over the end of an epoch.
+TEST(Checkpoints, OfSlicesGoOnOnAnyNumberOfRanks) {
+  using policy = hybrid<data_parallel<at_launch>, reproducible<4>>;
+  auto const run = [](int ranks, settings const& with) {
+    return train<small_gpt::job<policy, float>>(with, ranks);
+  };
+  folder const none("no_slices"), at("slices");
+  auto const whole = run(1, {.steps = 12, .saves = {.folder = none.path}});
+  run(3, {.steps = 8, .saves = {.folder = at.path, .every = 8}});
+  auto const rest = run(2, {.steps = 12, .saves = {.folder = at.path}});
+  EXPECT_EQ(rest.begun_at, 8u);
+  EXPECT_EQ(rest.weights, whole.weights);
+  ASSERT_EQ(rest.losses.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rest.losses[i], whole.losses[8 + i]);
+  expect_refused({.saves = {.folder = at.path}},
+                 "reproducible is 4 slices in the checkpoint and not set now");
 }
 
 /// Changes bytes of a file and puts them back.

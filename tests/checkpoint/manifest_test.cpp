@@ -319,19 +319,24 @@ TEST(Manifest, ManyBlocksAreCheckedSoon) {
             ": tensor 't' is cut along 7 dimensions; at most 6 are allowed");
 }
 
-TEST(Manifest, TheFirstDifferenceIsASentence) {
+TEST(Manifest, DifferencesAreSentences) {
   using settings = std::vector<std::pair<std::string, std::string>>;
   settings const saved{{"seed", "7"}, {"global_batch", "64"}, {"schedule", ""}};
   auto const difference = [&](settings const& now, std::vector<std::string_view> const& allowed) {
-    return plait::first_difference(saved, now, allowed).value_or("none");
+    std::string all;
+    for (auto const& one : plait::differences(saved, now, allowed))
+      all += (all.empty() ? "" : ", ") + one;
+    return all.empty() ? "none" : all;
   };
   EXPECT_EQ(difference(saved, {}), "none");
   EXPECT_EQ(difference({{"schedule", ""}, {"global_batch", "64"}, {"seed", "7"}}, {}), "none");
   settings const other{{"global_batch", "32"}, {"schedule", "gpipe"}, {"seed", "7"}};
-  EXPECT_EQ(difference(other, {}), "global_batch is 64 in the checkpoint and 32 now");
+  EXPECT_EQ(difference(other, {}),
+            "global_batch is 64 in the checkpoint and 32 now, schedule is '' in the checkpoint and "
+            "gpipe now");
   EXPECT_EQ(difference(other, {"global_batch"}), "schedule is '' in the checkpoint and gpipe now");
   EXPECT_EQ(difference(other, {"global_batch", "schedule"}), "none");
-  EXPECT_EQ(difference({{"seed", "7"}}, {}),
+  EXPECT_EQ(difference({{"seed", "7"}}, {"schedule"}),
             "global_batch is 64 in the checkpoint and not set now");
   settings more = saved;
   more.push_back({"line\nbreak", std::string(300, 'x')});

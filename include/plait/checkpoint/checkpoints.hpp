@@ -60,6 +60,9 @@ struct checkpoint_options {
 ///       saves.after_step();
 ///     }
 ///
+/// A folder with checkpoints in it is gone on with by `resume`; without it, the first step is an
+/// error. The last steps are saved by `save` behind the loop.
+///
 /// A checkpoint knows elements of parameters, not ranks. Each rank copies what it saves at the end
 /// of a step, and a thread of its own writes the copy while training goes on; every element is
 /// written once. All ranks call the same functions in the same order.
@@ -69,7 +72,9 @@ struct checkpoint_options {
 /// Cost:   on the host, as many bytes as this rank saves, `plan::host_bytes`; the step at whose end
 ///         it is saved waits until they are copied, and for the checkpoint before if that is still
 ///         written.
-/// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings.
+/// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
+///         name in `allow` that no setting has, and where there are checkpoints but none that can be
+///         used.
 /// Threads: used by the thread of its rank.
 class checkpoints {
  public:
@@ -91,6 +96,7 @@ class checkpoints {
                         " and .every " + std::to_string(options_.every) +
                         "; at least one checkpoint is kept, and .every is 0 or more");
     add_settings_of_batches();
+    check_allowed();
     copies_.rank = state_->rank();
     copies_.element_bytes = state_->element_bytes();
     copies_.kinds = state_->kinds();
@@ -108,31 +114,46 @@ class checkpoints {
   /// Goes on from the newest complete checkpoint, if there is one. Returns the number of the next
   /// batch: `for (auto const& batch : batches.from(saves.resume()))`.
   ///
-  /// Errors: input_error that names the first setting that differs, with both values, and what in
-  ///         the checkpoint cannot be read.
+  /// Errors: input_error that names the settings that differ, with both values, and what in the
+  ///         checkpoint cannot be read; if there are checkpoints and all are damaged.
   [[gnu::cold]] std::uint64_t resume() {
     finish();
+    is_new_run_ = false;
+    problem_.clear();
     for (std::uint64_t older = 0;; ++older) {
       std::optional<checkpoint_manifest> manifest;
       auto const step = newest(older);
-      if (!step) return next_ = 0;
+      if (!step && problem_.empty()) return next();
+      if (!step)
+        throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
+                          " has some, but none that can be used; to begin anew give another "
+                          "folder: " +
+                          problem_);
       auto const folder = options_.folder / detail::checkpoint_name::of(*step);
       on_all("be used", [&] {
         manifest = read_manifest(folder);
         check(*manifest, folder);
       });
       detail::state_reader reader(folder, *manifest, state_->element_bytes());
-      if (options_.verify && !is_undamaged(reader)) continue;
+      if (options_.verify && !is_undamaged(reader)) {
+        left_out_.push_back(std::exchange(problem_, {}));
+        continue;
+      }
       on_all("be read", [&] { restore(reader); });
       state_->go_on_at(manifest->step);
       extra_ = manifest->extra;
-      return next_ = next_batch(manifest->samples);
+      from_ = folder;
+      last_saved_ = manifest->step;
+      problem_.clear();
+      first_step_ = manifest->step;
+      first_batch_ = next_batch(manifest->samples);
+      return next();
     }
   }
 
   /// To be called after each step: makes a checkpoint if it is time for one.
   void after_step() {
-    ++next_;
+    if (is_new_run_ && found_) refuse_new_run();
     if (saving_) proceed(false);
     if (options_.every > 0 && state_->step() % options_.every == 0) save();
   }
@@ -145,6 +166,7 @@ class checkpoints {
       auto const save = folder_->begin(state_->step());
       number = std::stoull(save.name.substr(save.name.size() - 16), nullptr, 16);
     };
+    last_saved_ = state_->step();
     if (!on_root("be written", begin, &number)) return;
     saving_ = std::make_unique<saving>();
     saving_->at = save_of(number);
@@ -163,6 +185,14 @@ class checkpoints {
 
   /// Why the last checkpoint that was begun is not there; "" if it is.
   [[nodiscard]] std::string const& problem() const { return problem_; }
+  /// The checkpoint from which the job goes on; empty if it began anew.
+  [[nodiscard]] std::filesystem::path const& from() const { return from_; }
+  /// Why `resume` has left out newer ones; on the first rank, of all that it looked at.
+  [[nodiscard]] std::vector<std::string> const& left_out() const { return left_out_; }
+  /// Whether nothing has been trained since the last checkpoint that was begun or gone on from.
+  [[nodiscard]] bool is_saved() const {
+    return state_->step() == std::max<std::int64_t>(last_saved_, 0);
+  }
   /// `checkpoint_options::extra` of the checkpoint from which the job goes on.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
@@ -303,6 +333,9 @@ class checkpoints {
       throw;
     }
     if (folder_) folder_->remove_probe(probe);
+    found_ = newest(0);
+    problem_.clear();
+    left_out_.clear();
   }
   /// The same on the root alone. With a number that all ranks are told, failing is no error but
   /// where checkpoints are required.
@@ -323,32 +356,65 @@ class checkpoints {
     return false;
   }
 
-  /// The step of the newest complete checkpoint, but for so many.
-  [[nodiscard]] std::optional<std::int64_t> newest(std::uint64_t older) {
+  /// The step of the newest complete checkpoint, but for so many; with none of use `problem_` says
+  /// on all ranks why, and is empty if there is none at all.
+  ///
+  /// Errors: input_error if the folder cannot be listed.
+  [[nodiscard]] [[gnu::cold]] std::optional<std::int64_t> newest(std::uint64_t older) {
+    enum : std::uint64_t { is_listed, is_unusable, is_unlisted } outcome = is_listed;
     std::uint64_t found = 0;  // a step + 1
-    bool const is_there = on_root(
-        "be listed",
-        [&] {
-          for (auto const& one : list_checkpoints(options_.folder)) {
-            if (!one.complete()) problem_ = one.damage;
-            else if (older-- == 0) {
-              found = static_cast<std::uint64_t>(one.step) + 1;
-              break;
-            }
+    std::string why;
+    if (is_root()) try {
+        for (auto const& one : list_checkpoints(options_.folder)) {
+          if (!one.complete()) {
+            why = one.damage;
+            if (std::ranges::find(left_out_, why) == left_out_.end()) left_out_.push_back(why);
+          } else if (older-- == 0) {
+            found = static_cast<std::uint64_t>(one.step) + 1;
+            break;
           }
-        },
-        &found);
-    if (!is_there) throw input_error(problem_);
-    if (found == 0) return std::nullopt;
-    return static_cast<std::int64_t>(found - 1);
+        }
+        if (found == 0 && !left_out_.empty()) outcome = is_unusable, why = left_out_.front();
+      } catch (std::exception const& problem) {
+        outcome = is_unlisted;
+        why = problem.what();
+      }
+    auto const root = state_->of_all_ranks(said(found, outcome, why)).front();
+    if (root[1] != is_listed) problem_ = text_of(root);
+    if (root[1] == is_unlisted) throw input_error(cannot("be listed", 0, problem_));
+    if (root[0] == 0) return std::nullopt;
+    return static_cast<std::int64_t>(root[0] - 1);
   }
 
   [[gnu::cold]] void check(checkpoint_manifest const& manifest,
                            std::filesystem::path const& folder) const {
     std::vector<std::string_view> const allowed(options_.allow.begin(), options_.allow.end());
-    if (auto const found = first_difference(manifest.settings, settings_, allowed))
-      throw input_error("checkpoint " + detail::path_in_quotes(folder) + ": " + *found +
-                        "; go on with the same, or name it in checkpoint_options::allow");
+    auto const found = differences(manifest.settings, settings_, allowed);
+    if (found.empty()) return;
+    std::string all;
+    for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
+    throw input_error("checkpoint " + detail::path_in_quotes(folder) + ": " + all +
+                      "; go on with the same, or allow others: checkpoint_options::allow, --allow "
+                      "of train_gpt");
+  }
+
+  [[gnu::cold]] void check_allowed() const {
+    for (auto const& name : options_.allow) {
+      bool const is_known = name == "reproducible" || std::ranges::any_of(settings_, [&](auto const& s) {
+                              return s.first == name;
+                            });
+      if (is_known) continue;
+      std::string known;
+      for (auto const& [setting, value] : settings_) known += " " + setting;
+      throw input_error("checkpoint_options::allow has " + detail::in_quotes(name) +
+                        ", which is no setting; settings are" + known);
+    }
+  }
+
+  [[noreturn]] [[gnu::cold]] void refuse_new_run() const {
+    throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
+                      " has those of another run, up to step " + std::to_string(*found_) +
+                      "; go on from there (resume, --resume of train_gpt), or give another folder");
   }
 
   [[nodiscard]] bool is_undamaged(detail::state_reader& reader) {
@@ -372,10 +438,14 @@ class checkpoints {
     for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind) state_->restore(kind, reader);
   }
 
-  /// Samples that have gone before batch number `next_`: whole epochs, and batches of one.
+  /// The number of the next batch: each step takes one.
+  [[nodiscard]] std::uint64_t next() const {
+    return first_batch_ + static_cast<std::uint64_t>(state_->step() - first_step_);
+  }
+  /// Samples that have gone before it: whole epochs, and batches of one.
   [[nodiscard]] std::uint64_t samples_so_far() const {
-    return next_ / steps_per_epoch_ * batches_.data_set +
-           next_ % steps_per_epoch_ * batches_.samples;
+    return next() / steps_per_epoch_ * batches_.data_set +
+           next() % steps_per_epoch_ * batches_.samples;
   }
   /// The batch that begins behind so many samples.
   [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples) const {
@@ -420,9 +490,15 @@ class checkpoints {
   std::optional<checkpoint_folder> folder_{};  // on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
-  std::uint64_t next_ = static_cast<std::uint64_t>(state_->step());  // number of the next batch
+  std::int64_t first_step_ = state_->step();  // step first_step_ takes batch first_batch_
+  std::uint64_t first_batch_ = static_cast<std::uint64_t>(first_step_);
   std::string problem_{};
+  std::vector<std::string> left_out_{};
   std::vector<std::byte> extra_{};
+  std::filesystem::path from_{};
+  std::int64_t last_saved_ = -1;
+  bool is_new_run_ = true;
+  std::optional<std::int64_t> found_{};  // the newest that was there at first
   int exceptions_ = std::uncaught_exceptions();
 };
 

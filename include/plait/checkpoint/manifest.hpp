@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,9 +59,9 @@ struct checkpoint_manifest {
   bool operator==(checkpoint_manifest const&) const = default;
 };
 
-/// The first setting that is not the same, in a sentence such as "global_batch is 64 in the
-/// checkpoint and 32 now"; nothing if all are, but for those of the names in `allowed`.
-[[nodiscard]] inline std::optional<std::string> first_difference(
+/// The settings that are not the same, in sentences such as "global_batch is 64 in the checkpoint
+/// and 32 now"; but for those of the names in `allowed`.
+[[nodiscard]] inline std::vector<std::string> differences(
     std::vector<std::pair<std::string, std::string>> const& saved,
     std::vector<std::pair<std::string, std::string>> const& now,
     std::span<std::string_view const> allowed = {}) {
@@ -70,21 +69,20 @@ struct checkpoint_manifest {
     return std::ranges::find(allowed, name) != allowed.end();
   };
   using pair = std::pair<std::string, std::string>;
+  std::vector<std::string> out;
   for (auto const& [name, value] : saved) {
     if (is_allowed(name)) continue;
     auto const found = std::ranges::find(now, name, &pair::first);
-    if (found == now.end())
-      return detail::in_words(name) + " is " + detail::in_words(value) +
-             " in the checkpoint and not set now";
-    if (found->second != value)
-      return detail::in_words(name) + " is " + detail::in_words(value) + " in the checkpoint and " +
-             detail::in_words(found->second) + " now";
+    auto const before = detail::in_words(name) + " is " + detail::in_words(value);
+    if (found == now.end()) out.push_back(before + " in the checkpoint and not set now");
+    else if (found->second != value)
+      out.push_back(before + " in the checkpoint and " + detail::in_words(found->second) + " now");
   }
   for (auto const& [name, value] : now)
     if (!is_allowed(name) && std::ranges::find(saved, name, &pair::first) == saved.end())
-      return detail::in_words(name) + " is not set in the checkpoint and " +
-             detail::in_words(value) + " now";
-  return std::nullopt;
+      out.push_back(detail::in_words(name) + " is not set in the checkpoint and " +
+                    detail::in_words(value) + " now");
+  return out;
 }
 
 }  // namespace plait
