@@ -473,8 +473,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
   keep_files();
   if (!is_root) return 0;
   if (!has_begun && wanted.steps > 0) std::printf("nothing is left to do\n");
-  if (has_begun)
-    std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
+  if (has_begun) std::printf("loss %.4f -> %.4f, %.0f tokens/s\n", first_loss, last_loss, speed);
   for (auto const& moved : outcome.moved)
     std::printf("moved over %s: %" PRId64 " bytes\n", moved.axes.c_str(), moved.bytes);
   if (!outcome.sample.empty())

@@ -66,13 +66,12 @@ outcome train(settings const& with, int data_ranks) {
   launch<Job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = with.rate, .weight_decay = 0.1},
                                        {.seed = 3, .clip = 1.0, .average = with.average});
-    auto all = batches(
-        text, global_batch<>{with.batch}, rank,
-        {.seed = 5,
-         .how = with.order,
-         .last = last_batch::keep,
-         .epochs = 0,
-         .microbatches = Job::plan_type::slices > 0 ? 0 : 2});
+    auto all = batches(text, global_batch<>{with.batch}, rank,
+                       {.seed = 5,
+                        .how = with.order,
+                        .last = last_batch::keep,
+                        .epochs = 0,
+                        .microbatches = Job::plan_type::slices > 0 ? 0 : 2});
     checkpoints saves(trainer, all, with.saves);
     std::uint64_t const first = with.resumes ? saves.resume() : 0;
     if (rank.is_root()) out.begun_at = first;

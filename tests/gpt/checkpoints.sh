@@ -63,7 +63,10 @@ done
 # 391 sequences: the 12th step of 32 is the last of an epoch.
 epoch=(--batch 32 --plan dp2 --checkpoint epoch --every 11)
 train "${epoch[@]}" --steps 14 --losses whole.csv --save whole.end
+[[ $(cd epoch && echo step-*) == 'step-00000011 step-00000014' ]] || complain "the last step is not saved: $(ls epoch)"
+rm -r epoch/step-00000014
 train "${epoch[@]}" --steps 14 --resume --losses rest.csv --save rest
+grep -q "^going on from 'epoch/step-00000011'$" out || complain "it does not say from where it goes on: $(cat out)"
 half=3 near whole.csv rest.csv 0 || complain "over the end of an epoch: $(tail -n 3 whole.csv rest.csv)"
 cmp -s whole.end rest || complain "over the end of an epoch: other weights"
 
@@ -83,6 +86,27 @@ sleep 0.5
 kill -TERM "$first"
 wait "$first"
 [[ $? == 143 && -e $(echo stopped/step-*/plait.json) ]] || complain "SIGTERM leaves no checkpoint: $(cat err; ls stopped)"
+# It goes on as if there had been no signal.
+last=$((10#$(basename stopped/step-* | cut -d- -f2) + 2))
+train --steps "$last" --save undisturbed
+train --steps "$last" --checkpoint stopped --resume --save rest
+cmp -s undisturbed rest || complain "after a signal at step $((last - 2)): other weights"
+train --steps "$last" --checkpoint stopped --resume
+grep -q '^nothing is left to do$' out || complain "with nothing left to do: $(cat out)"
+
+# refused WORDS ARGUMENTS...: exit code 2, and so it says.
+refused() {
+  local words="$1"
+  shift
+  "$train_gpt" --data "$text" --generate 0 "$@" >out 2>err
+  [[ $? == 2 ]] || complain "no error: $*"
+  grep -qF -- "$words" err || complain "$*: $(cat err)"
+}
+refused "has those of another run, up to step $last; go on from there" --checkpoint stopped
+refused "'learning_rat', which is no setting" --checkpoint stopped --resume --allow learning_rat
+refused '--every needs --checkpoint DIR' --every 5
+for file in stopped/step-*/weights-*; do printf x | dd of="$file" bs=1 seek="$(($(stat -c %s "$file") - 2))" conv=notrunc 2>/dev/null; done
+refused 'but none that can be used' --checkpoint stopped --resume
 
 # ---- PyTorch -------------------------------------------------------------------------------------
 train --plan dp2.tp2.pp2 --steps 4 --checkpoint torch --every 4 --save weights

@@ -73,8 +73,8 @@ struct checkpoint_options {
 ///         it is saved waits until they are copied, and for the checkpoint before if that is still
 ///         written.
 /// Errors: input_error, on all ranks, for a checkpoint of another model or of other settings, for a
-///         name in `allow` that no setting has, and where there are checkpoints but none that can be
-///         used.
+///         name in `allow` that no setting has, and where there are checkpoints but none that can
+///         be used.
 /// Threads: used by the thread of its rank.
 class checkpoints {
  public:
@@ -400,9 +400,9 @@ class checkpoints {
 
   [[gnu::cold]] void check_allowed() const {
     for (auto const& name : options_.allow) {
-      bool const is_known = name == "reproducible" || std::ranges::any_of(settings_, [&](auto const& s) {
-                              return s.first == name;
-                            });
+      bool const is_known =
+          name == "reproducible" ||
+          std::ranges::any_of(settings_, [&](auto const& s) { return s.first == name; });
       if (is_known) continue;
       std::string known;
       for (auto const& [setting, value] : settings_) known += " " + setting;
