@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves what a run needs to go on, and goes on from there: run it twice, or build it with another
-// policy in between. libs: checkpoint ctest: checkpoints_run example-begin all
+// policy in between. libs: checkpoint ctest: checkpoints_run example-begin
 #include <plait/checkpoint/checkpoints.hpp>
 #include <plait/plait.hpp>
 
