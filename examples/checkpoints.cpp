@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves what a run needs to go on, and goes on from there: run it twice, or build it with another
-// policy in between. libs: checkpoint ctest: checkpoints_run example-begin
+// libs: checkpoint
+// ctest: checkpoints_run
+// Saves what a run needs to go on, and goes on from there: run it twice.
+// example-begin
 #include <plait/checkpoint/checkpoints.hpp>
 #include <plait/plait.hpp>
 
