@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <string>
 
@@ -36,6 +37,7 @@ struct axis_set {
     return (bits & axis_set(which).bits) != 0;
   }
   [[nodiscard]] constexpr bool empty() const { return bits == 0; }
+  [[nodiscard]] constexpr int count() const { return std::popcount(bits); }
   friend constexpr axis_set operator|(axis_set a, axis_set b) {
     axis_set both;
     both.bits = a.bits | b.bits;

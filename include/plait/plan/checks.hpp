@@ -177,14 +177,14 @@ consteval void check_stage_count() {
                 "included), fewer than Stages; use fewer stages");
 }
 
-template <int Slices, int DataRanks, bool HasReplicas>
+template <int Slices, int DataRanks, int SlicedAxes>
 consteval void check_slices() {
   static_assert(Slices == 0 || DataRanks <= Slices,
                 "reproducible<Slices>: there are more data ranks than Slices; each needs at least "
                 "one slice, so write more slices or fewer data ranks");
-  static_assert(Slices == 0 || !HasReplicas,
-                "reproducible<Slices>: the policy has ranks with other samples on a replica axis, "
-                "too; write data_parallel<N> alone, on the data axis");
+  static_assert(SlicedAxes <= 1,
+                "reproducible<Slices>: ranks on several axes have samples of their own; write "
+                "data_parallel<N> alone, without a policy on the replica axis");
 }
 
 template <std::size_t One, std::size_t Other>

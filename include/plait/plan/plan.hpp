@@ -162,7 +162,8 @@ struct plan {
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((check_term_count<count_terms(tree)>(), true));
   static_assert((check_stage_count<stages, code.unit_count()>(), true));
-  static_assert((check_slices<slices, grid.size(axis::data), grid.has(axis::replica)>(), true));
+  static_assert((
+      check_slices<slices, grid.size(batch_axes), rules.summed.axes_with(sliced).count()>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages).size() ==

@@ -76,6 +76,12 @@ class exchange_runner {
     }
   }
 
+  /// Carries out a row of blocks that go from each rank to each other.
+  template <class T>
+  void run_all_to_all(active_row const& now, std::span<T const> sent, std::span<T> received) const {
+    now.group->all_to_all(sent, received);
+  }
+
   /// Carries out this rank's end of the messages of `place` that go that way.
   template <class T>
   void run_sends(exchange_place place, T* data, int tag) const {

@@ -21,7 +21,7 @@ namespace plait::execution {
 ///          calls allocates.
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank>
+template <class Job, class Rank, bool HasSlices = (Job::plan_type::slices > 0)>
 class slice_sums {
   using plan = typename Job::plan_type;
   using sum = typename Job::gradient_element;
@@ -62,7 +62,8 @@ class slice_sums {
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
   /// its number, which adds them up; on the stream of the row.
-  void exchange(Rank& rank, typename exchange_runner<Rank>::active_row const& row) const {
+  void exchange(Rank& rank, typename exchange_runner<Rank>::active_row const& row,
+                exchange_runner<Rank> const& exchanges) const {
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
@@ -75,7 +76,7 @@ class slice_sums {
       for (int root = 0; root < roots_; ++root)
         queue.copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
                           roots * count, ranks, count);
-      row.group->all_to_all(std::span<sum const>(sent, all), std::span<sum>(received, all));
+      exchanges.run_all_to_all(row, std::span<sum const>(sent, all), std::span<sum>(received, all));
       auto const number = [&](int root) { return received + std::size_t(root) * count; };
       for (auto const& [to, from] : sums_) queue.add(number(to), number(from), number(to), count);
       queue.copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
@@ -93,6 +94,13 @@ class slice_sums {
   std::vector<slice_tree::step> steps_;
   int roots_ = 0;
   std::vector<slice_tree::sum> sums_;
+};
+
+/// A plan without slices adds up all in one accumulator.
+template <class Job, class Rank>
+class slice_sums<Job, Rank, false> {
+ public:
+  slice_sums(Rank const&, slice_arena const&, typename Job::gradient_element*) {}
 };
 
 }  // namespace plait::execution

@@ -42,7 +42,7 @@ class step_runner {
   template <class Sums, class T>
   void sum_slices(exchange_place place, Rank& rank, Sums const& sums, T* data) {
     each(place, [&](auto const& row) {
-      if (row.moves == movement::all_to_all) sums.exchange(rank, row);
+      if (row.moves == movement::all_to_all) sums.exchange(rank, row, exchanges_);
       else exchanges_.run_blocks(row, data);
     });
   }

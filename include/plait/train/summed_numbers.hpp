@@ -33,9 +33,9 @@ class summed_numbers {
     }
   }
 
-  /// Counts in a batch of this rank and sends `now`, with that, and the list to the device.
+  /// Counts in a batch of this rank and brings `now`, with that, and the list to the device.
   template <class Rank, class Batch>
-  void send(Rank& rank, Batch const& batch, Numbers& now) {
+  void upload(Rank& rank, Batch const& batch, Numbers& now) {
     auto const& grid = rank.grid();
     int const mine = grid.place_in_group(rank.place(), batch_axes), ranks = grid.size(batch_axes);
     if constexpr (slices == 0) {

@@ -90,11 +90,12 @@ class trainer_on {
         options_(checked<plan>(options, rank.grid())),
         store_(rank, Optimizer::states, options.seed, options.average > 0),
         averages_(rank, store_, options.average),
-        memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()), update_tables(),
+        memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()),
+                update_tables<plan>(store_, optimizer_.decays, options_.groups),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
                 plan::squares_count()),
         sums_(memory_.numbers(), memory_.of_slices()),
-        slices_(slices_of_rank(rank, store_)) {
+        slices_(rank, store_.slices(), store_.gradients()) {
     auto const calls = rank.calls_for(number_);
     if (rank.world_size() > 1)
       compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_,
@@ -307,21 +308,6 @@ class trainer_on {
     return rank;
   }
 
-  [[gnu::cold]] static_vector<std::vector<update_range>, 2> update_tables() const {
-    static_vector<std::vector<update_range>, 2> out;
-    for (auto const& block : store_.owned())
-      out.push_back(update_ranges<plan>(store_.local(), block, optimizer_.decays, options_.groups));
-    return out;
-  }
-
-  struct no_slices {};
-  using slices_type = std::conditional_t<(plan::slices > 0), slice_sums<Job, Rank>, no_slices>;
-  [[gnu::cold]] static slices_type slices_of_rank([[maybe_unused]] Rank const& rank,
-                                                  parameter_store<Job, Rank> const& store) {
-    if constexpr (plan::slices > 0) return {rank, store.slices(), store.gradients()};
-    else return {};
-  }
-
   /// What `batches` is told to make for the job.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
@@ -455,7 +441,7 @@ class trainer_on {
     now.step = static_cast<std::uint32_t>(step_);
     now.optimizer = optimizer_.numbers_of(step_, rate_at(options_.rate, step_));
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
-    sums_.send(rank_, batch, now);
+    sums_.upload(rank_, batch, now);
     return ready;
   }
 
@@ -582,7 +568,7 @@ class trainer_on {
   averages<Job, Rank> averages_;
   step_memory<device_type, Optimizer, terms::count> memory_;
   summed_numbers<plan, terms, numbers> sums_;
-  slices_type slices_;
+  slice_sums<Job, Rank> slices_;
   steps whole_step_{steps_for(job_part::training, true)};
   steps only_gradients_{steps_for(job_part::training, false)};
   steps only_loss_{steps_for(job_part::evaluation, false)};
