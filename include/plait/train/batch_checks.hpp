@@ -98,4 +98,13 @@ std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t voc
   return static_cast<std::ptrdiff_t>(at);
 }
 
+/// Errors: input_error for a token that is not in [0, Vocabulary), if that is not 0; its message
+///         begins with trainer().
+template <std::size_t Vocabulary, class Memory, class Trainer>
+void check_tokens(device_batch<Memory> const& batch, Trainer trainer) {
+  if constexpr (Vocabulary > 0)
+    if (auto const at = find_bad_token(batch, Vocabulary); at >= 0)
+      refuse_token(batch, static_cast<std::size_t>(at), Vocabulary, trainer());
+}
+
 }  // namespace plait::execution

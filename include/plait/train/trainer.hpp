@@ -351,10 +351,7 @@ class trainer_on {
   }
 
   void check_inputs(batch_type const& batch) const {
-    constexpr std::size_t vocabulary = least_vocabulary(plan::tree);
-    if constexpr (vocabulary > 0)
-      if (auto const at = find_bad_token(batch, vocabulary); at >= 0)
-        refuse_token(batch, static_cast<std::size_t>(at), vocabulary, name_on_rank());
+    check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
   }
 
   passes_type& passes_for(std::optional<passes_type>& passes, batch_type const& batch,
