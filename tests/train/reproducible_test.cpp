@@ -24,7 +24,7 @@ namespace {
 using namespace plait;
 using planning::exchange_place;
 
-constexpr std::size_t vocabulary = 24, width = 16, length = 4;
+constexpr std::size_t vocabulary = 24, width = 32, length = 4;
 constexpr int slices = 12;
 
 using head =
