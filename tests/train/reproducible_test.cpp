@@ -5,6 +5,7 @@
 // every timetable, on slices of very unlike weight and with a last batch that has empty ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -205,6 +206,31 @@ TEST(Reproducible, SendsTwoAndAQuarterTimesTheGradientsOfTwelveSlicesOnFourRanks
       bytes += double(row_bytes(made.row().moves, std::int64_t(made.count), 4));
   EXPECT_EQ(bytes, 2.25 * double(layout.count()));
   EXPECT_EQ(with::slice_arena_for(layout, with::grid_for(load)).accumulators, 3);
+}
+
+// A norm hides what is added in another order in a small part of it: each sum is one rank's alone.
+TEST(Reproducible, SumsOfSquaresAreOfWholePieces) {
+  using plan = job<float, any_sharded>::plan_type;
+  for (int ranks = 1; ranks <= slices; ++ranks) {
+    auto const grid = plan::grid.with_ranks_at_launch(ranks);
+    auto const regions = plan::parameter_layout_for(0, grid).regions;
+    auto const blocks = plan::blocks(0, 0, grid);
+    std::vector<std::size_t> counts(std::size_t(plan::squares_count()));
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto const place = grid.coordinates_of(rank);
+      auto const owned = planning::owned_blocks(regions, plan::rules.cut_axes(), grid, place);
+      for (auto const& range : execution::squares_ranges<plan>(blocks, owned, place)) {
+        EXPECT_EQ(counts[range.index], 0u) << range.index;
+        counts[range.index] = range.count;
+      }
+    }
+    for (auto const& block : blocks)
+      for (std::size_t i = 0, left = block.count; left > 0; ++i) {
+        std::size_t const piece = std::min(left, planning::square_piece);
+        EXPECT_EQ(counts[std::size_t(plan::first_square(block.entry, block.copy)) + i], piece);
+        left -= piece;
+      }
+  }
 }
 
 // ---- Waits --------------------------------------------------------------------------------------
