@@ -224,10 +224,10 @@ TEST(Reproducible, SumsOfSquaresAreOfWholePieces) {
         counts[range.index] = range.count;
       }
     }
-    for (auto const& block : blocks)
-      for (std::size_t i = 0, left = block.count; left > 0; ++i) {
+    for (auto const& one : blocks)
+      for (std::size_t i = 0, left = one.count; left > 0; ++i) {
         std::size_t const piece = std::min(left, planning::square_piece);
-        EXPECT_EQ(counts[std::size_t(plan::first_square(block.entry, block.copy)) + i], piece);
+        EXPECT_EQ(counts[std::size_t(plan::first_square(one.entry, one.copy)) + i], piece);
         left -= piece;
       }
   }
