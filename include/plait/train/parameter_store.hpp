@@ -13,6 +13,7 @@
 #include "plait/core/finite.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/layout.hpp"
+#include "plait/plan/memory.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/start_values.hpp"
