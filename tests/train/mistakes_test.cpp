@@ -425,12 +425,25 @@ TEST(StopOnSignals, LossesAreTheSame) {
   EXPECT_EQ(with, without);
 }
 
+// Ranks that wait for others to come do not ask.
+TEST(StopOnSignals, BeforeTheFirstStepASignalEndsTheProgram) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        stop_on_signals const stop;
+        std::raise(SIGTERM);
+        std::exit(0);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+}
+
 TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
   static std::atomic<int> mine{0};
   auto const before = std::signal(SIGTERM, [](int) { ++mine; });
   {
     stop_on_signals const stop;
     EXPECT_THROW(stop_on_signals{}, input_error);
+    EXPECT_EQ(stop.received(), 0);  // from now on somebody takes care
     std::raise(SIGTERM);
     EXPECT_EQ(stop.received(), SIGTERM);
     EXPECT_EQ(mine, 0);

@@ -28,9 +28,10 @@ struct stopped_by_signal : job_ended {
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
 
-/// While it lives, SIGINT (Ctrl-C) and SIGTERM do not end the program at once but are kept for
-/// trainers that are given it: `trainer_options{.stop = &stop}`. A second signal of the same kind
-/// ends the program as without it.
+/// From the first step of a trainer that is given it on, SIGINT (Ctrl-C) and SIGTERM do not end the
+/// program at once but are kept for the end of a step: `trainer_options{.stop = &stop}`. Before
+/// that, while ranks wait for each other to come, they end the program as without it, and so does a
+/// second signal of the same kind.
 ///
 /// Errors:  input_error if there is one already, or if a handler cannot be installed.
 /// Threads: made and destroyed where no job runs; received() may be called by any thread.
@@ -40,6 +41,7 @@ class stop_on_signals {
     if (exists().exchange(true))
       throw input_error("stop_on_signals: there is one already; make one for the whole program");
     pending() = 0;
+    is_asked() = false;
     for (std::size_t i = 0; i < signals.size(); ++i) {
       struct sigaction action{};
       action.sa_handler = keep;
@@ -56,8 +58,11 @@ class stop_on_signals {
   stop_on_signals& operator=(stop_on_signals const&) = delete;
   ~stop_on_signals() { restore(signals.size()); }
 
-  /// The first signal that came, 0 if none.
-  [[nodiscard]] int received() const { return pending().load(std::memory_order_relaxed); }
+  /// The first signal that came, 0 if none. Who asks takes care of those that come from now on.
+  [[nodiscard]] int received() const {
+    is_asked().store(true, std::memory_order_relaxed);
+    return pending().load(std::memory_order_relaxed);
+  }
 
  private:
   static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
@@ -67,11 +72,20 @@ class stop_on_signals {
     static_assert(std::atomic<int>::is_always_lock_free);  // a handler may touch it
     return signal;
   }
+  static std::atomic<bool>& is_asked() {
+    static constinit std::atomic<bool> asked{false};
+    static_assert(std::atomic<bool>::is_always_lock_free);
+    return asked;
+  }
   static std::atomic<bool>& exists() {
     static constinit std::atomic<bool> one{false};
     return one;
   }
   static void keep(int signal) {
+    if (!is_asked().load(std::memory_order_relaxed)) {
+      (void)std::raise(signal);  // with the default action, when the handler has returned
+      return;
+    }
     int none = 0;
     pending().compare_exchange_strong(none, signal);
   }

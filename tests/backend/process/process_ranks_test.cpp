@@ -262,10 +262,11 @@ TEST(ProcessRanks, TasksOfANodeOfSlurm) {
 }
 
 TEST(ProcessRanks, OfPmixAloneHaveNoSize) {
-  expect_words(environment{{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "prterun-vm-12@1"}}}.refusal(),
-               "PMIX_RANK='3' says which rank this process is, but PMIx does not say in the "
-               "environment of how many; start the program by torchrun, mpirun or srun, or set "
-               "PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
+  expect_words(
+      environment{{{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "prterun-vm-12@1"}}}.refusal(),
+      "PMIX_RANK='3' says which rank this process is, but PMIx does not say in the "
+      "environment of how many; start the program by plait's scripts/launch, torchrun, mpirun "
+      "or srun, or set PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
 }
 
 TEST(ProcessRanks, SensibleNumbersOnly) {
@@ -282,7 +283,8 @@ TEST(ProcessRanks, SensibleNumbersOnly) {
             "PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
   EXPECT_EQ(environment{}.refusal(),
             "the environment does not say which rank this process is; start the program by "
-            "torchrun, mpirun or srun, or set PLAIT_RANK, PLAIT_WORLD_SIZE and PLAIT_LOCAL_RANK");
+            "plait's scripts/launch, torchrun, mpirun or srun, or set PLAIT_RANK, PLAIT_WORLD_SIZE "
+            "and PLAIT_LOCAL_RANK");
 }
 
 TEST(ProcessRanks, WhatContradictsItself) {
@@ -308,6 +310,14 @@ TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
   } catch (input_error const& problem) {
     expect_words(problem.what(),
                  "rank 1: the launcher started 4 processes, the plan has 8 ranks; start as many");
+  }
+  try {
+    plait::check_world_size({0, 1, 0}, 2);
+    FAIL();
+  } catch (input_error const& problem) {
+    expect_words(problem.what(),
+                 "this process was started alone, the plan has 2 ranks; start as many: "
+                 "scripts/launch -n 2, mpirun -n 2 or srun -n 2 before the program");
   }
 }
 

@@ -127,21 +127,26 @@ class launcher_reader {
   if (chosen != launchers.end()) return detail::launcher_reader(*chosen, variable).read();
   if (slurm.is_allocated()) slurm.refuse();
   char const* const pmix = variable("PMIX_RANK");
-  throw input_error(
-      (pmix == nullptr ? std::string("the environment does not say which rank this process is")
-                       : "PMIX_RANK=" + detail::in_quotes(pmix) +
-                             " says which rank this process is, but PMIx does not say in the "
-                             "environment of how many") +
-      "; start the program by torchrun, mpirun or srun, or set PLAIT_RANK, PLAIT_WORLD_SIZE and "
-      "PLAIT_LOCAL_RANK");
+  throw input_error((pmix == nullptr
+                         ? std::string("the environment does not say which rank this process is")
+                         : "PMIX_RANK=" + detail::in_quotes(pmix) +
+                               " says which rank this process is, but PMIx does not say in the "
+                               "environment of how many") +
+                    "; start the program by plait's scripts/launch, torchrun, mpirun or srun, or "
+                    "set PLAIT_RANK, PLAIT_WORLD_SIZE and "
+                    "PLAIT_LOCAL_RANK");
 }
 
 /// Throws input_error unless the processes are as many as the ranks of the plan.
 inline void check_world_size(process_ranks const& here, int plan_ranks) {
   if (here.world_size == plan_ranks) return;
+  auto const ranks = std::to_string(plan_ranks);
+  if (here.world_size == 1)
+    throw input_error("this process was started alone, the plan has " + ranks +
+                      " ranks; start as many: scripts/launch -n " + ranks + ", mpirun -n " + ranks +
+                      " or srun -n " + ranks + " before the program");
   throw input_error("rank " + std::to_string(here.rank) + ": the launcher started " +
-                    std::to_string(here.world_size) + " processes, the plan has " +
-                    std::to_string(plan_ranks) +
+                    std::to_string(here.world_size) + " processes, the plan has " + ranks +
                     " ranks; start as many processes, or choose another size of the data axis");
 }
 
