@@ -143,17 +143,21 @@ entry find_reproducible(train_gpt::options const& wanted) {
 entry find(train_gpt::options const& wanted) {
   if (wanted.reproducible > 0) return find_reproducible(wanted);
   bool known_plan = false;
+  std::string built;
   for (auto const& job : train_gpt::entries()) {
     known_plan = known_plan || job.plan == wanted.plan;
-    if (job.plan == wanted.plan && job.size == wanted.size && job.precision == wanted.precision &&
-        job.backend == backend_of(wanted))
-      return job;
+    if (job.size != wanted.size || job.precision != wanted.precision ||
+        job.backend != backend_of(wanted))
+      continue;
+    if (job.plan == wanted.plan) return job;
+    built += (built.empty() ? "" : ", ") + job.plan;
   }
   if (!known_plan)
     throw plait::input_error("unknown plan " + in_quotes(wanted.plan) +
                              "; --list-plans prints them");
   throw plait::input_error("plan " + in_quotes(wanted.plan) + " is not built for " +
-                           kind_of(wanted));
+                           kind_of(wanted) + "; " +
+                           (built.empty() ? "none is" : "built are " + built));
 }
 
 /// Errors: input_error if there are none.

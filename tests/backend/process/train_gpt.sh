@@ -44,6 +44,19 @@ for case in "$@"; do
   rm -f ./*.csv ./*.st
 done
 
+# A rank that waits for the others to come ends at a signal.
+if [[ $gloo != none ]]; then
+  RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 PLAIT_RENDEZVOUS="$PWD/lonely" "$train_gpt" --data "$text" --plan dp2 --backend gloo \
+    >out 2>err </dev/null &
+  for ((tries = 0; tries < 500; ++tries)); do [[ ! -e lonely ]] || break; sleep 0.02; done
+  kill -TERM $!
+  SECONDS=0
+  wait $!
+  code=$?
+  ((code == 143 && SECONDS < 5)) || complain "SIGTERM at the meeting: exit code $code after $SECONDS s: $(cat err)"
+  rm -rf lonely
+fi
+
 # ---- Checkpoints ---------------------------------------------------------------------------------
 # run ENGINE RANKS ARGUMENTS...: on threads (host), over mpi or gloo; code of each process in codes, what they say in
 # said.RANK. Processes before which `before` has a command are started by it.
