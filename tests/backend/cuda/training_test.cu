@@ -24,4 +24,13 @@ TEST(CudaTraining, TwoTensorRanks) { train_on_two_tensor_ranks_each(1); }
 TEST(CudaTraining, TwoDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(2); }
 TEST(CudaTraining, FourDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(4); }
 
+// Ranks exchange roots and add them up by a kernel; NCCL adds up numbers among zeros.
+TEST(CudaTraining, SlicesHaveTheSameBitsOnAnyNumberOfDataRanks) {
+  using sliced_job = job<tied_gpt, plait::hybrid<any_data, plait::reproducible<4>>, float>;
+  auto const expected = losses_of<sliced_job>(one_gpu(1));
+  for (int const ranks : {2, 3}) EXPECT_EQ(losses_of<sliced_job>(one_gpu(ranks)), expected);
+  expect_losses_of_host<tied_gpt, plait::hybrid<any_data, plait::reproducible<4>>>(one_gpu(2),
+                                                                                float_tolerance);
+}
+
 }  // namespace
