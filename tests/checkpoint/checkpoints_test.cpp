@@ -42,6 +42,7 @@ struct outcome {
   std::map<std::string, std::vector<double>> weights;
   std::string problem;
   std::vector<std::string> left_out;
+  std::vector<std::byte> extra;
   std::uint64_t begun_at = 0;
 };
 
@@ -52,20 +53,21 @@ struct settings {
   sample_order order = sample_order::shuffled;
   bool has_other_data = false;
   checkpoint_options saves{};
-  bool resumes = true;
+  bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
   /// Behind that step, before checkpoints are told of it, their folder is taken away.
   std::int64_t folder_goes_at = -1;
 };
 
-template <class Job>
+template <class Job, class Optimizer = adamw>
 outcome train(settings const& with, int data_ranks) {
   outcome out;
   auto const text = with.has_other_data
                         ? byte_text::from_text(std::string(600, 'a'), small_gpt::length)
                         : small_gpt::text();
   launch<Job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
-    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = with.rate, .weight_decay = 0.1},
-                                       {.seed = 3, .clip = 1.0, .average = with.average});
+    auto trainer =
+        plait::trainer<Job>(rank, Optimizer{.learning_rate = with.rate, .weight_decay = 0.1},
+                            {.seed = 3, .clip = 1.0, .average = with.average});
     auto all = batches(text, global_batch<>{with.batch}, rank,
                        {.seed = 5,
                         .how = with.order,
@@ -75,6 +77,8 @@ outcome train(settings const& with, int data_ranks) {
     checkpoints saves(trainer, all, with.saves);
     std::uint64_t const first = with.resumes ? saves.resume() : 0;
     if (rank.is_root()) out.begun_at = first;
+    if (rank.is_root()) out.extra = saves.extra();
+    if (with.sets_extra) saves.set_extra(with.saves.extra);
     for (auto const& batch : all.from(first)) {
       if (trainer.step_number() >= with.steps) break;
       double const loss = trainer.step(batch).loss;
@@ -86,8 +90,10 @@ outcome train(settings const& with, int data_ranks) {
       saves.after_step();
       if (rank.is_root()) out.losses.push_back(loss);
     }
+    if (with.saves_at_end) saves.save();
     saves.finish();
     if (rank.is_root()) out.problem = saves.problem(), out.left_out = saves.left_out();
+    EXPECT_EQ(saves.warning().empty(), !with.has_warning) << saves.warning();
     using element = typename Job::parameter_element;
     trainer.export_parameters(
         [&](std::string const& name, auto const&, std::span<element const> values) {
@@ -278,7 +284,75 @@ TEST(Checkpoints, OfAnotherRunAreNotMixedWithNewOnes) {
   expect_refused({.steps = 2, .saves = {.folder = at.path}, .resumes = false},
                  "has those of another run, up to step 2; go on from there");
   expect_refused({.saves = {.folder = at.path, .allow = {"learning_rat"}}},
-                 "allow has 'learning_rat', which is no setting; settings are model precision");
+                 "allow has 'learning_rat', which is no setting; there are model, precision, ");
+}
+
+TEST(Checkpoints, OfAnotherRunAreNotReplacedByASingleSave) {
+  folder const at("single_save");
+  run_of<data_parallel<2>>()({.steps = 2, .saves = {.folder = at.path, .every = 2}});
+  expect_refused({.steps = 0, .saves = {.folder = at.path}, .resumes = false, .saves_at_end = true},
+                 "has those of another run, up to step 2");
+}
+
+// The power failed when it was aside and the one that was to replace it had no name yet.
+TEST(Checkpoints, ThatLieAsideAreGoneOnFrom) {
+  folder const at("aside");
+  auto const run = run_of<data_parallel<2>>();
+  run({.steps = 4, .saves = {.folder = at.path, .every = 2}});
+  files::rename(at.path / "step-00000004", at.path / "step-00000004.replaced-0123456789abcdef");
+  EXPECT_EQ(run({.steps = 5, .saves = {.folder = at.path}}).begun_at, 4u);
+  EXPECT_EQ(run({.steps = 6, .saves = {.folder = at.path, .every = 3}}).begun_at, 4u);
+  EXPECT_TRUE(files::exists(at.path / "step-00000004"));  // the next save has given it its name
+}
+
+TEST(Checkpoints, OfWhichOneCannotBeRemovedAreThereAllTheSame) {
+  folder const at("unremovable");
+  auto const run = run_of<data_parallel<2>>();
+  run({.steps = 2, .saves = {.folder = at.path, .every = 2}});
+  files::create_directories(at.path / "step-00000002" / "mine" / "too");
+  auto const next =
+      run({.steps = 4, .saves = {.folder = at.path, .every = 2, .keep = 1}, .has_warning = true});
+  EXPECT_EQ(next.problem, "");
+  EXPECT_EQ(run({.steps = 5, .saves = {.folder = at.path}}).begun_at, 4u);
+}
+
+TEST(Checkpoints, KeepWhatTheProgramGivesThem) {
+  folder const at("extra");
+  auto const run = run_of<data_parallel<2>>();
+  std::vector<std::byte> const first{std::byte{1}, std::byte{2}}, second{std::byte{3}};
+  run({.steps = 2, .saves = {.folder = at.path, .every = 2, .extra = first}});
+  // It stays until something else is set.
+  EXPECT_EQ(run({.steps = 4, .saves = {.folder = at.path, .every = 2}}).extra, first);
+  EXPECT_EQ(run({.steps = 6,
+                 .saves = {.folder = at.path, .every = 2, .extra = second},
+                 .sets_extra = true})
+                .extra,
+            first);
+  EXPECT_EQ(run({.steps = 6, .saves = {.folder = at.path}}).extra, second);
+  expect_refused({.saves = {.folder = at.path, .extra = std::vector<std::byte>((1u << 24) + 1)}},
+                 "16777217 bytes are to be kept for the program");
+}
+
+TEST(Checkpoints, OfOtherSettingsGoOnWhereTheseAreAllowed) {
+  folder const at("allowed");
+  auto const run = run_of<data_parallel<2>>();
+  run({.steps = 2, .average = 0, .saves = {.folder = at.path, .every = 2}});
+  auto const again = [&](double average, std::vector<std::string> allow) {
+    return run({.steps = 3, .average = average, .saves = {.folder = at.path, .allow = allow}});
+  };
+  EXPECT_EQ(again(0.9, {"average"}).begun_at, 2u);  // they start as the weights
+  EXPECT_EQ(again(0, {}).begun_at, 2u);
+  // Another optimizer begins with what it begins with, and goes back.
+  using job = small_gpt::job<serial>;
+  auto const by_sgd = [&](std::vector<std::string> allow) {
+    return train<job, sgd>({.steps = 4,
+                            .average = 0,
+                            .saves = {.folder = at.path, .every = 4, .allow = std::move(allow)}},
+                           0);
+  };
+  EXPECT_THROW(by_sgd({}), input_error);
+  EXPECT_EQ(by_sgd({"optimizer"}).begun_at, 2u);
+  EXPECT_EQ(again(0, {"optimizer"}).begun_at, 4u);
 }
 
 // Slices of unlike ranks give the bits of the undisturbed run, over the end of an epoch.

@@ -54,7 +54,7 @@ mutant master_value_dropped train/trainer_state.hpp \
 mutant state_dropped train/trainer_state.hpp \
   's/kind - 1\) \* store_\.owned_count\(\)/kind - kind) * store_.owned_count()/' train/trainer_state
 mutant order_restarted checkpoint/checkpoints.hpp \
-  's/return next_ = next_batch\(manifest->samples\);/return next_ = 0;/' checkpoint/checkpoints
+  's/first_batch_ = batch;/first_batch_ = 0;/' checkpoint/checkpoints
 mutant step_restarted checkpoint/checkpoints.hpp \
   's/state_->go_on_at\(manifest->step\);//' checkpoint/checkpoints
 mutant crc_not_compared checkpoint/state_reader.hpp \

@@ -47,7 +47,8 @@ struct checkpoint_options {
   /// Settings that may be others than in the checkpoint: "schedule", "learning_rate",
   /// "global_batch", ...
   std::vector<std::string> allow{};
-  /// Kept in each checkpoint, for the program.
+  /// Kept in each checkpoint, for the program, until `set_extra`; 16 MiB at most. What a run goes
+  /// on from has its own.
   std::vector<std::byte> extra{};
 };
 
@@ -96,12 +97,13 @@ class checkpoints {
                         " and .every " + std::to_string(options_.every) +
                         "; at least one checkpoint is kept, and .every is 0 or more");
     add_settings_of_batches();
-    check_allowed();
+    set_extra(std::move(options_.extra));
     copies_.rank = state_->rank();
     copies_.element_bytes = state_->element_bytes();
     copies_.kinds = state_->kinds();
     copies_.rectangles = state_->rectangles();
     copies_.bytes.resize(copies_.kinds.size());
+    compare_options();
     open_folder();
   }
   checkpoints(checkpoints const&) = delete;
@@ -122,17 +124,19 @@ class checkpoints {
     problem_.clear();
     for (std::uint64_t older = 0;; ++older) {
       std::optional<checkpoint_manifest> manifest;
-      auto const step = newest(older);
-      if (!step && problem_.empty()) return next();
-      if (!step)
+      auto const found = newest(older);
+      if (!found && problem_.empty()) return next();
+      if (!found)
         throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
                           " has some, but none that can be used; to begin anew give another "
                           "folder: " +
                           problem_);
-      auto const folder = options_.folder / detail::checkpoint_name::of(*step);
+      auto const folder = options_.folder / found->name;
+      std::uint64_t batch = 0;
       on_all("be used", [&] {
         manifest = read_manifest(folder);
         check(*manifest, folder);
+        batch = next_batch(manifest->samples, folder);
       });
       detail::state_reader reader(folder, *manifest, state_->element_bytes());
       if (options_.verify && !is_undamaged(reader)) {
@@ -146,7 +150,7 @@ class checkpoints {
       last_saved_ = manifest->step;
       problem_.clear();
       first_step_ = manifest->step;
-      first_batch_ = next_batch(manifest->samples);
+      first_batch_ = batch;
       return next();
     }
   }
@@ -154,12 +158,13 @@ class checkpoints {
   /// To be called after each step: makes a checkpoint if it is time for one.
   void after_step() {
     if (is_new_run_ && found_) refuse_new_run();
-    if (saving_) proceed(false);
+    if (saving_) proceed();
     if (options_.every > 0 && state_->step() % options_.every == 0) save();
   }
 
   /// Makes a checkpoint of what the trainer has now, and returns when it is copied.
   [[gnu::cold]] void save() {
+    if (is_new_run_ && found_) refuse_new_run();
     finish();
     std::uint64_t number = 0;
     auto const begin = [&] {
@@ -170,21 +175,30 @@ class checkpoints {
     if (!on_root("be written", begin, &number)) return;
     saving_ = std::make_unique<saving>();
     saving_->at = save_of(number);
-    saving_->manifest = manifest_now();
-    for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind) {
-      copies_.bytes[kind].resize(state_->count() * copies_.element_bytes);
-      state_->copy(kind, copies_.bytes[kind].data());
+    try {
+      saving_->manifest = manifest_now();
+      for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
+    } catch (std::exception const& problem) {  // of a rank without memory all learn
+      return fail(problem.what());
     }
-    run([this] { detail::state_writer(copies_).write(saving_->at.path); });
+    for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
+      state_->copy(kind, copies_.bytes[kind].data());
+    run([of = &copies_, now = saving_.get()] { detail::state_writer(*of).write(now->at.path); });
   }
 
   /// Waits until no checkpoint is written any more.
   void finish() {
-    while (saving_) proceed(true);
+    // They meet again and again: whoever is done waits for nobody longer than for a meeting.
+    while (saving_) {
+      proceed();
+      if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
 
-  /// Why the last checkpoint that was begun is not there; "" if it is.
+  /// Why the last checkpoint that was begun is not there, the same on all ranks; "" if it is.
   [[nodiscard]] std::string const& problem() const { return problem_; }
+  /// Of the last one that is there: which older one could not be removed; "" if all could.
+  [[nodiscard]] std::string const& warning() const { return warning_; }
   /// The checkpoint from which the job goes on; empty if it began anew.
   [[nodiscard]] std::filesystem::path const& from() const { return from_; }
   /// Why `resume` has left out newer ones; on the first rank, of all that it looked at.
@@ -193,10 +207,21 @@ class checkpoints {
   [[nodiscard]] bool is_saved() const {
     return state_->step() == std::max<std::int64_t>(last_saved_, 0);
   }
-  /// `checkpoint_options::extra` of the checkpoint from which the job goes on.
+  /// What each checkpoint from now on keeps for the program; that of the first rank counts.
+  ///
+  /// Errors: input_error if it has more than 16 MiB.
+  void set_extra(std::vector<std::byte> extra) {
+    if (extra.size() > detail::most_extra_bytes)
+      throw input_error("checkpoints: " + std::to_string(extra.size()) +
+                        " bytes are to be kept for the program; at most " +
+                        std::to_string(detail::most_extra_bytes) + " are");
+    extra_ = std::move(extra);
+  }
+  /// That of the checkpoint from which the job goes on, of checkpoint_options, or set since.
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
  private:
+  using settings_type = std::vector<std::pair<std::string, std::string>>;
   enum class progress : int { running, done, failed };
   /// A checkpoint that is being written.
   struct saving {
@@ -222,23 +247,30 @@ class checkpoints {
   template <class Work>
   void run(Work work) {
     saving_->mine = progress::running;
-    saving_->thread = std::jthread([now = saving_.get(), work] {
-      try {
-        work();
-        now->mine = progress::done;
-      } catch (std::exception const& problem) {
-        now->problem = problem.what();
-        now->mine = progress::failed;
-      }
-    });
+    try {
+      saving_->thread = std::jthread([now = saving_.get(), work] {
+        try {
+          work();
+          now->mine = progress::done;
+        } catch (std::exception const& problem) {
+          now->problem = problem.what();
+          now->mine = progress::failed;
+        }
+      });
+    } catch (std::exception const& problem) {  // no thread is to be had
+      fail(problem.what());
+    }
+  }
+  void fail(char const* why) {
+    saving_->problem = why;
+    saving_->mine = progress::failed;
   }
 
   /// All ranks learn how far the checkpoint is, and go on with it.
-  void proceed(bool waits) {
-    if (waits && saving_->thread.joinable()) saving_->thread.join();
+  void proceed() {
     auto const mine = saving_->mine.load();
     auto const all = state_->of_all_ranks(said(static_cast<std::uint64_t>(mine), 0,
-                                               mine == progress::failed ? saving_->problem : ""));
+                                               mine != progress::running ? saving_->problem : ""));
     bool is_running = false;
     std::optional<std::size_t> failed;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -249,18 +281,22 @@ class checkpoints {
     if (saving_->thread.joinable()) saving_->thread.join();
     if (failed) return give_up(*failed, text_of(all[*failed]));
     if (saving_->is_committing) {
-      problem_ = saving_->problem;
+      warning_ = text_of(all[0]);
+      problem_.clear();
       saving_.reset();
       return;
     }
     saving_->is_committing = true;
     if (is_root())
-      run([this] {
-        saving_->manifest.blocks = detail::blocks_in(saving_->at.path);
-        folder_->commit(saving_->at, saving_->manifest);
-        for (auto const& problem :
-             folder_->remove_older(saving_->at.step, static_cast<std::size_t>(options_.keep)))
-          saving_->problem = problem;
+      run([now = saving_.get(), folder = &*folder_, keep = std::size_t(options_.keep)] {
+        now->manifest.blocks = detail::blocks_in(now->at.path);
+        folder->commit(now->at, now->manifest);
+        try {  // what is complete stays so, whatever becomes of older ones
+          for (auto const& problem : folder->remove_older(now->at.step, keep))
+            now->problem = problem;
+        } catch (std::exception const& problem) {
+          now->problem = problem.what();
+        }
       });
   }
 
@@ -333,7 +369,7 @@ class checkpoints {
       throw;
     }
     if (folder_) folder_->remove_probe(probe);
-    found_ = newest(0);
+    if (auto const found = newest(0)) found_ = found->step;
     problem_.clear();
     left_out_.clear();
   }
@@ -356,39 +392,45 @@ class checkpoints {
     return false;
   }
 
-  /// The step of the newest complete checkpoint, but for so many; with none of use `problem_` says
-  /// on all ranks why, and is empty if there is none at all.
+  struct found_here {
+    std::int64_t step = 0;
+    std::string
+        name{};  ///< which is another than that of its step where it was about to be replaced
+  };
+  /// The newest complete checkpoint, but for so many; with none of use `problem_` says on all ranks
+  /// why, and is empty if there is none at all.
   ///
   /// Errors: input_error if the folder cannot be listed.
-  [[nodiscard]] [[gnu::cold]] std::optional<std::int64_t> newest(std::uint64_t older) {
+  [[nodiscard]] [[gnu::cold]] std::optional<found_here> newest(std::uint64_t older) {
     enum : std::uint64_t { is_listed, is_unusable, is_unlisted } outcome = is_listed;
     std::uint64_t found = 0;  // a step + 1
-    std::string why;
+    std::string text;         // its name, or what is wrong
     if (is_root()) try {
         for (auto const& one : list_checkpoints(options_.folder)) {
           if (!one.complete()) {
-            why = one.damage;
-            if (std::ranges::find(left_out_, why) == left_out_.end()) left_out_.push_back(why);
+            if (std::ranges::find(left_out_, one.damage) == left_out_.end())
+              left_out_.push_back(one.damage);
           } else if (older-- == 0) {
             found = static_cast<std::uint64_t>(one.step) + 1;
+            text = one.path.filename().string();
             break;
           }
         }
-        if (found == 0 && !left_out_.empty()) outcome = is_unusable, why = left_out_.front();
+        if (found == 0 && !left_out_.empty()) outcome = is_unusable, text = left_out_.front();
       } catch (std::exception const& problem) {
         outcome = is_unlisted;
-        why = problem.what();
+        text = problem.what();
       }
-    auto const root = state_->of_all_ranks(said(found, outcome, why)).front();
+    auto const root = state_->of_all_ranks(said(found, outcome, text)).front();
     if (root[1] != is_listed) problem_ = text_of(root);
     if (root[1] == is_unlisted) throw input_error(cannot("be listed", 0, problem_));
     if (root[0] == 0) return std::nullopt;
-    return static_cast<std::int64_t>(root[0] - 1);
+    return found_here{static_cast<std::int64_t>(root[0] - 1), text_of(root)};
   }
 
   [[gnu::cold]] void check(checkpoint_manifest const& manifest,
                            std::filesystem::path const& folder) const {
-    std::vector<std::string_view> const allowed(options_.allow.begin(), options_.allow.end());
+    auto const allowed = allowed_beside(manifest.settings);
     auto const found = differences(manifest.settings, settings_, allowed);
     if (found.empty()) return;
     std::string all;
@@ -398,17 +440,29 @@ class checkpoints {
                       "of train_gpt");
   }
 
-  [[gnu::cold]] void check_allowed() const {
+  /// What may be others than in a checkpoint with these settings: with the optimizer its numbers,
+  /// which stand behind it.
+  ///
+  /// Errors: input_error for a name that is no setting, of the checkpoint or now.
+  [[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_beside(
+      settings_type const& saved) const {
+    std::vector<std::string_view> out;
     for (auto const& name : options_.allow) {
-      bool const is_known =
-          name == "reproducible" ||
-          std::ranges::any_of(settings_, [&](auto const& s) { return s.first == name; });
-      if (is_known) continue;
       std::string known;
-      for (auto const& [setting, value] : settings_) known += " " + setting;
+      for (auto const* const settings : {&saved, &std::as_const(settings_)}) {
+        bool is_of_optimizer = false;
+        for (auto const& [setting, value] : *settings) {
+          is_of_optimizer = (is_of_optimizer || setting == "optimizer") && setting != "schedule";
+          if (setting == name || (name == "optimizer" && is_of_optimizer)) out.push_back(setting);
+          if (known.find(" " + setting + ",") == std::string::npos) known += " " + setting + ",";
+        }
+      }
+      if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
+      known.back() = '.';
       throw input_error("checkpoint_options::allow has " + detail::in_quotes(name) +
-                        ", which is no setting; settings are" + known);
+                        ", which is no setting; there are" + known);
     }
+    return out;
   }
 
   [[noreturn]] [[gnu::cold]] void refuse_new_run() const {
@@ -434,8 +488,25 @@ class checkpoints {
     return true;
   }
 
+  /// What the checkpoint has nothing of, as settings that are allowed to differ have it, starts
+  /// anew.
   void restore(detail::state_reader& reader) {
-    for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind) state_->restore(kind, reader);
+    for (std::size_t kind = 0; kind < copies_.kinds.size(); ++kind)
+      if (kind == 0 || reader.has_kind(copies_.kinds[kind])) state_->restore(kind, reader);
+      else state_->start_anew(kind);
+  }
+  /// Ranks with other options would meet at other steps.
+  [[gnu::cold]] void compare_options() const {
+    constexpr std::array names{".every", ".keep", ".required", ".verify"};
+    auto const all = state_->of_all_ranks({static_cast<std::uint64_t>(options_.every),
+                                           static_cast<std::uint64_t>(options_.keep),
+                                           options_.required ? 1u : 0u, options_.verify ? 1u : 0u});
+    for (std::size_t rank = 1; rank < all.size(); ++rank)
+      for (std::size_t i = 0; i < names.size(); ++i)
+        if (all[rank][i] != all[0][i])
+          throw input_error("checkpoint_options: " + std::string(names[i]) + " is " +
+                            std::to_string(all[0][i]) + " on rank 0 and " +
+                            std::to_string(all[rank][i]) + " on rank " + std::to_string(rank));
   }
 
   /// The number of the next batch: each step takes one.
@@ -448,13 +519,14 @@ class checkpoints {
            next() % steps_per_epoch_ * batches_.samples;
   }
   /// The batch that begins behind so many samples.
-  [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples) const {
+  [[nodiscard]] std::uint64_t next_batch(std::uint64_t samples,
+                                         std::filesystem::path const& folder) const {
     auto const& of = batches_;
     std::uint64_t const epoch = samples / of.data_set, rest = samples % of.data_set;
     if (rest % of.samples != 0)
-      throw input_error("the checkpoint was made after " + std::to_string(rest) +
-                        " samples of an epoch, which are no whole number of global batches of " +
-                        std::to_string(of.samples) + " samples");
+      throw input_error("checkpoint " + detail::path_in_quotes(folder) + ": global_batch is " +
+                        std::to_string(of.samples) + " samples now, and " + std::to_string(rest) +
+                        " samples of an epoch have been taken, which are no whole number of them");
     return epoch * steps_per_epoch_ + std::min<std::uint64_t>(rest / of.samples, steps_per_epoch_);
   }
 
@@ -464,7 +536,7 @@ class checkpoints {
     out.samples = samples_so_far();
     out.settings = settings_;
     out.job = settings_.front().second;
-    out.extra = options_.extra;
+    out.extra = extra_;
     if (!is_root()) return out;
     for (auto const& [name, info] : state_->tensors())
       out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
@@ -486,13 +558,13 @@ class checkpoints {
   batch_description batches_;
   std::uint64_t steps_per_epoch_;
   checkpoint_options options_;
-  std::vector<std::pair<std::string, std::string>> settings_;
+  settings_type settings_;
   std::optional<checkpoint_folder> folder_{};  // on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
   std::int64_t first_step_ = state_->step();  // step first_step_ takes batch first_batch_
   std::uint64_t first_batch_ = static_cast<std::uint64_t>(first_step_);
-  std::string problem_{};
+  std::string problem_{}, warning_{};
   std::vector<std::string> left_out_{};
   std::vector<std::byte> extra_{};
   std::filesystem::path from_{};

@@ -39,6 +39,11 @@ class state_reader final : public state_source {
   }
 
   [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
+  /// Whether there is a tensor of this kind; what it is called ends so.
+  [[nodiscard]] bool has_kind(std::string_view kind) const {
+    return std::ranges::any_of(tensors_,
+                               [&](auto const& one) { return one.first.ends_with(kind); });
+  }
   /// Bytes that have been read of tensors so far.
   [[nodiscard]] std::uint64_t bytes_read() const { return bytes_read_; }
 

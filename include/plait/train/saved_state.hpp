@@ -85,6 +85,9 @@ class saved_state {
   ///
   /// Errors: what the source throws; the trainer is then of no more use.
   virtual void restore(std::size_t kind, state_source& from) = 0;
+  /// A kind besides the parameters is as if training began with the parameters that there are:
+  /// zeros of an optimizer, averages that are the parameters.
+  virtual void start_anew(std::size_t kind) = 0;
 
   /// Steps that are done.
   [[nodiscard]] virtual std::int64_t step() const = 0;

@@ -147,6 +147,13 @@ class trainer_state final : public saved_state {
     else restore_owned(kind, from);
     rank_.device().synchronize();
   }
+  [[gnu::cold]] void start_anew(std::size_t kind) override {
+    if (kind > std::size_t(Optimizer::states)) return averages_.restart(store_);
+    for (auto const& block : store_.owned())
+      rank_.device()
+          .on(stream::compute)
+          .fill(element{0}, data_of(kind, block), block.elements.count);
+  }
 
  private:
   using blocks = static_vector<owned_block, 3>;

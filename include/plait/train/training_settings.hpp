@@ -81,7 +81,13 @@ template <class Plan, class Optimizer>
   std::string rates;
   for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
     rates += (rates.empty() ? "" : " ") + number_text(rate_at(options.rate, step));
-  add("schedule", rates);
+  // These are for people; of many more steps, up to 2^12 of all, there is a number.
+  std::string more;
+  for (std::int64_t step = 0, each = 1; step <= std::int64_t{1} << 20; step += each) {
+    if (step >= std::int64_t{1} << 12 && (step & (step - 1)) == 0) each = step >> 8;
+    more += number_text(rate_at(options.rate, step)) + " ";
+  }
+  add("schedule", rates + ", fingerprint " + fingerprint_of(more));
   std::string factors;
   for (auto const& [name, of] :
        factors_of_model(optimizer, options, parameters_of_model<Plan>(grid)))
