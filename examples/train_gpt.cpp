@@ -400,6 +400,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
 
   // Of several processes the root alone writes, to files and to the terminal.
   request.engine = make_engine(wanted);
+  request.timeout = wanted.timeout;
   bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
   no_sink nowhere;
 
@@ -536,6 +537,9 @@ int main(int count, char** words) {
   } catch (plait::input_error const& problem) {
     std::fprintf(stderr, "train_gpt: %s\n", problem.what());
     return 2;
+  } catch (plait::wait_stopped_by_signal const& stopped) {
+    std::fprintf(stderr, "train_gpt: %s\n", stopped.what());
+    return stopped.exit_code();
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "train_gpt: %s\n", problem.what());
     return 1;

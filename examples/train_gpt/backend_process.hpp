@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+
 #include <plait/backend/process/processes.hpp>
 
 #include "train_gpt/registry.hpp"
@@ -11,7 +13,11 @@ namespace train_gpt::backends {
 struct process {
   static constexpr char const* name = process_backend;
   static plait::processes make(request const& wanted) {
-    return {.data_ranks = wanted.data_ranks, .engine = wanted.engine};
+    plait::processes out{.data_ranks = wanted.data_ranks, .engine = wanted.engine};
+    if (wanted.timeout > 0)
+      out.timeout = out.start_timeout = std::chrono::ceil<std::chrono::milliseconds>(
+          std::chrono::duration<double>(wanted.timeout));
+    return out;
   }
 };
 

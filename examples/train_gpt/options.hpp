@@ -23,6 +23,7 @@ struct options {
   std::int64_t every = 0, keep = 0;  // 0: not given
   std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, seed = 0,
                generate = 200, schedule_seed = 0;
+  double timeout = 0;  // 0: not given
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
   bool resume = false;
   bool in_order = false, explain = false, list_plans = false, replay = false, share_gpu = false,
@@ -41,6 +42,8 @@ inline constexpr char const* usage =
     "  --backend host|simulated|mpi|gloo|cuda\n"
     "                         threads; a device that looks for missing waits; processes that\n"
     "                         mpirun or torchrun has started; GPUs (host)\n"
+    "  --timeout SECONDS      after which a process waits no longer for others (300 until all\n"
+    "                         have met, then 60)\n"
     "  --schedule-seed N      of the simulated device's order of events (0)\n"
     "  --replay               record a step and repeat it (CUDA graphs; one rank)\n"
     "  --share-gpu            all ranks on one GPU\n"
@@ -98,6 +101,7 @@ inline options parse(int count, char const* const* words) {
       {"--precision", &out.precision},
       {"--backend", &out.backend},
       {"--schedule-seed", whole{&out.schedule_seed, 0, most_seed}, "simulated"},
+      {"--timeout", real{&out.timeout, 0.001, 31536000}},
       {"--replay", &out.replay, "cuda"},
       {"--share-gpu", &out.share_gpu, "cuda"},
       {"--tf32", &out.tf32, "cuda"},
@@ -133,6 +137,9 @@ inline options parse(int count, char const* const* words) {
   if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))
     throw plait::input_error("--attention cudnn needs --backend cuda and --precision bfloat16");
   command_line::check_backend(known, out.backend);
+  if (out.timeout > 0 && out.backend != "mpi" && out.backend != "gloo")
+    throw plait::input_error("--timeout needs --backend mpi or gloo, not " +
+                             command_line::in_quotes(out.backend));
   if (out.reproducible > 0 && out.microbatches > 0)
     throw plait::input_error(
         "--microbatches and --reproducible exclude each other: the G pieces are the microbatches");

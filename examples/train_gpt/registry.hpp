@@ -73,6 +73,7 @@ struct request {
   bool cudnn = false;               ///< attention in bfloat16 by cuDNN on a GPU
   std::uint64_t schedule_seed = 0;  ///< of the simulated device's order of events
   std::shared_ptr<plait::process_engine> engine{};  ///< between processes
+  double timeout = 0;  ///< seconds that a process waits for others; 0: as the backend has it
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   plait::stop_on_signals const* stop = nullptr;
   tensor_source* init = nullptr;

@@ -110,6 +110,8 @@ for option in --tf32 --share-gpu --replay; do
   refused "$option needs --backend cuda, not 'host'" "${some[@]}" "$option"
 done
 refused "--schedule-seed needs --backend simulated, not 'host'" "${some[@]}" --schedule-seed 0
+refused "--timeout needs --backend mpi or gloo, not 'host'" "${some[@]}" --timeout 5
+refused "--timeout needs a number from 0.001 to 3.1536e+07, got '0'" "${some[@]}" --timeout 0
 
 # Files that cannot be written are found before the training.
 refused "'nowhere/w' cannot be written, since its folder takes no new file" "${some[@]}" --save nowhere/w

@@ -153,6 +153,7 @@ for victim in launcher worker; do
   case $victim in launcher) kill -9 "$begun" ;; worker) kill -9 "$worker" ;; esac
   end
   check "kill -9 of the $victim" test "$code" = 137 -a "$took" -lt 4000
+  [[ $victim != launcher ]] || check "kill -9 of the launcher" says '^launch: the launcher was killed; ranks 0, 1, 2 were ended$'
   check "kill -9 of the $victim" nothing_is_left
 done
 begin -n 3 sleep 60

@@ -437,6 +437,19 @@ TEST(StopOnSignals, BeforeTheFirstStepASignalEndsTheProgram) {
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
+// Who waits for others looks for it, also before the first step.
+TEST(StopOnSignals, ASignalThatEndsAWaitDoesNotEndTheProgram) {
+  using plait::detail::caught_signal;
+  {
+    stop_on_signals const stop;
+    caught_signal::ends_waits const here;
+    std::raise(SIGINT);
+    std::raise(SIGTERM);
+    EXPECT_EQ(caught_signal::that_ends_waits(), SIGINT);
+  }
+  EXPECT_EQ(caught_signal::number(), 0);
+}
+
 TEST(StopOnSignals, HandlersAreThoseOfBeforeAfterwards) {
   static std::atomic<int> mine{0};
   auto const before = std::signal(SIGTERM, [](int) { ++mine; });

@@ -53,6 +53,16 @@ struct not_finite_error : job_ended {
   using job_ended::job_ended;
 };
 
+/// A rank waits no longer for others, which have not come, since this process has caught SIGINT or
+/// SIGTERM; see stop_on_signals.
+struct wait_stopped_by_signal : error {
+  wait_stopped_by_signal(std::string const& text, int number) : error(text), signal(number) {}
+
+  int signal;
+  /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM.
+  [[nodiscard]] int exit_code() const { return 128 + signal; }
+};
+
 /// The job ended because another rank failed; `what()` carries that rank's message.
 struct job_aborted : error {
   using error::error;

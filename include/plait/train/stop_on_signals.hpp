@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -17,7 +18,7 @@ namespace plait {
 /// rank throws it after the same step.
 struct stopped_by_signal : job_ended {
   stopped_by_signal(int number, std::int64_t after)
-      : job_ended(std::string("stopped by ") + (number == SIGINT ? "SIGINT" : "SIGTERM") +
+      : job_ended(std::string("stopped by ") + detail::caught_signal::name(number) +
                   " after step " + std::to_string(after)),
         signal(number),
         step(after) {}
@@ -30,8 +31,10 @@ struct stopped_by_signal : job_ended {
 
 /// From the first step of a trainer that is given it on, SIGINT (Ctrl-C) and SIGTERM do not end the
 /// program at once but are kept for the end of a step: `trainer_options{.stop = &stop}`. Before
-/// that, while ranks wait for each other to come, they end the program as without it, and so does a
-/// second signal of the same kind.
+/// that they end the program as without it, and so does a second signal of the same kind. Waits for
+/// other processes end with `wait_stopped_by_signal`: where they meet over Gloo at once, within a
+/// step two seconds after the signal, or twice the longest wait within a step so far. With MPI the
+/// process ends then.
 ///
 /// Errors:  input_error if there is one already, or if a handler cannot be installed.
 /// Threads: made and destroyed where no job runs; received() may be called by any thread.
@@ -40,7 +43,7 @@ class stop_on_signals {
   stop_on_signals() {
     if (exists().exchange(true))
       throw input_error("stop_on_signals: there is one already; make one for the whole program");
-    pending() = 0;
+    detail::caught_signal::number() = 0;
     is_asked() = false;
     for (std::size_t i = 0; i < signals.size(); ++i) {
       struct sigaction action{};
@@ -56,22 +59,20 @@ class stop_on_signals {
   }
   stop_on_signals(stop_on_signals const&) = delete;
   stop_on_signals& operator=(stop_on_signals const&) = delete;
-  ~stop_on_signals() { restore(signals.size()); }
+  ~stop_on_signals() {
+    restore(signals.size());
+    detail::caught_signal::number() = 0;
+  }
 
   /// The first signal that came, 0 if none. Who asks takes care of those that come from now on.
   [[nodiscard]] int received() const {
     is_asked().store(true, std::memory_order_relaxed);
-    return pending().load(std::memory_order_relaxed);
+    return detail::caught_signal::number().load(std::memory_order_relaxed);
   }
 
  private:
   static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
 
-  static std::atomic<int>& pending() {
-    static constinit std::atomic<int> signal{0};
-    static_assert(std::atomic<int>::is_always_lock_free);  // a handler may touch it
-    return signal;
-  }
   static std::atomic<bool>& is_asked() {
     static constinit std::atomic<bool> asked{false};
     static_assert(std::atomic<bool>::is_always_lock_free);
@@ -82,12 +83,12 @@ class stop_on_signals {
     return one;
   }
   static void keep(int signal) {
-    if (!is_asked().load(std::memory_order_relaxed)) {
+    if (!is_asked().load(std::memory_order_relaxed) && !detail::caught_signal::may_end_waits()) {
       (void)std::raise(signal);  // with the default action, when the handler has returned
       return;
     }
     int none = 0;
-    pending().compare_exchange_strong(none, signal);
+    detail::caught_signal::number().compare_exchange_strong(none, signal);
   }
   void restore(std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) (void)sigaction(signals[i], &before_[i], nullptr);

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -57,8 +58,7 @@ namespace plait::execution {
 ///         another mesh than the job's, and, with both values, if they differ in the plan, the
 ///         options, the optimizer or the batches. collective_mismatch where calls of ranks meet
 ///         that are for different trainers; NCCL does not compare them. out_of_memory says what
-///         the plan needs the memory for. not_finite_error and stopped_by_signal as the options
-///         say.
+///         the plan needs it for. not_finite_error and stopped_by_signal as the options say.
 template <class Job, class Rank, class Optimizer>
 class trainer_on {
   using plan = typename Job::plan_type;
@@ -112,6 +112,7 @@ class trainer_on {
   step_report step(batch_type const& batch) {
     averages_.require_parameters("step");
     auto const calls = rank_.calls_for(number_);
+    caught_signal::ends_waits here(options_.stop != nullptr);
     auto& passes = begin(training_, batch, purpose::training);
     auto const enqueue = [&] {
       open(whole_step_);
@@ -123,6 +124,7 @@ class trainer_on {
       rank_.device().replay(recorded_step(batch.description->number), enqueue);
     else enqueue();
     step_report const report = read_report();
+    here.end();  // ranks wait for each other's files without it
     if (options_.stop_at_nan &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       end_at_nan(batch, report);
@@ -276,16 +278,14 @@ class trainer_on {
   ///
   /// Moves: nothing by itself. Where optimizers own blocks, the first call that uses parameters
   ///        inside, and the first one afterwards, gathers what layers see as after an update.
-  /// Errors: error if there are no averages, and from step, import_parameters and with_averages
-  ///         inside.
+  /// Errors: error without averages, and from step, import_parameters and with_averages inside.
   template <class Body>
   decltype(auto) with_averages(Body&& body) {
     auto const in_place = averages_.in_place(store_);
     return std::forward<Body>(body)();
   }
 
-  /// Bytes of this rank on its device, but for batches: equal to the plan's `memory` for the
-  /// greatest shape that it has run.
+  /// Bytes of this rank on its device, but for batches: the plan's `memory` of its greatest shape.
   [[nodiscard]] memory_need allocated() const {
     auto need = store_.allocated();
     need.activations = activations_.size();

@@ -135,13 +135,20 @@ while (($# > 0)); do
   kill -CONT "${processes[1]}"
   wait 2>/dev/null
   ended "$trained"
-  says 1 "$one was stopped for 1[.]" "waited for rank 1 for [01][.][0-9]+ s in .* on group"
+  says 1 "$one was stopped for 1[.]" "waited for rank 1 for 1[.][0-9]+ s in .* on group"
   what="gloo, failed"
   begun=$SECONDS
   gloo "$trained" steps=100000 throw=5
   wait 2>/dev/null
   ended "$trained"
   says 1 "$one has failed: this rank has had enough, outside of communication, after operation" "waited for rank 1"
+  what="no record"
+  PLAIT_FLIGHT_RECORD="$PWD/nowhere" "$flight" >said 2>&1 && grep -q "^there is no record in '$PWD/nowhere': .* PLAIT_FLIGHT_RECORD, TMPDIR" said ||
+    complain "$(cat said)"
+  mkdir -p broken && echo "of the user" >broken/rank-0.flight
+  "$flight" broken >said 2>&1
+  [[ $? == 2 && $(cat said) == "scripts/flight: flight record 'broken/rank-0.flight' has 12 bytes, a record at least 4096" ]] ||
+    complain "a broken record: $(cat said)"
   # Whatever is in the files, an answer or a sentence.
   what="damaged records"
   "$flight" --all 5 records >said 2>&1

@@ -54,8 +54,65 @@ if [[ $gloo != none ]]; then
   wait $!
   code=$?
   ((code == 143 && SECONDS < 5)) || complain "SIGTERM at the meeting: exit code $code after $SECONDS s: $(cat err)"
-  rm -rf lonely
+  grep -q "^train_gpt: gloo: rank 0: SIGTERM has ended the start: rank 1 has not come to rendezvous folder" err ||
+    complain "SIGTERM at the meeting: $(cat err)"
+  [[ ! -e lonely ]] || complain "SIGTERM at the meeting leaves $(ls -a lonely)"
+  RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 "$train_gpt" --data "$text" --plan dp2 --backend gloo --timeout 0.2 >out 2>err </dev/null
+  [[ $? == 1 ]] && grep -q "rank 1 has not come .* within 200 ms" err || complain "--timeout 0.2: $(cat err)"
 fi
+
+# One that waits in a step for a rank that is stopped ends two seconds after the signal.
+stopped() { # stopped ENGINE JOB RANK_0 RANK_1: processes; JOB ends with the code of rank 0
+  local tries code
+  for ((tries = 0; tries < 500; ++tries)); do (($(cat "$1.csv" 2>/dev/null | wc -l) < 4)) || break; sleep 0.02; done
+  kill -STOP "$4"
+  sleep 0.1
+  kill -TERM "$3"
+  SECONDS=0
+  # mpirun gives ranks some time to end.
+  for ((tries = 0; tries < 200; ++tries)); do
+    [[ -r /proc/$3/stat && $(cut -d ' ' -f 3 "/proc/$3/stat") != Z ]] || break
+    sleep 0.05
+  done
+  ((SECONDS >= 1 && SECONDS < 5)) || complain "SIGTERM in a step, $1: it took $SECONDS s"
+  kill -KILL "$4" 2>/dev/null
+  wait "$2" 2>/dev/null
+  code=$?
+  ((code == 143)) || complain "SIGTERM in a step, $1: exit code $code: $(cat "$1.err")"
+  grep -qE "rank 0 on host [^ ]*: .* on group .0,1. .*has waited [23][0-9]{3} ms after SIGTERM for (rank 1 on|the other ranks)" "$1.err" ||
+    complain "SIGTERM in a step, $1: $(cat "$1.err")"
+  ((failures == 0))
+}
+long=(--data "$text" --plan dp2 --steps 1000000)
+if [[ $launcher != none ]]; then
+  (
+    "$launcher" -n 2 "$train_gpt" "${long[@]}" --backend mpi --log mpi.csv >mpi.out 2>mpi.err </dev/null &
+    job=$! ranks=()
+    for ((tries = 0; tries < 500; ++tries)); do
+      (($(cat mpi.csv 2>/dev/null | wc -l) < 2)) || break
+      sleep 0.02
+    done
+    # There may be a process between them and the launcher.
+    for rank in $(pgrep -f "^$train_gpt .*--backend mpi --log"); do
+      [[ $(readlink "/proc/$rank/cwd") == "$PWD" ]] || continue
+      at=$(tr '\0' '\n' <"/proc/$rank/environ" | sed -nE 's/^(OMPI_COMM_WORLD_RANK|PMI_RANK)=//p' | head -n 1)
+      ranks[at]=$rank
+    done
+    stopped mpi "$job" "${ranks[@]}"
+  ) &
+  of_mpi=$!
+fi
+if [[ $gloo != none ]]; then
+  ranks=()
+  for rank in 1 0; do
+    RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 "$train_gpt" "${long[@]}" --backend gloo --log gloo.csv >gloo.out 2>gloo.err </dev/null &
+    ranks[rank]=$!
+  done
+  stopped gloo "${ranks[0]}" "${ranks[@]}"
+  wait "${ranks[1]}" 2>/dev/null
+fi
+[[ $launcher == none ]] || wait "$of_mpi" || failures=$((failures + 1))
+rm -f ./*.csv
 
 # ---- Checkpoints ---------------------------------------------------------------------------------
 # run ENGINE RANKS ARGUMENTS...: on threads (host), over mpi or gloo; code of each process in codes, what they say in

@@ -58,7 +58,9 @@ class gloo_engine final : public process_engine {
 
   void set_timeout(std::chrono::milliseconds timeout) override {
     timeout_ = timeout;
-    if (with_ != nullptr) with_->timeout = timeout;
+    if (with_ == nullptr) return;
+    with_->timeout = timeout;
+    with_->watch->forget_waits();
   }
 
   std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {

@@ -21,6 +21,8 @@
 #include "plait/backend/gloo/gloo_connections.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/caught_signal.hpp"
+#include "plait/core/error.hpp"
 
 namespace plait::detail {
 
@@ -273,6 +275,8 @@ class gloo_group final : public process_group {
     }
   }
   [[noreturn]] [[gnu::cold]] void fail(char const* function, std::exception const& problem) {
+    auto const ended = with_->watch->ended();
+    int const signal = ended.signal != 0 ? ended.signal : caught_signal::that_ends_waits();
     bool const late = std::chrono::steady_clock::now() >= end_;
     auto const other = other_ == none ? std::string("another rank of the group")
                                       : member_text(static_cast<int>(other_));
@@ -280,12 +284,20 @@ class gloo_group final : public process_group {
     with_->close();
     std::ranges::fill(in_, nullptr);  // nothing is written any more to what the caller takes away
     std::ranges::fill(out_, nullptr);
+    if (ended.signal != 0)
+      throw wait_stopped_by_signal(call_text(function) + " has waited " +
+                                       std::to_string(ended.waited.count()) + " ms after " +
+                                       caught_signal::name(signal) + " for " + other + " (Gloo)",
+                                   signal);
     if (late)
       throw communication_timeout(call_text(function) + " has waited " +
                                   std::to_string(with_->timeout.count()) + " ms for " + other +
                                   " (Gloo)");
-    throw engine_error(call_text(function) + ": the connection to " + other +
-                       " is lost, whose process has failed or ended (Gloo: " + words + ")");
+    auto const lost = call_text(function) + ": the connection to " + other +
+                      " is lost, whose process has failed or ended (Gloo: " + words + ")";
+    if (signal != 0)  // as others have it, who have waited as long
+      throw wait_stopped_by_signal(lost + ", after " + caught_signal::name(signal), signal);
+    throw engine_error(lost);
   }
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;

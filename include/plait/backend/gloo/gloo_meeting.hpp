@@ -20,6 +20,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/process_ranks.hpp"
+#include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -30,7 +31,7 @@ namespace plait::detail {
 /// nobody's.
 ///
 /// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the
-///         first to fail leaves its sentence for the others.
+///         first to fail leaves its sentence for the others. wait_stopped_by_signal.
 class gloo_meeting {
  public:
   gloo_meeting(std::unique_ptr<gloo_store> store, process_ranks here,
@@ -45,12 +46,14 @@ class gloo_meeting {
 
   /// Waits until every rank has come and returns who they are.
   [[nodiscard]] std::vector<process_mark> meet() {
+    caught_signal::ends_waits const here;
     if (here_.rank == 0) begin();
     else join();
     return marks_ = read_marks(collect("here"));
   }
   /// Leaves `value` under a name and waits for that of every rank.
   [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value) {
+    caught_signal::ends_waits const here;
     if (!store_->put(note(name, here_.rank), value)) refuse_double();
     return collect(name);
   }
@@ -159,6 +162,7 @@ class gloo_meeting {
     // What is said if it stays so to the end.
     auto problem = "rank 0 has not come to " + store_->name();
     for (;; rest()) {
+      check_signal(problem);
       if (is_late()) late(problem);
       auto const writer = read_writer();
       if (!writer) continue;
@@ -200,6 +204,7 @@ class gloo_meeting {
           all = all && value;
         }
       if (all) break;
+      if (caught_signal::number() != 0) check_signal(missing_text(name, found));
       if (auto const why = store_->get(number_ + ".failed"); why) {
         told_ = true;
         throw engine_error(whole("the start has failed on " + escaped(*why)));
@@ -240,6 +245,13 @@ class gloo_meeting {
     return (count == 1 ? "rank " : "ranks ") + ranks + (count == 1 ? " has" : " have") +
            (name == "here" ? " not come to " : " come, but not opened a connection, at ") +
            store_->name();
+  }
+  /// Ranks that have not met cannot agree on an end.
+  void check_signal(std::string const& problem) const {
+    if (int const signal = caught_signal::number(); signal != 0)
+      throw wait_stopped_by_signal(
+          whole(std::string(caught_signal::name(signal)) + " has ended the start: " + problem),
+          signal);
   }
   [[noreturn]] void late(std::string const& problem) const {
     throw communication_timeout(whole(problem + " within " + std::to_string(timeout_.count()) +

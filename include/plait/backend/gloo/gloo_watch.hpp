@@ -17,11 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/process/signal_patience.hpp"
+
 namespace plait::detail {
 
 /// Ends waits that Gloo forgets: a connection that breaks wakes those whose message has not begun,
 /// and not the one whose message is half on its way. A thread looks whether the connection of a
-/// long wait has broken.
+/// long wait has broken, and whether a signal is to end it.
 ///
 /// Cost:    a mutex that is nearly always free, twice for each wait.
 /// Threads: one thread waits; the looking one is the watch's own.
@@ -40,6 +42,21 @@ class gloo_watch {
     }
     wakes_.notify_one();
     thread_.join();
+  }
+
+  /// The signal that has ended a wait, and how long that one went on behind it.
+  struct ending {
+    int signal = 0;
+    std::chrono::milliseconds waited{};
+  };
+  [[nodiscard]] ending ended() {
+    std::scoped_lock const lock{mutex_};
+    return ended_;
+  }
+  /// \see signal_patience
+  void forget_waits() {
+    std::scoped_lock const lock{mutex_};
+    patience_.forget();
   }
 
   /// What the calling thread waits for while this lives.
@@ -73,8 +90,10 @@ class gloo_watch {
     while (!wakes_.wait_for(lock, between, [this] { return ends_; })) {
       bool const is_long = seen == waits_;
       seen = waits_;
-      if (!is_long || buffer_ == nullptr || sentinel_ == nullptr || !is_broken(*sentinel_))
-        continue;
+      if (buffer_ == nullptr) continue;
+      int const signal = patience_.look(waits_);
+      if (signal != 0) ended_ = {signal, patience_.waited()};
+      else if (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_)) continue;
       if (way_ == direction::in) buffer_->abortWaitRecv();
       else buffer_->abortWaitSend();
     }
@@ -96,6 +115,8 @@ class gloo_watch {
   buffer *buffer_ = nullptr, *sentinel_ = nullptr;
   direction way_ = direction::in;
   std::uint64_t waits_ = 0;
+  signal_patience patience_;
+  ending ended_;
   bool ends_ = false;
   std::thread thread_;
 };

@@ -49,7 +49,7 @@ class mpi_library {
     if (!started_ || broken_ || is_finalized()) return;
     watch_.set_timeout(failed_ ? std::chrono::milliseconds{2'000} : longest_);
     watch_.during([] { return MPI_Finalize(); },
-                  [this] {
+                  [this](std::string const&) {
                     return std::string(failed_ ? "plait: a rank ends after an error while others "
                                                  "have not; the job ends here"
                                                : "plait: MPI_Finalize waits for processes that "
@@ -83,7 +83,11 @@ class mpi_library {
   template <class Work>
   void call(char const* function, Work work) {
     call(
-        work, [function] { return std::string("plait: ") + function + " has not ended"; },
+        work,
+        [function](std::string const& when) {
+          return std::string("plait: ") + function + " has not ended" +
+                 (when.empty() ? "" : ", " + when);
+        },
         function);
   }
   template <class Work, class Text>
@@ -317,7 +321,9 @@ class mpi_group final : public process_group {
   template <class Work>
   void ask(char const* function, Work work) {
     auto& library = mpi_library::here();
-    auto const text = [&] { return waiting_text(*this, function, library.timeout()); };
+    auto const text = [&](std::string const& when) {
+      return waiting_text(*this, function, library.timeout(), when);
+    };
     if (!library.shares_processors()) return library.call(work, text, function);
     auto const poll = [&] {
       MPI_Request request = MPI_REQUEST_NULL;
@@ -332,9 +338,10 @@ class mpi_group final : public process_group {
     library.call(poll, text, function);
   }
   static std::string waiting_text(mpi_group const& of, char const* function,
-                                  std::chrono::milliseconds timeout) {
-    return "plait: " + of.call_text(function) + " has waited " + std::to_string(timeout.count()) +
-           " ms for the other ranks (MPI); the job ends here";
+                                  std::chrono::milliseconds timeout, std::string const& when) {
+    return "plait: " + of.call_text(function) + " has waited " +
+           (when.empty() ? std::to_string(timeout.count()) + " ms" : when) +
+           " for the other ranks (MPI); the job ends here";
   }
 
   MPI_Comm comm_;
@@ -403,8 +410,8 @@ class mpi_engine final : public process_engine {
 ///
 /// Cost:   each call of MPI is a blocking one that a thread watches; where a machine has more ranks
 ///         than processors, one that returns, looked after by a loop that lets others run.
-/// Errors: a call that waits longer than the time-out ends the process with a sentence, since MPI
-///         cannot be called again. engine_error if a function of MPI fails.
+/// Errors: a call that waits longer than the time-out, or behind a signal, ends the process with a
+///         sentence, since MPI cannot be called again. engine_error if a function of MPI fails.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> mpi(
     mpi_options const& options = {}) {
   return std::make_shared<detail::mpi_engine>(options);

@@ -108,6 +108,9 @@ class flight_record {
     } catch (engine_error const& problem) {
       finish(flight_state::cut_off, problem.what());
       throw;
+    } catch (wait_stopped_by_signal const& problem) {
+      finish(flight_state::cut_off, problem.what());
+      throw;
     } catch (communication_timeout const& problem) {
       finish(flight_state::cut_off, problem.what());
       throw;

@@ -13,17 +13,20 @@
 #include <thread>
 
 #include "plait/backend/process/flight_ring.hpp"
+#include "plait/backend/process/signal_patience.hpp"
+#include "plait/core/caught_signal.hpp"
 
 namespace plait::detail {
 
 /// Ends the process, with a sentence on standard error, when a call of a library that cannot be
-/// interrupted takes too long: a thread looks at a deadline that the call has set.
+/// interrupted takes too long, or waits behind a signal: a thread looks at a deadline that the call
+/// has set.
 ///
 /// Cost:    two atomic stores and the time of day for each call.
 /// Threads: one thread makes calls; the watching one is the watchdog's own.
 class watchdog {
  public:
-  /// The code with which it ends the process.
+  /// The code with which it ends the process; 128 + n after signal n.
   static constexpr int exit_code = 70;
 
   explicit watchdog(std::chrono::milliseconds timeout)
@@ -39,14 +42,20 @@ class watchdog {
     thread_.join();
   }
 
-  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  void set_timeout(std::chrono::milliseconds timeout) {
+    timeout_ = timeout;
+    std::scoped_lock const lock{mutex_};
+    patience_.forget();
+  }
   [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
 
-  /// Calls work(); if it takes longer than the time-out, `text()` says what has not ended. text()
-  /// is called by the watching thread.
+  /// Calls work(); if it takes longer than the time-out, `text("")` says what has not ended; if a
+  /// signal ends it, text("2000 ms after SIGTERM"). text() is called by the watching thread.
   template <class Work, class Text>
   auto during(Work work, Text const& text) {
-    says_ = [](void const* what) { return (*static_cast<Text const*>(what))(); };
+    says_ = [](void const* what, std::string const& when) {
+      return (*static_cast<Text const*>(what))(when);
+    };
     said_ = &text;
     deadline_.store(now() + timeout_.count() * 1'000'000, std::memory_order_release);
     struct rest {
@@ -73,20 +82,26 @@ class watchdog {
     std::unique_lock lock{mutex_};
     while (!wakes_.wait_for(lock, std::chrono::milliseconds{50}, [this] { return ends_; })) {
       auto until = deadline_.load(std::memory_order_acquire);
-      if (until <= none || now() < until) continue;
+      if (until <= none) continue;
+      int const signal = patience_.look(static_cast<std::uint64_t>(until));
+      if (signal == 0 && now() < until) continue;
       if (!deadline_.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) continue;
-      auto const text = says_(said_) + '\n';
+      auto const when = signal == 0 ? ""
+                                    : std::to_string(patience_.waited().count()) + " ms after " +
+                                          caught_signal::name(signal);
+      auto const text = says_(said_, when) + '\n';
       if (auto* const record = flight_ring::of_process().load())
         record->finish(flight_state::cut_off, text.substr(0, text.size() - 1));
       (void)!::write(STDERR_FILENO, text.data(), text.size());
-      ::_exit(exit_code);
+      ::_exit(signal == 0 ? exit_code : 128 + signal);
     }
   }
 
   std::chrono::milliseconds timeout_;
   std::atomic<std::int64_t> deadline_{none};
-  std::string (*says_)(void const*) = nullptr;
+  std::string (*says_)(void const*, std::string const&) = nullptr;
   void const* said_ = nullptr;
+  signal_patience patience_;
   std::mutex mutex_;
   std::condition_variable wakes_;
   bool ends_ = false;

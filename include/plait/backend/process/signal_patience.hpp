@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "plait/core/caught_signal.hpp"
+
+namespace plait::detail {
+
+/// How long a rank waits for others, within a step, after a signal that stop_on_signals has caught:
+/// ranks that come agree on stopping at the end of the step. Two seconds, or twice the longest wait
+/// within a step so far, so that a job of long steps ends by that agreement, too.
+///
+/// Threads: used by one thread, which looks every few milliseconds at what others wait for.
+class signal_patience {
+ public:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds least{2'000};
+
+  /// Sees that somebody waits; `wait` is another number for each wait. The signal that is to end
+  /// it, 0 if none is.
+  [[nodiscard]] int look(std::uint64_t wait, clock::time_point now = clock::now()) {
+    if (wait != wait_) {
+      wait_ = wait;
+      began_ = since_ = now;
+    }
+    int const signal = caught_signal::that_ends_waits();
+    if (signal != 0)
+      return waited(now) >= std::max<clock::duration>(least, 2 * longest_) ? signal : 0;
+    since_ = now;
+    if (caught_signal::may_end_waits()) longest_ = std::max(longest_, now - began_);
+    return 0;
+  }
+  /// Since the signal, or since the wait began behind it.
+  [[nodiscard]] std::chrono::milliseconds waited(clock::time_point now = clock::now()) const {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - since_);
+  }
+  /// Waits so far were those of the start, where ranks come as they are ready.
+  void forget() { longest_ = {}; }
+
+ private:
+  std::uint64_t wait_ = 0;
+  clock::time_point began_{}, since_{};
+  clock::duration longest_{};
+};
+
+}  // namespace plait::detail

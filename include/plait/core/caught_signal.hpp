@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <csignal>
+#include <utility>
+
+namespace plait::detail {
+
+/// The signal that stop_on_signals has caught, for whatever waits for other processes.
+///
+/// Threads: any, and handlers of signals.
+class caught_signal {
+ public:
+  /// The first one, 0 if none.
+  static std::atomic<int>& number() {
+    static constinit std::atomic<int> signal{0};
+    static_assert(std::atomic<int>::is_always_lock_free);  // a handler may touch it
+    return signal;
+  }
+  static char const* name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+  /// While one of these lives, a wait for others may be ended by a signal, and who waits looks
+  /// whether one has come.
+  class ends_waits {
+   public:
+    explicit ends_waits(bool really = true) : counts_(really) {
+      if (counts_) alive().fetch_add(1, std::memory_order_relaxed);
+    }
+    ends_waits(ends_waits const&) = delete;
+    ends_waits& operator=(ends_waits const&) = delete;
+    ~ends_waits() { end(); }
+    void end() {
+      if (std::exchange(counts_, false)) alive().fetch_sub(1, std::memory_order_relaxed);
+    }
+
+   private:
+    bool counts_;
+  };
+  static bool may_end_waits() { return alive().load(std::memory_order_relaxed) > 0; }
+  /// The number of the signal, if it may end a wait.
+  static int that_ends_waits() {
+    return may_end_waits() ? number().load(std::memory_order_relaxed) : 0;
+  }
+
+ private:
+  static std::atomic<int>& alive() {
+    static constinit std::atomic<int> count{0};
+    return count;
+  }
+};
+
+}  // namespace plait::detail
