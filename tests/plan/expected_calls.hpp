@@ -86,7 +86,8 @@ class expansion {
         break;
       case job_part::prediction: predict(); break;
       case job_part::export_parameters:
-      case job_part::export_gradients: export_tensors();
+      case job_part::export_gradients: export_tensors(); break;
+      case job_part::hand_over: at(exchange_place::state);
     }
   }
   [[nodiscard]] std::vector<std::string> const& lines() const { return lines_; }
@@ -98,7 +99,10 @@ class expansion {
     auto const row = what.row();
     if (grid_.size(row.over) == 1) return;
     bool const sends = what.from.stage() == stage();
-    int other = row.moves == plait::movement::broadcast ? what.from.stage() : 0;
+    int other = 0;
+    if (row.moves == plait::movement::broadcast)
+      for (auto const which : plait::all_axes)
+        if (row.over.contains(which)) other = what.from.at(which).index;
     if (row.moves == plait::movement::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/backend/generation.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/hosts.hpp"
@@ -64,6 +65,10 @@ class rank_handle {
     return members_[static_cast<std::size_t>(index)];
   }
   [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
+
+  /// The generation of an elastic job to which the rank belongs; null where ranks do not change.
+  [[nodiscard]] plait::generation* generation() const { return generation_; }
+  void belong_to(plait::generation* one) { generation_ = one; }
 
   /// Whether the communicators' sums take room beside their operands, see ranked_sum.
   [[nodiscard]] bool sums_in_room() {
@@ -132,6 +137,7 @@ class rank_handle {
   typename Device::event before_, after_;
   std::uint64_t last_number_ = 0, last_trainer_ = 0;
   std::uint64_t caller_ = 0;  // as its communicators have it
+  plait::generation* generation_ = nullptr;
 };
 
 /// Declares the groups of all ranks, each once and in the order of the sets, by add_group(world

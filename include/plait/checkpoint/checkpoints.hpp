@@ -113,7 +113,8 @@ class checkpoints {
     if (std::uncaught_exceptions() == exceptions_) finish();
   }
 
-  /// Goes on from the newest complete checkpoint, if there is one. Returns the number of the next
+  /// Goes on from the newest complete checkpoint, if there is one; in an elastic job from what the
+  /// ranks have, if they have been trained. Returns the number of the next
   /// batch: `for (auto const& batch : batches.from(saves.resume()))`.
   ///
   /// Errors: input_error that names the settings that differ, with both values, and what in the
@@ -122,6 +123,7 @@ class checkpoints {
     finish();
     is_new_run_ = false;
     problem_.clear();
+    if (state_->is_held()) return next();
     for (std::uint64_t older = 0;; ++older) {
       std::optional<checkpoint_manifest> manifest;
       auto const found = newest(older);
@@ -144,13 +146,11 @@ class checkpoints {
         continue;
       }
       on_all("be read", [&] { restore(reader); });
-      state_->go_on_at(manifest->step);
+      state_->go_on_at({manifest->step, batch});
       extra_ = manifest->extra;
       from_ = folder;
       last_saved_ = manifest->step;
       problem_.clear();
-      first_step_ = manifest->step;
-      first_batch_ = batch;
       return next();
     }
   }
@@ -511,7 +511,8 @@ class checkpoints {
 
   /// The number of the next batch: each step takes one.
   [[nodiscard]] std::uint64_t next() const {
-    return first_batch_ + static_cast<std::uint64_t>(state_->step() - first_step_);
+    auto const origin = state_->origin();
+    return origin.batch + static_cast<std::uint64_t>(state_->step() - origin.step);
   }
   /// Samples that have gone before it: whole epochs, and batches of one.
   [[nodiscard]] std::uint64_t samples_so_far() const {
@@ -562,14 +563,12 @@ class checkpoints {
   std::optional<checkpoint_folder> folder_{};  // on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
-  std::int64_t first_step_ = state_->step();  // step first_step_ takes batch first_batch_
-  std::uint64_t first_batch_ = static_cast<std::uint64_t>(first_step_);
   std::string problem_{}, warning_{};
   std::vector<std::string> left_out_{};
   std::vector<std::byte> extra_{};
   std::filesystem::path from_{};
   std::int64_t last_saved_ = -1;
-  bool is_new_run_ = true;
+  bool is_new_run_ = !state_->is_held();
   std::optional<std::int64_t> found_{};  // the newest that was there at first
   int exceptions_ = std::uncaught_exceptions();
 };

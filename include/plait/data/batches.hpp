@@ -155,7 +155,9 @@ class batch_range {
     batch_range* range_;
     std::uint64_t step_;
   };
-  [[nodiscard]] rest from(std::uint64_t step) { return {*this, step}; }
+  [[nodiscard]] rest from(std::uint64_t step) & { return {*this, step}; }
+  /// A loop over what is left of batches that nobody keeps would use them after their end.
+  rest from(std::uint64_t step) && = delete;
 
   /// What is said of them to compare them, also what the data set is made of.
   [[nodiscard]] [[gnu::cold]] batch_description description() {

@@ -28,11 +28,12 @@ enum class job_part : int {
   evaluation,         ///< the loss of one batch
   prediction,         ///< the output for one batch
   export_parameters,  ///< to the root rank
-  export_gradients
+  export_gradients,
+  hand_over  ///< of an elastic job, when ranks have come
 };
 
 /// The number of enumerators of `job_part`.
-inline constexpr int job_parts = 6;
+inline constexpr int job_parts = 7;
 
 /// Where in its part of a job an exchange takes place.
 enum class exchange_place : int {
@@ -45,18 +46,19 @@ enum class exchange_place : int {
   slices,           ///< behind the passes: of gradients that are summed slice by slice
   ties,             ///< gradients of tied uses, to be added to their owner's
   gradients,
-  loss,      ///< and whether to stop
-  squares,   ///< of the gradients, for their norm
-  measures,  ///< of an evaluation, once for all its batches
-  refresh,   ///< behind the update: from what optimizers own to what layers see
-  output,    ///< of a prediction, for one data rank
-  outputs,   ///< of all data ranks
-  blocks,    ///< before an export: what optimizers own, where that is not all
-  parameter  ///< of an export
+  loss,       ///< and whether to stop
+  squares,    ///< of the gradients, for their norm
+  measures,   ///< of an evaluation, once for all its batches
+  refresh,    ///< behind the update: from what optimizers own to what layers see
+  output,     ///< of a prediction, for one data rank
+  outputs,    ///< of all data ranks
+  blocks,     ///< before an export: what optimizers own, where that is not all
+  parameter,  ///< of an export
+  state       ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 17;
+inline constexpr int exchange_places = 18;
 
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
@@ -97,7 +99,8 @@ struct listed_plan {
   int tensor_ranks = 1;
   int squares = 0;  ///< sums of squares of which the norm of the gradients is made
   int loss_terms = 1;
-  int slices = 0;  ///< see plan::slices
+  int slices = 0;           ///< see plan::slices
+  bool is_elastic = false;  ///< see plan::is_elastic
 
   [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
 };
@@ -109,6 +112,7 @@ constexpr std::size_t agreed_fields = 64;
 struct listed_parameters {
   std::array<element_range, 2> regions{};
   element_range tied{};                       ///< accumulators of tied uses
+  std::size_t frozen = 0;                     ///< elements behind the regions
   std::size_t const* accumulators = nullptr;  ///< of each entry's gradient
 };
 
@@ -382,6 +386,24 @@ struct exchange_lister {
                entry.item, e, times});
       }
   }
+
+  /// From the rank that has the state to those along the axis of the samples: arena by arena, each
+  /// in the order in which plan::memory has it.
+  constexpr void add_hand_over() {
+    if (!plan.is_elastic) return;
+    layout whole, held;
+    for (axis const which : all_axes)
+      if (batch_axes.contains(which) && plan.grid.size(which) > 1)
+        held = held.with(which, {placement_kind::only, load.donor});
+    std::size_t const trained = parameters.regions[1].end();
+    auto const add_arena = [&](exchange_element element, std::size_t count) {
+      if (count > 0) add({exchange_place::state, held, whole, element, count});
+    };
+    if (plan.has_copies) add_arena(exchange_element::compute, trained + parameters.frozen);
+    add_arena(exchange_element::parameter, plan.has_copies ? trained : trained + parameters.frozen);
+    add_arena(exchange_element::parameter, trained * std::size_t(load.optimizer_states));
+    if (load.averages) add_arena(exchange_element::parameter, trained);
+  }
 };
 
 /// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once,
@@ -400,6 +422,7 @@ constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
     case job_part::prediction: list.add_prediction(); break;
     case job_part::export_parameters: list.add_export(false); break;
     case job_part::export_gradients: list.add_export(true); break;
+    case job_part::hand_over: list.add_hand_over(); break;
   }
   return std::move(list.out);
 }
@@ -421,7 +444,8 @@ inline constexpr listed_plan plan_numbers{
     .tensor_ranks = Plan::tensor_ranks,
     .squares = Plan::squares_count(),
     .loss_terms = Plan::loss_terms(),
-    .slices = Plan::slices};
+    .slices = Plan::slices,
+    .is_elastic = Plan::is_elastic};
 
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch.
 template <class Plan>
@@ -430,7 +454,8 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
   numbers.grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
   return list_exchanges(numbers,
-                        {parameters.regions, parameters.tied(), parameters.gradient_offset.data()},
+                        {parameters.regions, parameters.tied(), parameters.frozen_count,
+                         parameters.gradient_offset.data()},
                         stage, Plan::completed(load), part);
 }
 

@@ -111,6 +111,9 @@ struct plan {
   static constexpr int slices = slices_of<Policy>;
   /// Whether each rank owns blocks of the arenas instead of all.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
+  /// Whether ranks may come and go: the same bits for any number of data ranks, which the launch
+  /// says, and all of the state on each of them.
+  static constexpr bool is_elastic = slices > 0 && !grid.is_complete() && !cuts_arenas;
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   static constexpr int leaf_count = planning::leaf_count<Model>;

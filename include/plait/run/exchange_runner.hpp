@@ -36,6 +36,7 @@ class exchange_runner {
     movement moves = movement::none;
     typename Rank::communicator_type* group = nullptr;
     std::size_t begin = 0;  ///< of what the group has, in the arena
+    int root = 0;           ///< of a broadcast
     bool is_sent_here = true;
   };
 
@@ -100,8 +101,12 @@ class exchange_runner {
   template <class T>
   void run_broadcasts(exchange_place place, T* data) const {
     for (auto const& now : at(place))
-      if (now.moves == movement::broadcast)
-        now.group->broadcast(std::span<T>(data, now.what.count), now.what.from.stage());
+      if (now.moves == movement::broadcast) run_broadcast(now, data);
+  }
+  /// Carries out a broadcast, from the rank of the axis that has the value.
+  template <class T>
+  void run_broadcast(active_row const& now, T* data) const {
+    now.group->broadcast(values_of(now, data), now.root);
   }
 
  private:
@@ -114,7 +119,10 @@ class exchange_runner {
       if (what.from.at(which) == shard<dim::elements> && !row.over.contains(which))
         cut = cut | which;
     auto const block = static_cast<std::size_t>(rank.grid().place_in_group(rank.place(), cut));
-    rows_.push_back({what, row.moves, &rank.group(row.over), what.offset + block * what.count,
+    int root = 0;
+    for (axis const which : all_axes)
+      if (row.over.contains(which)) root = what.from.at(which).index;
+    rows_.push_back({what, row.moves, &rank.group(row.over), what.offset + block * what.count, root,
                      what.is_sent_by(rank.stage())});
   }
   template <class T>

@@ -60,7 +60,7 @@ class timetable_runner {
   }
   [[nodiscard]] runner_type& runner() { return runner_; }
   /// Adds up the gradients of slices while the passes run.
-  void add_slices_by(slice_sums<Job, Rank>* sums) { slices_ = sums; }
+  void add_slices_by(slice_sums<Job, Rank> const* sums) { slices_ = sums; }
 
   /// Runs the stage's timetable on the microbatches of a batch. The stream of the stage axis must
   /// be at rest, and the host must wait for it afterwards. `loss`: `data` and `scale` of the first
@@ -179,7 +179,7 @@ class timetable_runner {
   runner_type runner_;
   synchronizer<typename Rank::device_type> waits_;
   exchange_runner<Rank> messages_;
-  slice_sums<Job, Rank>* slices_ = nullptr;
+  slice_sums<Job, Rank> const* slices_ = nullptr;
   std::byte* output_ = nullptr;    // of the last forward,
   std::byte* gradient_ = nullptr;  // and of the last backward
 };

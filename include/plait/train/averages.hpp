@@ -26,12 +26,10 @@ class averages {
   using store_type = parameter_store<Job, Rank>;
 
  public:
-  /// Copies of the parameters; with a decay of 0 there are none.
-  [[gnu::cold]] averages(Rank& rank, store_type& store, double decay)
-      : rank_(rank),
-        decay_(decay),
-        memory_(store.allocate(decay == 0 ? 0 : store.owned_count() * sizeof(element))) {
-    restart(store);
+  /// Room in `arenas`, which restart() fills; with a decay of 0 there is none.
+  [[gnu::cold]] averages(Rank& rank, store_type& store, training_arenas<Rank>& arenas, double decay)
+      : rank_(rank), decay_(decay), memory_(arenas.averages) {
+    memory_ = store.allocate(decay == 0 ? 0 : store.owned_count() * sizeof(element));
   }
 
   /// Bytes of the arena.
@@ -140,7 +138,7 @@ class averages {
 
   Rank& rank_;
   double decay_;
-  typename Rank::device_type::arena memory_;
+  typename Rank::device_type::arena& memory_;
   bool are_in_place_ = false;
   bool is_stale_ = false;
 };

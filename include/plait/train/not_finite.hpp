@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,13 @@ namespace plait::execution {
 
 /// Why a step was not taken, in one sentence that is the same on all ranks.
 ///
-/// `layers` are the names of all layers, `last_loss` is of the step before, `mine` what this rank's
-/// forward has found.
-/// Moves: as numbers_of_all.
+/// `layers` are the names of all layers, `last` is of the step before, if there was one, `mine`
+/// what this rank's forward has found. Moves: as numbers_of_all.
 template <class Rank>
 [[gnu::cold]] std::string not_finite_text(Rank& rank, agreement_room const& room,
                                           std::vector<std::string> const& layers,
-                                          step_report const& of, double last_loss,
+                                          step_report const& of,
+                                          std::optional<step_report> const& last,
                                           forward_watch const& mine) {
   enum field : std::size_t { found, site, microbatch, leaf, copy };
   std::vector<std::uint64_t> values(agreed_fields);
@@ -52,9 +53,9 @@ template <class Rank>
   std::string out = "trainer: step " + std::to_string(of.step) + ": ";
   out += is_loss ? "the loss is " + number(of.loss)
                  : "the norm of the gradients is " + number(of.gradient_norm);
-  if (of.step > 0)
-    out += "; the last good loss, of step " + std::to_string(of.step - 1) + ", is " +
-           number(last_loss);
+  if (last)
+    out += "; the last good loss, of step " + std::to_string(last->step) + ", is " +
+           number(last->loss);
   out += "; the weights are those before the step; ";
   if (first != nullptr) {
     auto name = name_of_copy(layers[first[leaf]], static_cast<int>(first[copy]));

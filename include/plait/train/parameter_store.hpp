@@ -20,8 +20,15 @@
 
 namespace plait::execution {
 
+/// The memory of what one rank trains: parameters, what layers see of them if that is of another
+/// type, gradients, the states of the optimizer one behind the other, averages.
+template <class Rank>
+struct training_arenas {
+  typename Rank::device_type::arena parameters{}, copies{}, gradients{}, state{}, averages{};
+};
+
 /// The parameters of one rank's stage, their gradients and the optimizer's state, in flat arenas:
-/// each as the plan says that it is kept, summed and owned.
+/// each as the plan says that it is kept, summed and owned. The arenas outlive it.
 ///
 /// Errors:  out_of_memory says what the plan needs the memory for.
 /// Threads: used by the one thread that runs the rank.
@@ -34,30 +41,31 @@ class parameter_store {
   using arena = typename Rank::device_type::arena;
 
  public:
-  /// Starts from the weights of `seed`: the same under every plan. `has_averages` says whether
-  /// there are averages beside them, for messages.
-  [[gnu::cold]] parameter_store(Rank& rank, int states, std::uint64_t seed,
-                                bool has_averages = false)
+  /// Makes the arenas; start() or take() fills them. `has_averages` says whether there are averages
+  /// beside them, for messages.
+  [[gnu::cold]] parameter_store(Rank& rank, training_arenas<Rank>& arenas, int states,
+                                bool has_averages)
       : rank_(rank),
+        arenas_(arenas),
         states_(states),
         has_averages_(has_averages),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         local_(plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid())),
         owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
         owned_count_(owned_.back().state_offset + owned_.back().elements.count),
-        slices_(plan::slice_arena_for(layout_, rank.grid())),
-        parameters_(allocate(stored_count() * sizeof(parameter_element))),
-        copies_(allocate(plan::has_copies ? layout_.kept_count() * sizeof(T) : 0)),
-        gradients_(allocate(slices_.total * sizeof(gradient_element))),
-        state_(allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states))) {
-    auto const queue = rank.device().on(stream::compute);
-    queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states));
-    queue.fill(parameter_element{0}, parameters(), stored_count());  // the padding
-    if constexpr (plan::slices > 0) queue.fill(gradient_element{0}, gradients(), slices_.total);
-    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.kept_count());
+        slices_(plan::slice_arena_for(layout_, rank.grid())) {
+    arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
+    arenas_.copies = allocate(plan::has_copies ? layout_.kept_count() * sizeof(T) : 0);
+    arenas_.gradients = allocate(slices_.total * sizeof(gradient_element));
+    arenas_.state = allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states));
+  }
+
+  /// Starts from the weights of `seed`: the same under every plan.
+  [[gnu::cold]] void start(std::uint64_t seed) {
+    clear();
     // Processors that no rank has, if all ranks of the job run on this machine.
     std::size_t const threads = std::max(
-        1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank.world_size()));
+        1u, std::thread::hardware_concurrency() / static_cast<unsigned>(rank_.world_size()));
     std::vector<parameter_element> block;
     for (auto const& parameter : local_) {
       block.resize(parameter.count);
@@ -65,6 +73,33 @@ class parameter_store {
                                         parameter.in_block(), block, threads);
       set(parameter, block);
     }
+  }
+
+  /// Takes over what `held` has of the same parameters, which lay elsewhere there, as `local` says:
+  /// everything but the averages.
+  [[gnu::cold]] void take(training_arenas<Rank> const& held,
+                          std::vector<parameter_block> const& local, std::size_t owned_count) {
+    static_assert(!plan::cuts_arenas);
+    clear();
+    for (std::size_t i = 0; i < local_.size(); ++i) {
+      auto const &from = local[i], &to = local_[i];
+      bool const is_frozen = entry_of(to).is_frozen;
+      if (!is_frozen || !plan::has_copies)
+        copy<parameter_element>(held.parameters, from.offset, arenas_.parameters, to);
+      if constexpr (plan::has_copies) copy<T>(held.copies, from.offset, arenas_.copies, to);
+      if (is_frozen) continue;
+      copy<gradient_element>(held.gradients, from.offset, arenas_.gradients, to);
+      for (std::size_t k = 0; k < std::size_t(states_); ++k)
+        copy<parameter_element>(held.state, k * owned_count + from.offset, arenas_.state, to,
+                                k * owned_count_);
+    }
+  }
+  /// The same of the averages.
+  [[gnu::cold]] void take_averages(training_arenas<Rank> const& held,
+                                   std::vector<parameter_block> const& local) {
+    for (std::size_t i = 0; i < local_.size(); ++i)
+      if (!entry_of(local_[i]).is_frozen)
+        copy<parameter_element>(held.averages, local[i].offset, arenas_.averages, local_[i]);
   }
 
   [[nodiscard]] auto const& layout() const { return layout_; }
@@ -78,10 +113,10 @@ class parameter_store {
 
   /// The parameters in the type that layers see.
   [[nodiscard]] T* seen() const {
-    return reinterpret_cast<T*>((plan::has_copies ? copies_ : parameters_).data());
+    return reinterpret_cast<T*>((plan::has_copies ? arenas_.copies : arenas_.parameters).data());
   }
   [[nodiscard]] gradient_element* gradients() const {
-    return reinterpret_cast<gradient_element*>(gradients_.data());
+    return reinterpret_cast<gradient_element*>(arenas_.gradients.data());
   }
   /// What the optimizer of this rank updates of `block`, its state, and the copies of it, if any.
   [[nodiscard]] parameter_element* parameters_of(owned_block const& block) const {
@@ -177,7 +212,12 @@ class parameter_store {
 
   /// Bytes of the arenas.
   [[nodiscard]] memory_need allocated() const {
-    return {parameters_.size() + copies_.size(), gradients_.size(), state_.size(), 0, 0, 0};
+    return {arenas_.parameters.size() + arenas_.copies.size(),
+            arenas_.gradients.size(),
+            arenas_.state.size(),
+            0,
+            0,
+            0};
   }
 
  private:
@@ -196,14 +236,35 @@ class parameter_store {
   }
 
   [[nodiscard]] parameter_element* parameters() const {
-    return reinterpret_cast<parameter_element*>(parameters_.data());
+    return reinterpret_cast<parameter_element*>(arenas_.parameters.data());
   }
-  [[nodiscard]] T* copies() const { return reinterpret_cast<T*>(copies_.data()); }
+  [[nodiscard]] T* copies() const { return reinterpret_cast<T*>(arenas_.copies.data()); }
   [[nodiscard]] parameter_element* state() const {
-    return reinterpret_cast<parameter_element*>(state_.data());
+    return reinterpret_cast<parameter_element*>(arenas_.state.data());
+  }
+
+  /// A parameter's elements from one arena to where they lie in another of this rank.
+  template <class Element>
+  void copy(arena const& held, std::size_t from, arena const& to, parameter_block const& where,
+            std::size_t behind = 0) const {
+    rank_.device()
+        .on(stream::compute)
+        .copy_bytes(reinterpret_cast<Element const*>(held.data()) + from,
+                    reinterpret_cast<Element*>(to.data()) + behind + where.offset,
+                    where.count * sizeof(Element));
+  }
+
+  /// Zeros everywhere, also in what is padding.
+  [[gnu::cold]] void clear() {
+    auto const queue = rank_.device().on(stream::compute);
+    queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states_));
+    queue.fill(parameter_element{0}, parameters(), stored_count());
+    if constexpr (plan::slices > 0) queue.fill(gradient_element{0}, gradients(), slices_.total);
+    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.kept_count());
   }
 
   Rank& rank_;
+  training_arenas<Rank>& arenas_;
   int states_;
   bool has_averages_;
   parameter_layout<plan::leaf_count> layout_;
@@ -211,7 +272,6 @@ class parameter_store {
   static_vector<owned_block, 2> owned_;
   std::size_t owned_count_;
   slice_arena slices_;
-  arena parameters_, copies_, gradients_, state_;
 };
 
 }  // namespace plait::execution

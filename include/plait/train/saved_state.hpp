@@ -26,6 +26,12 @@ struct saved_rectangle {
   bool is_frozen = false;  ///< of what is frozen there is the parameter alone
 };
 
+/// From where a run has gone on: step `step` has taken batch `batch`, each step after it one more.
+struct run_origin {
+  std::int64_t step = 0;
+  std::uint64_t batch = 0;
+};
+
 /// Where a rank finds elements of whole tensors when it takes a state back.
 class state_source {
  public:
@@ -91,8 +97,12 @@ class saved_state {
 
   /// Steps that are done.
   [[nodiscard]] virtual std::int64_t step() const = 0;
-  /// The next step is step `step`. All ranks call it.
-  virtual void go_on_at(std::int64_t step) = 0;
+  /// The next step is step `from.step` and takes batch `from.batch`. All ranks call it.
+  virtual void go_on_at(run_origin const& from) = 0;
+  [[nodiscard]] virtual run_origin origin() const = 0;
+  /// Whether it comes from the generation before, in an elastic job: then there is nothing to take
+  /// back.
+  [[nodiscard]] virtual bool is_held() const = 0;
 };
 
 }  // namespace plait

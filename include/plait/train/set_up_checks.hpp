@@ -236,4 +236,22 @@ template <class Rank, class Memory>
   compare(rank, room, mine);
 }
 
+/// The sources of batches that have been compared.
+class compared_batches {
+ public:
+  /// Once for each source.
+  template <class Memory>
+  [[nodiscard]] bool is_new(device_batch<Memory> const& batch) {
+    if (batch.description == nullptr || batch.description->number == last_) return false;
+    last_ = batch.description->number;
+    if (std::ranges::find(all_, last_) != all_.end()) return false;
+    all_.push_back(last_);
+    return true;
+  }
+
+ private:
+  std::uint64_t last_ = 0;
+  std::vector<std::uint64_t> all_{};
+};
+
 }  // namespace plait::execution

@@ -11,6 +11,7 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/memory.hpp"
+#include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {
 
@@ -28,6 +29,21 @@ struct step_numbers {
   std::uint32_t step = 0;
   typename Optimizer::numbers optimizer{};
 };
+
+/// What the numbers of step `step` say, when the host has read them; `Terms` are those of its loss.
+template <class Terms, class Numbers>
+[[nodiscard]] step_report report_of(Numbers const& now, std::int64_t step) {
+  step_report report;
+  report.step = step;
+  for (double const term : now.loss) {
+    report.loss += term;
+    report.terms.push_back(term);
+  }
+  report.labels = now.counted[Terms::first_loss];
+  report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
+  report.gradient_norm = now.gradient_norm;
+  return report;
+}
 
 /// Room on the device for these numbers, for the squares of each parameter, for the tables of
 /// ranges, which are written once, and for what the ranks compare: where the plan has them.

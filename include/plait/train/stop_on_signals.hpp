@@ -19,12 +19,13 @@ namespace plait {
 struct stopped_by_signal : job_ended {
   stopped_by_signal(int number, std::int64_t after)
       : job_ended(std::string("stopped by ") + detail::caught_signal::name(number) +
-                  " after step " + std::to_string(after)),
+                  (after < 0 ? std::string(" before the first step")
+                             : " after step " + std::to_string(after))),
         signal(number),
         step(after) {}
 
   int signal;
-  std::int64_t step;  ///< the last one, counted from 0
+  std::int64_t step;  ///< the last one, counted from 0; -1 if there was none
   /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM.
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };

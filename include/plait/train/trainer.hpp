@@ -33,6 +33,7 @@
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/evaluation_sums.hpp"
 #include "plait/train/gradients.hpp"
+#include "plait/train/held_state.hpp"
 #include "plait/train/loss_terms.hpp"
 #include "plait/train/measures.hpp"
 #include "plait/train/not_finite.hpp"
@@ -44,6 +45,7 @@
 #include "plait/train/stop_on_signals.hpp"
 #include "plait/train/summed_numbers.hpp"
 #include "plait/train/trainer_options.hpp"
+#include "plait/train/trainer_passes.hpp"
 #include "plait/train/trainer_state.hpp"
 
 namespace plait::execution {
@@ -88,32 +90,45 @@ class trainer_on {
       : rank_(in_mesh_of_the_plan(rank)),
         optimizer_(std::move(optimizer)),
         options_(checked<plan>(options, rank.grid())),
-        store_(rank, Optimizer::states, options.seed, options.average > 0),
-        averages_(rank, store_, options.average),
+        generation_(rank),
+        store_(rank, held_.arenas, Optimizer::states, options.average > 0),
+        averages_(rank, store_, held_.arenas, options.average),
         memory_(rank.device(), lay_out_numbers<plan>(rank.stage(), rank.grid()),
                 update_tables<plan>(store_, optimizer_.decays, options_.groups),
                 squares_ranges<plan>(store_.local(), store_.owned(), rank.place()),
                 plan::squares_count()),
         sums_(memory_.numbers(), memory_.of_slices()),
-        slices_(rank, store_.slices(), store_.gradients()) {
-    auto const calls = rank.calls_for(number_);
+        slices_(rank, store_.slices(), store_.gradients()),
+        passes_(rank, store_, slices_) {
+    auto const mine = calls();
+    if (!generation_.take_over(store_, options.average > 0, name())) start();
     if (rank.world_size() > 1)
       compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_,
                        optimizer_, options_);
+    generation_.meet(
+        room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
+        name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
   }
 
   [[nodiscard]] Rank& rank() { return rank_; }
   /// The number of the next step.
-  [[nodiscard]] std::int64_t step_number() const { return step_; }
+  [[nodiscard]] std::int64_t step_number() const { return held_.step; }
+  /// What happened in the step before that, if it was done in this job, whichever ranks did it.
+  [[nodiscard]] std::optional<step_report> last_report() const {
+    if (held_.step == held_.origin.step) return std::nullopt;
+    return report_of<terms>(held_.last, held_.step - 1);
+  }
 
   /// Forward, backward, reduction, clipping and update on the next global batch.
   ///
   /// Moves: what `plan::wire` says.
   step_report step(batch_type const& batch) {
     averages_.require_parameters("step");
-    auto const calls = rank_.calls_for(number_);
+    auto const mine = calls();
+    if (int const signal = generation_.last_signal(); signal != 0)
+      end_at_signal(signal, last_report().value_or(step_report{.step = held_.step - 1}), true);
     caught_signal::ends_waits here(options_.stop != nullptr);
-    auto& passes = begin(training_, batch, purpose::training);
+    auto& passes = begin(batch, purpose::training);
     auto const enqueue = [&] {
       open(whole_step_);
       update(enqueue_gradients(passes, batch, whole_step_));
@@ -121,16 +136,16 @@ class trainer_on {
     };
     // What decides is the same on all ranks: a recorded collective must not meet one that is not.
     if (options_.replay && batch.description != nullptr && batch.missing_samples == 0)
-      rank_.device().replay(recorded_step(batch.description->number), enqueue);
+      rank_.device().replay(passes_.recorded(batch.description->number), enqueue);
     else enqueue();
-    step_report const report = read_report();
+    numbers now;
+    step_report const report = read_report(now);
     here.end();  // ranks wait for each other's files without it
     if (options_.stop_at_nan &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       end_at_nan(batch, report);
-    last_loss_ = report.loss;
-    ++step_;
-    if (int const signal = agreed_signal(signals_); signal != 0) end_at_signal(signal, report);
+    generation_.commit(now);
+    if (now.stop != 0) end_at_signal(agreed_signal(now.stop), report);
     return report;
   }
 
@@ -140,8 +155,8 @@ class trainer_on {
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
-    auto const calls = rank_.calls_for(number_);
-    auto& passes = begin(training_, batch, purpose::training);
+    auto const mine = calls();
+    auto& passes = begin(batch, purpose::training);
     open(only_gradients_);
     enqueue_gradients(passes, batch, only_gradients_);
     close(only_gradients_);
@@ -150,7 +165,7 @@ class trainer_on {
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
-    auto const calls = rank_.calls_for(number_);
+    auto const mine = calls();
     return evaluate_batch(batch, [&](passes_type& passes,
                                      loss_sum const& loss) { passes.run(rank_, batch, loss); })
         .loss;
@@ -168,7 +183,7 @@ class trainer_on {
   [[gnu::cold]] auto evaluate(Data const& data, Batch size, Measures... measures) {
     evaluation_sums<terms, Measures...> sums;
     constexpr std::size_t count = sums.count;
-    auto const calls = rank_.calls_for(number_);
+    auto const mine = calls();
     workload load{};
     auto all = batches<batch_element>(data, size, rank_,
                                       {.how = sample_order::sequential, .last = last_batch::keep});
@@ -201,11 +216,11 @@ class trainer_on {
   ///         there are; valid until the next call.
   std::span<T const> predict(batch_type const& batch, predicted which = predicted::of_data_rank) {
     if (which == predicted::nothing) return {};
-    auto const calls = rank_.calls_for(number_);
+    auto const mine = calls();
     require_equal_batches(batch);
     check_inputs(batch);
     averages_.refresh(store_);
-    auto& passes = passes_for(evaluation_, batch, purpose::evaluation);
+    auto& passes = passes_for(batch, purpose::evaluation);
     passes.runner().context() = context_for(batch, false);
     return prediction_.run(rank_, passes, batch, which);
   }
@@ -237,14 +252,14 @@ class trainer_on {
   /// calls sink(name, parameter_info, values) there, without padding. Collective.
   template <class Sink>
   void export_parameters(Sink sink) {
-    auto const calls = rank_.calls_for(number_);
+    auto const mine = calls();
     averages_.refresh(store_);
     store_.export_parameters(sink);
   }
   /// The same for the gradients that the last step left.
   template <class Sink>
   void export_gradients(Sink sink) {
-    auto const calls = rank_.calls_for(number_);
+    auto const mine = calls();
     store_.export_gradients(sink);
   }
   /// Names and shapes of all parameters of the model, without padding, in the order of the layers.
@@ -253,12 +268,14 @@ class trainer_on {
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block; a source that returns false leaves the
-  /// parameter as it is.
+  /// parameter as it is. In a later generation of an elastic job, which has been trained, nothing
+  /// is imported.
   ///
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
   void import_parameters(Source source) {
     averages_.require_parameters("import_parameters");
+    if (generation_.is_held()) return;
     store_.import_from(source);
     averages_.restart(store_);
   }
@@ -268,7 +285,8 @@ class trainer_on {
     using type = trainer_state<Job, Rank, Optimizer>;
     averages_.require_parameters("state");
     return std::make_unique<type>(typename type::parts{rank_, number_, optimizer_, options_, store_,
-                                                       averages_, room_to_agree(), &step_});
+                                                       averages_, room_to_agree(), &held_.step,
+                                                       &held_.origin, generation_.is_held()});
   }
 
   /// Calls body() while the averages of `trainer_options::average` and the parameters are in each
@@ -288,7 +306,7 @@ class trainer_on {
   /// Bytes of this rank on its device, but for batches: the plan's `memory` of its greatest shape.
   [[nodiscard]] memory_need allocated() const {
     auto need = store_.allocated();
-    need.activations = activations_.size();
+    need.activations = passes_.bytes();
     need.outputs = prediction_.bytes();
     need.averages = averages_.bytes();
     need.numbers = memory_.bytes();
@@ -315,7 +333,7 @@ class trainer_on {
   /// Runs an evaluation of a batch, the passes by run(passes, where the loss is added).
   template <class Run>
   step_report evaluate_batch(batch_type const& batch, Run run) {
-    auto& passes = begin(evaluation_, batch, purpose::evaluation);
+    auto& passes = begin(batch, purpose::evaluation);
     open(only_loss_);
     count_labels(only_loss_);
     only_loss_.compute(step_phase::passes, [&] { run(passes, loss_of_step()); });
@@ -337,13 +355,9 @@ class trainer_on {
     return name() + ": rank " + std::to_string(rank_.world_rank());
   }
 
-  /// Once for each source of batches.
   void require_equal_batches(batch_type const& batch) {
-    if (batch.description == nullptr || batch.description->number == compared_) return;
-    compared_ = batch.description->number;
-    if (std::ranges::find(all_compared_, compared_) != all_compared_.end()) return;
-    all_compared_.push_back(compared_);
-    if (rank_.world_size() > 1) compare_batches(rank_, room_to_agree(), batch);
+    if (compared_.is_new(batch) && rank_.world_size() > 1)
+      compare_batches(rank_, room_to_agree(), batch);
   }
   /// Where the ranks compare numbers.
   [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
@@ -354,42 +368,14 @@ class trainer_on {
     check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
   }
 
-  passes_type& passes_for(std::optional<passes_type>& passes, batch_type const& batch,
-                          purpose what) {
+  passes_type& passes_for(batch_type const& batch, purpose what) {
     workload const load{.rows = batch.rows(),
                         .microbatches = batch.microbatches,
                         .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
                         .optimizer_states = Optimizer::states,
                         .averages = options_.average > 0,
                         .ranked_sums = rank_.sums_in_room()};
-    if (!passes || !passes->fits(load)) make_passes(passes, batch, load, what);
-    if (last_run_ != what) {
-      passes->take_over(rank_);
-      last_run_ = what;
-    }
-    return *passes;
-  }
-  [[gnu::cold]] void make_passes(std::optional<passes_type>& passes, batch_type const& batch,
-                                 workload const& load, purpose what) {
-    plait::execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(),
-                                  terms::targets, sizeof(T), name_on_rank());
-    last_run_.reset();
-    recorded_ = {};
-    passes.reset();
-    detail::allocate_for_plan(
-        rank_.world_rank(), plan::memory(rank_.stage(), load), [&]() -> auto& {
-          std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
-          if (activations_.size() < bytes) {  // what was there before has ended
-            training_.reset();
-            evaluation_.reset();
-            activations_ = {};
-            activations_ = rank_.device().allocate(bytes);
-          }
-          return passes.emplace(rank_, load, what,
-                                typename stage_runner<Job, Rank>::arenas{
-                                    activations_.data(), store_.seen(), store_.gradients()});
-        });
-    if constexpr (plan::slices > 0) passes->add_slices_by(&slices_);
+    return passes_.get(what, batch, load, [&] { return name_on_rank(); });
   }
 
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
@@ -417,7 +403,7 @@ class trainer_on {
 
   [[gnu::cold]] steps steps_for(job_part part, bool updates) {
     bool const clips = updates && options_.clip > 0;
-    bool const stops = updates && options_.stop != nullptr;
+    bool const stops = updates && can_stop();
     return steps(rank_, exchanges_on<plan>(rank_, {.gradient_norm = clips, .stops = stops}, part),
                  {.has_gradients = part == job_part::training,
                   .clips = clips,
@@ -427,17 +413,19 @@ class trainer_on {
   }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
-  passes_type& begin(std::optional<passes_type>& passes, batch_type const& batch, purpose what) {
+  passes_type& begin(batch_type const& batch, purpose what) {
     if constexpr (plan::slices > 0) require_slices(batch, slices_.mine(), plan::slices, name());
     require_equal_batches(batch);
     check_inputs(batch);
     averages_.refresh(store_);
-    auto& ready = passes_for(passes, batch, what);
+    auto& ready = passes_for(batch, what);
     ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
-    now.step = static_cast<std::uint32_t>(step_);
-    now.optimizer = optimizer_.numbers_of(step_, rate_at(options_.rate, step_));
+    now.step = static_cast<std::uint32_t>(held_.step);
+    now.optimizer = optimizer_.numbers_of(held_.step, rate_at(options_.rate, held_.step));
+    if (what == purpose::training) held_.is_ready = false;
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
+    now.stop += generation_.asks_to_end();
     sums_.upload(rank_, batch, now);
     return ready;
   }
@@ -468,7 +456,7 @@ class trainer_on {
       else queue().fill(gradient_element{0}, mine.data, layout.gradient_count());
       passes.run(rank_, batch, loss_of_step());
       // With the number that says whether to stop the loss is summed over all ranks.
-      if (&with == &whole_step_ && options_.stop != nullptr && rank_.tensor_rank() != 0)
+      if (&with == &whole_step_ && can_stop() && rank_.tensor_rank() != 0)
         queue().fill(0.0, sums_.loss(), sums_.losses);
     });
     auto const out = settle_gradients<Job>(rank_, with, mine, layout, slices_,
@@ -477,6 +465,7 @@ class trainer_on {
     return out;
   }
   void sum_loss(steps& with) {
+    if (&with == &whole_step_ && options_.clip == 0) held_.is_ready = true;  // what follows is last
     sum(with, exchange_place::loss, sums_.loss());
     if constexpr (plan::slices > 0)
       with.compute(step_phase::total, [&] { sums_.total_loss(queue()); });
@@ -489,6 +478,7 @@ class trainer_on {
     if (clips) {
       whole_step_.compute(step_phase::square,
                           [&] { square_gradients(rank_, of, memory_.squared(), squares); });
+      held_.is_ready = true;  // what follows is the last exchange
       sum(whole_step_, exchange_place::squares, squares.data());
     }
     whole_step_.compute(step_phase::update, [&] {
@@ -498,40 +488,61 @@ class trainer_on {
       if (options_.stop_at_nan)
         for (auto const& term : now->loss)
           queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
-      int index = 0;
-      for (auto const& block : store_.owned()) {
-        auto const ranges = memory_.updated(index++);
-        update_parameters(rank_, optimizer_, of, block,
-                          {store_.parameters_of(block), nullptr, store_.state_of(block),
-                           store_.copies_of(block), block.elements.count, store_.owned_count(),
-                           ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
-                          &now->optimizer);
-        averages_.follow(store_, block, &now->gradient_scale);
-      }
+      generation_.require_membership();
+      update_with(of);
     });
     if constexpr (plan::cuts_arenas)
       whole_step_.move_blocks(exchange_place::refresh, store_.seen());
   }
 
-  step_report read_report() {
-    numbers now;
-    rank_.device().download(memory_.numbers(), &now, sizeof now);
-    rank_.device().synchronize();
-    step_report report;
-    report.step = step_;
-    for (double const term : now.loss) {
-      report.loss += term;
-      report.terms.push_back(term);
+  /// The optimizer's part of a step, when the numbers are there.
+  void update_with(gradients<Job, settled<Job>> of) {
+    auto* const now = memory_.numbers();
+    int index = 0;
+    for (auto const& block : store_.owned()) {
+      auto const ranges = memory_.updated(index++);
+      update_parameters(rank_, optimizer_, of, block,
+                        {store_.parameters_of(block), nullptr, store_.state_of(block),
+                         store_.copies_of(block), block.elements.count, store_.owned_count(),
+                         ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
+                        &now->optimizer);
+      averages_.follow(store_, block, &now->gradient_scale);
     }
-    report.labels = now.counted[terms::first_loss];
-    counted_ = now.counted;
-    report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
-    report.gradient_norm = now.gradient_norm;
-    signals_ = now.stop;
-    return report;
   }
 
-  [[noreturn]] [[gnu::cold]] void end_at_signal(int signal, step_report const& last) {
+  step_report read_report(numbers& now) {
+    rank_.device().download(memory_.numbers(), &now, sizeof now);
+    rank_.device().synchronize();
+    counted_ = now.counted;
+    return report_of<terms>(now, held_.step);
+  }
+  step_report read_report() {
+    numbers now;
+    return read_report(now);
+  }
+
+  [[nodiscard]] auto calls() {
+    generation_.require_running();
+    return rank_.calls_for(number_);
+  }
+  [[gnu::cold]] void start() {
+    store_.start(options_.seed);
+    averages_.restart(store_);
+  }
+  /// Does the step whose reduced gradients are here and that others have done.
+  [[gnu::cold]] void catch_up(numbers const& last) {
+    rank_.device().upload(&last, memory_.numbers(), sizeof last);
+    update_with({store_.gradients()});
+    rank_.device().synchronize();
+  }
+  /// Whether ranks add up who wants to stop.
+  [[nodiscard]] bool can_stop() const {
+    return options_.stop != nullptr || generation_.is_elastic();
+  }
+
+  [[noreturn]] [[gnu::cold]] void end_at_signal(int signal, step_report const& last,
+                                                bool is_last_generation = false) {
+    if (!is_last_generation) generation_.end();
     if (on_stop_) on_stop_(last);
     throw stopped_by_signal(signal, last.step);
   }
@@ -539,46 +550,34 @@ class trainer_on {
   /// Runs the forward of the step again, on weights that are still those before it, to find the
   /// first layer that made a number that is not finite; on all ranks, which then throw the same.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
-    auto& passes = passes_for(evaluation_, batch, purpose::evaluation);
+    auto& passes = passes_for(batch, purpose::evaluation);
     passes.runner().context() = context_for(batch, true);
     forward_watch watch;
     passes.runner().watch(&watch);
     passes.run(rank_, batch, loss_of_step());
     rank_.device().synchronize();
     passes.runner().watch(nullptr);  // the passes may be used again
-    throw not_finite_error(
-        not_finite_text(rank_, room_to_agree(), leaf_names(plan::tree), report, last_loss_, watch));
-  }
-
-  /// What the device has recorded, emptied if the batch is from elsewhere.
-  typename device_type::graph& recorded_step(std::uint64_t source) {
-    if (source != recorded_source_) recorded_ = {};
-    recorded_source_ = source;
-    return recorded_;
+    throw not_finite_error(not_finite_text(rank_, room_to_agree(), leaf_names(plan::tree), report,
+                                           last_report(), watch));
   }
 
   Rank& rank_;
   std::uint64_t number_ = rank_.next_trainer();  // says to other ranks whose calls these are
   Optimizer optimizer_;
   trainer_options options_;
+  trainer_generation<Job, Rank, numbers> generation_;
+  held_state<Job, Rank, numbers>& held_ = generation_.held();
   parameter_store<Job, Rank> store_;
   averages<Job, Rank> averages_;
   step_memory<device_type, Optimizer, terms::count> memory_;
   summed_numbers<plan, terms, numbers> sums_;
   slice_sums<Job, Rank> slices_;
+  trainer_passes<Job, Rank> passes_;
   steps whole_step_{steps_for(job_part::training, true)};
   steps only_gradients_{steps_for(job_part::training, false)};
   steps only_loss_{steps_for(job_part::evaluation, false)};
-  typename device_type::arena activations_{};  // all passes use it, one after the other
-  std::optional<passes_type> training_, evaluation_;
-  std::optional<purpose> last_run_{};
   prediction<Job, Rank> prediction_;
-  typename device_type::graph recorded_{};
-  std::uint64_t recorded_source_ = 0;
-  std::int64_t step_ = 0;
-  std::uint64_t compared_ = 0;  // the batches that were compared last, and all of them
-  std::vector<std::uint64_t> all_compared_{};
-  double last_loss_ = 0, signals_ = 0;
+  compared_batches compared_{};
   typename numbers::terms counted_{};  // in the last batch
   std::function<void(step_report const&)> on_stop_{};
 };

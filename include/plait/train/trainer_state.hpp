@@ -47,7 +47,8 @@ class trainer_state final : public saved_state {
   using element = typename Job::parameter_element;
   using job = Job;
 
-  /// What a trainer is made of; `number` is its number, `step` that of the next step.
+  /// What a trainer is made of; `number` is its number, `step` that of the next step. `is_held`:
+  /// see saved_state.
   struct parts {
     Rank& rank;
     std::uint64_t number;
@@ -57,6 +58,8 @@ class trainer_state final : public saved_state {
     averages_type& averages;
     agreement_room room;
     std::int64_t* step;
+    run_origin* origin;
+    bool is_held;
   };
   explicit trainer_state(parts const& of)
       : of_(of),
@@ -72,7 +75,12 @@ class trainer_state final : public saved_state {
   [[nodiscard]] int rank() const override { return rank_.world_rank(); }
   [[nodiscard]] int world_size() const override { return rank_.world_size(); }
   [[nodiscard]] std::int64_t step() const override { return *of_.step; }
-  void go_on_at(std::int64_t step) override { *of_.step = step; }
+  void go_on_at(run_origin const& from) override {
+    *of_.origin = from;
+    *of_.step = from.step;
+  }
+  [[nodiscard]] run_origin origin() const override { return *of_.origin; }
+  [[nodiscard]] bool is_held() const override { return of_.is_held; }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
     return settings_of<plan>(of_.optimizer, of_.options, rank_.grid());

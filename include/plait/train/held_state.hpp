@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "plait/backend/generation.hpp"
+#include "plait/core/error.hpp"
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/parameter_blocks.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/train/agreement.hpp"
+#include "plait/train/averages.hpp"
+#include "plait/train/parameter_store.hpp"
+#include "plait/train/saved_state.hpp"
+
+namespace plait::execution {
+
+/// What a trainer trains and how far it is. In an elastic job the trainer of the next generation
+/// takes it over.
+///
+/// All that a step changes it changes behind its last exchange, which is one over all ranks: who
+/// has come through it knows that everybody has the reduced gradients. So ranks of one generation
+/// are at most one step apart, and one that is behind needs nothing but the numbers of the step.
+template <class Job, class Rank, class Numbers>
+struct held_state {
+  training_arenas<Rank> arenas{};
+  std::vector<parameter_block> local{};  ///< where parameters lie in them
+  std::size_t owned_count = 0;
+  int stage = 0, tensor_rank = 0;
+  std::int64_t step = 0;  ///< the number of the next
+  run_origin origin{};
+  bool is_whole = true;   ///< false while another rank's state is on its way into the arenas
+  bool is_ready = false;  ///< the reduced gradients of the next step are there
+  Numbers last{};         ///< of the step before
+
+  /// Stands for this type, and for what the optimizer keeps.
+  static void const* kind() {
+    static char const one = 0;
+    return &one;
+  }
+};
+
+/// The state of a job at the begin of a generation, the same on all ranks.
+enum class handed_over : int {
+  nothing,  ///< no step has been done
+  state,    ///< every rank is at the same step
+  lost      ///< steps have been done, but nobody has all of the state any more
+};
+
+/// Brings all ranks of a new generation to the newest step that one of them has done.
+///
+/// catch_up(numbers) updates a rank that has the gradients of the step that others have done.
+/// `load` says what there is beside parameters and optimizer.
+/// Moves: rows of the list for the set-up; to ranks without the newest state that of the first rank
+///        along the data axis that has it, by the rows of `job_part::hand_over`.
+/// Errors: those of the communicator; a rank whose state was on its way has none then.
+template <class Job, class Rank, class Numbers, class CatchUp>
+[[gnu::cold]] handed_over hand_over(Rank& rank, agreement_room const& room,
+                                    held_state<Job, Rank, Numbers>& held, workload load,
+                                    CatchUp catch_up) {
+  using plan = typename Job::plan_type;
+  static_assert(sizeof(Numbers) <= agreed_fields * sizeof(std::uint64_t) &&
+                std::is_trivially_copyable_v<Numbers>);
+  enum field : std::size_t { done, ready, origin_step, origin_batch };
+  std::vector<std::uint64_t> mine(agreed_fields);
+  mine[done] = held.is_whole ? static_cast<std::uint64_t>(held.step) + 1 : 0;
+  mine[ready] = held.is_ready ? 1 : 0;
+  mine[origin_step] = static_cast<std::uint64_t>(held.origin.step);
+  mine[origin_batch] = held.origin.batch;
+  auto const all = numbers_of_all(rank, room, mine);
+  auto const of = [&](int other, field what) {
+    return all[agreed_fields * static_cast<std::size_t>(other) + what];
+  };
+  int newest = 0;  // the first rank with the newest state
+  for (int other = 1; other < rank.world_size(); ++other)
+    if (of(other, done) > of(newest, done)) newest = other;
+  auto const now = of(newest, done);
+  if (now <= 1) return handed_over::nothing;
+
+  auto const lags = [&](int other) { return of(other, done) + 1 == now && of(other, ready) == 1; };
+  auto const has = [&](int other) { return of(other, done) == now || lags(other); };
+  for (int other = 0; other < rank.world_size(); ++other)
+    if (std::ranges::none_of(rank.grid().group_of(other, batch_axes), has))
+      return handed_over::lost;
+
+  std::memset(mine.data(), 0, agreed_fields * sizeof mine[0]);
+  std::memcpy(mine.data(), &held.last, sizeof held.last);
+  auto const numbers = numbers_of_all(rank, room, mine);
+  Numbers last;
+  std::memcpy(static_cast<void*>(&last), numbers.data() + agreed_fields * static_cast<std::size_t>(newest),
+              sizeof last);
+  auto const step = static_cast<std::int64_t>(now - 1);
+  if (lags(rank.world_rank())) {
+    catch_up(last);
+    held.step = step;
+  }
+  held.last = last;
+  held.origin = {static_cast<std::int64_t>(of(newest, origin_step)), of(newest, origin_batch)};
+  held.is_ready = false;
+
+  auto const group = rank.grid().group_of(rank.world_rank(), batch_axes);
+  if (std::ranges::all_of(group, has)) return handed_over::state;
+  load.donor = static_cast<int>(std::ranges::find_if(group, has) - group.begin());
+  if (!has(rank.world_rank())) held.is_whole = false;
+  exchange_runner<Rank> const exchanges(rank, exchanges_on<plan>(rank, load, job_part::hand_over));
+  auto& arenas = held.arenas;
+  std::byte* const places[] = {arenas.copies.data(), arenas.parameters.data(), arenas.state.data(),
+                               arenas.averages.data()};
+  auto place = std::begin(places);
+  for (auto const& row : exchanges.at(exchange_place::state)) {
+    while (*place == nullptr) ++place;
+    if (row.what.element == exchange_element::compute)
+      exchanges.run_broadcast(row, reinterpret_cast<typename Job::element*>(*place));
+    else exchanges.run_broadcast(row, reinterpret_cast<typename Job::parameter_element*>(*place));
+    ++place;
+  }
+  rank.device().synchronize();
+  held.step = step;
+  held.is_whole = true;
+  return handed_over::state;
+}
+
+/// A trainer in its generation, if it has one: of a job that is not elastic all calls do nothing.
+///
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank, class Numbers>
+class trainer_generation {
+  using plan = typename Job::plan_type;
+
+ public:
+  using held_type = held_state<Job, Rank, Numbers>;
+
+  [[gnu::cold]] explicit trainer_generation(Rank& rank)
+      : rank_(rank), held_(std::make_shared<held_type>()) {}
+
+  [[nodiscard]] held_type& held() const { return *held_; }
+  /// Whether the state is that of a generation before, which has been trained.
+  [[nodiscard]] bool is_held() const { return is_held_; }
+
+  /// Errors: generation_ended if it has ended on this rank.
+  void require_running() const {
+    if (auto* const now = get()) now->require_running();
+  }
+  [[nodiscard]] bool is_elastic() const { return get() != nullptr; }
+  /// What the rank adds to the number by which all agree to stop, beside signals.
+  [[nodiscard]] double asks_to_end() const {
+    auto* const now = get();
+    return now != nullptr && now->is_to_end() ? 1 : 0;
+  }
+  /// \see generation::require_membership
+  void require_membership() const {
+    if (auto* const now = get()) now->require_membership();
+  }
+  /// The signal that ends the job before another step, or 0.
+  [[nodiscard]] int last_signal() const {
+    auto* const now = get();
+    return now == nullptr ? 0 : now->last_signal();
+  }
+  /// The step that is done is the trainer's from now on.
+  void commit(Numbers const& last) const {
+    held_->last = last;
+    held_->is_ready = false;
+    ++held_->step;
+    if (auto* const now = get()) now->note_step(held_->step);
+  }
+  /// Ends a generation, if there is one, after the step before this one.
+  [[gnu::cold]] void end() const {
+    auto* const now = get();
+    if (now != nullptr)
+    now->end("the ranks change after step " + std::to_string(held_->step - 1));
+  }
+
+  /// Takes over what the last generation has left on this rank; false if that is nothing.
+  ///
+  /// Errors: input_error if it has left something else than this trainer trains.
+  template <class Store>
+  [[gnu::cold]] bool take_over(Store& store, bool has_averages, std::string const& name) {
+    held_->local = store.local();
+    held_->owned_count = store.owned_count();
+    held_->stage = rank_.stage();
+    held_->tensor_rank = rank_.tensor_rank();
+    if constexpr (plan::is_elastic)
+      if (auto* const now = get(); now != nullptr) {
+        now->enter();
+        auto& kept = now->kept();
+        if (kept.object != nullptr && kept.kind != held_type::kind())
+          throw input_error(name +
+                            ": the trainer of the last generation was of another job or had "
+                            "another optimizer; a program makes the same one each time");
+        auto const old = std::static_pointer_cast<held_type>(kept.object);
+        bool const fits = old != nullptr && old->is_whole && old->step > 0 &&
+                          old->stage == held_->stage && old->tensor_rank == held_->tensor_rank;
+        if (fits) {
+          store.take(old->arenas, old->local, old->owned_count);
+          if (has_averages) store.take_averages(old->arenas, old->local);
+          rank_.device().synchronize();
+          held_->step = old->step;
+          held_->origin = old->origin;
+          held_->is_ready = old->is_ready;
+          held_->last = old->last;
+        }
+        kept = {held_, held_type::kind()};
+        return fits;
+      }
+    return false;
+  }
+
+  /// All ranks go on from the newest step that one of them has done; start() begins anew.
+  ///
+  /// \see hand_over
+  template <class CatchUp, class Start>
+  [[gnu::cold]] void meet(agreement_room const& room, workload load, std::string const& name,
+                          CatchUp catch_up, Start start) {
+    if constexpr (plan::is_elastic)
+      if (auto* const now = get(); now != nullptr) {
+        load.data_ranks = plan::grid.ranks_at_launch(rank_.grid());
+        auto const what = hand_over(rank_, room, *held_, load, catch_up);
+        is_held_ = what == handed_over::state;
+        if (what == handed_over::lost) {
+          if (rank_.is_root())
+            std::fprintf(stderr,
+                         "plait: %s: the processes that are left do not have all of the state; the "
+                         "job goes on from its newest checkpoint, or begins anew\n",
+                         name.c_str());
+          start();
+          held_->step = 0;
+          held_->origin = {};
+          held_->is_whole = true;
+          held_->is_ready = false;
+        }
+        now->note_step(held_->step);
+      }
+  }
+
+ private:
+  [[nodiscard]] generation* get() const {
+    if constexpr (plan::is_elastic && requires { rank_.generation(); }) return rank_.generation();
+    else return nullptr;
+  }
+
+  Rank& rank_;
+  std::shared_ptr<held_type> held_;
+  bool is_held_ = false;
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=10
+//
+// Ranks come and go between the generations of a job: whoever is there at the end has the weights,
+// the optimizer's state, the averages and the losses of the run that nothing has disturbed. Members
+// are threads here; what they keep is what processes keep.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/plait.hpp"
+#include "plan/expected_calls.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t fields = 3, width = 8;
+constexpr int slices = 12;
+
+using net =
+    objective<sequential<named<"in", nn::linear<fields, width>>, nn::gelu<width>,
+                         named<"mid", nn::linear<width, width>>, nn::dropout<width, 200>,
+                         named<"out", nn::linear<width, 1>>>,
+              nn::mse<1>>;
+using any_ranks = data_parallel<at_launch>;
+template <class Element, class... Policies>
+struct job : parallel<net, hybrid<Policies..., reproducible<slices>>, Element> {};
+using plain = job<float, any_ranks>;
+using cut = job<float, any_ranks, tensor_parallel<2>>;
+using staged = job<double, any_ranks, pipeline<2>>;
+using mixed = job<precision<plait::bfloat16, float>, any_ranks>;
+
+struct samples {
+  using concept_tag = dataset_tag;
+  using element = double;
+  using target = double;
+  [[nodiscard]] std::size_t size() const { return 60; }
+  [[nodiscard]] std::size_t sequence_length() const { return 1; }
+  [[nodiscard]] std::size_t width() const { return fields; }
+  void inputs(std::size_t sample, std::span<double> out) const {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<double>((3 * sample + 5 * i) % 17) / 9 - 1;
+  }
+  void targets(std::size_t sample, std::span<double> out) const {
+    out[0] = static_cast<double>(sample % 7) / 5;
+  }
+};
+
+/// What outlives generations in one process.
+struct member {
+  generation::legacy kept{};
+};
+
+/// What befalls a member in one generation.
+struct fate {
+  std::int64_t leaves_after = -1;   ///< hears, before the update of this step, that ranks change
+  std::int64_t fails_behind = -1;   ///< the last exchange of this step: its update is not done
+  std::int64_t fails_within = -1;   ///< before the first exchange of this step
+};
+
+class scripted final : public generation {
+ public:
+  scripted(member& of, fate const& what, int signal) : of_(of), what_(what), signal_(signal) {}
+  bool is_to_end() override {
+    if (done_ == what_.fails_within) throw error("killed within step " + std::to_string(done_));
+    return done_ == what_.leaves_after;
+  }
+  [[nodiscard]] int last_signal() const override { return signal_; }
+  void require_membership() override {
+    if (done_ == what_.fails_behind) throw error("cut off behind step " + std::to_string(done_));
+  }
+  void note_step(std::int64_t done) override { done_ = done; }
+  legacy& kept() override { return of_.kept; }
+
+ private:
+  member& of_;
+  fate what_;
+  int signal_;
+  std::int64_t done_ = 0;
+};
+
+struct outcome {
+  std::map<std::int64_t, double> losses;
+  std::map<std::string, std::vector<double>> weights;
+  friend bool operator==(outcome const&, outcome const&) = default;
+};
+
+/// Trains members until one of the generations comes through to the end.
+template <class Job>
+class elastic_run {
+ public:
+  static constexpr std::int64_t steps = 20;
+  trainer_options options{.seed = 4, .clip = 0.3, .average = 0.9};
+  outcome out;
+  std::string ended;
+
+  /// The members of a generation in the order of the ranks, and what befalls them. False if it has
+  /// ended before the last step.
+  bool generation_of(std::vector<int> const& who, std::map<int, fate> fates = {}, int signal = 0) {
+    int const replica = Job::plan_type::grid.with_ranks_at_launch(1).world_size();
+    samples const data;
+    ended.clear();
+    for (int const one : who) members_[one];
+    try {
+      launch<Job>(threads{.data_ranks = static_cast<int>(who.size()) / replica}, [&](auto& rank) {
+        int const me = who[std::size_t(rank.world_rank())];
+        scripted here(members_.at(me), fates[me], signal);
+        rank.belong_to(&here);
+        auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.05}, options);
+        auto all = batches<typename Job::element>(data, global_batch<24>{}, rank, {.seed = 9, .epochs = 0});
+        auto const note = [&](step_report const& report) {
+          if (rank.is_root()) out.losses[report.step] = report.loss;
+        };
+        if (auto const last = trainer.last_report()) note(*last);
+        for (auto const& batch : all.from(std::uint64_t(trainer.step_number()))) {
+          if (trainer.step_number() == steps) break;
+          note(trainer.step(batch));
+        }
+        using element = typename Job::parameter_element;
+        auto const keep = [&](std::string const& kind) {
+          trainer.export_parameters(
+              [&](std::string const& name, auto const&, std::span<element const> values) {
+                out.weights[name + kind].assign(values.begin(), values.end());
+              });
+        };
+        keep("");
+        if (options.average > 0) trainer.with_averages([&] { keep(".average"); });
+      });
+      return true;
+    } catch (error const& problem) {
+      ended = problem.what();
+    }
+    return false;
+  }
+  void replace(int one) { members_[one] = {}; }
+  void take_all_but(std::set<int> const& living) {
+    std::erase_if(members_, [&](auto const& one) { return !living.contains(one.first); });
+  }
+
+ private:
+  std::map<int, member> members_;
+};
+
+template <class Job>
+outcome const& undisturbed(std::vector<int> const& who) {
+  static outcome const once = [&] {
+    elastic_run<Job> run;
+    EXPECT_TRUE(run.generation_of(who)) << run.ended;
+    return run.out;
+  }();
+  return once;
+}
+
+TEST(HandOver, RanksThatComeAndGoLeaveTheWeightsAsTheyWouldHaveBeen) {
+  auto const& expected = undisturbed<plain>({0});
+  ASSERT_EQ(expected.losses.size(), 20u);
+  elastic_run<plain> run;
+  EXPECT_FALSE(run.generation_of({0, 1, 2, 3}, {{2, {.leaves_after = 3}}}));
+  EXPECT_EQ(run.ended, "the ranks change after step 3");
+  EXPECT_FALSE(run.generation_of({0, 2, 3}, {{0, {.leaves_after = 6}}}));
+  EXPECT_FALSE(run.generation_of({4, 2, 3, 5, 6}, {{6, {.leaves_after = 7}}}));
+  EXPECT_FALSE(run.generation_of({6}, {{6, {.leaves_after = 9}}}));
+  EXPECT_FALSE(run.generation_of({7, 8, 9, 10, 6, 12, 13, 14, 15, 16, 17, 18}, {{8, {.leaves_after = 12}}}));
+  EXPECT_TRUE(run.generation_of({15, 8})) << run.ended;
+  EXPECT_TRUE(run.out == expected);
+}
+
+template <class Job>
+void fail_and_go_on(std::vector<int> const& first, std::map<int, fate> const& fates,
+                    std::vector<int> const& second) {
+  auto const& expected = undisturbed<Job>(Job::plan_type::grid.with_ranks_at_launch(1).world_size() == 1
+                                              ? std::vector<int>{0}
+                                              : std::vector<int>{0, 1});
+  elastic_run<Job> run;
+  EXPECT_FALSE(run.generation_of(first, fates));
+  EXPECT_TRUE(run.generation_of(second)) << run.ended;
+  EXPECT_TRUE(run.out == expected);
+}
+
+TEST(HandOver, WhoIsOneStepBehindCatchesUp) {
+  for (int const behind : {0, 1, 2}) {
+    fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_behind = 5}}}, {0, 1, 2});
+    fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_behind = 5}}}, {2, 1, 0, 4});
+    fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_behind = 5}}}, {behind, 7});
+    fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_within = 5}}}, {7, (behind + 1) % 3});
+  }
+  fail_and_go_on<plain>({0, 1, 2, 3}, {{0, {.fails_behind = 5}}, {3, {.fails_behind = 5}}}, {3, 1, 0});
+  fail_and_go_on<mixed>({0, 1, 2}, {{0, {.fails_behind = 5}}, {2, {.fails_behind = 5}}}, {1, 0, 2, 3});
+}
+
+TEST(HandOver, ReplicasOfSeveralRanksComeAndGoAsAWhole) {
+  for (int const behind : {0, 1, 2, 3}) {
+    fail_and_go_on<cut>({0, 1, 2, 3}, {{behind, {.fails_behind = 5}}}, {2, 3, 0, 1});
+    fail_and_go_on<cut>({0, 1, 2, 3}, {{behind, {.fails_behind = 5}}}, {2, 1, 4, 5, 6, 7});
+    fail_and_go_on<staged>({0, 1, 2, 3}, {{behind, {.fails_behind = 5}}}, {0, 3, 4, 1});
+    fail_and_go_on<staged>({0, 1, 2, 3}, {{behind, {.fails_within = 5}}}, {2, 3});
+  }
+}
+
+TEST(HandOver, WithoutABlockTheJobBeginsAnew) {
+  auto const& expected = undisturbed<cut>({0, 1});
+  elastic_run<cut> run;
+  EXPECT_FALSE(run.generation_of({0, 1, 2, 3}, {{1, {.leaves_after = 4}}}));
+  run.out = {};
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(run.generation_of({0, 5})) << run.ended;  // 1 and 3 had the other half
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("do not have all of the state"), std::string::npos);
+  EXPECT_TRUE(run.out == expected);
+}
+
+TEST(HandOver, WhatIsOlderIsReplaced) {
+  auto const& expected = undisturbed<plain>({0});
+  elastic_run<plain> run;
+  EXPECT_FALSE(run.generation_of({0, 1, 2}, {{0, {.leaves_after = 4}}}));
+  EXPECT_FALSE(run.generation_of({0, 1}, {{0, {.leaves_after = 9}}}));
+  EXPECT_FALSE(run.generation_of({2, 0, 1}, {{0, {.leaves_after = 11}}}));
+  EXPECT_FALSE(run.generation_of({2}, {{2, {.leaves_after = 12}}}));
+  EXPECT_TRUE(run.generation_of({0, 1, 2})) << run.ended;
+  EXPECT_TRUE(run.out == expected);
+}
+
+TEST(HandOver, MovesWhatThePlanSays) {
+  elastic_run<mixed> run;
+  EXPECT_FALSE(run.generation_of({0}, {{0, {.leaves_after = 2}}}));
+  samples const data;
+  std::map<int, member> members;
+  for (bool const is_late : {false, true})
+    try {
+      launch<mixed>(threads{.data_ranks = is_late ? 3 : 1}, [&](auto& rank) {
+        int const me = is_late ? (rank.world_rank() + 2) % 3 : 0;  // rank 1 has the state
+        static std::mutex guard;
+        std::unique_lock lock{guard};
+        auto& mine = members[me];
+        lock.unlock();
+        scripted here(mine, {.leaves_after = 2}, 0);
+        rank.belong_to(&here);
+        std::vector<detail::logged_call> log;
+        for (auto const over : rank.groups().sets())
+          rank.group(over).log_calls(&log, static_cast<int>(over.bits));
+        auto trainer = plait::trainer<mixed>(rank, adamw{}, {.average = 0.5});
+        for (auto const over : rank.groups().sets()) rank.group(over).log_calls(nullptr, 0);
+        if (is_late) {
+          std::erase_if(log, [](auto const& call) { return call.kind != collective::broadcast; });
+          EXPECT_EQ(log.size(), 4u);
+          expected_calls::expansion<mixed> const planned(
+              rank.grid(), rank.place(), {.data_ranks = 3, .averages = true, .donor = 1},
+              planning::job_part::hand_over);
+          EXPECT_EQ(expected_calls::lines_of(log), planned.lines());
+          return;
+        }
+        for (auto const& batch : batches<mixed::element>(data, global_batch<24>{}, rank, {.epochs = 0}))
+          trainer.step(batch);
+      });
+    } catch (generation_ended const&) {
+    }
+}
+
+TEST(HandOver, AnEndedGenerationStaysSo) {
+  member one;
+  samples const data;
+  launch<plain>(threads{.data_ranks = 1}, [&](auto& rank) {
+    scripted here(one, {.leaves_after = 0}, 0);
+    rank.belong_to(&here);
+    auto trainer = plait::trainer<plain>(rank, sgd{}, {});
+    auto all = batches<float>(data, global_batch<24>{}, rank, {});
+    EXPECT_THROW(trainer.step(all.at(0)), generation_ended);
+    EXPECT_EQ(trainer.step_number(), 1);
+    EXPECT_EQ(trainer.last_report()->step, 0);
+    EXPECT_THROW(trainer.step(all.at(1)), generation_ended);
+    EXPECT_THROW(trainer.evaluate(all.at(1)), generation_ended);
+    EXPECT_THROW(trainer.export_parameters([](auto&&...) {}), generation_ended);
+  });
+  auto const expect_error = [&](auto optimizer, int trainers, char const* text) {
+    try {
+      launch<plain>(threads{.data_ranks = 1}, [&](auto& rank) {
+        scripted here(one, {}, 0);
+        rank.belong_to(&here);
+        for (int i = 0; i < trainers; ++i) auto const made = plait::trainer<plain>(rank, optimizer, {});
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (input_error const& problem) {
+      EXPECT_EQ(std::string(problem.what()), text);
+    }
+  };
+  expect_error(sgd{}, 2,
+               "rank 0: elastic: the program makes a second trainer; an elastic job has one, whose steps are "
+               "what all ranks agree on");
+  expect_error(adamw{}, 1,
+               "rank 0: trainer 1: the trainer of the last generation was of another job or had another "
+               "optimizer; a program makes the same one each time");
+}
+
+TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
+  std::map<int, member> members;
+  samples const data;
+  std::vector<std::int64_t> saved;
+  for (int const signal : {0, 15})
+    try {
+      launch<plain>(threads{.data_ranks = 1}, [&](auto& rank) {
+        scripted here(members[0], {.leaves_after = 3}, signal);
+        rank.belong_to(&here);
+        auto trainer = plait::trainer<plain>(rank, sgd{}, {});
+        trainer.on_stop([&](step_report const& last) { saved.push_back(last.step); });
+        auto all = batches<float>(data, global_batch<24>{}, rank, {.epochs = 0});
+        for (auto const& batch : all.from(std::uint64_t(trainer.step_number()))) trainer.step(batch);
+      });
+    } catch (stopped_by_signal const& end) {
+      EXPECT_EQ(std::string(end.what()), "stopped by SIGTERM after step 3");
+    } catch (generation_ended const&) {
+      EXPECT_EQ(signal, 0);
+    }
+  EXPECT_EQ(saved, std::vector<std::int64_t>{3});
+}
+
+}  // namespace
