@@ -303,8 +303,8 @@ class simulation {
       ++me.barrier;
       return true;
     }
-    if (now_.count() - me.waits_since > 600 && !me.is_cut_off) {  // a time-out
-      if (over_since_ > 0 && now_.count() - std::max(over_since_, me.deaf_until) > 500 &&
+    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off) {  // a time-out
+      if (over_since_ > 0 && now_.count() - std::max(over_since_, me.deaf_until) > 900 &&
           store_.now->number == me.generation)
         problem_ = "nobody has told " + me.uid + " that its generation is over";
       if (store_.now && store_.now->number == me.generation && store_.members.contains(me.uid)) {

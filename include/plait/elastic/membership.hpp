@@ -226,14 +226,13 @@ class membership {
     if (unexplained > 1) leave_out(view, staying);
 
     bool const is_left = newest == 0 || has_all_blocks(staying, terms_.replica);
-    if (mine_.leaving != 0 && is_left && !staying.empty()) return {.what = act::leave};
-    if (!is_left && has_all_blocks(all, terms_.replica)) {
+    bool const needs_leaving = !is_left && has_all_blocks(all, terms_.replica);
+    if (mine_.leaving != 0 && !needs_leaving) return {.what = act::leave};
+    if (needs_leaving) {
       int signal = 0;
       for (auto const& one : all) signal = std::max(signal, view.roll.at(one.uid).leaving);
       if (signal != 0) return propose(view, all, unexplained, "a signal has ended the job", signal);
     }
-    if (staying.empty())  // nothing has been trained
-      return {.what = act::leave};
 
     int const replicas = std::min(terms_.max, static_cast<int>(staying.size()) / terms_.replica);
     auto const few = since(few_began_, replicas < terms_.min, now);
