@@ -6,6 +6,7 @@
 // are threads here; what they keep is what processes keep.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -64,16 +65,22 @@ struct fate {
   std::int64_t leaves_after = -1;   ///< hears, before the update of this step, that ranks change
   std::int64_t fails_behind = -1;   ///< the last exchange of this step: its update is not done
   std::int64_t fails_within = -1;   ///< before the first exchange of this step
+  std::int64_t ends_after = -1;     ///< hears that the job cannot go on
 };
 
 class scripted final : public generation {
  public:
   scripted(member& of, fate const& what, int signal) : of_(of), what_(what), signal_(signal) {}
-  bool is_to_end() override {
+  double asks() override {
     if (done_ == what_.fails_within) throw error("killed within step " + std::to_string(done_));
-    return done_ == what_.leaves_after;
+    if (done_ == what_.ends_after) return job_cannot_go_on;
+    return done_ == what_.leaves_after ? 1 : 0;
   }
-  [[nodiscard]] int last_signal() const override { return signal_; }
+  [[nodiscard]] bool is_last() const override { return signal_ != 0; }
+  void end_job(std::int64_t step) override {
+    if (signal_ != 0) throw stopped_by_signal(signal_, step);
+    throw job_ended("the store is gone after step " + std::to_string(step));
+  }
   void require_membership() override {
     if (done_ == what_.fails_behind) throw error("cut off behind step " + std::to_string(done_));
   }
@@ -318,6 +325,27 @@ TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
       EXPECT_EQ(signal, 0);
     }
   EXPECT_EQ(saved, std::vector<std::int64_t>{3});
+}
+
+TEST(HandOver, AJobThatCannotGoOnEndsOnAllRanks) {
+  std::map<int, member> members;
+  members[0], members[1], members[2];
+  samples const data;
+  std::atomic<int> saved{0};
+  try {
+    launch<plain>(threads{.data_ranks = 3}, [&](auto& rank) {
+      fate const mine{.ends_after = rank.world_rank() == 2 ? 4 : -1};
+      scripted here(members.at(rank.world_rank()), mine, 0);
+      rank.belong_to(&here);
+      auto trainer = plait::trainer<plain>(rank, sgd{}, {});
+      trainer.on_stop([&](step_report const& last) { saved += last.step == 4; });
+      for (auto const& batch : batches<float>(data, global_batch<24>{}, rank, {.epochs = 0}))
+        trainer.step(batch);
+    });
+  } catch (job_ended const& end) {
+    EXPECT_EQ(std::string(end.what()), "the store is gone after step 4");
+  }
+  EXPECT_EQ(saved, 3);
 }
 
 }  // namespace

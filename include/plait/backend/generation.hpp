@@ -28,10 +28,14 @@ class generation {
   generation& operator=(generation const&) = delete;
   virtual ~generation() = default;
 
-  /// Whether this rank has heard that the ranks are to change; the others learn it within a step.
-  [[nodiscard]] virtual bool is_to_end() = 0;
-  /// The signal that ends the job in this generation, 0 if none does.
-  [[nodiscard]] virtual int last_signal() const = 0;
+  /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go
+  /// on, 2^40. All ranks learn the sum within a step.
+  [[nodiscard]] virtual double asks() = 0;
+  static constexpr double job_cannot_go_on = 1099511627776.0;
+  /// Whether the job ends in this generation, without another step.
+  [[nodiscard]] virtual bool is_last() const = 0;
+  /// Ends the job: throws what says why. `step` is the last that was done.
+  [[noreturn]] virtual void end_job(std::int64_t step) = 0;
   /// Before each update: returns when the others still count on this rank.
   ///
   /// Errors: generation_ended.

@@ -151,18 +151,18 @@ class trainer_generation {
   }
   [[nodiscard]] bool is_elastic() const { return get() != nullptr; }
   /// What the rank adds to the number by which all agree to stop, beside signals.
-  [[nodiscard]] double asks_to_end() const {
+  [[nodiscard]] double asks() const {
     auto* const now = get();
-    return now != nullptr && now->is_to_end() ? 1 : 0;
+    return now == nullptr ? 0 : now->asks();
   }
   /// \see generation::require_membership
   void require_membership() const {
     if (auto* const now = get()) now->require_membership();
   }
-  /// The signal that ends the job before another step, or 0.
-  [[nodiscard]] int last_signal() const {
+  /// Whether the job is to end before another step.
+  [[nodiscard]] bool is_last() const {
     auto* const now = get();
-    return now == nullptr ? 0 : now->last_signal();
+    return now != nullptr && now->is_last();
   }
   /// The step that is done is the trainer's from now on.
   void commit(Numbers const& last) const {
@@ -171,11 +171,16 @@ class trainer_generation {
     ++held_->step;
     if (auto* const now = get()) now->note_step(held_->step);
   }
-  /// Ends a generation, if there is one, after the step before this one.
-  [[gnu::cold]] void end() const {
+  /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
+  /// what all ranks have asked for; returns where the job is to end.
+  [[gnu::cold]] void end(double stop) const {
     auto* const now = get();
-    if (now != nullptr)
-    now->end("the ranks change after step " + std::to_string(held_->step - 1));
+    if (now != nullptr && stop < generation::job_cannot_go_on)
+      now->end("the ranks change after step " + std::to_string(held_->step - 1));
+  }
+  /// Ends the job, if it is elastic.
+  [[gnu::cold]] void end_job() const {
+    if (auto* const now = get()) now->end_job(held_->step - 1);
   }
 
   /// Takes over what the last generation has left on this rank; false if that is nothing.

@@ -125,8 +125,7 @@ class trainer_on {
   step_report step(batch_type const& batch) {
     averages_.require_parameters("step");
     auto const mine = calls();
-    if (int const signal = generation_.last_signal(); signal != 0)
-      end_at_signal(signal, last_report().value_or(step_report{.step = held_.step - 1}), true);
+    if (generation_.is_last()) end_job(0, last_report().value_or(step_report{.step = held_.step - 1}));
     caught_signal::ends_waits here(options_.stop != nullptr);
     auto& passes = begin(batch, purpose::training);
     auto const enqueue = [&] {
@@ -145,12 +144,15 @@ class trainer_on {
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       end_at_nan(batch, report);
     generation_.commit(now);
-    if (now.stop != 0) end_at_signal(agreed_signal(now.stop), report);
+    if (now.stop != 0) {
+      generation_.end(now.stop);
+      end_job(agreed_signal(now.stop), report);
+    }
     return report;
   }
 
-  /// Calls hook(report of the last step) on each rank when a signal has ended the job, before
-  /// `stopped_by_signal` is thrown: to save what has been trained. All ranks give one or none.
+  /// Calls hook(report of the last step) on each rank when a signal has ended the job, or when an
+  /// elastic one cannot go on, before `stopped_by_signal` or another job_ended is thrown: to save what has been trained. All ranks give one or none.
   void on_stop(std::function<void(step_report const&)> hook) { on_stop_ = std::move(hook); }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
@@ -425,7 +427,7 @@ class trainer_on {
     now.optimizer = optimizer_.numbers_of(held_.step, rate_at(options_.rate, held_.step));
     if (what == purpose::training) held_.is_ready = false;
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
-    now.stop += generation_.asks_to_end();
+    now.stop += generation_.asks();
     sums_.upload(rank_, batch, now);
     return ready;
   }
@@ -540,10 +542,9 @@ class trainer_on {
     return options_.stop != nullptr || generation_.is_elastic();
   }
 
-  [[noreturn]] [[gnu::cold]] void end_at_signal(int signal, step_report const& last,
-                                                bool is_last_generation = false) {
-    if (!is_last_generation) generation_.end();
+  [[noreturn]] [[gnu::cold]] void end_job(int signal, step_report const& last) {
     if (on_stop_) on_stop_(last);
+    generation_.end_job();
     throw stopped_by_signal(signal, last.step);
   }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +21,7 @@
 #include "plait/backend/gloo/gloo_meeting.hpp"
 #include "plait/backend/gloo/gloo_redis.hpp"
 #include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/meeting_place.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_ranks.hpp"
@@ -72,11 +75,27 @@ class gloo_engine final : public process_engine {
     if (with_ != nullptr) with_->close();
   }
 
+  void begin_anew(process_ranks const& now, std::unique_ptr<meeting_store> where) override {
+    abandon();
+    std::scoped_lock const lock{mutex_};
+    with_.reset();
+    groups_ = 0;
+    here_ = now;
+    store_ = std::move(where);
+    interrupted_ = false;
+  }
+  void interrupt() noexcept override {
+    std::scoped_lock const lock{mutex_};
+    interrupted_ = true;
+    if (with_ != nullptr) with_->watch->interrupt();
+  }
+
  private:
   /// All processes with each other.
   void connect() {
     auto const here = ranks(nullptr);
-    gloo_meeting meeting(store(here), here, timeout_);
+    gloo_meeting meeting(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
+                         interrupted_);
     try {
       auto const marks = meeting.meet();
       auto with =
@@ -85,7 +104,7 @@ class gloo_engine final : public process_engine {
       auto const ends = meeting.show("at", with->world->addresses());
       for (int other = 0; other < here.world_size; ++other)
         if (other != here.rank) connect_to(*with, other, ends[std::size_t(other)], here.rank);
-      with_ = std::move(with);
+      hold(std::move(with));
       std::vector<int> all;
       for (int rank = 0; rank < here.world_size; ++rank) all.push_back(rank);
       gloo_group(with_, all, groups_++).barrier();
@@ -100,6 +119,11 @@ class gloo_engine final : public process_engine {
       meeting.fail(text);
       throw engine_error(text);
     }
+  }
+  void hold(std::shared_ptr<gloo_connections> with) {
+    std::scoped_lock const lock{mutex_};
+    with_ = std::move(with);
+    if (interrupted_) with_->watch->interrupt();
   }
   void connect_to(gloo_connections& with, int other, std::string_view ends, int rank) const {
     constexpr auto each = gloo_mesh::address_bytes;
@@ -116,7 +140,7 @@ class gloo_engine final : public process_engine {
     }
   }
 
-  [[nodiscard]] std::unique_ptr<gloo_store> store(process_ranks const& here) const {
+  [[nodiscard]] std::unique_ptr<meeting_store> store(process_ranks const& here) const {
     if (!options_.redis.empty())
       return std::make_unique<gloo_redis>(options_.redis, here.job, timeout_);
     auto const place = find_meeting_place(here, options_.rendezvous, "gloo", "folder",
@@ -128,6 +152,9 @@ class gloo_engine final : public process_engine {
   std::optional<process_ranks> here_;
   std::chrono::milliseconds timeout_{60'000};
   std::shared_ptr<gloo_connections> with_;
+  std::unique_ptr<meeting_store> store_{};  // of begin_anew
+  std::atomic<bool> interrupted_{false};
+  std::mutex mutex_;  // of what interrupt() touches
   unsigned groups_ = 0;
 };
 

@@ -293,11 +293,13 @@ class gloo_group final : public process_group {
       throw communication_timeout(call_text(function) + " has waited " +
                                   std::to_string(with_->timeout.count()) + " ms for " + other +
                                   " (Gloo)");
+    if (with_->watch->is_interrupted())
+      throw engine_error(call_text(function) + " was ended, as the ranks of the job change");
     auto const lost = call_text(function) + ": the connection to " + other +
                       " is lost, whose process has failed or ended (Gloo: " + words + ")";
     if (signal != 0)  // as others have it, who have waited as long
       throw wait_stopped_by_signal(lost + ", after " + caught_signal::name(signal), signal);
-    throw engine_error(lost);
+    throw engine_error(lost, other_ == none ? -1 : world_rank(static_cast<int>(other_)));
   }
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;

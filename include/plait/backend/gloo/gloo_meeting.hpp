@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
-#include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/process_ranks.hpp"
@@ -34,9 +35,11 @@ namespace plait::detail {
 ///         first to fail leaves its sentence for the others. wait_stopped_by_signal.
 class gloo_meeting {
  public:
-  gloo_meeting(std::unique_ptr<gloo_store> store, process_ranks here,
-               std::chrono::milliseconds timeout)
+  /// `interrupted`: set by another thread where nobody is to be waited for any more.
+  gloo_meeting(std::unique_ptr<meeting_store> store, process_ranks here,
+               std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted)
       : store_(std::move(store)),
+        interrupted_(interrupted),
         here_(std::move(here)),
         mark_(process_mark::here()),
         timeout_(timeout),
@@ -204,7 +207,7 @@ class gloo_meeting {
           all = all && value;
         }
       if (all) break;
-      if (caught_signal::number() != 0) check_signal(missing_text(name, found));
+      if (caught_signal::number() != 0 || interrupted_) check_signal(missing_text(name, found));
       if (auto const why = store_->get(number_ + ".failed"); why) {
         told_ = true;
         throw engine_error(whole("the start has failed on " + escaped(*why)));
@@ -248,6 +251,8 @@ class gloo_meeting {
   }
   /// Ranks that have not met cannot agree on an end.
   void check_signal(std::string const& problem) const {
+    if (interrupted_.load())
+      throw engine_error(whole("the start was ended, as the ranks of the job change: " + problem));
     if (int const signal = caught_signal::number(); signal != 0)
       throw wait_stopped_by_signal(
           whole(std::string(caught_signal::name(signal)) + " has ended the start: " + problem),
@@ -282,7 +287,8 @@ class gloo_meeting {
     return digits;
   }
 
-  std::unique_ptr<gloo_store> store_;
+  std::unique_ptr<meeting_store> store_;
+  std::atomic<bool> const& interrupted_;
   process_ranks here_;
   process_mark mark_, writer_;
   std::vector<process_mark> marks_;

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/process/meeting_store.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -23,7 +23,7 @@ namespace plait::detail {
 
 /// Notes in a Redis server, under a prefix of the job. They vanish by themselves if the job is
 /// killed before rank 0 can remove them. A server without a password only.
-class gloo_redis final : public gloo_store {
+class gloo_redis final : public meeting_store {
  public:
   /// `address`: "host:port". No answer takes longer than `timeout`, and notes stay for two of them.
   gloo_redis(std::string const& address, std::string_view job, std::chrono::milliseconds timeout)

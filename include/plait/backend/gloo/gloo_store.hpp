@@ -14,41 +14,15 @@
 #include <system_error>
 #include <utility>
 
+#include "plait/backend/process/meeting_store.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 
 namespace plait::detail {
 
-/// Where processes leave each other notes until they are connected. Keys are short words of
-/// letters, digits and dots.
-///
-/// Errors: input_error that names the place.
-class gloo_store {
- public:
-  gloo_store() = default;
-  gloo_store(gloo_store const&) = delete;
-  gloo_store& operator=(gloo_store const&) = delete;
-  virtual ~gloo_store() = default;
-
-  /// "rendezvous folder '/shared/job'"
-  [[nodiscard]] virtual std::string name() const = 0;
-  /// What a user may have told ranks differently, for "do all ranks ...?".
-  [[nodiscard]] virtual std::string what_to_check() const = 0;
-  /// Rank 0 makes the place, or takes the one that is there.
-  virtual void make() = 0;
-  /// False, and nothing has changed, if the key is there.
-  [[nodiscard]] virtual bool put(std::string const& key, std::string_view value) = 0;
-  [[nodiscard]] virtual std::optional<std::string> get(std::string const& key) = 0;
-  virtual void remove(std::string const& key) noexcept = 0;
-  /// Removes all keys; at the end also the place.
-  virtual void clear(bool at_end) noexcept = 0;
-  /// Whether no later job comes to the place: then whoever is left when rank 0 has ended clears it.
-  [[nodiscard]] virtual bool is_of_one_start() const { return false; }
-};
-
 /// A folder that only its user can read, on a file system that all processes see; each key is a
 /// file, which appears complete.
-class gloo_folder final : public gloo_store {
+class gloo_folder final : public meeting_store {
  public:
   explicit gloo_folder(std::filesystem::path path, bool of_one_start = false)
       : path_(std::move(path)), name_("rendezvous folder", path_), of_one_start_(of_one_start) {}

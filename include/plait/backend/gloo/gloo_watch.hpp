@@ -53,6 +53,15 @@ class gloo_watch {
     std::scoped_lock const lock{mutex_};
     return ended_;
   }
+  /// Ends the wait of the other thread, and all that it begins from now on.
+  void interrupt() {
+    std::scoped_lock const lock{mutex_};
+    is_interrupted_ = true;
+  }
+  [[nodiscard]] bool is_interrupted() {
+    std::scoped_lock const lock{mutex_};
+    return is_interrupted_;
+  }
   /// \see signal_patience
   void forget_waits() {
     std::scoped_lock const lock{mutex_};
@@ -93,7 +102,7 @@ class gloo_watch {
       if (buffer_ == nullptr) continue;
       int const signal = patience_.look(waits_);
       if (signal != 0) ended_ = {signal, patience_.waited()};
-      else if (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_)) continue;
+      else if (!is_interrupted_ && (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_))) continue;
       if (way_ == direction::in) buffer_->abortWaitRecv();
       else buffer_->abortWaitSend();
     }
@@ -117,7 +126,7 @@ class gloo_watch {
   std::uint64_t waits_ = 0;
   signal_patience patience_;
   ending ended_;
-  bool ends_ = false;
+  bool ends_ = false, is_interrupted_ = false;
   std::thread thread_;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
+#include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
@@ -16,7 +17,9 @@ namespace plait {
 
 /// An engine cannot go on: a process is gone, or a library says that a call has failed.
 struct engine_error : error {
-  using error::error;
+  explicit engine_error(std::string const& text, int with = -1) : error(text), rank(with) {}
+
+  int rank;  ///< the one to which the connection was lost, -1 where that is not known
 };
 
 /// What messages call a group and its members.
@@ -78,6 +81,8 @@ class process_group {
                              : function + (" on group " + detail::group_text(names_.ranks))) +
            (names_.axes.empty() ? "" : " (" + names_.axes + ")");
   }
+  /// What messages call a member.
+  [[nodiscard]] int world_rank(int member) const { return names_.ranks[std::size_t(member)]; }
   /// "rank 1 on host b"
   [[nodiscard]] [[gnu::cold]] std::string member_text(int member) const {
     auto const at = static_cast<std::size_t>(member);
@@ -114,6 +119,21 @@ class process_engine {
   /// This process will make no more calls, since it has failed: tells the others if the library
   /// can. Never waits.
   virtual void abandon() noexcept = 0;
+
+  /// Leaves the processes of before and makes ready to meet those of `now`, by notes in `where`.
+  ///
+  /// Errors: input_error if the library's processes are those that were started.
+  virtual void begin_anew(process_ranks const& now, std::unique_ptr<detail::meeting_store> where);
+  /// Ends the call of the other thread, if it waits, and those that it makes from now on until
+  /// begin_anew: they throw engine_error. Any thread may call it.
+  virtual void interrupt() noexcept {}
 };
+
+[[gnu::cold]] inline void process_engine::begin_anew(process_ranks const& now,
+                                                     std::unique_ptr<detail::meeting_store> where) {
+  throw input_error(where->name() + ": rank " + std::to_string(now.rank) +
+                    " cannot meet others there, as the engine has the processes that were started "
+                    "together; write .engine = plait::gloo()");
+}
 
 }  // namespace plait

@@ -57,6 +57,8 @@ struct processes {
   /// Axes whose groups must each be on one host; without it a tensor group that is not is a warning
   /// on standard error.
   axis_set require_local{};
+  /// Whether ranks have the numbers of the processes, also where tensor groups cross hosts then.
+  bool keep_numbers = false;
   /// The folder for records of what each rank does, which scripts/flight reads after a failure;
   /// "off" for none. Empty: PLAIT_FLIGHT_RECORD, or one for this user among the temporary files.
   std::string flight_record{};
@@ -107,7 +109,8 @@ struct processes {
     // From here to the groups all processes do the same, so that errors are those of all.
     if (!met.difference.empty()) throw input_error(met.difference);
     check_world_size(here, groups.grid().world_size());
-    detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local);
+    detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local,
+                                        keep_numbers);
     places.check(groups.grid(), require_local);
     auto record = or_abandon(with, [&] {
       return std::make_unique<detail::flight_record>(flight_record, here, places.rank(), *world,
