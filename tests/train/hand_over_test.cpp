@@ -71,6 +71,7 @@ struct fate {
 class scripted final : public generation {
  public:
   scripted(member& of, fate const& what, int signal) : of_(of), what_(what), signal_(signal) {}
+  [[nodiscard]] int number() const override { return 1; }
   double asks() override {
     if (done_ == what_.fails_within) throw error("killed within step " + std::to_string(done_));
     if (done_ == what_.ends_after) return job_cannot_go_on;

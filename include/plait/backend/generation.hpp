@@ -28,6 +28,8 @@ class generation {
   generation& operator=(generation const&) = delete;
   virtual ~generation() = default;
 
+  /// 1, 2, 3 and so on.
+  [[nodiscard]] virtual int number() const = 0;
   /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go
   /// on, 2^40. All ranks learn the sum within a step.
   [[nodiscard]] virtual double asks() = 0;

@@ -44,6 +44,7 @@ struct membership_view {
   struct member {
     std::string uid, host;
     std::int64_t created = 0;  ///< the revision at which it has come; the order of members
+    std::int64_t lease = 0;
   };
   std::int64_t revision = 0;
   std::string job{};  ///< the number of the job; "" if there is none
@@ -149,8 +150,9 @@ class membership {
     lost       ///< the store is not what it was: the job is to end after a step
   };
   [[nodiscard]] verdict look(membership_view const& view, std::string const& job, time now) {
-    if (view.job != job || (view.now && view.number() < last_)) return verdict::lost;
-    if (view.done || view.number() != last_ || !view.failed.empty()) return verdict::over;
+    if (view.done) return verdict::over;
+    if (view.job != job || view.number() < last_) return verdict::lost;
+    if (view.number() != last_ || !view.failed.empty()) return verdict::over;
     bool is_on_roll = false;
     for (auto const& uid : view.now->members) {
       if (!view.has_stayed(uid)) return verdict::over;

@@ -26,11 +26,14 @@ namespace plait {
 ///         others, or two names are alike, or another log writes the file.
 class csv_writer {
  public:
-  [[gnu::cold]] csv_writer(std::filesystem::path const& path, int rank, bool append)
+  [[gnu::cold]] csv_writer(std::filesystem::path const& path, int rank, log_options const& how)
       : path_(detail::path_of_rank(path, rank)) {
     std::error_code none;
-    if (append && std::filesystem::is_regular_file(path_, none)) header_ = first_line();
-    file_.emplace(path_, kind, append ? file::start::at_end : file::start::empty);
+    if (how.append && std::filesystem::is_regular_file(path_, none)) {
+      header_ = first_line();
+      if (how.from_step) cut_from(*how.from_step);
+    }
+    file_.emplace(path_, kind, how.append ? file::start::at_end : file::start::empty);
   }
 
   void write(std::int64_t step, std::vector<logged_number> const& numbers) {
@@ -79,6 +82,26 @@ class csv_writer {
     std::error_code problem;
     if (size < there.size()) std::filesystem::resize_file(path_, size, problem);
     if (problem) there.name().refuse("cannot be written: " + problem.message());
+  }
+
+  /// Rows stand in the order of their steps.
+  [[gnu::cold]] void cut_from(std::int64_t step) const {
+    std::string text;
+    {
+      detail::open_file const there(path_, kind);
+      text.resize(there.size());
+      there.read(std::as_writable_bytes(std::span(text)), 0);
+    }
+    for (auto at = text.find('\n') + 1; at < text.size(); at = text.find('\n', at) + 1) {
+      std::int64_t of_row = 0;
+      auto const end = text.data() + text.size();
+      if (std::from_chars(text.data() + at, end, of_row).ec != std::errc{} || of_row < step) continue;
+      std::error_code problem;
+      std::filesystem::resize_file(path_, at, problem);
+      if (problem)
+        detail::open_file(path_, kind).name().refuse("cannot be written: " + problem.message());
+      return;
+    }
   }
 
   void require_different(std::vector<logged_number> const& numbers) const {

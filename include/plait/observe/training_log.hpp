@@ -30,6 +30,9 @@ struct log_options {
   log_ranks which = log_ranks::root;
   /// Goes on behind what is in the file; otherwise that is gone.
   bool append = false;
+  /// Where it is appended to a csv_log: rows of this step and of later ones are gone. It is the next
+  /// step of a run that goes on; an elastic one begins with `trainer.last_report()`.
+  std::optional<std::int64_t> from_step{};
   /// What the terms of a loss that has several are called: `plan::loss_term_names()`; none: their
   /// numbers.
   std::vector<std::string> term_names{};
@@ -50,12 +53,12 @@ class training_log {
                              log_options options = {})
       : term_names_(std::move(options.term_names)) {
     bool const all = options.which == log_ranks::all;
-    if (all || rank.is_root()) writer_.emplace(path, all ? rank.world_rank() : -1, options.append);
+    if (all || rank.is_root()) writer_.emplace(path, all ? rank.world_rank() : -1, options);
   }
 
   [[gnu::cold]] explicit training_log(std::filesystem::path const& path, log_options options = {})
       : term_names_(std::move(options.term_names)) {
-    writer_.emplace(path, -1, options.append);
+    writer_.emplace(path, -1, options);
   }
 
   /// Writes loss, its terms if there are several, labels, learning_rate and gradient_norm.

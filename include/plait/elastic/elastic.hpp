@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "plait/elastic/elastic_options.hpp"
+#include "plait/elastic/elastic_run.hpp"
+#include "plait/mesh/groups.hpp"
+#include "plait/run/launch.hpp"
+
+namespace plait::execution {
+
+/// A plan in words that are other ones for another plan: ranks with other words cannot train
+/// together.
+template <class Plan>
+[[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
+  std::uint64_t digest = 0xcbf29ce484222325u;  // FNV-1a
+  auto const mix = [&](std::string const& text) {
+    for (unsigned char const byte : text + '\n') digest = (digest ^ byte) * 0x100000001b3u;
+  };
+  auto const grid = Plan::grid.with_ranks_at_launch(1);
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
+      auto const& entry = Plan::entries[parameter.entry];
+      mix(parameter.name + " " + std::to_string(entry.info.rows) + " " +
+          std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : ""));
+    }
+  return to_string(Plan::grid) + ", " + std::to_string(Plan::slices) + " slices, " +
+         std::to_string(Plan::parameter_count()) + " parameters (" + std::to_string(digest) +
+         "), bytes " + std::to_string(Plan::element_bytes) + " " +
+         std::to_string(Plan::parameter_bytes) + " " + std::to_string(Plan::gradient_bytes);
+}
+
+/// Runs `program(rank)` on the ranks of an elastic job, once for each generation: see elastic.
+///
+/// Errors: as elastic has them.
+template <class Job, class... Jobs, class Program>
+void launch(elastic const& backend, Program&& program) {
+  using plan = typename Job::plan_type;
+  using rank_type = elastic::rank_type;
+  static_assert(sizeof...(Jobs) == 0,
+                "launch<Job, Jobs...>(elastic{...}, program): an elastic program trains one job; "
+                "leave the others out");
+  static_assert(plan::slices > 0,
+                "launch<Job>(elastic{...}, program): the job's policy is not reproducible, so that "
+                "another number of ranks would train other weights; write "
+                "hybrid<data_parallel<>, ..., reproducible<Slices>>");
+  static_assert(!plan::grid.is_complete(),
+                "launch<Job>(elastic{...}, program): the policy says how many data ranks there "
+                "are; write data_parallel<>, whose ranks come and go");
+  static_assert(!plan::cuts_arenas,
+                "launch<Job>(elastic{...}, program): with zero<...> each rank alone has its part "
+                "of the optimizer's state, which goes when it goes; leave zero<...> out, or launch "
+                "a fixed mesh and go on from checkpoints (resume)");
+  constexpr bool takes_rank =
+      requires(std::remove_reference_t<Program>& run, rank_type& rank) { run(rank); };
+  static_assert(takes_rank,
+                "launch<Job>(elastic{...}, program): program cannot be called with a rank alone; "
+                "write [&](auto& rank) { ... }");
+  if constexpr (plan::is_elastic && takes_rank && sizeof...(Jobs) == 0) {
+    auto run = [&](rank_type& rank) { program(rank); };
+    detail::elastic_job const job{.plan = words_of_plan<plan>(),
+                                  .replica = plan::grid.with_ranks_at_launch(1).world_size(),
+                                  .slices = plan::slices,
+                                  .groups = [](int data_ranks) {
+                                    auto const grid = plan::grid.with_ranks_at_launch(data_ranks);
+                                    axis_sets sets;
+                                    add_axis_sets<plan>(sets, grid);
+                                    return mesh_groups(grid, sets, plan::slices);
+                                  }};
+    detail::elastic_run(backend, job).run(program_reference<rank_type>(run));
+  }
+}
+
+}  // namespace plait::execution
+
+namespace plait {
+
+using execution::launch;  // with this one
+
+}  // namespace plait

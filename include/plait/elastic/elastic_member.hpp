@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "plait/core/caught_signal.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/elastic/etcd.hpp"
+#include "plait/elastic/etcd_watch.hpp"
+#include "plait/elastic/job_keys.hpp"
+#include "plait/elastic/membership.hpp"
+
+namespace plait::detail {
+
+/// This process as a member of an elastic job: carries out what `membership` says, keeps its lease
+/// alive, and watches the keys while a generation runs.
+///
+/// Threads: one thread calls it; a thread of its own keeps the lease and looks at the keys, and one
+///          more waits for changes.
+class elastic_member {
+ public:
+  /// `interrupt` ends the waits of the other thread; it may be called by any thread.
+  [[gnu::cold]] elastic_member(std::string at, std::string const& job, std::string uid,
+                               std::string host, job_keys::terms terms,
+                               membership_terms const& times, std::function<void()> interrupt)
+      : at_(std::move(at)),
+        job_(job),
+        keys_(job),
+        host_(std::move(host)),
+        terms_(std::move(terms)),
+        times_(times),
+        interrupt_(std::move(interrupt)),
+        etcd_(at_, call_time),
+        protocol_(std::move(uid), times),
+        watch_(at_, keys_.all(), [this] { wake(); }),
+        keeper_([this](std::stop_token const& ends) { keep(ends); }) {}
+  elastic_member(elastic_member const&) = delete;
+  elastic_member& operator=(elastic_member const&) = delete;
+  /// The others need not wait for the lease to end.
+  ~elastic_member() {
+    keeper_.request_stop();
+    wake();
+    keeper_.join();
+    try {
+      if (auto const lease = lease_.exchange(0); lease != 0) etcd_.revoke(lease);
+    } catch (etcd_error const&) {
+    }
+  }
+
+  [[nodiscard]] std::string const& at() const { return at_; }
+  [[nodiscard]] job_keys const& keys() const { return keys_; }
+  [[nodiscard]] std::int64_t lease() const { return lease_; }
+
+  /// Waits until this member is in a generation, or has no place in the job; it comes with what it
+  /// says on the roll.
+  ///
+  /// Errors: input_error if the job has other terms, engine_error if etcd has lost the job or
+  ///         cannot be reached for as long as members are waited for.
+  [[nodiscard]] [[gnu::cold]] membership::action next(roll_entry mine) {
+    {
+      std::scoped_lock const lock{mutex_};
+      is_training_ = false;
+      protocol_.come_back(mine);
+    }
+    auto reached = now();
+    for (;;) {
+      if (int const signal = caught_signal::number(); signal != mine.leaving) {
+        mine.leaving = signal;
+        std::scoped_lock const lock{mutex_};
+        protocol_.come_back(mine);
+      }
+      try {
+        auto const state = keys_.read(etcd_.read(keys_.all()));
+        reached = now();
+        check(state);
+        auto todo = decide(state.view);
+        if (todo.what == membership::act::begin) {
+          has_announced_ = is_lost_ = is_over_ = false;
+          std::scoped_lock const lock{mutex_};
+          is_training_ = true;
+          number_ = todo.next.number;
+        }
+        if (todo.what == membership::act::begin || todo.what == membership::act::end ||
+            todo.what == membership::act::leave)
+          return todo;
+        carry_out(todo, state.view, mine);
+      } catch (etcd_error const& problem) {
+        if (now() - reached > times_.wait_for_members)
+          throw engine_error("elastic: job " + in_quotes(job_) + ": " + problem.what() + ", for " +
+                             std::to_string(times_.wait_for_members.count()) + " ms");
+        std::this_thread::sleep_for(std::chrono::milliseconds{100});
+      }
+    }
+  }
+
+  /// While a generation runs: whether it is to end after a step, or the job.
+  [[nodiscard]] bool has_announced() const { return has_announced_ || caught_signal::number() != 0; }
+  [[nodiscard]] bool is_lost() const { return is_lost_; }
+
+  /// Returns when the lease is valid: others count on this member now.
+  ///
+  /// Errors: engine_error if they do not any more.
+  void require_lease() {
+    while (boot_time() >= valid_until_.load(std::memory_order_relaxed)) {
+      if (is_over_ || lease_ == 0)
+        throw engine_error("elastic: this process was too long without etcd, which has given it up");
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    }
+  }
+
+  /// The generation has failed; `named` is the member that this one could not reach, or "".
+  [[gnu::cold]] void report_failure(std::string const& named) {
+    is_over_ = true;
+    try {
+      auto const view = keys_.read(etcd_.read(keys_.all())).view;
+      if (view.number() != number_) return;
+      etcd_.change({{keys_.generation(), etcd_condition::of::modified, view.now_modified}},
+                   {{.key = keys_.failed(number_) + protocol_.uid(), .value = named,
+                     .lease = lease_}});
+    } catch (etcd_error const&) {  // others see that the lease ends
+    }
+  }
+  /// The job has ended for all: "" or why. Those who come within ten minutes are told.
+  [[gnu::cold]] void finish(std::string const& why) {
+    constexpr std::chrono::minutes kept{10};
+    try {
+      auto const lease = etcd_.grant(kept);
+      auto const of = etcd_condition::of::created;
+      etcd_.change({{keys_.done(), of, 0}},
+                   {{.key = keys_.done(), .value = why, .lease = lease},
+                    {.key = keys_.job()},
+                    {.key = keys_.generation()},
+                    {.key = keys_.all() + "program/", .is_prefix = true}});
+    } catch (etcd_error const& problem) {
+      std::fprintf(stderr, "plait: elastic: the end of the job was not written down: %s\n",
+                   problem.what());
+    }
+  }
+  /// The program of this process has thrown something. Twice in the same step it is the program
+  /// that is wrong, and not a machine: then the job ends.
+  [[gnu::cold]] void note_failed_program(std::int64_t step, std::string const& why) {
+    auto const key = keys_.program(step);
+    try {
+      auto const first = etcd_.change({{key, etcd_condition::of::created, 0}},
+                                      {{.key = key, .value = why}});
+      if (!first.done)
+        finish("the program has failed twice in step " + std::to_string(step) + ": " + why);
+    } catch (etcd_error const&) {
+    }
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds call_time{1'500};
+  static constexpr std::chrono::seconds time_to_live{2};  // etcd's least
+  static constexpr std::chrono::milliseconds margin{200}, between_renewals{500};
+  static constexpr std::chrono::milliseconds look_anyway{1'000};
+
+  /// A clock that goes on while a machine sleeps, and that nobody sets.
+  static std::int64_t boot_time() {
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+  static membership::time now() {
+    return std::chrono::duration_cast<membership::time>(std::chrono::nanoseconds(boot_time()));
+  }
+  static std::int64_t in_nanoseconds(std::chrono::nanoseconds time) { return time.count(); }
+
+  void wake() {
+    {
+      std::scoped_lock const lock{waking_};
+      ++changes_;
+    }
+    wakes_.notify_all();
+  }
+  membership::action decide(membership_view const& view) {
+    std::scoped_lock const lock{mutex_};
+    return protocol_.decide(view, now());
+  }
+
+  /// Errors: input_error, engine_error.
+  [[gnu::cold]] void check(job_keys::state const& state) {
+    if (state.view.done) return;
+    if (state.view.job.empty()) {
+      if (!terms_.id.empty()) refuse_lost("it has no such job any more");
+      return;
+    }
+    auto const& of = state.job;
+    auto const refuse = [&](std::string const& what, std::string const& mine,
+                            std::string const& theirs) {
+      throw input_error("elastic: job " + in_quotes(job_) + " has another " + what + ": " + theirs +
+                        " there, " + mine + " in this process");
+    };
+    if (of.version != terms_.version) refuse("version of plait", terms_.version, of.version);
+    if (of.plan != terms_.plan) refuse("plan", in_quotes(terms_.plan), in_quotes(of.plan));
+    if (of.min != terms_.min || of.max != terms_.max)
+      refuse("number of replicas", std::to_string(terms_.min) + " to " + std::to_string(terms_.max),
+             std::to_string(of.min) + " to " + std::to_string(of.max));
+    if (of.token != terms_.token) refuse("token", "one", "another");
+    if (terms_.id.empty()) terms_.id = of.id;
+    else if (of.id != terms_.id) refuse_lost("the job of this name is another one now");
+  }
+  [[noreturn]] [[gnu::cold]] void refuse_lost(std::string const& how) const {
+    throw engine_error("elastic: etcd has lost the data of job " + in_quotes(job_) + ": " + how);
+  }
+
+  [[gnu::cold]] void carry_out(membership::action const& todo, membership_view const& view,
+                               roll_entry const& mine) {
+    using of = etcd_condition::of;
+    auto const& uid = protocol_.uid();
+    switch (todo.what) {
+      case membership::act::wait: return wait(todo.when);
+      case membership::act::join: return join(view);
+      case membership::act::enroll:
+        etcd_.change({{keys_.generation(), of::modified, view.now_modified},
+                      {keys_.member(uid), of::lease, lease_}},
+                     {{.key = keys_.roll(todo.number) + uid, .value = job_keys::text(mine),
+                       .lease = lease_}});
+        return;
+      case membership::act::propose: {
+        std::vector<etcd_condition> conditions{
+            {keys_.generation(), of::modified, view.now_modified}, {keys_.done(), of::created, 0}};
+        for (auto const& one : todo.next.members)
+          conditions.push_back({keys_.member(one), of::created, view.find(one)->created});
+        auto const old = view.number();
+        etcd_.change(conditions,
+                     {{.key = keys_.generation(), .value = job_keys::text(todo.next)},
+                      {.key = keys_.roll(old), .is_prefix = true},
+                      {.key = keys_.failed(old), .is_prefix = true},
+                      {.key = keys_.meeting(old), .is_prefix = true}});
+        return;
+      }
+      case membership::act::revoke:
+        for (auto const& one : todo.who)
+          if (auto const* const found = view.find(one)) etcd_.revoke(found->lease);
+        return;
+      default: return;
+    }
+  }
+  [[gnu::cold]] void wait(membership::time when) {
+    std::unique_lock lock{waking_};
+    auto const left = std::clamp(when - now(), membership::time{1}, look_anyway);
+    auto const end = std::chrono::steady_clock::now() + left;
+    constexpr std::chrono::milliseconds for_signals{100};
+    int const signal = caught_signal::number();
+    while (seen_ == changes_ && std::chrono::steady_clock::now() < end &&
+           caught_signal::number() == signal)
+      wakes_.wait_for(lock, for_signals);
+    seen_ = changes_;
+  }
+  [[gnu::cold]] void join(membership_view const& view) {
+    using of = etcd_condition::of;
+    if (view.job.empty()) {
+      auto mine = terms_;
+      mine.id = protocol_.uid();
+      etcd_.change({{keys_.job(), of::created, 0}, {keys_.done(), of::created, 0}},
+                   {{.key = keys_.job(), .value = job_keys::text(mine)}});
+      return;  // whoever was first: it is read again
+    }
+    auto const sent = boot_time();
+    auto const lease = etcd_.grant(time_to_live);
+    auto const key = keys_.member(protocol_.uid());
+    if (!etcd_.change({{key, of::created, 0}}, {{.key = key, .value = host_, .lease = lease}}).done) {
+      etcd_.revoke(lease);
+      throw input_error("elastic: job " + in_quotes(job_) + " has a member " +
+                        in_quotes(protocol_.uid()) + " already; PLAIT_MEMBER is another one in each process");
+    }
+    lease_ = lease;
+    valid_until_ = sent + in_nanoseconds(time_to_live - margin);
+    wake();
+  }
+
+  // ---- The keeper's thread
+
+  void keep(std::stop_token const& ends) {
+    etcd mine(at_, call_time);
+    auto next_renewal = now(), next_look = now();
+    std::uint64_t seen = 0;
+    while (!ends.stop_requested()) {
+      {
+        std::unique_lock lock{waking_};
+        auto const left = std::min(next_renewal, next_look) - now();
+        wakes_.wait_for(lock, std::clamp(left, membership::time{1}, between_renewals),
+                        [&] { return seen != changes_; });
+        if (seen != changes_) next_look = now();
+        seen = changes_;
+      }
+      try {
+        if (now() >= next_renewal) {
+          next_renewal = now() + between_renewals;
+          if (lease_ != 0) renew(mine);
+        }
+        if (now() >= next_look) {
+          look(mine);
+          next_look = now() + look_anyway;
+        }
+      } catch (etcd_error const&) {  // what it means is decided by whoever needs the lease
+        std::this_thread::sleep_for(std::chrono::milliseconds{50});
+      }
+    }
+  }
+  void renew(etcd& with) {
+    auto const sent = boot_time();
+    auto const lease = lease_.load();
+    if (with.keep_alive(lease).count() > 0) {
+      valid_until_ = sent + in_nanoseconds(time_to_live - margin);
+      return;
+    }
+    auto expected = lease;
+    if (lease_.compare_exchange_strong(expected, 0)) valid_until_ = 0;
+  }
+  void look(etcd& with) {
+    {
+      std::scoped_lock const lock{mutex_};
+      if (!is_training_) return;
+    }
+    auto const state = keys_.read(with.read(keys_.all()));
+    std::scoped_lock const lock{mutex_};
+    if (!is_training_) return;
+    using verdict = membership::verdict;
+    switch (protocol_.look(state.view, terms_.id, now())) {
+      case verdict::go_on: break;
+      case verdict::announce: has_announced_ = true; break;
+      case verdict::over:
+        is_over_ = true;
+        interrupt_();
+        break;
+      case verdict::lost: is_lost_ = true; break;
+    }
+  }
+
+  std::string at_, job_;
+  job_keys keys_;
+  std::string host_;
+  job_keys::terms terms_;
+  membership_terms times_;
+  std::function<void()> interrupt_;
+  etcd etcd_;
+  std::mutex mutex_;  // of protocol_, is_training_ and number_
+  membership protocol_;
+  bool is_training_ = false;
+  int number_ = 0;
+  std::atomic<std::int64_t> lease_{0}, valid_until_{0};
+  std::atomic<bool> has_announced_{false}, is_lost_{false}, is_over_{false};
+  std::mutex waking_;
+  std::condition_variable wakes_;
+  std::uint64_t changes_ = 0, seen_ = 0;  // of the keys, and those that next() has seen
+  etcd_watch watch_;
+  std::jthread keeper_;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/generation.hpp"
+#include "plait/backend/process/process_mark.hpp"
+#include "plait/backend/process/processes.hpp"
+#include "plait/core/caught_signal.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/elastic/elastic_member.hpp"
+#include "plait/elastic/elastic_options.hpp"
+#include "plait/elastic/etcd_meeting.hpp"
+#include "plait/mesh/groups.hpp"
+#include "plait/train/stop_on_signals.hpp"
+#include "plait/version.hpp"
+
+namespace plait::detail {
+
+/// What a launch says of the job.
+struct elastic_job {
+  std::string plan{};  ///< in words that are other ones for another plan
+  int replica = 1;     ///< ranks of a replica
+  int slices = 0;
+  std::function<mesh_groups(int data_ranks)> groups{};
+};
+
+/// A generation as the trainer of this process sees it.
+class running_generation final : public generation {
+ public:
+  running_generation(elastic_member& member, generation_record of, legacy& kept, std::int64_t& step)
+      : member_(member), of_(std::move(of)), kept_(kept), step_(step) {}
+
+  [[nodiscard]] int number() const override { return of_.number; }
+  double asks() override {
+    return member_.is_lost() ? job_cannot_go_on : member_.has_announced() ? 1 : 0;
+  }
+  [[nodiscard]] bool is_last() const override { return !of_.closing.empty(); }
+  void require_membership() override { member_.require_lease(); }
+  void note_step(std::int64_t done) override { step_ = done; }
+  [[noreturn]] void end_job(std::int64_t step) override {
+    if (of_.signal != 0) throw stopped_by_signal(of_.signal, step);
+    throw job_ended("elastic: " +
+                    (of_.closing.empty() ? std::string("etcd has lost the data of the job") : of_.closing) +
+                    "; the job has ended after step " + std::to_string(step));
+  }
+  legacy& kept() override { return kept_; }
+
+ private:
+  elastic_member& member_;
+  generation_record of_;
+  legacy& kept_;
+  std::int64_t& step_;
+};
+
+/// The ranks of a plan by replica and block of it: where member i of a generation is.
+class replica_ranks {
+ public:
+  explicit replica_ranks(mesh const& grid) : replica_(grid.world_size() / grid.size(batch_axes)) {
+    axis_set within;
+    for (axis const which : all_axes)
+      if (!batch_axes.contains(which)) within = within | which;
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      auto const place = grid.coordinates_of(rank);
+      member_of_.push_back(grid.place_in_group(place, batch_axes) * replica_ +
+                           grid.place_in_group(place, within));
+    }
+  }
+  /// The rank of a member, and the block of a rank.
+  [[nodiscard]] int rank_of(int member) const {
+    return static_cast<int>(std::ranges::find(member_of_, member) - member_of_.begin());
+  }
+  [[nodiscard]] int member_of(int rank) const { return member_of_[std::size_t(rank)]; }
+
+ private:
+  int replica_;
+  std::vector<int> member_of_;
+};
+
+/// A process in an elastic job, generation after generation.
+class elastic_run {
+ public:
+  elastic_run(elastic const& options, elastic_job const& terms)
+      : options_(options),
+        terms_(terms),
+        here_(process_mark::here()),
+        member_(at(), job(), uid(), here_.host + " " + here_.boot, job_terms_now(), times(),
+                [this] { options_.engine->interrupt(); }) {}
+
+  void run(std::function<void(elastic::rank_type&)> const& program) {
+    for (;;) {
+      auto const next = member_.next({.step = kept_.object == nullptr ? 0 : step_, .block = block_});
+      switch (next.what) {
+        case membership::act::leave:
+          throw stopped_by_signal(caught_signal::number(), step_ - 1);
+        case membership::act::end:
+          if (next.why.empty()) return;
+          throw job_ended("elastic: the job has ended: " + next.why);
+        default: break;
+      }
+      if (run_generation(next, program)) return;
+    }
+  }
+
+ private:
+  /// False if there is to be another one.
+  bool run_generation(membership::action const& now,
+                      std::function<void(elastic::rank_type&)> const& program) {
+    auto const& members = now.next.members;
+    auto const groups = terms_.groups(static_cast<int>(members.size()) / terms_.replica);
+    replica_ranks const ranks(groups.grid());
+    int const rank = ranks.rank_of(now.rank);
+    block_ = now.rank % terms_.replica;
+    try {
+      process_ranks const here{.rank = rank,
+                               .world_size = groups.grid().world_size(),
+                               .job = job(),
+                               .source = "generation " + std::to_string(now.next.number) + " of job " + job()};
+      options_.engine->begin_anew(
+          here, std::make_unique<etcd_meeting>(member_.at(), meeting_time,
+                                               member_.keys().meeting(now.next.number), member_.lease()));
+      processes const backend{.engine = options_.engine,
+                              .ranks = here,
+                              .timeout = options_.timeout,
+                              .start_timeout = options_.timeout,
+                              .reduction = options_.reduction,
+                              .compare_calls = options_.compare_calls,
+                              .token = options_.token,
+                              .require_local = options_.require_local,
+                              .keep_numbers = true,
+                              .flight_record = options_.flight_record.empty() ? "off" : options_.flight_record};
+      backend.run(groups, [&](elastic::rank_type& handle) {
+        running_generation generation(member_, now.next, kept_, step_);
+        handle.belong_to(&generation);
+        program(handle);
+        generation.require_running();
+      });
+      member_.finish("");
+      return true;
+    } catch (generation_ended const&) {
+      return false;
+    } catch (job_ended const& end) {
+      member_.finish(end.what());
+      throw;
+    } catch (engine_error const& problem) {
+      fail(problem, members, ranks, problem.rank);
+    } catch (communication_timeout const& problem) {
+      fail(problem, members, ranks, -1);
+    } catch (wait_stopped_by_signal const& problem) {
+      fail(problem, members, ranks, -1);
+    } catch (std::exception const& problem) {
+      member_.note_failed_program(step_, problem.what());
+      throw;
+    }
+    return false;
+  }
+  /// A call has failed, since somebody is gone or the generation is over.
+  [[gnu::cold]] void fail(std::exception const& problem, std::vector<std::string> const& members,
+                          replica_ranks const& ranks, int named) {
+    options_.engine->abandon();
+    bool const is_known = named >= 0 && named < static_cast<int>(members.size());
+    member_.report_failure(is_known ? members[std::size_t(ranks.member_of(named))] : "");
+    if (std::getenv("PLAIT_ELASTIC_VERBOSE") != nullptr)
+      std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
+  }
+
+  // ---- What the user has said, here or by the environment
+
+  static std::string variable(char const* name) {
+    char const* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  }
+  [[nodiscard]] std::string at() const {
+    auto out = options_.at.empty() ? variable("PLAIT_ELASTIC_AT") : options_.at;
+    if (out.empty())
+      throw input_error(
+          "elastic: nobody says where etcd is; write .at = \"etcd://host:2379\", set "
+          "PLAIT_ELASTIC_AT, or start the program by scripts/launch --elastic MIN:MAX");
+    return out;
+  }
+  [[nodiscard]] std::string job() const {
+    auto out = options_.job.empty() ? variable("PLAIT_JOB") : options_.job;
+    bool const is_word =
+        !out.empty() && out.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz"
+                                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") == std::string::npos;
+    if (!is_word)
+      throw input_error("elastic: the job's name is " + in_quotes(out) +
+                        "; .job, or PLAIT_JOB, is of letters, digits, '-', '_' and '.'");
+    return out;
+  }
+  static std::string uid() {
+    if (auto out = variable("PLAIT_MEMBER"); !out.empty()) {
+      if (out.size() > 64 || out.find_first_not_of("0123456789abcdef") != std::string::npos)
+        throw input_error("elastic: PLAIT_MEMBER is " + in_quotes(out) +
+                          "; it is up to 64 hexadecimal digits, other ones in each process");
+      return out;
+    }
+    std::uint64_t number = 0;
+    if (::getentropy(&number, sizeof number) != 0)
+      throw engine_error("elastic: the system gives no random numbers");
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+    return digits;
+  }
+  /// The numbers of replicas.
+  [[nodiscard]] std::pair<int, int> bounds() const {
+    auto out = std::pair{options_.min, options_.max};
+    auto const said = variable("PLAIT_ELASTIC");
+    if (out.first == 0 && out.second == 0 && !said.empty()) {
+      char rest = 0;
+      if (std::sscanf(said.c_str(), "%d:%d%c", &out.first, &out.second, &rest) != 2)
+        throw input_error("elastic: PLAIT_ELASTIC is " + in_quotes(said) +
+                          "; it is the least and the greatest number of replicas, as 2:8");
+    }
+    auto const [min, max] = out;
+    if (min < 1 || max < min || max > terms_.slices)
+      throw input_error("elastic: .min is " + std::to_string(min) + " and .max " +
+                        std::to_string(max) + "; they are numbers of replicas, the job is reproducible<" +
+                        std::to_string(terms_.slices) + ">: 1 <= min <= max <= " +
+                        std::to_string(terms_.slices) + " must hold");
+    return out;
+  }
+  [[nodiscard]] membership_terms times() const {
+    auto const [min, max] = bounds();
+    return {.replica = terms_.replica,
+            .min = min,
+            .max = max,
+            .gather = options_.gather,
+            .timeout = options_.timeout,
+            .wait_for_members = options_.wait_for_members,
+            .wait_for_state = options_.wait_for_state};
+  }
+  [[nodiscard]] job_keys::terms job_terms_now() const {
+    if (options_.engine == nullptr)
+      throw input_error(
+          "elastic: there is no engine; write elastic{.engine = plait::gloo()}, with its header");
+    auto const [min, max] = bounds();
+    std::uint64_t token = 0xcbf29ce484222325u;  // FNV-1a: it guards against mistakes, not attacks
+    for (unsigned char const byte : options_.token) token = (token ^ byte) * 0x100000001b3u;
+    return {.plan = terms_.plan,
+            .version = std::to_string(PLAIT_VERSION_MAJOR) + "." + std::to_string(PLAIT_VERSION_MINOR) +
+                       "." + std::to_string(PLAIT_VERSION_PATCH),
+            .token = token,
+            .min = min,
+            .max = max};
+  }
+
+  static constexpr std::chrono::milliseconds meeting_time{1'500};
+
+  elastic const& options_;
+  elastic_job const& terms_;
+  process_mark here_;
+  generation::legacy kept_{};
+  std::int64_t step_ = 0;
+  int block_ = -1;
+  elastic_member member_;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plait/core/quote.hpp"
+#include "plait/elastic/etcd.hpp"
+#include "plait/elastic/membership.hpp"
+
+namespace plait::detail {
+
+/// The keys of an elastic job in etcd, and what stands in them. N is the number of a generation.
+///
+///     job              the job's random number, and what all its processes must have alike
+///     members/UID      on the lease of a process: its host
+///     generation       the last one
+///     roll/N/UID       who waits for generation N + 1, on its lease
+///     failed/N/UID     who has seen generation N fail and whom it blames, on its lease
+///     meeting/N/...    where the processes of generation N find each other
+///     program/STEP     what a program has thrown in a step
+///     done             the job has ended; "" or why
+class job_keys {
+ public:
+  using json = nlohmann::json;
+
+  explicit job_keys(std::string const& job) : prefix_("/plait/" + job + "/") {}
+
+  [[nodiscard]] std::string const& all() const { return prefix_; }
+  [[nodiscard]] std::string job() const { return prefix_ + "job"; }
+  [[nodiscard]] std::string generation() const { return prefix_ + "generation"; }
+  [[nodiscard]] std::string done() const { return prefix_ + "done"; }
+  [[nodiscard]] std::string member(std::string const& uid) const {
+    return prefix_ + "members/" + uid;
+  }
+  [[nodiscard]] std::string roll(int number) const { return of("roll", number); }
+  [[nodiscard]] std::string failed(int number) const { return of("failed", number); }
+  [[nodiscard]] std::string meeting(int number) const { return of("meeting", number); }
+  [[nodiscard]] std::string program(std::int64_t step) const {
+    return prefix_ + "program/" + std::to_string(step);
+  }
+
+  /// What a job's processes must have alike.
+  struct terms {
+    std::string id{};    ///< of the job
+    std::string plan{};  ///< in words that are other ones for another plan
+    std::string version{};
+    std::uint64_t token = 0;
+    int min = 0, max = 0;
+  };
+  static std::string text(terms const& of) {
+    return json{{"id", of.id},       {"plan", of.plan}, {"version", of.version},
+                {"token", of.token}, {"min", of.min},   {"max", of.max}}
+        .dump();
+  }
+  static std::string text(generation_record const& of) {
+    return json{{"number", of.number},
+                {"members", of.members},
+                {"closing", of.closing},
+                {"signal", of.signal},
+                {"unexplained", of.unexplained}}
+        .dump(-1, ' ', true, json::error_handler_t::replace);
+  }
+  static std::string text(roll_entry const& of) {
+    return json{{"step", of.step}, {"block", of.block}, {"leaving", of.leaving}}.dump();
+  }
+
+  /// What the keys say.
+  struct state {
+    membership_view view{};
+    terms job{};
+  };
+  /// Errors: etcd_error if a key has what no process of a job writes.
+  [[nodiscard]] [[gnu::cold]] state read(etcd_view const& from) const {
+    state out;
+    out.view.revision = from.revision;
+    std::map<std::string, roll_entry> roll;
+    std::string const members = prefix_ + "members/";
+    for (auto const& one : from.entries)
+      if (one.key == generation()) {
+        out.view.now = record_in(one);
+        out.view.now_modified = one.modified;
+      }
+    auto const rolls = this->roll(out.view.number()), failures = failed(out.view.number());
+    for (auto const& one : from.entries) {
+      if (one.key == job()) {
+        out.job = terms_in(one);
+        out.view.job = out.job.id;
+      } else if (one.key == done()) {
+        out.view.done = one.value;
+      } else if (one.key.starts_with(members)) {
+        out.view.members.push_back(
+            {one.key.substr(members.size()), one.value, one.created, one.lease});
+      } else if (one.key.starts_with(rolls)) {
+        auto const value = parsed(one);
+        out.view.roll[one.key.substr(rolls.size())] = {
+            .step = number<std::int64_t>(one, value, "step"),
+            .block = number<int>(one, value, "block"),
+            .leaving = number<int>(one, value, "leaving")};
+      } else if (one.key.starts_with(failures)) {
+        out.view.failed[one.key.substr(failures.size())] = one.value;
+      }
+    }
+    std::ranges::sort(out.view.members, {}, &membership_view::member::created);
+    return out;
+  }
+
+ private:
+  [[nodiscard]] std::string of(char const* what, int number) const {
+    return prefix_ + what + "/" + std::to_string(number) + "/";
+  }
+
+  [[noreturn]] [[gnu::cold]] static void refuse(etcd_entry const& entry) {
+    throw etcd_error("etcd: the key " + in_quotes(entry.key) +
+                     " has what no process of an elastic job writes: " +
+                     in_quotes(std::string_view(entry.value).substr(0, 200)));
+  }
+  static json parsed(etcd_entry const& entry) {
+    auto out = json::parse(entry.value, nullptr, false);
+    if (!out.is_object()) refuse(entry);
+    return out;
+  }
+  template <class Number>
+  static Number number(etcd_entry const& entry, json const& in, char const* name) {
+    auto const found = in.find(name);
+    if (found == in.end() || !found->is_number_integer()) refuse(entry);
+    return found->get<Number>();
+  }
+  static std::string words(etcd_entry const& entry, json const& in, char const* name) {
+    auto const found = in.find(name);
+    if (found == in.end() || !found->is_string()) refuse(entry);
+    return found->get<std::string>();
+  }
+  static terms terms_in(etcd_entry const& entry) {
+    auto const value = parsed(entry);
+    return {words(entry, value, "id"),      words(entry, value, "plan"),
+            words(entry, value, "version"), number<std::uint64_t>(entry, value, "token"),
+            number<int>(entry, value, "min"), number<int>(entry, value, "max")};
+  }
+  static generation_record record_in(etcd_entry const& entry) {
+    auto const value = parsed(entry);
+    generation_record out{.number = number<int>(entry, value, "number"),
+                          .closing = words(entry, value, "closing"),
+                          .signal = number<int>(entry, value, "signal"),
+                          .unexplained = number<int>(entry, value, "unexplained")};
+    auto const members = value.find("members");
+    if (members == value.end() || !members->is_array()) refuse(entry);
+    for (auto const& one : *members) {
+      if (!one.is_string()) refuse(entry);
+      out.members.push_back(one.get<std::string>());
+    }
+    return out;
+  }
+
+  std::string prefix_;
+};
+
+}  // namespace plait::detail

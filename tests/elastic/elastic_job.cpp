@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// libs: gloo elastic checkpoint
+//
+// elastic_job PLAN STEPS FOLDER [NAME=VALUE]...: a small elastic job for elastic_jobs.py. The root
+// rank writes losses.csv and, at the end, "hash: ..." of weights and optimizer state; every rank
+// writes down which samples it has trained on.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "plait/backend/gloo/gloo.hpp"
+#include "plait/backend/host/threads.hpp"
+#include "plait/checkpoint/checkpoints.hpp"
+#include "plait/elastic/elastic.hpp"
+#include "plait/observe/csv_log.hpp"
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t fields = 6, width = 32;
+constexpr int slices = 12;
+using net = objective<sequential<named<"in", nn::linear<fields, width>>, nn::gelu<width>,
+                                 nn::dropout<width, 100>, named<"mid", nn::linear<width, width>>,
+                                 nn::gelu<width>, named<"out", nn::linear<width, 1>>>,
+                      nn::mse<1>>;
+using any_ranks = data_parallel<at_launch>;
+template <class... Policies>
+struct job : parallel<net, hybrid<Policies..., reproducible<slices>>> {};
+
+struct samples {
+  using concept_tag = dataset_tag;
+  using element = float;
+  using target = float;
+  [[nodiscard]] std::size_t size() const { return 100; }
+  [[nodiscard]] std::size_t sequence_length() const { return 1; }
+  [[nodiscard]] std::size_t width() const { return fields; }
+  void inputs(std::size_t sample, std::span<float> out) const {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>((7 * sample + 3 * i) % 23) / 11.0F - 1.0F;
+  }
+  void targets(std::size_t sample, std::span<float> out) const {
+    out[0] = static_cast<float>(sample % 9) / 7.0F;
+  }
+};
+
+struct settings {
+  std::int64_t steps = 0;
+  std::filesystem::path folder;
+  std::map<std::string, std::string> named;
+
+  [[nodiscard]] std::int64_t number(char const* name, std::int64_t otherwise) const {
+    auto const found = named.find(name);
+    return found == named.end() ? otherwise : std::atoll(found->second.c_str());
+  }
+};
+
+void append(std::filesystem::path const& path, std::string const& line) {
+  int const file = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (file < 0 || ::write(file, line.data(), line.size()) != ssize_t(line.size()))
+    throw std::runtime_error("cannot write " + path.string());
+  ::close(file);
+}
+
+std::uint64_t add(std::uint64_t hash, void const* data, std::size_t bytes) {
+  auto const* const at = static_cast<unsigned char const*>(data);
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * 0x100000001b3u;
+  return hash;
+}
+
+/// The program of a rank; `is_elastic`: it may be called again.
+template <class Job, class Rank>
+void train(Rank& rank, settings const& of, stop_on_signals const* stop, int generation) {
+  samples const data;
+  auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01F},
+                                     {.seed = 1, .clip = 0.5, .average = 0.9, .stop = stop});
+  auto all = batches(data, global_batch<24>{}, rank, {.seed = 2, .last = last_batch::keep, .epochs = 0});
+  std::unique_ptr<checkpoints> saves;
+  std::uint64_t next = static_cast<std::uint64_t>(trainer.step_number());
+  if (of.number("every", 0) > 0) {
+    saves = std::make_unique<checkpoints>(
+        trainer, all,
+        checkpoint_options{.folder = of.folder / "saves", .every = of.number("every", 0)});
+    next = saves->resume();
+    trainer.on_stop([&](step_report const&) { saves->save(); });
+  }
+  csv_log losses(rank, of.folder / "losses.csv",
+                 {.append = true, .from_step = trainer.step_number() - (trainer.last_report() ? 1 : 0)});
+  if (auto const last = trainer.last_report()) losses.write(*last);
+  append(of.folder / "events", "begin " + std::to_string(generation) + " " + std::to_string(rank.world_rank()) +
+                                   " of " + std::to_string(rank.world_size()) + " step " +
+                                   std::to_string(trainer.step_number()) + " pid " + std::to_string(::getpid()) +
+                                   " ms " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count()) + "\n");
+  char const* const mine = std::getenv("PLAIT_MEMBER");
+  auto const trained = of.folder / ("samples-" + std::string(mine == nullptr ? "0" : mine));
+  for (auto const& batch : all.from(next)) {
+    if (trainer.step_number() >= of.steps) break;
+    std::string line = std::to_string(generation) + " " + std::to_string(trainer.step_number()) + " " +
+                       std::to_string(rank.world_rank()) + " " + std::to_string(rank.world_size());
+    if (rank.world_size() / rank.grid().size(batch_axes) == 1)
+      for (int m = 0; m < batch.microbatches; ++m) {
+        auto const slice = batch.slice_of(m);
+        for (std::size_t i = 0; i < slice.count; ++i)
+          line += " " + std::to_string(batch.sample_numbers[std::size_t(m) * batch.samples + i]);
+      }
+    append(trained, line + "\n");
+    if (of.number("loops", -1) == trainer.step_number() && rank.world_rank() == of.number("loops_on", 0) &&
+        generation <= of.number("loops_until", 1))
+      for (;;) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    if (of.number("throws", -1) == trainer.step_number() && rank.world_rank() == 0)
+      throw std::runtime_error("the program is wrong");
+    if (auto const pause = of.number("pause", 0); pause > 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds{pause});
+    losses.write(trainer.step(batch));
+    if (saves) saves->after_step();
+  }
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  auto const mix = [&] {
+    trainer.export_parameters([&]<class T>(std::string const& name, auto const&, std::span<T const> values) {
+      hash = add(add(hash, name.data(), name.size()), values.data(), values.size_bytes());
+    });
+  };
+  mix();
+  trainer.with_averages(mix);
+  if (rank.is_root()) {
+    std::printf("hash: %016llx\n", static_cast<unsigned long long>(hash));
+    std::fflush(stdout);
+  }
+}
+
+template <class Job>
+int run(settings const& of) {
+  if (of.number("threads", 0) > 0) {
+    launch<Job>(threads{.data_ranks = int(of.number("threads", 1))},
+                [&](auto& rank) { train<Job>(rank, of, nullptr, 0); });
+    return 0;
+  }
+  stop_on_signals const stop;
+  using std::chrono::milliseconds;
+  try {
+    elastic const backend{.engine = plait::gloo(),
+                          .gather = milliseconds{of.number("gather", 1500)},
+                          .timeout = milliseconds{of.number("timeout", 5000)},
+                          .wait_for_members = milliseconds{of.number("wait", 20000)},
+                          .wait_for_state = milliseconds{of.number("wait_for_state", 3000)},
+                          .token = of.named.contains("token") ? of.named.at("token") : ""};
+    launch<Job>(backend, [&](auto& rank) { train<Job>(rank, of, &stop, rank.generation()->number()); });
+  } catch (stopped_by_signal const& end) {
+    std::fprintf(stderr, "%s\n", end.what());
+    return end.exit_code();
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 4) return 2;
+  settings of{std::atoll(words[2]), words[3], {}};
+  for (int i = 4; i < count; ++i) {
+    std::string const word = words[i];
+    of.named[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  }
+  std::filesystem::create_directories(of.folder);
+  std::string const plan = words[1];
+  try {
+    if (plan == "dp") return run<job<any_ranks>>(of);
+    if (plan == "dp.tp2") return run<job<any_ranks, tensor_parallel<2>>>(of);
+    if (plan == "dp.pp2") return run<job<any_ranks, pipeline<2>>>(of);
+  } catch (std::exception const& problem) {
+    std::fprintf(stderr, "elastic_job: %s\n", problem.what());
+    return 1;
+  }
+  return 2;
+}

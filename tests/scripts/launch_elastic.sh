@@ -1,0 +1,274 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# scripts/launch --elastic: what members find, who takes the place of those that fail, how the job ends, and that
+# neither they nor the etcd of the job are left. Arguments: a scratch folder, and the launcher, if another than
+# scripts/launch.
+set -uo pipefail
+folder="$1"
+launcher="${2:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/scripts/launch}"
+for program in python3 etcd curl; do
+  if ! command -v "$program" >/dev/null; then
+    echo "skipped: $program was not found"
+    exit 77
+  fi
+done
+python=$(python3 -c 'import sys; print(sys.executable)')
+PATH="$(dirname "$python"):$PATH"  # python3 may be a script that looks for it, every time
+rm -rf "$folder" && mkdir -p "$folder/tmp" && cd "$folder" || exit 1
+export TMPDIR="$folder/tmp"
+unset PLAIT_RENDEZVOUS PLAIT_JOB PLAIT_ELASTIC PLAIT_ELASTIC_AT
+failures=0
+
+# check NAME CONDITION...
+check() {
+  local name="$1"
+  shift
+  if "$@"; then return; fi
+  echo "FAILED: $name: $*" >&2
+  tail -n 5 out err 2>/dev/null | cut -c 1-200 | tr -cd '[:print:]\n' >&2
+  failures=$((failures + 1))
+}
+# launch ARGUMENT...: into the files out and err, and the variable code
+launch() {
+  code=0
+  MARK="of $$" "$launcher" "$@" >out 2>err </dev/null || code=$?
+  check "no traceback" is_quiet
+}
+# begin ARGUMENT...: the same in the background as the process $begun; end waits for it. Their processes are marked.
+begin() {
+  rm -f process.*
+  : >out
+  MARK="of $$" env --default-signal=INT "$launcher" "$@" >out 2>err </dev/null &
+  begun=$!
+  began=$(now)
+}
+end() {
+  code=0
+  wait "$begun" 2>/dev/null || code=$?
+  took=$(($(now) - began))
+  check "no traceback" is_quiet
+}
+now() { echo $(($(date +%s%N) / 1000000)); }  # ms
+is_quiet() { ! grep -q 'Traceback\|a fault of the launcher' err; }
+says() { grep -qE -- "$1" err; }
+processes() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | wc -l; }
+# until TRIES CONDITION...: tries every 20 ms
+until_true() {
+  local turn
+  for ((turn = 0; turn < $1; ++turn)); do
+    "${@:2}" && return 0
+    sleep 0.02
+  done
+  return 1
+}
+any_server() { [[ -n $(servers) ]]; }
+has_lines() { (($(wc -l <out) == $1)); }
+wait_for_lines() { until_true 200 has_lines "$1"; }
+none_is_left() { (($(processes) == 0)); }
+nothing_is_left() { until_true 100 none_is_left && [[ -z $(ls tmp; ls -d "/dev/shm/plait-$(cat job)" 2>/dev/null) ]]; }
+# Of those of this test, as others may run.
+servers() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | sed s/environ/comm/ | xargs grep -lsx etcd | cut -d / -f 3; }
+call() { curl -sf --max-time 2 "http://$(cat at)/v3/$1" -d "$2"; }
+as64() { printf %s "$1" | base64 -w 0; }
+range() { call kv/range "{\"key\": \"$(as64 "$1")\"}"; }
+put() { call kv/put "{\"key\": \"$(as64 "$1")\", \"value\": \"$(as64 there)\"}" >/dev/null; }
+has() { range "$1" | grep -q '"kvs"'; }
+has_not() { range "$1" | grep -q '"header"' && ! has "$1"; }
+member_key() { echo "/plait/$(cat job)/members/$(cat "member.$1")"; }
+
+# A member takes a number, which need not be that of the launcher's.
+cat >member.sh <<'END'
+number=0
+until (set -C; echo $$ >process.$number) 2>/dev/null; do number=$((number + 1)); done
+printf %s "$PLAIT_JOB" >job
+printf %s "$PLAIT_MEMBER" >member.$number
+at="${PLAIT_ELASTIC_AT#etcd://}"
+printf %s "$at" >at
+call() { curl -sf --max-time 2 "http://$at/v3/$1" -d "$2"; }
+if [ "${LEASE:-}" ]; then
+  id=$(call lease/grant '{"TTL": 60}' | sed 's/.*"ID":"\([0-9]*\)".*/\1/')
+  key=$(printf %s "/plait/$PLAIT_JOB/members/$PLAIT_MEMBER" | base64 -w 0)
+  call kv/put "{\"key\": \"$key\", \"value\": \"\", \"lease\": \"$id\"}" >/dev/null
+fi
+trap 'echo saved; exit ${AT_TERM:-143}' TERM
+echo here
+while [ ! -e go ]; do sleep 0.05; done
+exit "$(cat "go.$number" 2>/dev/null || cat go)"
+END
+killed() { kill -9 "$(cat "process.$1")"; }
+lets_go() { printf %s "$1" >go; }
+
+# ---- What members find, and the etcd of the job ----
+export PLAIT_RANK=1 PLAIT_WORLD_SIZE=2 PLAIT_LOCAL_RANK=1 PLAIT_LOCAL_SIZE=2 PLAIT_RENDEZVOUS=/a PLAIT_MEMBER=1 RANK=1
+PLAIT_JOB=outer launch --elastic 2:3 sh -c 'echo "$PLAIT_ELASTIC $PLAIT_ELASTIC_AT $PLAIT_JOB"; echo $PLAIT_MEMBER >&2
+  curl -s http://${PLAIT_ELASTIC_AT#etcd://}/health | grep -q true || exit 3; printf %s "$PLAIT_JOB" >job
+  ls -d "/dev/shm/plait-$PLAIT_JOB" "$TMPDIR/plait-$PLAIT_JOB" >folders 2>/dev/null
+  env | grep -E "^(PLAIT_(RANK|WORLD|LOCAL|REND)|RANK)"; true'
+unset PLAIT_RANK PLAIT_WORLD_SIZE PLAIT_LOCAL_RANK PLAIT_LOCAL_SIZE PLAIT_RENDEZVOUS PLAIT_MEMBER RANK
+check "environment" test "$code $(sort -u -k 2 out | wc -l) $(wc -l <out)" = "0 1 3"
+check "environment" grep -qE '^\[2\] 2:3 etcd://127\.0\.0\.1:[0-9]+ [0-9a-f]{16}$' out
+check "names of members" test "$(grep -oE '[0-9a-f]{16}$' err | sort -u | wc -l)" = 3
+check "a folder of etcd's" test "$(wc -l <folders)" = 1
+check "etcd ends with the job" nothing_is_left
+
+# ---- Replacements ----
+export LEASE=yes
+begin --elastic 2:2 -n 3 --restarts 1 sh member.sh
+check "three members" wait_for_lines 3
+check "one etcd" test "$(servers | wc -l)" = 1
+for member in 0 1 2; do check "a lease" has "$(member_key $member)"; done
+began=$(now)
+killed 1
+check "the lease of a member that was killed" until_true 100 has_not "$(member_key 1)"
+check "the lease of a member that was killed" test $(($(now) - began)) -lt 500
+check "a replacement" wait_for_lines 4
+check "a replacement" grep -q '^\[3\] here' out
+check "a replacement" says '^launch: member [012] \(process [0-9]+\) was ended by signal 9 \(SIGKILL\); member 3 takes its place, no restarts are left$'
+check "others keep their leases" has "$(member_key 0)"
+killed 0
+check "no restart is left" until_true 50 says '; 2 members go on$'
+lets_go 0
+end
+check "failures that were tolerated" test "$code" = 0
+check "after replacements" nothing_is_left
+rm go
+begin --elastic 2:3 --restarts 2 --after-failure 0.3 sh member.sh
+check "three members" wait_for_lines 3
+put "/plait/$(cat job)/done"
+killed 0
+check "a job that is done" until_true 50 says '; 2 members go on$'
+echo 7 >go.1
+lets_go 0
+end
+check "a failure among those that are left" test "$code" = 7
+check "a failure among those that are left" says 'ended with exit code 7'
+rm go go.1
+unset LEASE
+launch --elastic 1:1 --restarts 2 sh -c 'exit 4'
+check "restarts run out" test "$code $(grep -c 'takes its place' err)" = "4 2"
+check "restarts run out" says '^launch: member 2 \(process [0-9]+\) ended with exit code 4; no member is left$'
+launch --elastic 1:1 --restarts 1 sh -c 'mkdir left 2>/dev/null && { sleep 60 & echo $! >orphan; exit 4; }
+  sleep 0.3; ! kill -0 "$(cat orphan)" 2>/dev/null'
+check "what a member has left is killed" test "$code" = 0
+launch --elastic 1:2 --restarts 5 sh -c 'mkdir first 2>/dev/null || { sleep 0.3; exit 6; }'
+check "no replacement when one has ended well" test "$code $(grep -c 'takes its place' err)" = "6 0"
+launch --elastic 1:3 sh -c 'mkdir one 2>/dev/null && exit 0; sleep 0.2; mkdir two 2>/dev/null && exit 7; sleep 0.3'
+check "a failure after one has ended well" test "$code $(grep -c '; 1 member goes on' err)" = "7 1"
+began=$(now)
+launch --elastic 2:2 sh -c 'mkdir few 2>/dev/null && exit 5; (setsid sleep 60 >/dev/null 2>&1 &); sleep 0.4'
+check "what is no member gets no time" test "$code" = 5 -a $(($(now) - began)) -lt 5000
+begin --elastic 2:2 --after-failure 0.3 sh member.sh
+check "two members" wait_for_lines 2
+killed 0
+began=$(now)
+end
+check "fewer than MIN" says '\(SIGKILL\), and fewer than 2 are left; 1 member has 0.3 s to end$'
+check "fewer than MIN" says '^launch: the members that were left have been ended$'
+check "fewer than MIN" test "$code" = 137 -a "$took" -ge 250 -a "$took" -lt 2500
+check "fewer than MIN" nothing_is_left
+
+# ---- etcd dies ----
+begin --elastic 1:1 --after-failure 0.2 sh member.sh
+check "a member" wait_for_lines 1
+put /kept
+etcd=$(servers)
+kill -9 "$etcd"
+check "etcd is started again" until_true 200 has /kept
+check "etcd is started again" says "^launch: etcd \(process $etcd\) was ended by signal 9 \(SIGKILL\); it is started again with its data$"
+for _ in 1 2 3; do
+  until_true 100 any_server
+  kill -9 $(servers)
+  sleep 0.1
+done
+end
+check "etcd dies once too often" test "$code" = 143
+check "etcd dies once too often" says 'SIGKILL\), after 3 restarts; 1 member has 0.2 s to end$'
+mkdir bad
+printf '#!/bin/sh\necho broken >&2; exit 3\n' >bad/etcd && chmod +x bad/etcd
+PATH="$PWD/bad:$PATH" launch --elastic 1:1 true
+check "an etcd that does not start" test "$code $(tail -n 1 err)" = "2 broken"
+check "an etcd that does not start" says '^launch: etcd \(process [0-9]+\) ended with exit code 3; it says:$'
+
+# ---- Signals, and how the launcher ends ----
+begin --elastic 1:2 --restarts 5 sh member.sh
+check "two members" wait_for_lines 2
+kill -TERM "$begun"
+end
+check "SIGTERM" test "$code $(grep -c saved out) $(grep -c 'takes its place' err)" = "143 2 0"
+check "SIGTERM" says 'SIGTERM has been passed on to the members'
+check "SIGTERM" nothing_is_left
+AT_TERM=0 begin --elastic 1:2 sh member.sh
+check "two members" wait_for_lines 2
+kill -TERM "$begun"
+end
+check "members that end well after SIGTERM" test "$code" = 0
+worker() { cut -d ' ' -f 1,4 /proc/[0-9]*/stat 2>/dev/null | awk -v of="$begun" '$2 == of { print $1 }'; }
+for victim in launcher worker; do
+  begin --elastic 1:2 sh member.sh
+  check "two members" wait_for_lines 2
+  case $victim in launcher) kill -9 "$begun" ;; worker) kill -9 "$(worker)" ;; esac
+  end
+  check "kill -9 of the $victim" test "$code" = 137
+  check "kill -9 of the $victim" nothing_is_left
+done
+printf '#!/bin/sh\nexec sleep 60\n' >bad/etcd
+PATH="$PWD/bad:$PATH" begin --elastic 1:1 touch started
+until_true 100 eval '[[ $(grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | sed s/environ/comm/ | xargs cat 2>/dev/null) == *sleep* ]]'
+kill -TERM "$begun"
+end
+check "SIGTERM before etcd answers" test "$code" = 143 -a ! -e started
+
+# ---- Where members meet ----
+port=$((30000 + $$ % 2000))
+mkdir shared
+MARK="of $$" etcd --data-dir shared --log-level error --listen-client-urls "http://127.0.0.1:$port" --listen-peer-urls http://127.0.0.1:0 \
+  --advertise-client-urls "http://127.0.0.1:$port" >shared.log 2>&1 &
+shared=$!
+printf %s "127.0.0.1:$port" >at
+check "an etcd of one's own" until_true 200 has_not /nothing
+export PLAIT_JOB=of_several LEASE=yes
+begin --elastic 1:1 --restarts 1 --at "etcd://127.0.0.1:1,127.0.0.1:$port" sh -c \
+  'PLAIT_ELASTIC_AT=etcd://${PLAIT_ELASTIC_AT#*,}; exec sh member.sh'
+check "a member at another etcd" wait_for_lines 1
+check "a job of several launchers" test "$(cat job)" = of_several
+check "no etcd is started" test "$(servers)" = "$shared"
+check "a lease at another etcd" has "$(member_key 0)"
+killed 0
+check "a replacement at another etcd" wait_for_lines 2
+check "a lease at another etcd" until_true 25 has_not "$(member_key 0)"
+lets_go 0
+end
+rm go
+check "an etcd of one's own stays" test "$code $(servers)" = "0 $shared"
+PLAIT_ELASTIC_AT="etcd://127.0.0.1:$port" launch --elastic 1:1 sh -c 'echo "$PLAIT_ELASTIC_AT $PLAIT_JOB"; exit 9'
+check "PLAIT_ELASTIC_AT" test "$code $(cat out)" = "9 [0] etcd://127.0.0.1:$port of_several"
+kill -9 "$shared"
+wait "$shared" 2>/dev/null
+PLAIT_ELASTIC_AT="etcd://127.0.0.1:$port" launch --elastic 1:1 --restarts 1 sh -c 'exit 9'
+check "an etcd that has gone" test "$code $(grep -c 'takes its place' err)" = "9 1"
+unset PLAIT_JOB LEASE
+
+# ---- Bad input ----
+refuses() {
+  launch "${@:2}"
+  check "refused: ${*:2}" test "$code $(wc -l <err)" = "2 1"
+  check "refused: ${*:2}" says "^launch: $1"
+}
+for range in 0:1 2:1 1 : 1: a:b 1:1000000; do refuses "--elastic takes MIN:MAX, .* not '$range'" --elastic $range true; done
+refuses '-n 1 is fewer than the 2 members that --elastic 2:3 takes' --elastic 2:3 -n 1 true
+refuses '--restarts is for elastic jobs' -n 2 --restarts 1 true
+refuses '--at is for elastic jobs' -n 2 --at etcd://a:1 true
+refuses '--restarts takes a whole number from 0 to 999999' --elastic 1:1 --restarts -1 true
+for at in '' a:1 etcd:// etcd://a etcd://a:0 etcd://a:65536 etcd://a:1, 'etcd://[1:2' "etcd://a b:1"; do
+  refuses '--at takes etcd://host:port,host:port' --elastic 1:1 --at "$at" true
+done
+PLAIT_ELASTIC_AT=here refuses 'PLAIT_ELASTIC_AT takes etcd' --elastic 1:1 true
+mkdir path
+PATH="$PWD/path" "$python" -I -S "$launcher" --elastic 1:1 true 2>err
+check "no etcd in PATH" says '^launch: there is no etcd in PATH; install etcd-server, or give --at'
+begin --elastic 1:1 true
+end
+check "at the end" nothing_is_left
+
+((failures == 0)) || echo "$failures checks failed" >&2
+exit $((failures > 0))
