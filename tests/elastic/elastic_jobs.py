@@ -1,0 +1,545 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""elastic_jobs.py PROGRAM FOLDER [SCENARIO]...
+
+Runs elastic jobs of PROGRAM (elastic_job.cpp) whose processes are killed, stopped, cut off from etcd and
+joined by others, and compares weights, losses and samples with a run that nothing has disturbed. Without
+names it runs all scenarios but those of the soak. Prints a line for each; the exit code is 0 if all hold, 77
+where there is no etcd."""
+import base64
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+PROGRAM = FOLDER = None
+CTRL = {"PLAIT_ELASTIC", "PLAIT_ELASTIC_AT", "PLAIT_JOB", "PLAIT_MEMBER"}
+
+
+class Wrong(Exception):
+    pass
+
+
+def expect(holds, text):
+    if not holds:
+        raise Wrong(text)
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Etcd:
+    def __init__(self, folder):
+        self.folder, self.client, self.peer = folder, free_port(), free_port()
+        self.process = None
+        self.start()
+
+    def start(self):
+        url = "http://127.0.0.1:%d"
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", url % self.client,
+             "--advertise-client-urls", url % self.client, "--listen-peer-urls", url % self.peer,
+             "--initial-advertise-peer-urls", url % self.peer, "--initial-cluster", "default=" + url % self.peer,
+             "--log-level", "error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.time() + 20
+        while time.time() < end:
+            try:
+                with urllib.request.urlopen((url % self.client) + "/health", timeout=1) as answer:
+                    if b"true" in answer.read():
+                        return
+            except OSError:
+                time.sleep(0.05)
+        raise Wrong("etcd does not come up")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def call(self, what, **body):
+        request = urllib.request.Request("http://127.0.0.1:%d/v3/%s" % (self.client, what),
+                                         json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=2) as answer:
+            return json.load(answer)
+
+    def lease_of(self, key):
+        found = self.call("kv/range", key=base64.b64encode(key.encode()).decode()).get("kvs")
+        return int(found[0].get("lease", 0)) if found else 0
+
+
+class Proxy(threading.Thread):
+    """Stands between members and etcd; cut() leaves all bytes lie."""
+
+    def __init__(self, to):
+        super().__init__(daemon=True)
+        self.to, self.is_cut = to, False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            one, _ = self.listener.accept()
+            try:
+                other = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:
+                one.close()
+                continue
+            for a, b in ((one, other), (other, one)):
+                threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
+
+    def pump(self, source, target):
+        try:
+            while data := source.recv(65536):
+                while self.is_cut:
+                    time.sleep(0.02)
+                target.sendall(data)
+        except OSError:
+            pass
+        for one in (source, target):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class Job:
+    """An elastic job. A member that dies loses its lease at once where revokes is set, as a launcher does it."""
+    count = 0
+
+    def __init__(self, plan="dp", steps=200, bounds="2:8", revokes=True, **settings):
+        Job.count += 1
+        self.name = "job%d" % Job.count
+        self.plan, self.steps, self.bounds, self.revokes, self.settings = plan, steps, bounds, revokes, settings
+        self.folder = os.path.join(FOLDER, self.name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder)
+        self.etcd = Etcd(os.path.join(self.folder, "etcd"))
+        self.members, self.ends, self.random = {}, {}, random.Random(Job.count)
+        self.lock = threading.Lock()
+
+    def add(self, count=1, at=None, **settings):
+        return [self.start_one(at, {**self.settings, **settings}) for _ in range(count)]
+
+    def start_one(self, at, settings):
+        uid = os.urandom(8).hex()
+        environment = {**os.environ, "PLAIT_ELASTIC": self.bounds, "PLAIT_JOB": self.name, "PLAIT_MEMBER": uid,
+                       "PLAIT_ELASTIC_AT": "etcd://127.0.0.1:%d" % (at or self.etcd.client),
+                       "OPENBLAS_NUM_THREADS": "1"}
+        plan = settings.pop("plan", self.plan)
+        words = [PROGRAM, plan, str(settings.pop("steps", self.steps)), self.folder] + [
+            "%s=%s" % one for one in settings.items()]
+        out = open(os.path.join(self.folder, "out-" + uid), "w+")
+        process = subprocess.Popen(words, env=environment, stdout=out, stderr=out)
+        process.uid, process.out = uid, out
+        with self.lock:
+            self.members[process.pid] = process
+        threading.Thread(target=self.wait_for, args=(process,), daemon=True).start()
+        return process
+
+    def wait_for(self, process):
+        code = process.wait()
+        if self.revokes and code != 0:
+            try:
+                lease = self.etcd.lease_of("/plait/%s/members/%s" % (self.name, process.uid))
+                if lease:
+                    self.etcd.call("lease/revoke", ID=str(lease))
+            except OSError:
+                pass
+        with self.lock:
+            self.members.pop(process.pid, None)
+            self.ends[process.pid] = code
+
+    def events(self):
+        """[(generation, rank, ranks, step, process, when)]"""
+        try:
+            with open(os.path.join(self.folder, "events")) as file:
+                words = [line.split() for line in file]
+        except FileNotFoundError:
+            return []
+        return [(int(w[1]), int(w[2]), int(w[4]), int(w[6]), int(w[8]), int(w[10]) / 1000) for w in words if len(w) == 11]
+
+    def until(self, holds, what, seconds=30):
+        end = time.time() + seconds
+        while time.time() < end:
+            if found := holds():
+                return found
+            time.sleep(0.01)
+        raise Wrong("not within %d s: %s\n%s" % (seconds, what, self.texts()))
+
+    def generation(self, ranks=None, above=0, seconds=30):
+        """Waits for a whole generation, of so many ranks, behind that number; returns its processes by rank."""
+        def look():
+            found = {}
+            for number, rank, size, step, pid, when in self.events():
+                if number > above and (ranks is None or size == ranks):
+                    found.setdefault((number, size), {})[rank] = pid
+            for (number, size), by_rank in sorted(found.items(), reverse=True):
+                if len(by_rank) == size:
+                    return number, by_rank
+            return None
+        return self.until(look, "a generation of %s ranks behind %d" % (ranks, above), seconds)
+
+    def step(self):
+        try:
+            with open(os.path.join(self.folder, "losses.csv")) as file:
+                return len(file.readlines()) - 1
+        except FileNotFoundError:
+            return 0
+
+    def reach(self, step, seconds=30):
+        self.until(lambda: self.step() >= step, "step %d" % step, seconds)
+
+    def end(self, seconds=60):
+        """Waits until all have ended; returns the exit codes of those that were not killed."""
+        self.until(lambda: not self.members, "all members end", seconds)
+        return [code for code in self.ends.values() if code != -signal.SIGKILL]
+
+    def texts(self):
+        out = ""
+        for name in sorted(os.listdir(self.folder)):
+            if name.startswith("out-") or name == "events":
+                with open(os.path.join(self.folder, name)) as file:
+                    out += name + ": " + file.read()[-2000:] + "\n"
+        return out
+
+    def hashes(self):
+        return {line.split()[1] for line in self.texts().splitlines() if "hash: " in line
+                for line in [line[line.index("hash: "):]]}
+
+    def check(self, codes=(0,)):
+        """The run is as if nothing had been."""
+        got = self.end()
+        expect(set(got) <= set(codes), "exit codes %s\n%s" % (got, self.texts()))
+        reference = undisturbed(self.plan, self.steps)
+        expect(self.hashes() == {reference[0]}, "hash %s, undisturbed %s\n%s" % (self.hashes(), reference[0], self.texts()))
+        with open(os.path.join(self.folder, "losses.csv")) as file:
+            expect(file.read() == reference[1], "the losses differ")
+        self.check_samples()
+
+    def check_samples(self):
+        """In the last generation that did a step each sample of its batch was taken once."""
+        steps = {}
+        for name in os.listdir(self.folder):
+            if name.startswith("samples-"):
+                with open(os.path.join(self.folder, name)) as file:
+                    for line in file:
+                        words = [int(word) for word in line.split()]
+                        steps.setdefault(words[1], {}).setdefault(words[0], {})[words[2]] = (words[3], words[4:])
+        expect(len(steps) == self.steps, "%d steps of %d were done" % (len(steps), self.steps))
+        if self.plan != "dp":
+            return
+        for step, tries in steps.items():
+            ranks = tries[max(number for number, ranks in tries.items() if len(ranks) == next(iter(ranks.values()))[0])]
+            samples = [sample for _, some in ranks.values() for sample in some]
+            expect(len(samples) == len(set(samples)) == (24 if step % 5 != 4 else 4),
+                   "step %d took %d samples, %d different ones" % (step, len(samples), len(set(samples))))
+
+    def close(self):
+        with self.lock:
+            left = list(self.members.values())
+        for process in left:
+            process.kill()
+        self.etcd.kill()
+        shutil.rmtree(os.path.join(self.folder, "etcd"), ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+REFERENCES = {}
+
+
+def undisturbed(plan, steps):
+    if (plan, steps) not in REFERENCES:
+        folder = os.path.join(FOLDER, "undisturbed-%s-%d" % (plan, steps))
+        shutil.rmtree(folder, ignore_errors=True)
+        out = subprocess.run([PROGRAM, plan, str(steps), folder, "threads=1"], check=True, capture_output=True, text=True)
+        with open(os.path.join(folder, "losses.csv")) as file:
+            REFERENCES[plan, steps] = (out.stdout.split("hash: ")[1].split()[0], file.read())
+    return REFERENCES[plan, steps]
+
+
+# ---- Scenarios -----------------------------------------------------------------------------------
+
+def kill_one_rank():
+    for which in (0, 1, 3):
+        with Job(pause=4) as job:
+            job.add(4)
+            number, ranks = job.generation(4)
+            job.reach(20)
+            os.kill(ranks[which], signal.SIGKILL)
+            job.generation(3, number)
+            job.check()
+
+
+def come_and_go():
+    with Job(steps=400, pause=4) as job:
+        job.add(4)
+        number, ranks = job.generation(4)
+        job.reach(20)
+        os.kill(ranks[1], signal.SIGKILL)
+        number, _ = job.generation(3, number)
+        job.add(1)
+        number, ranks = job.generation(4, number)
+        job.reach(job.step() + 10)
+        os.kill(ranks[0], signal.SIGKILL)
+        os.kill(ranks[3], signal.SIGKILL)
+        number, _ = job.generation(2, number)
+        job.add(3)
+        job.generation(5, number)
+        job.check()
+
+
+def stopped_for_a_while():
+    with Job(steps=1200, pause=5) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        os.kill(ranks[1], signal.SIGSTOP)
+        number, _ = job.generation(2, number)
+        time.sleep(1)
+        os.kill(ranks[1], signal.SIGCONT)
+        job.generation(3, number)
+        job.check()
+
+
+def sigterm_to_one():
+    with Job(pause=4) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        os.kill(ranks[0], signal.SIGTERM)
+        job.generation(2, number)
+        job.check(codes=(0, 143))
+        expect(list(job.ends.values()).count(143) == 1, str(job.ends))
+
+
+def sigterm_to_all_saves():
+    with Job(steps=200, pause=4, every=1000) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGTERM)
+        got = job.end()
+        expect(got == [143] * 3, "%s %s" % (got, job.texts()))
+        expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
+        job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/").decode(),
+                      range_end=base64.b64encode(b"/plait0").decode())
+        job.add(2)
+        job.ends.clear()
+        job.check()
+
+
+def replica_loses_one_rank(plan):
+    with Job(plan=plan, steps=250, bounds="1:3", pause=4) as job:
+        job.add(6)
+        number, ranks = job.generation(6)
+        job.reach(20)
+        os.kill(ranks[2], signal.SIGKILL)
+        number, _ = job.generation(4, number)
+        job.add(1)  # the partner of the rank that was left over
+        number, ranks = job.generation(6, number)
+        job.reach(job.step() + 5)
+        for rank in (0, 1, 5):
+            os.kill(ranks[rank], signal.SIGKILL)
+        job.generation(2, number)
+        job.check()
+
+
+def tensor_replica():
+    replica_loses_one_rank("dp.tp2")
+
+
+def staged_replica():
+    replica_loses_one_rank("dp.pp2")
+
+
+def endless_loop():
+    with Job(steps=120, timeout=1500, loops=30, loops_on=1) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.generation(2, number)
+        job.until(lambda: job.hashes(), "the others end")
+        job.until(lambda: len(job.ends) == 3, "the process that hangs is ended", 20)
+        codes = list(job.ends.values())
+        expect(sorted(codes)[:2] == [0, 0], str(codes))
+        expect(job.hashes() == {undisturbed("dp", 120)[0]}, job.texts())
+
+
+def etcd_restarted_with_its_data():
+    with Job(steps=300, pause=5) as job:
+        job.add(3)
+        job.generation(3)
+        job.reach(20)
+        job.etcd.kill()
+        time.sleep(1.0)
+        job.etcd.start()
+        job.check()
+
+
+def etcd_restarted_without_its_data():
+    with Job(steps=2000, pause=5, every=1000) as job:
+        job.add(3)
+        job.generation(3)
+        job.reach(20)
+        job.etcd.kill()
+        shutil.rmtree(job.etcd.folder)
+        job.etcd.start()
+        got = job.end()
+        expect(got and set(got) == {1}, str(got) + job.texts())
+        expect("etcd has lost the data of the job" in job.texts(), job.texts())
+        expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
+
+
+def members_without_etcd_but_spares_with_it():
+    with Job(steps=600, bounds="2:2", pause=5, wait_for_state=20000) as job:
+        proxy = Proxy(job.etcd.client)
+        job.add(2, at=proxy.port)
+        number, ranks = job.generation(2)
+        job.reach(20)
+        job.add(2)  # spares
+        time.sleep(0.5)
+        proxy.is_cut = True
+        time.sleep(4)
+        proxy.is_cut = False
+        job.generation(2, number)
+        job.check()
+
+
+def too_few():
+    with Job(steps=2000, pause=5, every=1000, wait=1500) as job:
+        job.add(2)
+        _, ranks = job.generation(2)
+        job.reach(20)
+        os.kill(ranks[0], signal.SIGKILL)
+        got = job.end()
+        expect(got == [1], str(got) + job.texts())
+        expect("there were fewer than 2 replicas for 1500 ms" in job.texts(), job.texts())
+        expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
+
+
+def strangers_are_refused():
+    with Job(steps=300, bounds="1:4", pause=5) as job:
+        job.add(2)
+        job.generation(2)
+        for settings, text in (({"token": "x"}, "has another token"), ({"plan": "dp.pp2"}, "has another plan")):
+            one = job.add(1, **settings)[0]
+            expect(one.wait() == 1, job.texts())
+            with open(one.out.name) as file:
+                said = file.read()
+            expect(text in said, said)
+        job.ends.clear()
+        job.check()
+        late = job.add(1)[0]
+        expect(late.wait() == 0, job.texts())
+
+
+def program_is_wrong():
+    with Job(steps=100, throws=10) as job:
+        job.add(4)
+        got = job.end()
+        expect(set(got) == {1}, str(got))
+        expect("the program has failed twice in step 10: the program is wrong" in job.texts(), job.texts())
+
+
+def without_launcher():
+    with Job(pause=4, revokes=False) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        begin = time.time()
+        os.kill(ranks[2], signal.SIGKILL)
+        job.generation(2, number)
+        job.seconds = max(event[5] for event in job.events()) - begin
+        job.check()
+        expect(job.seconds < 4, "recovery took %.1f s" % job.seconds)
+
+
+def storm(changes=40, seed=5):
+    """Kills and joins at random moments, also while others are still met."""
+    dice = random.Random(seed)
+    with Job(steps=max(400, changes * 25), bounds="2:6", pause=3, every=50) as job:
+        job.add(4)
+        job.generation(4)
+        times = []
+        for change in range(changes):
+            time.sleep(dice.choice((0.02, 0.1, 0.25, 0.5)))
+            with job.lock:
+                living = list(job.members.values())
+            if not living or job.ends and 0 in job.ends.values():
+                break
+            if len(living) > 2 and (len(living) >= 6 or dice.random() < 0.5):
+                dice.choice(living).kill()
+            else:
+                job.add(1)
+        with job.lock:
+            left = len(job.members)
+        if left < 2:
+            job.add(2 - left)
+        job.check()
+        return "%d generations" % max(event[0] for event in job.events())
+
+
+def recoveries(count=20):
+    """Seconds from kill -9 of one of four to the first step of all others."""
+    times = []
+    with Job(steps=100000, bounds="2:4", pause=2) as job:
+        job.add(4)
+        number, ranks = job.generation(4)
+        for _ in range(count):
+            job.reach(job.step() + 5)
+            begin = time.time()
+            os.kill(ranks[random.randrange(4)], signal.SIGKILL)
+            number, _ = job.generation(3, number)
+            times.append(max(event[5] for event in job.events() if event[0] == number) - begin)
+            job.add(1)
+            number, ranks = job.generation(4, number)
+    times.sort()
+    return "median %.0f ms, 95th percentile %.0f ms, most %.0f ms" % tuple(
+        1000 * times[int(part * (len(times) - 1))] for part in (0.5, 0.95, 1))
+
+
+USUAL = [kill_one_rank, come_and_go, stopped_for_a_while, sigterm_to_one, sigterm_to_all_saves, tensor_replica,
+         staged_replica, endless_loop, etcd_restarted_with_its_data, etcd_restarted_without_its_data,
+         members_without_etcd_but_spares_with_it, too_few, strangers_are_refused, program_is_wrong,
+         without_launcher, storm]
+
+
+def main():
+    global PROGRAM, FOLDER
+    PROGRAM, FOLDER = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    for name in CTRL:
+        os.environ.pop(name, None)
+    if shutil.which("etcd") is None:
+        print("there is no etcd")
+        return 77
+    os.makedirs(FOLDER, exist_ok=True)
+    wanted = sys.argv[3:]
+    failed = 0
+    for scenario in [globals()[name] for name in wanted] if wanted else USUAL:
+        begin = time.time()
+        try:
+            said = scenario() or ""
+        except (Wrong, OSError, subprocess.SubprocessError) as problem:
+            failed += 1
+            said = "FAILED: %s" % problem
+        print("%-42s %5.1f s  %s" % (scenario.__name__, time.time() - begin, said), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
