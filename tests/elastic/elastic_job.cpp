@@ -96,7 +96,10 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
         trainer, all,
         checkpoint_options{.folder = of.folder / "saves", .every = of.number("every", 0)});
     next = saves->resume();
-    trainer.on_stop([&](step_report const&) { saves->save(); });
+    trainer.on_stop([&](step_report const&) {
+      saves->save();
+      saves->finish();
+    });
   }
   csv_log losses(rank, of.folder / "losses.csv",
                  {.append = true, .from_step = trainer.step_number() - (trainer.last_report() ? 1 : 0)});

@@ -442,7 +442,7 @@ def strangers_are_refused():
             with open(one.out.name) as file:
                 said = file.read()
             expect(text in said, said)
-        job.ends.clear()
+            job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
         job.check()
         late = job.add(1)[0]
         expect(late.wait() == 0, job.texts())

@@ -80,8 +80,10 @@ class elastic_member {
     }
     auto reached = now();
     for (;;) {
-      if (int const signal = caught_signal::number(); signal != mine.leaving) {
-        mine.leaving = signal;
+      // From now on it is this that it waits for; a second one ends the process.
+      if (int const signal = caught_signal::number().exchange(0); signal != 0) leaving_ = signal;
+      if (leaving_ != mine.leaving) {
+        mine.leaving = leaving_;
         std::scoped_lock const lock{mutex_};
         protocol_.come_back(mine);
       }
@@ -91,7 +93,7 @@ class elastic_member {
         check(state);
         auto todo = decide(state.view);
         if (todo.what == membership::act::begin) {
-          has_announced_ = is_lost_ = is_over_ = false;
+          has_announced_ = is_lost_ = is_over_ = has_failed_ = false;
           std::scoped_lock const lock{mutex_};
           is_training_ = true;
           number_ = todo.next.number;
@@ -109,6 +111,8 @@ class elastic_member {
     }
   }
 
+  /// The signal after which this member leaves, 0 for none.
+  [[nodiscard]] int leaving() const { return leaving_; }
   /// While a generation runs: whether it is to end after a step, or the job.
   [[nodiscard]] bool has_announced() const { return has_announced_ || caught_signal::number() != 0; }
   [[nodiscard]] bool is_lost() const { return is_lost_; }
@@ -126,7 +130,7 @@ class elastic_member {
 
   /// The generation has failed; `named` is the member that this one could not reach, or "".
   [[gnu::cold]] void report_failure(std::string const& named) {
-    is_over_ = true;
+    has_failed_ = is_over_ = true;
     try {
       auto const view = keys_.read(etcd_.read(keys_.all())).view;
       if (view.number() != number_) return;
@@ -258,9 +262,8 @@ class elastic_member {
     auto const left = std::clamp(when - now(), membership::time{1}, look_anyway);
     auto const end = std::chrono::steady_clock::now() + left;
     constexpr std::chrono::milliseconds for_signals{100};
-    int const signal = caught_signal::number();
     while (seen_ == changes_ && std::chrono::steady_clock::now() < end &&
-           caught_signal::number() == signal)
+           caught_signal::number() == 0)
       wakes_.wait_for(lock, for_signals);
     seen_ = changes_;
   }
@@ -309,6 +312,7 @@ class elastic_member {
         if (now() >= next_look) {
           look(mine);
           next_look = now() + look_anyway;
+          end_if_it_hangs();
         }
       } catch (etcd_error const&) {  // what it means is decided by whoever needs the lease
         std::this_thread::sleep_for(std::chrono::milliseconds{50});
@@ -324,6 +328,20 @@ class elastic_member {
     }
     auto expected = lease;
     if (lease_.compare_exchange_strong(expected, 0)) valid_until_ = 0;
+  }
+  /// Whose generation is over and who does not come back to say so is of no more use to anybody.
+  [[gnu::cold]] void end_if_it_hangs() {
+    {
+      std::scoped_lock const lock{mutex_};
+      if (!is_training_ || !is_over_ || has_failed_) over_since_.reset();
+      else if (!over_since_) over_since_ = now();
+      if (!over_since_ || now() - *over_since_ < times_.timeout) return;
+    }
+    std::fprintf(stderr,
+                 "plait: elastic: the generation of this process has been over for %lld ms, and its "
+                 "program has not noticed; the process is ended, as it hangs\n",
+                 static_cast<long long>(times_.timeout.count()));
+    std::_Exit(1);
   }
   void look(etcd& with) {
     {
@@ -358,6 +376,9 @@ class elastic_member {
   int number_ = 0;
   std::atomic<std::int64_t> lease_{0}, valid_until_{0};
   std::atomic<bool> has_announced_{false}, is_lost_{false}, is_over_{false};
+  std::atomic<bool> has_failed_{false};  // this member has noticed
+  std::optional<membership::time> over_since_{};
+  int leaving_ = 0;
   std::mutex waking_;
   std::condition_variable wakes_;
   std::uint64_t changes_ = 0, seen_ = 0;  // of the keys, and those that next() has seen

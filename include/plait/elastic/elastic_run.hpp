@@ -18,7 +18,6 @@
 #include "plait/backend/generation.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/processes.hpp"
-#include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/elastic_member.hpp"
@@ -105,7 +104,7 @@ class elastic_run {
       auto const next = member_.next({.step = kept_.object == nullptr ? 0 : step_, .block = block_});
       switch (next.what) {
         case membership::act::leave:
-          throw stopped_by_signal(caught_signal::number(), step_ - 1);
+          throw stopped_by_signal(member_.leaving(), step_ - 1);
         case membership::act::end:
           if (next.why.empty()) return;
           throw job_ended("elastic: the job has ended: " + next.why);

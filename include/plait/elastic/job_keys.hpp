@@ -62,6 +62,7 @@ class job_keys {
   static std::string text(generation_record const& of) {
     return json{{"number", of.number},
                 {"members", of.members},
+                {"step", of.step},
                 {"closing", of.closing},
                 {"signal", of.signal},
                 {"unexplained", of.unexplained}}
@@ -146,6 +147,7 @@ class job_keys {
   static generation_record record_in(etcd_entry const& entry) {
     auto const value = parsed(entry);
     generation_record out{.number = number<int>(entry, value, "number"),
+                          .step = number<std::int64_t>(entry, value, "step"),
                           .closing = words(entry, value, "closing"),
                           .signal = number<int>(entry, value, "signal"),
                           .unexplained = number<int>(entry, value, "unexplained")};

@@ -18,7 +18,8 @@ namespace plait::detail {
 /// The ranks of one generation of an elastic job.
 struct generation_record {
   int number = 0;
-  std::vector<std::string> members{};  ///< by rank
+  std::vector<std::string> members{};  ///< by replica, then by block
+  std::int64_t step = 0;               ///< the newest that any of them had done at first
   /// Not "": why the job ends in this generation, which does no step; and the signal, if it is one.
   std::string closing{};
   int signal = 0;
@@ -227,13 +228,18 @@ class membership {
     int const unexplained = explained ? 0 : view.now->unexplained + 1;
     if (unexplained > 1) leave_out(view, staying);
 
-    bool const is_left = newest == 0 || has_all_blocks(staying, terms_.replica);
+    // Who was there at the first step and has done none knows that nothing can be missing.
+    bool const has_begun = newest > 0 || (view.now && (view.now->step > 0 || std::ranges::none_of(staying, [&](auto const& one) {
+      return view.now->rank_of(one.uid) >= 0;
+    })));
+    bool const is_left = !has_begun || has_all_blocks(staying, terms_.replica);
     bool const needs_leaving = !is_left && has_all_blocks(all, terms_.replica);
     if (mine_.leaving != 0 && !needs_leaving) return {.what = act::leave};
     if (needs_leaving) {
       int signal = 0;
       for (auto const& one : all) signal = std::max(signal, view.roll.at(one.uid).leaving);
-      if (signal != 0) return propose(view, all, unexplained, "a signal has ended the job", signal);
+      if (signal != 0)
+        return propose(view, all, newest, unexplained, "a signal has ended the job", signal);
     }
 
     int const replicas = std::min(terms_.max, static_cast<int>(staying.size()) / terms_.replica);
@@ -243,7 +249,7 @@ class membership {
       auto const why = "there were fewer than " + std::to_string(terms_.min) + " replicas for " +
                        std::to_string(terms_.wait_for_members.count()) + " ms";
       if (newest > 0 && has_all_blocks(staying, terms_.replica))
-        return propose(view, staying, unexplained, why, 0, 1);
+        return propose(view, staying, newest, unexplained, why, 0, 1);
       return {.what = act::end, .why = why};
     }
     auto const stateless = since(stateless_began_, view.now.has_value() && !is_left, now);
@@ -252,7 +258,7 @@ class membership {
     auto const gathered = since(gather_began_, !view.now.has_value(), now);
     if (gather_began_ && gathered < terms_.gather && replicas < terms_.max)
       return {.when = *gather_began_ + terms_.gather};
-    return propose(view, staying, unexplained, "", 0);
+    return propose(view, staying, newest, unexplained, "", 0);
   }
 
   /// Of those that others cannot reach, the one that is named most often.
@@ -269,7 +275,7 @@ class membership {
 
   /// The oldest of those on the roll proposes.
   [[nodiscard]] action propose(membership_view const& view, std::vector<replica_candidate> const& of,
-                               int unexplained, std::string const& closing, int signal,
+                               std::int64_t newest, int unexplained, std::string const& closing, int signal,
                                int replicas = 0) const {
     auto const oldest = std::ranges::find_if(
         view.members, [&](auto const& one) { return view.roll.contains(one.uid); });
@@ -279,6 +285,7 @@ class membership {
     action out{.what = act::propose};
     out.next = {.number = view.number() + 1,
                 .members = make_replicas(of, terms_.replica, std::max(replicas, 1)),
+                .step = newest,
                 .closing = closing,
                 .signal = signal,
                 .unexplained = unexplained};

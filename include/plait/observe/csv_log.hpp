@@ -84,24 +84,19 @@ class csv_writer {
     if (problem) there.name().refuse("cannot be written: " + problem.message());
   }
 
-  /// Rows stand in the order of their steps.
+  /// What is kept becomes a new file: whoever still writes to the old one, as a process may that was
+  /// given up when it hung, does no harm. Rows stand in the order of their steps.
   [[gnu::cold]] void cut_from(std::int64_t step) const {
-    std::string text;
-    {
-      detail::open_file const there(path_, kind);
-      text.resize(there.size());
-      there.read(std::as_writable_bytes(std::span(text)), 0);
-    }
-    for (auto at = text.find('\n') + 1; at < text.size(); at = text.find('\n', at) + 1) {
-      std::int64_t of_row = 0;
-      auto const end = text.data() + text.size();
-      if (std::from_chars(text.data() + at, end, of_row).ec != std::errc{} || of_row < step) continue;
-      std::error_code problem;
-      std::filesystem::resize_file(path_, at, problem);
-      if (problem)
-        detail::open_file(path_, kind).name().refuse("cannot be written: " + problem.message());
-      return;
-    }
+    detail::open_file const there(path_, kind);
+    std::string text(there.size(), ' ');
+    there.read(std::as_writable_bytes(std::span(text)), 0);
+    auto const* const end = text.data() + text.size();
+    auto at = text.find('\n') + 1;
+    for (std::int64_t of_row = 0; at < text.size(); at = text.find('\n', at) + 1)
+      if (std::from_chars(text.data() + at, end, of_row).ec == std::errc{} && of_row >= step) break;
+    detail::partial_file kept(path_, kind);
+    kept.write(std::as_bytes(std::span(text).first(at)), 0);
+    kept.commit();
   }
 
   void require_different(std::vector<logged_number> const& numbers) const {
