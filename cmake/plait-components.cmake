@@ -4,7 +4,7 @@
 #
 # To add one: its name here, its headers below, and components/<name>.cmake beside this file, which
 # looks for the dependency and calls plait_add_component(), or explains in `plait_needs` what lacks.
-set(plait_components blas safetensors checkpoint tensorboard mpi gloo cuda cudnn thrust)
+set(plait_components blas safetensors checkpoint tensorboard mpi gloo elastic cuda cudnn thrust)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait, of which the last that fits counts. A component without an entry adds no headers.
@@ -13,6 +13,7 @@ set(plait_headers_of_checkpoint checkpoint/)
 set(plait_headers_of_tensorboard observe/tensorboard_log.hpp)
 set(plait_headers_of_mpi backend/mpi/)
 set(plait_headers_of_gloo backend/gloo/)
+set(plait_headers_of_elastic elastic/)
 set(plait_headers_of_cuda backend/cuda/)
 set(plait_headers_of_thrust backend/cuda/thrust.hpp)
 

@@ -121,7 +121,7 @@ class elastic_member {
   ///
   /// Errors: engine_error if they do not any more.
   void require_lease() {
-    while (boot_time() >= valid_until_.load(std::memory_order_relaxed)) {
+    while (boot_time() >= valid_until_.load(std::memory_order_relaxed) && !is_lost_) {
       if (is_over_ || lease_ == 0)
         throw engine_error("elastic: this process was too long without etcd, which has given it up");
       std::this_thread::sleep_for(std::chrono::milliseconds{5});
@@ -326,6 +326,7 @@ class elastic_member {
       valid_until_ = sent + in_nanoseconds(time_to_live - margin);
       return;
     }
+    look(with);  // whether it is the lease that is gone, or all that etcd had
     auto expected = lease;
     if (lease_.compare_exchange_strong(expected, 0)) valid_until_ = 0;
   }

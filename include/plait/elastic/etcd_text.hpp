@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+
+namespace plait::detail {
+
+struct etcd_server {
+  std::string host;
+  int port;
+  std::string name;  ///< as it was given, and as it stands in a URL
+};
+
+/// The servers of "etcd://host:port,[v6]:port".
+inline std::vector<etcd_server> etcd_servers(std::string_view at) {
+  auto const refuse = [&](std::string const& why) {
+    throw input_error("etcd: " + in_quotes(at) + " is not of the form etcd://host:port,host:port" +
+                      why);
+  };
+  constexpr std::string_view scheme = "etcd://", digits = "0123456789abcdefABCDEF";
+  if (!at.starts_with(scheme)) refuse("");
+  std::vector<etcd_server> servers;
+  for (auto rest = at.substr(scheme.size());;) {
+    auto const name = rest.substr(0, rest.find(','));
+    auto const colon = std::min(name.rfind(':'), name.size());
+    auto host = name.substr(0, colon);
+    bool const v6 = host.size() > 2 && host.starts_with('[') && host.ends_with(']');
+    if (v6) host = host.substr(1, host.size() - 2);
+    auto const known =
+        std::string(digits) + (v6 ? ":." : "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ.-_");
+    if (host.empty() || host.find_first_not_of(known) != host.npos)
+      refuse(": " + in_quotes(name) + " has no host");
+    int port = 0;
+    auto const* const end = name.data() + name.size();
+    auto const* const begin = end - (name.size() - std::min(colon + 1, name.size()));
+    if (std::from_chars(begin, end, port).ptr != end || port < 1 || port > 65535)
+      refuse(": " + in_quotes(name) + " has no port from 1 to 65535");
+    servers.push_back({std::string(host), port, std::string(name)});
+    if (name.size() == rest.size()) return servers;
+    rest.remove_prefix(name.size() + 1);
+  }
+}
+
+constexpr std::string_view base64_digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+inline std::string to_base64(std::string_view bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t j = i; j < i + 3; ++j)
+      three = three << 8 | (j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0u);
+    for (std::size_t j = 0; j < 4; ++j)
+      out += i + j > bytes.size() ? '=' : base64_digits[three >> (18 - 6 * j) & 63u];
+  }
+  return out;
+}
+/// None if the text is no base64.
+inline std::optional<std::string> from_base64(std::string_view text) {
+  constexpr unsigned char none = 64;
+  constexpr auto values = [] {
+    std::array<unsigned char, 256> out{};
+    out.fill(none);
+    for (unsigned char i = 0; char const digit : base64_digits)
+      out[static_cast<unsigned char>(digit)] = i++;
+    return out;
+  }();
+  if (text.size() % 4 != 0) return std::nullopt;
+  if (text.ends_with('=')) text.remove_suffix(text.ends_with("==") ? 2 : 1);
+  std::string out;
+  out.reserve(text.size() / 4 * 3 + 2);
+  std::uint32_t held = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto const value = values[static_cast<unsigned char>(text[i])];
+    if (value == none) return std::nullopt;
+    held = held << 6 | value;
+    if (i % 4 != 0) out += static_cast<char>(held >> (6 - 2 * (i % 4)) & 255u);
+  }
+  return out;
+}
+
+/// The keys that begin with `prefix`, as etcd has them: from itself to the first that is behind.
+inline nlohmann::json etcd_range(std::string const& prefix) {
+  auto end = prefix;
+  while (end.ends_with('\xff')) end.pop_back();
+  if (!end.empty()) ++end.back();
+  auto const text = [](std::string const& key) {  // "\0": before the first, and behind the last
+    return to_base64(key.empty() ? std::string(1, '\0') : key);
+  };
+  return {{"key", text(prefix)}, {"range_end", text(end)}};
+}
+
+}  // namespace plait::detail
