@@ -88,7 +88,8 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
   samples const data;
   auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01F},
                                      {.seed = 1, .clip = 0.5, .average = 0.9, .stop = stop});
-  auto all = batches(data, global_batch<24>{}, rank, {.seed = 2, .last = last_batch::keep, .epochs = 0});
+  auto all =
+      batches(data, global_batch<24>{}, rank, {.seed = 2, .last = last_batch::keep, .epochs = 0});
   std::unique_ptr<checkpoints> saves;
   std::uint64_t next = static_cast<std::uint64_t>(trainer.step_number());
   if (of.number("every", 0) > 0) {
@@ -101,19 +102,32 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
       saves->finish();
     });
   }
-  csv_log losses(rank, of.folder / "losses.csv",
-                 {.append = true, .from_step = trainer.step_number() - (trainer.last_report() ? 1 : 0)});
+  csv_log losses(
+      rank, of.folder / "losses.csv",
+      {.append = true, .from_step = trainer.step_number() - (trainer.last_report() ? 1 : 0)});
   if (auto const last = trainer.last_report()) losses.write(*last);
-  append(of.folder / "events", "begin " + std::to_string(generation) + " " + std::to_string(rank.world_rank()) +
-                                   " of " + std::to_string(rank.world_size()) + " step " +
-                                   std::to_string(trainer.step_number()) + " pid " + std::to_string(::getpid()) +
-                                   " ms " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count()) + "\n");
+  append(of.folder / "events",
+         "begin " + std::to_string(generation) + " " + std::to_string(rank.world_rank()) + " of " +
+             std::to_string(rank.world_size()) + " step " + std::to_string(trainer.step_number()) +
+             " pid " + std::to_string(::getpid()) + " ms " +
+             std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                std::chrono::system_clock::now().time_since_epoch())
+                                .count()) +
+             "\n");
   char const* const mine = std::getenv("PLAIT_MEMBER");
   auto const trained = of.folder / ("samples-" + std::string(mine == nullptr ? "0" : mine));
+  bool const is_measured = of.number("measured", 0) > 0;  // steps alone
+  auto begin = std::chrono::steady_clock::now();
   for (auto const& batch : all.from(next)) {
     if (trainer.step_number() >= of.steps) break;
-    std::string line = std::to_string(generation) + " " + std::to_string(trainer.step_number()) + " " +
-                       std::to_string(rank.world_rank()) + " " + std::to_string(rank.world_size());
+    if (is_measured) {
+      if (trainer.step_number() == of.steps / 10) begin = std::chrono::steady_clock::now();
+      trainer.step(batch);
+      continue;
+    }
+    std::string line = std::to_string(generation) + " " + std::to_string(trainer.step_number()) +
+                       " " + std::to_string(rank.world_rank()) + " " +
+                       std::to_string(rank.world_size());
     if (rank.world_size() / rank.grid().size(batch_axes) == 1)
       for (int m = 0; m < batch.microbatches; ++m) {
         auto const slice = batch.slice_of(m);
@@ -121,8 +135,8 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
           line += " " + std::to_string(batch.sample_numbers[std::size_t(m) * batch.samples + i]);
       }
     append(trained, line + "\n");
-    if (of.number("loops", -1) == trainer.step_number() && rank.world_rank() == of.number("loops_on", 0) &&
-        generation <= of.number("loops_until", 1))
+    if (of.number("loops", -1) == trainer.step_number() &&
+        rank.world_rank() == of.number("loops_on", 0) && generation <= of.number("loops_until", 1))
       for (;;) std::this_thread::sleep_for(std::chrono::milliseconds{10});
     if (of.number("throws", -1) == trainer.step_number() && rank.world_rank() == 0)
       throw std::runtime_error("the program is wrong");
@@ -131,11 +145,14 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
     losses.write(trainer.step(batch));
     if (saves) saves->after_step();
   }
+  std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
+  if (is_measured && rank.is_root()) std::printf("seconds: %.6f\n", seconds.count());
   std::uint64_t hash = 0xcbf29ce484222325u;
   auto const mix = [&] {
-    trainer.export_parameters([&]<class T>(std::string const& name, auto const&, std::span<T const> values) {
-      hash = add(add(hash, name.data(), name.size()), values.data(), values.size_bytes());
-    });
+    trainer.export_parameters(
+        [&]<class T>(std::string const& name, auto const&, std::span<T const> values) {
+          hash = add(add(hash, name.data(), name.size()), values.data(), values.size_bytes());
+        });
   };
   mix();
   trainer.with_averages(mix);
@@ -154,6 +171,11 @@ int run(settings const& of) {
   }
   stop_on_signals const stop;
   using std::chrono::milliseconds;
+  if (of.number("fixed", 0) > 0) {
+    launch<Job>(processes{.engine = plait::gloo(), .flight_record = "off"},
+                [&](auto& rank) { train<Job>(rank, of, &stop, 0); });
+    return 0;
+  }
   try {
     elastic const backend{.engine = plait::gloo(),
                           .gather = milliseconds{of.number("gather", 1500)},
@@ -161,7 +183,8 @@ int run(settings const& of) {
                           .wait_for_members = milliseconds{of.number("wait", 20000)},
                           .wait_for_state = milliseconds{of.number("wait_for_state", 3000)},
                           .token = of.named.contains("token") ? of.named.at("token") : ""};
-    launch<Job>(backend, [&](auto& rank) { train<Job>(rank, of, &stop, rank.generation()->number()); });
+    launch<Job>(backend,
+                [&](auto& rank) { train<Job>(rank, of, &stop, rank.generation()->number()); });
   } catch (stopped_by_signal const& end) {
     std::fprintf(stderr, "%s\n", end.what());
     return end.exit_code();

@@ -56,8 +56,13 @@ struct simulated_store {
   std::optional<std::string> done;
 
   [[nodiscard]] membership_view view() const {
-    membership_view out{.revision = revision, .job = job, .now = now, .now_modified = now_modified,
-                        .roll = roll, .failed = failed, .done = done};
+    membership_view out{.revision = revision,
+                        .job = job,
+                        .now = now,
+                        .now_modified = now_modified,
+                        .roll = roll,
+                        .failed = failed,
+                        .done = done};
     for (auto const& [uid, one] : members) out.members.push_back(one);
     std::ranges::sort(out.members, {}, &membership_view::member::created);
     return out;
@@ -74,7 +79,8 @@ struct simulated_store {
 struct simulated_generation {
   generation_record record;
   std::map<std::string, int> arrived{};  // barriers that each has come to
-  std::map<std::string, std::pair<std::int64_t, bool>> shown{};  // step + 1 (0: none) and whether ready
+  std::map<std::string, std::pair<std::int64_t, bool>>
+      shown{};                   // step + 1 (0: none) and whether ready
   std::set<std::string> sent{};  // whose state has gone to the others of its block
   [[nodiscard]] bool is_complete(int barrier) const {
     return std::ranges::all_of(record.members, [&](auto const& uid) {
@@ -136,7 +142,8 @@ class simulation {
       std::erase_if(processes_, [](auto const& one) { return one->where == process::gone; });
       if (turn > faulty && processes_.empty()) return "";
       // Somebody starts what is missing.
-      if (turn >= faulty && !store_.done && int(processes_.size()) < terms_.replica * terms_.min) add();
+      if (turn >= faulty && !store_.done && int(processes_.size()) < terms_.replica * terms_.min)
+        add();
     }
     if (std::getenv("PLAIT_TRACE") != nullptr) std::printf("%s\n", trace_.c_str());
     return problem_.empty() ? "no end: " + state() : problem_;
@@ -151,12 +158,14 @@ class simulation {
     processes_.push_back(std::make_unique<process>(process{uid, membership(uid, terms_)}));
   }
   process* any() {
-    return processes_.empty() ? nullptr : processes_[std::size_t(pick(int(processes_.size())))].get();
+    return processes_.empty() ? nullptr
+                              : processes_[std::size_t(pick(int(processes_.size())))].get();
   }
   [[nodiscard]] std::string state() const {
     std::string out = "generation " + std::to_string(store_.now ? store_.now->number : 0);
     for (auto const& one : processes_)
-      out += " " + one->uid + ":" + std::to_string(int(one->where)) + "/" + std::to_string(one->step);
+      out +=
+          " " + one->uid + ":" + std::to_string(int(one->where)) + "/" + std::to_string(one->step);
     return out;
   }
 
@@ -234,13 +243,15 @@ class simulation {
   void carry_out(process& me) {
     auto const todo = *std::exchange(me.todo, std::nullopt);
     if (trace_.size() < 20000)
-      trace_ += me.uid + ":" + std::to_string(int(todo.what)) + "@" + std::to_string(now_.count()) + " ";
+      trace_ +=
+          me.uid + ":" + std::to_string(int(todo.what)) + "@" + std::to_string(now_.count()) + " ";
     bool const is_member = store_.members.contains(me.uid);
     switch (todo.what) {
       case act::wait: break;
       case act::join:
         if (!is_member) {
-          store_.members[me.uid] = {me.uid, "h" + std::to_string(me.uid.size() % 2), ++store_.revision};
+          store_.members[me.uid] = {me.uid, "h" + std::to_string(me.uid.size() % 2),
+                                    ++store_.revision};
           dead_leases_.erase(me.uid);
         }
         break;
@@ -256,7 +267,8 @@ class simulation {
         bool fits = store_.now_modified == me.read->now_modified && !store_.done;
         for (auto const& uid : todo.next.members) {
           auto const* const seen = me.read->find(uid);
-          fits = fits && store_.members.contains(uid) && store_.members.at(uid).created == seen->created;
+          fits = fits && store_.members.contains(uid) &&
+                 store_.members.at(uid).created == seen->created;
         }
         if (mutant_ == mutant::no_swap) fits = true;
         if (!fits) break;
@@ -332,7 +344,8 @@ class simulation {
         };
         for (int block = 0; block < terms_.replica; ++block) {
           bool found = false;
-          for (std::size_t i = std::size_t(block); i < here.record.members.size(); i += std::size_t(terms_.replica))
+          for (std::size_t i = std::size_t(block); i < here.record.members.size();
+               i += std::size_t(terms_.replica))
             found = found || has(here.record.members[i]);
           if (!found) {
             check_lost(here);
@@ -352,7 +365,8 @@ class simulation {
         return;
       }
       case process::receiving:
-        for (std::size_t i = std::size_t(me.block); i < here.record.members.size(); i += std::size_t(terms_.replica))
+        for (std::size_t i = std::size_t(me.block); i < here.record.members.size();
+             i += std::size_t(terms_.replica))
           if (here.sent.contains(here.record.members[i])) return start_at(me, me.step);
         if (now_.count() - me.waits_since > 300) come_back(me);
         return;
@@ -374,7 +388,8 @@ class simulation {
           if (!me.has_arrived && !pass(me, here)) return;
           me.has_arrived = true;
         }
-        bool const counts = store_.members.contains(me.uid) && store_.members.at(me.uid).created == me.created;
+        bool const counts =
+            store_.members.contains(me.uid) && store_.members.at(me.uid).created == me.created;
         if (!counts && mutant_ != mutant::no_lease_check) return come_back(me);
         if (!counts) problem_ = me.uid + " updates without a lease";
         commit(me, here);
@@ -451,7 +466,8 @@ int schedules() {
 TEST(Membership, HoldsOnRandomSchedules) {
   auto const got = run(schedules(), mutant::none);
   EXPECT_EQ(got.problems, 0) << got.first;
-  std::printf("%d schedules, %d generations, %d began anew\n", schedules(), got.generations, got.lost);
+  std::printf("%d schedules, %d generations, %d began anew\n", schedules(), got.generations,
+              got.lost);
   EXPECT_GT(got.generations, 2 * schedules());
 }
 

@@ -26,11 +26,10 @@ using namespace plait;
 constexpr std::size_t fields = 3, width = 8;
 constexpr int slices = 12;
 
-using net =
-    objective<sequential<named<"in", nn::linear<fields, width>>, nn::gelu<width>,
-                         named<"mid", nn::linear<width, width>>, nn::dropout<width, 200>,
-                         named<"out", nn::linear<width, 1>>>,
-              nn::mse<1>>;
+using net = objective<sequential<named<"in", nn::linear<fields, width>>, nn::gelu<width>,
+                                 named<"mid", nn::linear<width, width>>, nn::dropout<width, 200>,
+                                 named<"out", nn::linear<width, 1>>>,
+                      nn::mse<1>>;
 using any_ranks = data_parallel<at_launch>;
 template <class Element, class... Policies>
 struct job : parallel<net, hybrid<Policies..., reproducible<slices>>, Element> {};
@@ -62,10 +61,10 @@ struct member {
 
 /// What befalls a member in one generation.
 struct fate {
-  std::int64_t leaves_after = -1;   ///< hears, before the update of this step, that ranks change
-  std::int64_t fails_behind = -1;   ///< the last exchange of this step: its update is not done
-  std::int64_t fails_within = -1;   ///< before the first exchange of this step
-  std::int64_t ends_after = -1;     ///< hears that the job cannot go on
+  std::int64_t leaves_after = -1;  ///< hears, before the update of this step, that ranks change
+  std::int64_t fails_behind = -1;  ///< the last exchange of this step: its update is not done
+  std::int64_t fails_within = -1;  ///< before the first exchange of this step
+  std::int64_t ends_after = -1;    ///< hears that the job cannot go on
 };
 
 class scripted final : public generation {
@@ -123,7 +122,8 @@ class elastic_run {
         scripted here(members_.at(me), fates[me], signal);
         rank.belong_to(&here);
         auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.05}, options);
-        auto all = batches<typename Job::element>(data, global_batch<24>{}, rank, {.seed = 9, .epochs = 0});
+        auto all = batches<typename Job::element>(data, global_batch<24>{}, rank,
+                                                  {.seed = 9, .epochs = 0});
         auto const note = [&](step_report const& report) {
           if (rank.is_root()) out.losses[report.step] = report.loss;
         };
@@ -176,7 +176,8 @@ TEST(HandOver, RanksThatComeAndGoLeaveTheWeightsAsTheyWouldHaveBeen) {
   EXPECT_FALSE(run.generation_of({0, 2, 3}, {{0, {.leaves_after = 6}}}));
   EXPECT_FALSE(run.generation_of({4, 2, 3, 5, 6}, {{6, {.leaves_after = 7}}}));
   EXPECT_FALSE(run.generation_of({6}, {{6, {.leaves_after = 9}}}));
-  EXPECT_FALSE(run.generation_of({7, 8, 9, 10, 6, 12, 13, 14, 15, 16, 17, 18}, {{8, {.leaves_after = 12}}}));
+  EXPECT_FALSE(
+      run.generation_of({7, 8, 9, 10, 6, 12, 13, 14, 15, 16, 17, 18}, {{8, {.leaves_after = 12}}}));
   EXPECT_TRUE(run.generation_of({15, 8})) << run.ended;
   EXPECT_TRUE(run.out == expected);
 }
@@ -184,9 +185,9 @@ TEST(HandOver, RanksThatComeAndGoLeaveTheWeightsAsTheyWouldHaveBeen) {
 template <class Job>
 void fail_and_go_on(std::vector<int> const& first, std::map<int, fate> const& fates,
                     std::vector<int> const& second) {
-  auto const& expected = undisturbed<Job>(Job::plan_type::grid.with_ranks_at_launch(1).world_size() == 1
-                                              ? std::vector<int>{0}
-                                              : std::vector<int>{0, 1});
+  auto const& expected = undisturbed<Job>(
+      Job::plan_type::grid.with_ranks_at_launch(1).world_size() == 1 ? std::vector<int>{0}
+                                                                     : std::vector<int>{0, 1});
   elastic_run<Job> run;
   EXPECT_FALSE(run.generation_of(first, fates));
   EXPECT_TRUE(run.generation_of(second)) << run.ended;
@@ -200,8 +201,10 @@ TEST(HandOver, WhoIsOneStepBehindCatchesUp) {
     fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_behind = 5}}}, {behind, 7});
     fail_and_go_on<plain>({0, 1, 2}, {{behind, {.fails_within = 5}}}, {7, (behind + 1) % 3});
   }
-  fail_and_go_on<plain>({0, 1, 2, 3}, {{0, {.fails_behind = 5}}, {3, {.fails_behind = 5}}}, {3, 1, 0});
-  fail_and_go_on<mixed>({0, 1, 2}, {{0, {.fails_behind = 5}}, {2, {.fails_behind = 5}}}, {1, 0, 2, 3});
+  fail_and_go_on<plain>({0, 1, 2, 3}, {{0, {.fails_behind = 5}}, {3, {.fails_behind = 5}}},
+                        {3, 1, 0});
+  fail_and_go_on<mixed>({0, 1, 2}, {{0, {.fails_behind = 5}}, {2, {.fails_behind = 5}}},
+                        {1, 0, 2, 3});
 }
 
 TEST(HandOver, ReplicasOfSeveralRanksComeAndGoAsAWhole) {
@@ -220,7 +223,8 @@ TEST(HandOver, WithoutABlockTheJobBeginsAnew) {
   run.out = {};
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(run.generation_of({0, 5})) << run.ended;  // 1 and 3 had the other half
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("do not have all of the state"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("do not have all of the state"),
+            std::string::npos);
   EXPECT_TRUE(run.out == expected);
 }
 
@@ -240,8 +244,7 @@ TEST(HandOver, MovesWhatThePlanSays) {
   EXPECT_FALSE(run.generation_of({0}, {{0, {.leaves_after = 2}}}));
   samples const data;
   std::map<int, member> members;
-  for (bool const is_late : {false, true})
-    try {
+  for (bool const is_late : {false, true}) try {
       launch<mixed>(threads{.data_ranks = is_late ? 3 : 1}, [&](auto& rank) {
         int const me = is_late ? (rank.world_rank() + 2) % 3 : 0;  // rank 1 has the state
         static std::mutex guard;
@@ -264,7 +267,8 @@ TEST(HandOver, MovesWhatThePlanSays) {
           EXPECT_EQ(expected_calls::lines_of(log), planned.lines());
           return;
         }
-        for (auto const& batch : batches<mixed::element>(data, global_batch<24>{}, rank, {.epochs = 0}))
+        for (auto const& batch :
+             batches<mixed::element>(data, global_batch<24>{}, rank, {.epochs = 0}))
           trainer.step(batch);
       });
     } catch (generation_ended const&) {
@@ -291,7 +295,8 @@ TEST(HandOver, AnEndedGenerationStaysSo) {
       launch<plain>(threads{.data_ranks = 1}, [&](auto& rank) {
         scripted here(one, {}, 0);
         rank.belong_to(&here);
-        for (int i = 0; i < trainers; ++i) auto const made = plait::trainer<plain>(rank, optimizer, {});
+        for (int i = 0; i < trainers; ++i)
+          auto const made = plait::trainer<plain>(rank, optimizer, {});
       });
       ADD_FAILURE() << "nothing was thrown";
     } catch (input_error const& problem) {
@@ -299,26 +304,28 @@ TEST(HandOver, AnEndedGenerationStaysSo) {
     }
   };
   expect_error(sgd{}, 2,
-               "rank 0: elastic: the program makes a second trainer; an elastic job has one, whose steps are "
+               "rank 0: elastic: the program makes a second trainer; an elastic job has one, whose "
+               "steps are "
                "what all ranks agree on");
-  expect_error(adamw{}, 1,
-               "rank 0: trainer 1: the trainer of the last generation was of another job or had another "
-               "optimizer; a program makes the same one each time");
+  expect_error(
+      adamw{}, 1,
+      "rank 0: trainer 1: the trainer of the last generation was of another job or had another "
+      "optimizer; a program makes the same one each time");
 }
 
 TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
   std::map<int, member> members;
   samples const data;
   std::vector<std::int64_t> saved;
-  for (int const signal : {0, 15})
-    try {
+  for (int const signal : {0, 15}) try {
       launch<plain>(threads{.data_ranks = 1}, [&](auto& rank) {
         scripted here(members[0], {.leaves_after = 3}, signal);
         rank.belong_to(&here);
         auto trainer = plait::trainer<plain>(rank, sgd{}, {});
         trainer.on_stop([&](step_report const& last) { saved.push_back(last.step); });
         auto all = batches<float>(data, global_batch<24>{}, rank, {.epochs = 0});
-        for (auto const& batch : all.from(std::uint64_t(trainer.step_number()))) trainer.step(batch);
+        for (auto const& batch : all.from(std::uint64_t(trainer.step_number())))
+          trainer.step(batch);
       });
     } catch (stopped_by_signal const& end) {
       EXPECT_EQ(std::string(end.what()), "stopped by SIGTERM after step 3");

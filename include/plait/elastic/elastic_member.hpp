@@ -114,7 +114,9 @@ class elastic_member {
   /// The signal after which this member leaves, 0 for none.
   [[nodiscard]] int leaving() const { return leaving_; }
   /// While a generation runs: whether it is to end after a step, or the job.
-  [[nodiscard]] bool has_announced() const { return has_announced_ || caught_signal::number() != 0; }
+  [[nodiscard]] bool has_announced() const {
+    return has_announced_ || caught_signal::number() != 0;
+  }
   [[nodiscard]] bool is_lost() const { return is_lost_; }
 
   /// Returns when the lease is valid: others count on this member now.
@@ -123,7 +125,8 @@ class elastic_member {
   void require_lease() {
     while (boot_time() >= valid_until_.load(std::memory_order_relaxed) && !is_lost_) {
       if (is_over_ || lease_ == 0)
-        throw engine_error("elastic: this process was too long without etcd, which has given it up");
+        throw engine_error(
+            "elastic: this process was too long without etcd, which has given it up");
       std::this_thread::sleep_for(std::chrono::milliseconds{5});
     }
   }
@@ -134,9 +137,9 @@ class elastic_member {
     try {
       auto const view = keys_.read(etcd_.read(keys_.all())).view;
       if (view.number() != number_) return;
-      etcd_.change({{keys_.generation(), etcd_condition::of::modified, view.now_modified}},
-                   {{.key = keys_.failed(number_) + protocol_.uid(), .value = named,
-                     .lease = lease_}});
+      etcd_.change(
+          {{keys_.generation(), etcd_condition::of::modified, view.now_modified}},
+          {{.key = keys_.failed(number_) + protocol_.uid(), .value = named, .lease = lease_}});
     } catch (etcd_error const&) {  // others see that the lease ends
     }
   }
@@ -146,11 +149,10 @@ class elastic_member {
     try {
       auto const lease = etcd_.grant(kept);
       auto const of = etcd_condition::of::created;
-      etcd_.change({{keys_.done(), of, 0}},
-                   {{.key = keys_.done(), .value = why, .lease = lease},
-                    {.key = keys_.job()},
-                    {.key = keys_.generation()},
-                    {.key = keys_.all() + "program/", .is_prefix = true}});
+      etcd_.change({{keys_.done(), of, 0}}, {{.key = keys_.done(), .value = why, .lease = lease},
+                                             {.key = keys_.job()},
+                                             {.key = keys_.generation()},
+                                             {.key = keys_.all() + "program/", .is_prefix = true}});
     } catch (etcd_error const& problem) {
       std::fprintf(stderr, "plait: elastic: the end of the job was not written down: %s\n",
                    problem.what());
@@ -161,8 +163,8 @@ class elastic_member {
   [[gnu::cold]] void note_failed_program(std::int64_t step, std::string const& why) {
     auto const key = keys_.program(step);
     try {
-      auto const first = etcd_.change({{key, etcd_condition::of::created, 0}},
-                                      {{.key = key, .value = why}});
+      auto const first =
+          etcd_.change({{key, etcd_condition::of::created, 0}}, {{.key = key, .value = why}});
       if (!first.done)
         finish("the program has failed twice in step " + std::to_string(step) + ": " + why);
     } catch (etcd_error const&) {
@@ -234,7 +236,8 @@ class elastic_member {
       case membership::act::enroll:
         etcd_.change({{keys_.generation(), of::modified, view.now_modified},
                       {keys_.member(uid), of::lease, lease_}},
-                     {{.key = keys_.roll(todo.number) + uid, .value = job_keys::text(mine),
+                     {{.key = keys_.roll(todo.number) + uid,
+                       .value = job_keys::text(mine),
                        .lease = lease_}});
         return;
       case membership::act::propose: {
@@ -243,11 +246,10 @@ class elastic_member {
         for (auto const& one : todo.next.members)
           conditions.push_back({keys_.member(one), of::created, view.find(one)->created});
         auto const old = view.number();
-        etcd_.change(conditions,
-                     {{.key = keys_.generation(), .value = job_keys::text(todo.next)},
-                      {.key = keys_.roll(old), .is_prefix = true},
-                      {.key = keys_.failed(old), .is_prefix = true},
-                      {.key = keys_.meeting(old), .is_prefix = true}});
+        etcd_.change(conditions, {{.key = keys_.generation(), .value = job_keys::text(todo.next)},
+                                  {.key = keys_.roll(old), .is_prefix = true},
+                                  {.key = keys_.failed(old), .is_prefix = true},
+                                  {.key = keys_.meeting(old), .is_prefix = true}});
         return;
       }
       case membership::act::revoke:
@@ -279,10 +281,12 @@ class elastic_member {
     auto const sent = boot_time();
     auto const lease = etcd_.grant(time_to_live);
     auto const key = keys_.member(protocol_.uid());
-    if (!etcd_.change({{key, of::created, 0}}, {{.key = key, .value = host_, .lease = lease}}).done) {
+    if (!etcd_.change({{key, of::created, 0}}, {{.key = key, .value = host_, .lease = lease}})
+             .done) {
       etcd_.revoke(lease);
       throw input_error("elastic: job " + in_quotes(job_) + " has a member " +
-                        in_quotes(protocol_.uid()) + " already; PLAIT_MEMBER is another one in each process");
+                        in_quotes(protocol_.uid()) +
+                        " already; PLAIT_MEMBER is another one in each process");
     }
     lease_ = lease;
     valid_until_ = sent + in_nanoseconds(time_to_live - margin);
@@ -338,10 +342,11 @@ class elastic_member {
       else if (!over_since_) over_since_ = now();
       if (!over_since_ || now() - *over_since_ < times_.timeout) return;
     }
-    std::fprintf(stderr,
-                 "plait: elastic: the generation of this process has been over for %lld ms, and its "
-                 "program has not noticed; the process is ended, as it hangs\n",
-                 static_cast<long long>(times_.timeout.count()));
+    std::fprintf(
+        stderr,
+        "plait: elastic: the generation of this process has been over for %lld ms, and its "
+        "program has not noticed; the process is ended, as it hangs\n",
+        static_cast<long long>(times_.timeout.count()));
     std::_Exit(1);
   }
   void look(etcd& with) {

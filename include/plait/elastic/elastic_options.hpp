@@ -18,9 +18,9 @@ namespace plait {
 /// its trainer has trained outlives generations; `checkpoints::resume` and `import_parameters` do
 /// nothing where there is such a state, and the loop goes on at `trainer.step_number()`.
 ///
-/// Cost:   etcd is asked nothing within a step. A rank that is gone costs the step in which it went.
-/// Errors: an exception of the program ends its process, and the job if the same step fails twice.
-/// Safety: as gloo(); whoever reaches etcd can end the job.
+/// Cost:   etcd is asked nothing within a step. A rank that is gone costs the step in which it
+/// went. Errors: an exception of the program ends its process, and the job if the same step fails
+/// twice. Safety: as gloo(); whoever reaches etcd can end the job.
 struct elastic {
   /// Who carries the bytes: plait::gloo(...).
   std::shared_ptr<process_engine> engine{};

@@ -52,9 +52,10 @@ class running_generation final : public generation {
   void note_step(std::int64_t done) override { step_ = done; }
   [[noreturn]] void end_job(std::int64_t step) override {
     if (of_.signal != 0) throw stopped_by_signal(of_.signal, step);
-    throw job_ended("elastic: " +
-                    (of_.closing.empty() ? std::string("etcd has lost the data of the job") : of_.closing) +
-                    "; the job has ended after step " + std::to_string(step));
+    throw job_ended(
+        "elastic: " +
+        (of_.closing.empty() ? std::string("etcd has lost the data of the job") : of_.closing) +
+        "; the job has ended after step " + std::to_string(step));
   }
   legacy& kept() override { return kept_; }
 
@@ -101,10 +102,10 @@ class elastic_run {
 
   void run(std::function<void(elastic::rank_type&)> const& program) {
     for (;;) {
-      auto const next = member_.next({.step = kept_.object == nullptr ? 0 : step_, .block = block_});
+      auto const next =
+          member_.next({.step = kept_.object == nullptr ? 0 : step_, .block = block_});
       switch (next.what) {
-        case membership::act::leave:
-          throw stopped_by_signal(member_.leaving(), step_ - 1);
+        case membership::act::leave: throw stopped_by_signal(member_.leaving(), step_ - 1);
         case membership::act::end:
           if (next.why.empty()) return;
           throw job_ended("elastic: the job has ended: " + next.why);
@@ -124,23 +125,26 @@ class elastic_run {
     int const rank = ranks.rank_of(now.rank);
     block_ = now.rank % terms_.replica;
     try {
-      process_ranks const here{.rank = rank,
-                               .world_size = groups.grid().world_size(),
-                               .job = job(),
-                               .source = "generation " + std::to_string(now.next.number) + " of job " + job()};
+      process_ranks const here{
+          .rank = rank,
+          .world_size = groups.grid().world_size(),
+          .job = job(),
+          .source = "generation " + std::to_string(now.next.number) + " of job " + job()};
       options_.engine->begin_anew(
-          here, std::make_unique<etcd_meeting>(member_.at(), meeting_time,
-                                               member_.keys().meeting(now.next.number), member_.lease()));
-      processes const backend{.engine = options_.engine,
-                              .ranks = here,
-                              .timeout = options_.timeout,
-                              .start_timeout = options_.timeout,
-                              .reduction = options_.reduction,
-                              .compare_calls = options_.compare_calls,
-                              .token = options_.token,
-                              .require_local = options_.require_local,
-                              .keep_numbers = true,
-                              .flight_record = options_.flight_record.empty() ? "off" : options_.flight_record};
+          here,
+          std::make_unique<etcd_meeting>(member_.at(), meeting_time,
+                                         member_.keys().meeting(now.next.number), member_.lease()));
+      processes const backend{
+          .engine = options_.engine,
+          .ranks = here,
+          .timeout = options_.timeout,
+          .start_timeout = options_.timeout,
+          .reduction = options_.reduction,
+          .compare_calls = options_.compare_calls,
+          .token = options_.token,
+          .require_local = options_.require_local,
+          .keep_numbers = true,
+          .flight_record = options_.flight_record.empty() ? "off" : options_.flight_record};
       backend.run(groups, [&](elastic::rank_type& handle) {
         running_generation generation(member_, now.next, kept_, step_);
         handle.belong_to(&generation);
@@ -192,9 +196,9 @@ class elastic_run {
   }
   [[nodiscard]] std::string job() const {
     auto out = options_.job.empty() ? variable("PLAIT_JOB") : options_.job;
-    bool const is_word =
-        !out.empty() && out.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz"
-                                              "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") == std::string::npos;
+    bool const is_word = !out.empty() && out.find_first_not_of(
+                                             "0123456789abcdefghijklmnopqrstuvwxyz"
+                                             "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") == std::string::npos;
     if (!is_word)
       throw input_error("elastic: the job's name is " + in_quotes(out) +
                         "; .job, or PLAIT_JOB, is of letters, digits, '-', '_' and '.'");
@@ -227,9 +231,10 @@ class elastic_run {
     auto const [min, max] = out;
     if (min < 1 || max < min || max > terms_.slices)
       throw input_error("elastic: .min is " + std::to_string(min) + " and .max " +
-                        std::to_string(max) + "; they are numbers of replicas, the job is reproducible<" +
-                        std::to_string(terms_.slices) + ">: 1 <= min <= max <= " +
-                        std::to_string(terms_.slices) + " must hold");
+                        std::to_string(max) +
+                        "; they are numbers of replicas, the job is reproducible<" +
+                        std::to_string(terms_.slices) +
+                        ">: 1 <= min <= max <= " + std::to_string(terms_.slices) + " must hold");
     return out;
   }
   [[nodiscard]] membership_terms times() const {
@@ -250,8 +255,9 @@ class elastic_run {
     std::uint64_t token = 0xcbf29ce484222325u;  // FNV-1a: it guards against mistakes, not attacks
     for (unsigned char const byte : options_.token) token = (token ^ byte) * 0x100000001b3u;
     return {.plan = terms_.plan,
-            .version = std::to_string(PLAIT_VERSION_MAJOR) + "." + std::to_string(PLAIT_VERSION_MINOR) +
-                       "." + std::to_string(PLAIT_VERSION_PATCH),
+            .version = std::to_string(PLAIT_VERSION_MAJOR) + "." +
+                       std::to_string(PLAIT_VERSION_MINOR) + "." +
+                       std::to_string(PLAIT_VERSION_PATCH),
             .token = token,
             .min = min,
             .max = max};

@@ -70,8 +70,8 @@ inline std::string to_base64(std::string_view bytes) {
 }
 /// None if the text is no base64.
 inline std::optional<std::string> from_base64(std::string_view text) {
-  constexpr unsigned char none = 64;
-  constexpr auto values = [] {
+  static constexpr unsigned char none = 64;
+  static constexpr auto values = [] {
     std::array<unsigned char, 256> out{};
     out.fill(none);
     for (unsigned char i = 0; char const digit : base64_digits)

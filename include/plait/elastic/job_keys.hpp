@@ -60,12 +60,8 @@ class job_keys {
         .dump();
   }
   static std::string text(generation_record const& of) {
-    return json{{"number", of.number},
-                {"members", of.members},
-                {"step", of.step},
-                {"closing", of.closing},
-                {"signal", of.signal},
-                {"unexplained", of.unexplained}}
+    return json{{"number", of.number},   {"members", of.members}, {"step", of.step},
+                {"closing", of.closing}, {"signal", of.signal},   {"unexplained", of.unexplained}}
         .dump(-1, ' ', true, json::error_handler_t::replace);
   }
   static std::string text(roll_entry const& of) {
@@ -140,8 +136,8 @@ class job_keys {
   }
   static terms terms_in(etcd_entry const& entry) {
     auto const value = parsed(entry);
-    return {words(entry, value, "id"),      words(entry, value, "plan"),
-            words(entry, value, "version"), number<std::uint64_t>(entry, value, "token"),
+    return {words(entry, value, "id"),        words(entry, value, "plan"),
+            words(entry, value, "version"),   number<std::uint64_t>(entry, value, "token"),
             number<int>(entry, value, "min"), number<int>(entry, value, "max")};
   }
   static generation_record record_in(etcd_entry const& entry) {

@@ -48,7 +48,7 @@ struct membership_view {
     std::int64_t lease = 0;
   };
   std::int64_t revision = 0;
-  std::string job{};  ///< the number of the job; "" if there is none
+  std::string job{};              ///< the number of the job; "" if there is none
   std::vector<member> members{};  ///< those with a lease, the oldest first
   std::optional<generation_record> now{};
   std::int64_t now_modified = 0;                ///< the revision of `now`, 0 if there is none
@@ -110,7 +110,8 @@ class membership {
     std::string why{};
   };
 
-  membership(std::string uid, membership_terms const& terms) : uid_(std::move(uid)), terms_(terms) {}
+  membership(std::string uid, membership_terms const& terms)
+      : uid_(std::move(uid)), terms_(terms) {}
 
   [[nodiscard]] std::string const& uid() const { return uid_; }
 
@@ -201,9 +202,10 @@ class membership {
         if (view.has(uid) && !view.roll.contains(uid)) absent.push_back(uid);
       }
     // While a generation runs, those on the roll are spares.
-    bool const has_ended = !view.now || std::ranges::any_of(view.now->members, [&](auto const& uid) {
-      return !view.has_stayed(uid) || view.roll.contains(uid) || view.failed.contains(uid);
-    });
+    bool const has_ended =
+        !view.now || std::ranges::any_of(view.now->members, [&](auto const& uid) {
+          return !view.has_stayed(uid) || view.roll.contains(uid) || view.failed.contains(uid);
+        });
     auto const waited = since(roll_began_, has_ended && view.now.has_value(), now);
     if (!has_ended) return {};
     if (!absent.empty()) {
@@ -229,9 +231,11 @@ class membership {
     if (unexplained > 1) leave_out(view, staying);
 
     // Who was there at the first step and has done none knows that nothing can be missing.
-    bool const has_begun = newest > 0 || (view.now && (view.now->step > 0 || std::ranges::none_of(staying, [&](auto const& one) {
-      return view.now->rank_of(one.uid) >= 0;
-    })));
+    bool const has_begun =
+        newest > 0 ||
+        (view.now && (view.now->step > 0 || std::ranges::none_of(staying, [&](auto const& one) {
+                        return view.now->rank_of(one.uid) >= 0;
+                      })));
     bool const is_left = !has_begun || has_all_blocks(staying, terms_.replica);
     bool const needs_leaving = !is_left && has_all_blocks(all, terms_.replica);
     if (mine_.leaving != 0 && !needs_leaving) return {.what = act::leave};
@@ -274,8 +278,9 @@ class membership {
   }
 
   /// The oldest of those on the roll proposes.
-  [[nodiscard]] action propose(membership_view const& view, std::vector<replica_candidate> const& of,
-                               std::int64_t newest, int unexplained, std::string const& closing, int signal,
+  [[nodiscard]] action propose(membership_view const& view,
+                               std::vector<replica_candidate> const& of, std::int64_t newest,
+                               int unexplained, std::string const& closing, int signal,
                                int replicas = 0) const {
     auto const oldest = std::ranges::find_if(
         view.members, [&](auto const& one) { return view.roll.contains(one.uid); });

@@ -110,7 +110,8 @@ inline std::string tensorboard_head(double seconds) {
 /// Source: the format of TensorFlow's event files (event.proto, summary.proto, TFRecord).
 class tensorboard_writer {
  public:
-  [[gnu::cold]] tensorboard_writer(std::filesystem::path const& folder, int rank, log_options const&)
+  [[gnu::cold]] tensorboard_writer(std::filesystem::path const& folder, int rank,
+                                   log_options const&)
       : file_(path_in(folder, rank), "log", detail::growing_file::start::at_end) {
     file_.append(detail::tensorboard_head(now()));
   }

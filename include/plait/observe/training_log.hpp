@@ -30,8 +30,8 @@ struct log_options {
   log_ranks which = log_ranks::root;
   /// Goes on behind what is in the file; otherwise that is gone.
   bool append = false;
-  /// Where it is appended to a csv_log: rows of this step and of later ones are gone. It is the next
-  /// step of a run that goes on; an elastic one begins with `trainer.last_report()`.
+  /// Where it is appended to a csv_log: rows of this step and of later ones are gone. It is the
+  /// next step of a run that goes on; an elastic one begins with `trainer.last_report()`.
   std::optional<std::int64_t> from_step{};
   /// What the terms of a loss that has several are called: `plan::loss_term_names()`; none: their
   /// numbers.

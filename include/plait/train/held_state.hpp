@@ -95,8 +95,8 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   std::memcpy(mine.data(), &held.last, sizeof held.last);
   auto const numbers = numbers_of_all(rank, room, mine);
   Numbers last;
-  std::memcpy(static_cast<void*>(&last), numbers.data() + agreed_fields * static_cast<std::size_t>(newest),
-              sizeof last);
+  std::memcpy(static_cast<void*>(&last),
+              numbers.data() + agreed_fields * static_cast<std::size_t>(newest), sizeof last);
   auto const step = static_cast<std::int64_t>(now - 1);
   if (lags(rank.world_rank())) {
     catch_up(last);

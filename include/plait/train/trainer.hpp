@@ -125,7 +125,8 @@ class trainer_on {
   step_report step(batch_type const& batch) {
     averages_.require_parameters("step");
     auto const mine = calls();
-    if (generation_.is_last()) end_job(0, last_report().value_or(step_report{.step = held_.step - 1}));
+    if (generation_.is_last())
+      end_job(0, last_report().value_or(step_report{.step = held_.step - 1}));
     caught_signal::ends_waits here(options_.stop != nullptr);
     auto& passes = begin(batch, purpose::training);
     auto const enqueue = [&] {
@@ -152,7 +153,8 @@ class trainer_on {
   }
 
   /// Calls hook(report of the last step) on each rank when a signal has ended the job, or when an
-  /// elastic one cannot go on, before `stopped_by_signal` or another job_ended is thrown: to save what has been trained. All ranks give one or none.
+  /// elastic one cannot go on, before `stopped_by_signal` or another job_ended is thrown: to save
+  /// what has been trained. All ranks give one or none.
   void on_stop(std::function<void(step_report const&)> hook) { on_stop_ = std::move(hook); }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.

@@ -102,7 +102,8 @@ class gloo_watch {
       if (buffer_ == nullptr) continue;
       int const signal = patience_.look(waits_);
       if (signal != 0) ended_ = {signal, patience_.waited()};
-      else if (!is_interrupted_ && (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_))) continue;
+      else if (!is_interrupted_ && (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_)))
+        continue;
       if (way_ == direction::in) buffer_->abortWaitRecv();
       else buffer_->abortWaitSend();
     }

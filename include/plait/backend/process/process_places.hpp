@@ -23,8 +23,8 @@ class process_places {
   /// Groups over `local` are to be on one host each, beside those within layers.
   [[gnu::cold]] process_places(mesh const& grid, host_map const& hosts, int process, axis_set local,
                                bool keep_numbers = false)
-      : processes_(processes_by_rank(grid, hosts,
-                                     keep_numbers ? axis_set{} : local | axis_within_layers)),
+      : processes_(
+            processes_by_rank(grid, hosts, keep_numbers ? axis_set{} : local | axis_within_layers)),
         hosts_(hosts.renumbered(processes_)),
         rank_(static_cast<int>(std::ranges::find(processes_, process) - processes_.begin())) {}
 

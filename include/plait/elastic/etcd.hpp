@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "plait/core/quote.hpp"
+#include "plait/elastic/etcd_http.hpp"
+#include "plait/elastic/etcd_text.hpp"
+
+namespace plait::detail {
+
+struct etcd_entry {
+  std::string key{}, value{};
+  std::int64_t created = 0, modified = 0;  ///< revisions
+  std::int64_t lease = 0;                  ///< 0: none
+};
+struct etcd_view {
+  std::int64_t revision = 0;
+  std::uint64_t cluster = 0;
+  std::vector<etcd_entry> entries{};
+};
+/// That a number of a key is `value`; created == 0: the key is not there.
+struct etcd_condition {
+  std::string key;
+  enum class of { created, modified, lease } what;
+  std::int64_t value;
+};
+struct etcd_change {
+  std::string key;
+  std::optional<std::string> value{};  ///< none: the key is deleted
+  std::int64_t lease = 0;
+  bool is_prefix = false;  ///< all keys that begin so are deleted
+};
+
+/// An etcd, through its gateway for JSON. Calls go to the server that answered last, then to the
+/// others in turn.
+///
+/// Cost:    each call sends one request on a connection that is kept.
+/// Errors:  input_error for addresses that cannot be; etcd_error.
+/// Threads: used by one thread.
+class etcd {
+ public:
+  using json = nlohmann::json;
+  using clock = std::chrono::steady_clock;
+
+  /// `at`: "etcd://host:port,host:port"; a call takes `timeout` at most, over all servers.
+  etcd(std::string_view at, std::chrono::milliseconds timeout)
+      : servers_(etcd_servers(at)),
+        timeout_(std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(1),
+                                                       std::chrono::hours(24))) {}
+
+  /// All keys that begin with `prefix`, sorted, as they are after every change made before.
+  etcd_view read(std::string const& prefix) {
+    auto const answer = ask("kv/range", etcd_range(prefix), true);
+    etcd_view view{.revision = revision_of(answer),
+                   .cluster = number<std::uint64_t>(object(answer, "header"), "cluster_id")};
+    auto const found = answer.find("kvs");
+    if (found == answer.end()) return view;
+    if (!found->is_array()) refuse("its 'kvs' is no list");
+    for (auto const& entry : *found)
+      view.entries.push_back({.key = bytes(entry, "key"),
+                              .value = bytes(entry, "value"),
+                              .created = number(entry, "create_revision"),
+                              .modified = number(entry, "mod_revision"),
+                              .lease = number(entry, "lease")});
+    return view;
+  }
+  /// A new lease, which ends `ttl` after it was last kept alive; etcd makes short ones longer.
+  std::int64_t grant(std::chrono::seconds ttl) {
+    auto const lease =
+        number(ask("lease/grant", {{"TTL", std::to_string(ttl.count())}}, true), "ID");
+    if (lease == 0) refuse("it has no 'ID'");
+    return lease;
+  }
+  /// What is left of it now; 0: there is no such lease any more.
+  std::chrono::seconds keep_alive(std::int64_t lease) {
+    auto const answer = ask("lease/keepalive", {{"ID", std::to_string(lease)}}, true);
+    return std::chrono::seconds(number(object(answer, "result"), "TTL"));
+  }
+  /// Ends a lease and deletes its keys; one that is gone is no error.
+  void revoke(std::int64_t lease) {
+    ask("lease/revoke", {{"ID", std::to_string(lease)}}, true, 404);
+  }
+
+  struct outcome {
+    bool done;
+    std::int64_t revision;
+  };
+  /// Makes all changes at once if all conditions hold, else none. When the answer is lost, the
+  /// change may have been made all the same: it is not sent again, and the error says so.
+  outcome change(std::vector<etcd_condition> const& if_all, std::vector<etcd_change> const& then) {
+    auto compare = json::array(), success = json::array();
+    for (auto const& [key, what, value] : if_all) {
+      constexpr std::pair<char const*, char const*> names[]{
+          {"CREATE", "create_revision"}, {"MOD", "mod_revision"}, {"LEASE", "lease"}};
+      auto const [target, field] = names[static_cast<std::size_t>(what)];
+      compare.push_back({{"key", to_base64(key)},
+                         {"target", target},
+                         {"result", "EQUAL"},
+                         {field, std::to_string(value)}});
+    }
+    for (auto const& [key, value, lease, is_prefix] : then)
+      if (value)
+        success.push_back({{"request_put",
+                            {{"key", to_base64(key)},
+                             {"value", to_base64(*value)},
+                             {"lease", std::to_string(lease)}}}});
+      else
+        success.push_back({{"request_delete_range",
+                            is_prefix ? etcd_range(key) : json{{"key", to_base64(key)}}}});
+    auto const answer = ask("kv/txn", {{"compare", compare}, {"success", success}}, false);
+    auto const done = answer.find("succeeded");
+    if (done != answer.end() && !done->is_boolean())
+      refuse("its 'succeeded' is neither true nor false");
+    return {.done = done != answer.end() && done->get<bool>(), .revision = revision_of(answer)};
+  }
+
+ private:
+  /// The answer, an object; an empty one if it has the status `no_error`.
+  json ask(std::string const& call, json const& body, bool again, int no_error = 0) {
+    auto const until = clock::now() + timeout_;
+    auto const request = body.dump();
+    std::string problems;
+    for (auto servers = static_cast<int>(servers_.size()); servers > 0; --servers) {
+      auto const& server = servers_[now_];
+      call_ = server.name + " answers to " + call;
+      auto const left = std::max(
+          std::chrono::duration_cast<std::chrono::milliseconds>((until - clock::now()) / servers),
+          shortest);
+      http_.begin(server, call, request, {.connect = left, .total = left, .again = again});
+      auto problem = http_.end();
+      auto const status = http_.status();
+      if (status == 200 && problem.empty()) return parsed(http_.text());
+      if (status == no_error && status != 0) return json::object();
+      if (status > 200)
+        problem = "status " + std::to_string(status) + ", " + in_quotes(http_.text());
+      if (status > 200 && status < 500) refuse(problem);
+      problems += (problems.empty() ? "" : "; ") + server.name + ": " + problem;
+      now_ = (now_ + 1) % servers_.size();
+      if (http_.sent() && !again) {
+        problems += "; the change may have been made";
+        break;
+      }
+    }
+    throw etcd_error("etcd: " + call + " has failed: " + problems);
+  }
+  [[nodiscard]] json parsed(std::string const& text) const {
+    auto answer = json::parse(text, nullptr, false);
+    if (!answer.is_object()) refuse(in_quotes(text) + ", which is no object of JSON");
+    if (answer.contains("error")) refuse(in_quotes(text));
+    return answer;
+  }
+  [[noreturn]] void refuse(std::string const& what) const {
+    throw etcd_error("etcd: " + call_ + ": " + what);
+  }
+  // etcd leaves out what is 0 or empty.
+  [[nodiscard]] json const& object(json const& in, char const* name) const {
+    auto const found = in.find(name);
+    if (found == in.end() || !found->is_object())
+      refuse(std::string("an object '") + name + "' is not there");
+    return *found;
+  }
+  [[nodiscard]] std::string text(json const& in, char const* name, char const* none) const {
+    if (!in.is_object()) refuse("an entry is no object");
+    auto const found = in.find(name);
+    if (found == in.end()) return none;
+    if (!found->is_string()) refuse(std::string("'") + name + "' is no string");
+    return found->get<std::string>();
+  }
+  [[nodiscard]] std::string bytes(json const& in, char const* name) const {
+    auto out = from_base64(text(in, name, ""));
+    if (!out) refuse(std::string("'") + name + "' is no base64");
+    return *std::move(out);
+  }
+  template <class Number = std::int64_t>
+  [[nodiscard]] Number number(json const& in, char const* name) const {
+    auto const digits = text(in, name, "0");
+    Number out = 0;
+    auto const* const end = digits.data() + digits.size();
+    if (auto const [stop, problem] = std::from_chars(digits.data(), end, out);
+        stop != end || problem != std::errc())
+      refuse(std::string("'") + name + "' is no number: " + in_quotes(digits));
+    return out;
+  }
+  [[nodiscard]] std::int64_t revision_of(json const& answer) const {
+    return number(object(answer, "header"), "revision");
+  }
+
+  static constexpr std::chrono::milliseconds shortest{2};
+
+  std::vector<etcd_server> servers_;
+  etcd_http http_{};
+  std::size_t now_ = 0;
+  std::string call_{};
+  std::chrono::milliseconds timeout_;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/elastic/etcd_http.hpp"
+#include "plait/elastic/etcd_text.hpp"
+
+namespace plait::detail {
+
+/// Tells when keys may have changed.
+///
+/// Errors:  input_error for addresses that cannot be; etcd_error if libcurl cannot do it.
+/// Threads: `changed` is called in a thread of its own; it may not throw, nor end the watch.
+class etcd_watch {
+ public:
+  using milliseconds = std::chrono::milliseconds;
+
+  /// Calls changed() after each change under `prefix` and after each time that a server has been
+  /// reached, when changes may have been missed; what has changed is to be read. Goes on for ever.
+  /// A connection on which nothing comes for `longest_silence` may be dead: there is a new one.
+  etcd_watch(std::string_view at, std::string const& prefix, std::function<void()> changed,
+             milliseconds longest_silence = std::chrono::seconds(30))
+      : servers_(etcd_servers(at)),
+        body_(nlohmann::json{{"create_request", etcd_range(prefix)}}.dump()),
+        changed_(std::move(changed)),
+        longest_silence_(longest_silence),
+        multi_(curl_multi_init()) {
+    // Where this does not work, because there are no files left, the watch would not end.
+    if (!multi_ || curl_multi_wakeup(multi_.get()) != CURLM_OK)
+      throw etcd_error("etcd: a watch cannot be begun; are too many files open?");
+    thread_ = std::thread([this] { run(); });
+  }
+  etcd_watch(etcd_watch const&) = delete;
+  etcd_watch& operator=(etcd_watch const&) = delete;
+  /// Afterwards changed() is not called.
+  ~etcd_watch() {
+    stopping_ = true;
+    curl_multi_wakeup(multi_.get());  // also a wait that begins only after this
+    thread_.join();
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  void run() {
+    auto pause = shortest_pause;
+    for (std::size_t i = 0; !stopping_; i = (i + 1) % servers_.size()) {
+      if (watch(servers_[i])) pause = shortest_pause;
+      for (auto const end = clock::now() + pause; !stopping_ && clock::now() < end;) wait(end);
+      pause = std::min(2 * pause, milliseconds(2000));
+    }
+  }
+  /// Until the connection breaks; whether there was one.
+  bool watch(etcd_server const& server) {
+    http_.begin(server, "watch", body_, {.connect = milliseconds(2000), .keeps = false});
+    if (curl_multi_add_handle(multi_.get(), http_.handle()) != CURLM_OK) return false;
+    bool reached = false;
+    auto silent_since = clock::now();
+    for (std::size_t unfinished = 0; !stopping_;) {
+      int running = 0;
+      if (curl_multi_perform(multi_.get(), &running) != CURLM_OK) break;
+      auto& text = http_.text();
+      if (text.size() != unfinished) silent_since = clock::now();
+      if (http_.status() > 200) break;
+      if (http_.status() == 200) {
+        auto const end = text.rfind('\n') + 1;
+        if (!heard(std::string_view(text).substr(0, end), reached)) break;
+        text.erase(0, end);
+      }
+      unfinished = text.size();
+      if (running == 0 || clock::now() >= silent_since + longest_silence_) break;
+      wait(silent_since + longest_silence_);
+    }
+    curl_multi_remove_handle(multi_.get(), http_.handle());
+    return reached;
+  }
+  /// Whether all these lines are a watch's.
+  bool heard(std::string_view lines, bool& reached) {
+    while (!lines.empty() && !stopping_) {
+      auto const end = lines.find('\n');
+      auto const said = nlohmann::json::parse(lines.substr(0, end), nullptr, false);
+      lines.remove_prefix(end + 1);
+      auto const result = said.is_object() ? said.find("result") : said.end();
+      if (result == said.end() || !result->is_object() || result->contains("canceled"))
+        return false;
+      reached = true;
+      if (result->contains("created") || result->contains("events"))
+        [&]() noexcept { changed_(); }();
+    }
+    return true;
+  }
+  /// Until something comes, the watch ends or, about, `end`.
+  void wait(clock::time_point end) {
+    auto const left = std::chrono::ceil<milliseconds>(end - clock::now()).count();
+    curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(std::clamp<long>(left, 0, 60'000)),
+                    nullptr);
+  }
+
+  struct ends {
+    void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
+  };
+  static constexpr milliseconds shortest_pause{200};
+
+  std::vector<etcd_server> const servers_;
+  std::string const body_;
+  std::function<void()> const changed_;
+  milliseconds const longest_silence_;
+  etcd_http http_{};
+  std::unique_ptr<CURLM, ends> multi_;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_{};
+};
+
+}  // namespace plait::detail
