@@ -42,13 +42,20 @@ def free_port():
 class Etcd:
     def __init__(self, folder):
         self.folder, self.client, self.peer = folder, free_port(), free_port()
-        self.process = None
+        self.process, self.address = None, None
+        self.start()
+
+    def listen_at(self, address):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.address = address
         self.start()
 
     def start(self):
         url = "http://127.0.0.1:%d"
+        beside = ",http://%s:%d" % (self.address, self.client) if self.address else ""
         self.process = subprocess.Popen(
-            ["etcd", "--data-dir", self.folder, "--listen-client-urls", url % self.client,
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", url % self.client + beside,
              "--advertise-client-urls", url % self.client, "--listen-peer-urls", url % self.peer,
              "--initial-advertise-peer-urls", url % self.peer, "--initial-cluster", "default=" + url % self.peer,
              "--log-level", "error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -135,10 +142,15 @@ class Job:
     def start_one(self, at, settings):
         uid = os.urandom(8).hex()
         environment = {**os.environ, "PLAIT_ELASTIC": self.bounds, "PLAIT_JOB": self.name, "PLAIT_MEMBER": uid,
-                       "PLAIT_ELASTIC_AT": "etcd://127.0.0.1:%d" % (at or self.etcd.client),
+                       "PLAIT_ELASTIC_AT": "etcd://%s:%d" % (self.etcd.address or "127.0.0.1", at or self.etcd.client),
                        "OPENBLAS_NUM_THREADS": "1"}
         plan = settings.pop("plan", self.plan)
-        words = [PROGRAM, plan, str(settings.pop("steps", self.steps)), self.folder] + [
+        host, words = settings.pop("host", None), []
+        if host:
+            environment["PLAIT_INTERFACE"] = "cable"
+            words = ["ip", "netns", "exec", host, "unshare", "--uts", "sh", "-c",
+                     "hostname " + host + "; exec \"$0\" \"$@\""]
+        words += [PROGRAM, plan, str(settings.pop("steps", self.steps)), self.folder] + [
             "%s=%s" % one for one in settings.items()]
         out = open(os.path.join(self.folder, "out-" + uid), "w+")
         process = subprocess.Popen(words, env=environment, stdout=out, stderr=out)
@@ -515,23 +527,96 @@ def storm(changes=40, seed=5):
         return "%d generations" % max(event[0] for event in job.events())
 
 
-def recoveries(count=20):
-    """Seconds from kill -9 of one of four to the first step of all others."""
+def recoveries(plan="dp", replica=1, count=20):
+    """From kill -9 of a rank to the first step of all others."""
     times = []
-    with Job(steps=100000, bounds="2:4", pause=2) as job:
-        job.add(4)
-        number, ranks = job.generation(4)
+    least, most = (2, 4) if replica == 1 else (1, 3)
+    with Job(plan=plan, steps=10000000, bounds="%d:%d" % (least, most), pause=2) as job:
+        job.add(most * replica)
+        number, ranks = job.generation(most * replica)
         for _ in range(count):
             job.reach(job.step() + 5)
             begin = time.time()
-            os.kill(ranks[random.randrange(4)], signal.SIGKILL)
-            number, _ = job.generation(3, number)
+            os.kill(ranks[random.randrange(most * replica)], signal.SIGKILL)
+            number, _ = job.generation((most - 1) * replica, number)
             times.append(max(event[5] for event in job.events() if event[0] == number) - begin)
             job.add(1)
-            number, ranks = job.generation(4, number)
+            number, ranks = job.generation(most * replica, number)
     times.sort()
     return "median %.0f ms, 95th percentile %.0f ms, most %.0f ms" % tuple(
         1000 * times[int(part * (len(times) - 1))] for part in (0.5, 0.95, 1))
+
+
+def recoveries_of_tensor_replicas():
+    return recoveries("dp.tp2", 2)
+
+
+def recoveries_of_staged_replicas():
+    return recoveries("dp.pp2", 2)
+
+
+def resources(pid):
+    with open("/proc/%d/status" % pid) as file:
+        values = dict(line.split(":", 1) for line in file)
+    return len(os.listdir("/proc/%d/fd" % pid)), int(values["Threads"]), int(values["VmRSS"].split()[0])
+
+
+def soak(changes=1000):
+    """A member lives through all changes: what it takes from the system after them is what it took after ten."""
+    with Job(steps=100000000, bounds="2:4", pause=1) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        lasting = ranks[0]
+        early = None
+        for change in range(changes // 2):
+            if change == 5:
+                early = resources(lasting)
+            victim = random.choice([pid for pid in ranks.values() if pid != lasting])
+            os.kill(victim, signal.SIGKILL)
+            number, _ = job.generation(2, number)
+            job.add(1)
+            number, ranks = job.generation(3, number)
+        late = resources(lasting)
+        expect(late[0] <= early[0] + 2 and late[1] <= early[1] and late[2] < 1.1 * early[2] + 1024,
+               "files, threads, KiB: %s after 10 changes, %s after %d" % (early, late, changes))
+        return "files, threads, KiB: %s after 10 changes, %s after %d" % (early, late, changes)
+
+
+def cut_cable():
+    """Two hosts, which are name spaces; the cable of one is drawn. Needs the right to make them."""
+    def ip(*words):
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+    hosts = ("plait-x", "plait-y")
+    if os.geteuid() != 0 or subprocess.run(["ip", "link", "add", "plait-br", "type", "bridge"], capture_output=True).returncode:
+        return "skipped: name spaces are not permitted here"
+    try:
+        ip("addr", "add", "10.211.0.1/24", "dev", "plait-br")
+        ip("link", "set", "plait-br", "up")
+        for i, host in enumerate(hosts):
+            ip("netns", "add", host)
+            ip("link", "add", "plait-v%d" % i, "type", "veth", "peer", "name", "cable", "netns", host)
+            ip("link", "set", "plait-v%d" % i, "master", "plait-br", "up")
+            for words in (("addr", "add", "10.211.0.%d/24" % (i + 2), "dev", "cable"), ("link", "set", "cable", "up"),
+                          ("link", "set", "lo", "up")):
+                ip("netns", "exec", host, "ip", *words)
+        for plan, least, at_first, behind in (("dp", 1, 4, 2), ("dp.tp2", 1, 4, 2)):
+            with Job(plan=plan, steps=400, bounds="%d:%d" % (least, 4 if plan == "dp" else 2), pause=5, timeout=8000) as job:
+                job.etcd.listen_at("10.211.0.1")
+                for host in hosts:
+                    job.add(2, host=host)
+                number, ranks = job.generation(at_first)
+                job.reach(20)
+                ip("link", "set", "plait-v1", "down")
+                number, _ = job.generation(behind, number)
+                time.sleep(1)
+                ip("link", "set", "plait-v1", "up")
+                job.generation(at_first, number)
+                job.check()
+        return ""
+    finally:
+        for host in hosts:
+            subprocess.run(["ip", "netns", "del", host], capture_output=True)
+        subprocess.run(["ip", "link", "del", "plait-br"], capture_output=True)
 
 
 USUAL = [storm, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,

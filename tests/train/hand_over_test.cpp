@@ -72,9 +72,10 @@ class scripted final : public generation {
   scripted(member& of, fate const& what, int signal) : of_(of), what_(what), signal_(signal) {}
   [[nodiscard]] int number() const override { return 1; }
   double asks() override {
-    if (done_ == what_.fails_within) throw error("killed within step " + std::to_string(done_));
-    if (done_ == what_.ends_after) return job_cannot_go_on;
-    return done_ == what_.leaves_after ? 1 : 0;
+    if (of_.kept.step == what_.fails_within)
+      throw error("killed within step " + std::to_string(of_.kept.step));
+    if (of_.kept.step == what_.ends_after) return job_cannot_go_on;
+    return of_.kept.step == what_.leaves_after ? 1 : 0;
   }
   [[nodiscard]] bool is_last() const override { return signal_ != 0; }
   void end_job(std::int64_t step) override {
@@ -82,16 +83,16 @@ class scripted final : public generation {
     throw job_ended("the store is gone after step " + std::to_string(step));
   }
   void require_membership() override {
-    if (done_ == what_.fails_behind) throw error("cut off behind step " + std::to_string(done_));
+    if (of_.kept.step == what_.fails_behind)
+      throw error("cut off behind step " + std::to_string(of_.kept.step));
   }
-  void note_step(std::int64_t done) override { done_ = done; }
   legacy& kept() override { return of_.kept; }
+  [[nodiscard]] int block() const override { return 0; }
 
  private:
   member& of_;
   fate what_;
   int signal_;
-  std::int64_t done_ = 0;
 };
 
 struct outcome {

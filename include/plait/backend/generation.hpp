@@ -42,16 +42,18 @@ class generation {
   ///
   /// Errors: generation_ended.
   virtual void require_membership() = 0;
-  /// The step of the trainer has come so far.
-  virtual void note_step(std::int64_t done) = 0;
-
   /// What the trainer leaves to that of the next generation, an object of the type that `kind`
-  /// stands for; null at first.
+  /// stands for; null at first. `step`: how many steps it has done, 0 if it is not whole; `block`:
+  /// of which part of a replica it is.
   struct legacy {
     std::shared_ptr<void> object{};
     void const* kind = nullptr;
+    std::int64_t step = 0;
+    int block = -1;
   };
   [[nodiscard]] virtual legacy& kept() = 0;
+  /// Which part of a replica this rank has.
+  [[nodiscard]] virtual int block() const = 0;
 
   /// Ends it on this rank.
   [[noreturn]] [[gnu::cold]] void end(std::string const& why) {

@@ -143,9 +143,10 @@ class elastic_member {
     } catch (etcd_error const&) {  // others see that the lease ends
     }
   }
-  /// The job has ended for all: "" or why. Those who come within ten minutes are told.
+  /// The job has ended for all: "" or why. Those who come late are told; what has not come to its
+  /// end may soon be started again.
   [[gnu::cold]] void finish(std::string const& why) {
-    constexpr std::chrono::minutes kept{10};
+    std::chrono::seconds const kept{why.empty() ? 600 : 10};
     try {
       auto const lease = etcd_.grant(kept);
       auto const of = etcd_condition::of::created;
@@ -340,13 +341,13 @@ class elastic_member {
       std::scoped_lock const lock{mutex_};
       if (!is_training_ || !is_over_ || has_failed_) over_since_.reset();
       else if (!over_since_) over_since_ = now();
-      if (!over_since_ || now() - *over_since_ < times_.timeout) return;
+      if (!over_since_ || now() - *over_since_ < 2 * times_.timeout) return;
     }
     std::fprintf(
         stderr,
         "plait: elastic: the generation of this process has been over for %lld ms, and its "
         "program has not noticed; the process is ended, as it hangs\n",
-        static_cast<long long>(times_.timeout.count()));
+        static_cast<long long>(2 * times_.timeout.count()));
     std::_Exit(1);
   }
   void look(etcd& with) {

@@ -40,8 +40,8 @@ struct elastic_job {
 /// A generation as the trainer of this process sees it.
 class running_generation final : public generation {
  public:
-  running_generation(elastic_member& member, generation_record of, legacy& kept, std::int64_t& step)
-      : member_(member), of_(std::move(of)), kept_(kept), step_(step) {}
+  running_generation(elastic_member& member, generation_record of, legacy& kept, int block)
+      : member_(member), of_(std::move(of)), kept_(kept), block_(block) {}
 
   [[nodiscard]] int number() const override { return of_.number; }
   double asks() override {
@@ -49,7 +49,6 @@ class running_generation final : public generation {
   }
   [[nodiscard]] bool is_last() const override { return !of_.closing.empty(); }
   void require_membership() override { member_.require_lease(); }
-  void note_step(std::int64_t done) override { step_ = done; }
   [[noreturn]] void end_job(std::int64_t step) override {
     if (of_.signal != 0) throw stopped_by_signal(of_.signal, step);
     throw job_ended(
@@ -58,12 +57,13 @@ class running_generation final : public generation {
         "; the job has ended after step " + std::to_string(step));
   }
   legacy& kept() override { return kept_; }
+  [[nodiscard]] int block() const override { return block_; }
 
  private:
   elastic_member& member_;
   generation_record of_;
   legacy& kept_;
-  std::int64_t& step_;
+  int block_;
 };
 
 /// The ranks of a plan by replica and block of it: where member i of a generation is.
@@ -103,9 +103,9 @@ class elastic_run {
   void run(std::function<void(elastic::rank_type&)> const& program) {
     for (;;) {
       auto const next =
-          member_.next({.step = kept_.object == nullptr ? 0 : step_, .block = block_});
+          member_.next({.step = kept_.step, .block = kept_.step > 0 ? kept_.block : -1});
       switch (next.what) {
-        case membership::act::leave: throw stopped_by_signal(member_.leaving(), step_ - 1);
+        case membership::act::leave: throw stopped_by_signal(member_.leaving(), kept_.step - 1);
         case membership::act::end:
           if (next.why.empty()) return;
           throw job_ended("elastic: the job has ended: " + next.why);
@@ -123,7 +123,6 @@ class elastic_run {
     auto const groups = terms_.groups(static_cast<int>(members.size()) / terms_.replica);
     replica_ranks const ranks(groups.grid());
     int const rank = ranks.rank_of(now.rank);
-    block_ = now.rank % terms_.replica;
     try {
       process_ranks const here{
           .rank = rank,
@@ -146,7 +145,7 @@ class elastic_run {
           .keep_numbers = true,
           .flight_record = options_.flight_record.empty() ? "off" : options_.flight_record};
       backend.run(groups, [&](elastic::rank_type& handle) {
-        running_generation generation(member_, now.next, kept_, step_);
+        running_generation generation(member_, now.next, kept_, now.rank % terms_.replica);
         handle.belong_to(&generation);
         program(handle);
         generation.require_running();
@@ -159,25 +158,25 @@ class elastic_run {
       member_.finish(end.what());
       throw;
     } catch (engine_error const& problem) {
-      fail(problem, members, ranks, problem.rank);
+      fail(problem, members, ranks, problem.rank, problem.rank >= 0);
     } catch (communication_timeout const& problem) {
-      fail(problem, members, ranks, -1);
+      fail(problem, members, ranks, -1, true);
     } catch (wait_stopped_by_signal const& problem) {
-      fail(problem, members, ranks, -1);
+      fail(problem, members, ranks, -1, true);
     } catch (std::exception const& problem) {
-      member_.note_failed_program(step_, problem.what());
+      member_.note_failed_program(kept_.step, problem.what());
       throw;
     }
     return false;
   }
-  /// A call has failed, since somebody is gone or the generation is over.
+  /// A call has failed: this process has noticed that somebody is gone, or was told that the
+  /// generation is over.
   [[gnu::cold]] void fail(std::exception const& problem, std::vector<std::string> const& members,
-                          replica_ranks const& ranks, int named) {
+                          replica_ranks const& ranks, int named, bool has_noticed) {
     options_.engine->abandon();
     bool const is_known = named >= 0 && named < static_cast<int>(members.size());
     member_.report_failure(is_known ? members[std::size_t(ranks.member_of(named))] : "");
-    if (std::getenv("PLAIT_ELASTIC_VERBOSE") != nullptr)
-      std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
+    if (has_noticed) std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
   }
 
   // ---- What the user has said, here or by the environment
@@ -269,8 +268,6 @@ class elastic_run {
   elastic_job const& terms_;
   process_mark here_;
   generation::legacy kept_{};
-  std::int64_t step_ = 0;
-  int block_ = -1;
   elastic_member member_;
 };
 

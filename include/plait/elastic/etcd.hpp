@@ -171,12 +171,13 @@ class etcd {
       refuse(std::string("an object '") + name + "' is not there");
     return *found;
   }
-  [[nodiscard]] std::string text(json const& in, char const* name, char const* none) const {
+  [[nodiscard]] std::string_view text(json const& in, char const* name,
+                                      std::string_view none) const {
     if (!in.is_object()) refuse("an entry is no object");
     auto const found = in.find(name);
     if (found == in.end()) return none;
     if (!found->is_string()) refuse(std::string("'") + name + "' is no string");
-    return found->get<std::string>();
+    return found->get_ref<std::string const&>();
   }
   [[nodiscard]] std::string bytes(json const& in, char const* name) const {
     auto out = from_base64(text(in, name, ""));

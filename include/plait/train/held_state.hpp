@@ -109,7 +109,10 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   auto const group = rank.grid().group_of(rank.world_rank(), batch_axes);
   if (std::ranges::all_of(group, has)) return handed_over::state;
   load.donor = static_cast<int>(std::ranges::find_if(group, has) - group.begin());
-  if (!has(rank.world_rank())) held.is_whole = false;
+  if (!has(rank.world_rank())) {
+    held.is_whole = false;
+    rank.generation()->kept().step = 0;
+  }
   exchange_runner<Rank> const exchanges(rank, exchanges_on<plan>(rank, load, job_part::hand_over));
   auto& arenas = held.arenas;
   std::byte* const places[] = {arenas.copies.data(), arenas.parameters.data(), arenas.state.data(),
@@ -169,7 +172,7 @@ class trainer_generation {
     held_->last = last;
     held_->is_ready = false;
     ++held_->step;
-    if (auto* const now = get()) now->note_step(held_->step);
+    if (auto* const now = get()) now->kept().step = held_->step;
   }
   /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
   /// what all ranks have asked for; returns where the job is to end.
@@ -212,7 +215,7 @@ class trainer_generation {
           held_->is_ready = old->is_ready;
           held_->last = old->last;
         }
-        kept = {held_, held_type::kind()};
+        kept = {held_, held_type::kind(), held_->step, now->block()};
         return fits;
       }
     return false;
@@ -241,7 +244,7 @@ class trainer_generation {
           held_->is_whole = true;
           held_->is_ready = false;
         }
-        now->note_step(held_->step);
+        now->kept().step = held_->step;
       }
   }
 

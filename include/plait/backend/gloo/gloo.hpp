@@ -88,6 +88,7 @@ class gloo_engine final : public process_engine {
     std::scoped_lock const lock{mutex_};
     interrupted_ = true;
     if (with_ != nullptr) with_->watch->interrupt();
+    if (connecting_ != nullptr) connecting_->close();  // which ends the wait for the other end
   }
 
  private:
@@ -102,6 +103,7 @@ class gloo_engine final : public process_engine {
           std::make_shared<gloo_connections>(gloo_device(options_.interface, marks, here.rank),
                                              here.rank, here.world_size, timeout_, meeting.left());
       auto const ends = meeting.show("at", with->world->addresses());
+      connecting const now(*this, with);
       for (int other = 0; other < here.world_size; ++other)
         if (other != here.rank) connect_to(*with, other, ends[std::size_t(other)], here.rank);
       hold(std::move(with));
@@ -120,10 +122,29 @@ class gloo_engine final : public process_engine {
       throw engine_error(text);
     }
   }
+  /// While one of these lives interrupt() ends what is being connected.
+  class connecting {
+   public:
+    connecting(gloo_engine& of, std::shared_ptr<gloo_connections> const& with) : of_(of) {
+      std::scoped_lock const lock{of_.mutex_};
+      of_.connecting_ = with;
+      if (of_.interrupted_) with->close();
+    }
+    connecting(connecting const&) = delete;
+    connecting& operator=(connecting const&) = delete;
+    ~connecting() {
+      std::scoped_lock const lock{of_.mutex_};
+      of_.connecting_.reset();
+    }
+
+   private:
+    gloo_engine& of_;
+  };
   void hold(std::shared_ptr<gloo_connections> with) {
     std::scoped_lock const lock{mutex_};
+    if (interrupted_) throw engine_error("gloo: the start was ended, as the ranks of the job change");
     with_ = std::move(with);
-    if (interrupted_) with_->watch->interrupt();
+    connecting_.reset();
   }
   void connect_to(gloo_connections& with, int other, std::string_view ends, int rank) const {
     constexpr auto each = gloo_mesh::address_bytes;
@@ -151,7 +172,7 @@ class gloo_engine final : public process_engine {
   gloo_options options_;
   std::optional<process_ranks> here_;
   std::chrono::milliseconds timeout_{60'000};
-  std::shared_ptr<gloo_connections> with_;
+  std::shared_ptr<gloo_connections> with_, connecting_;
   std::unique_ptr<meeting_store> store_{};  // of begin_anew
   std::atomic<bool> interrupted_{false};
   std::mutex mutex_;  // of what interrupt() touches
