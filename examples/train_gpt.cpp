@@ -463,7 +463,8 @@ int train(train_gpt::options const& wanted, entry const& job) {
   };
   train_gpt::outcome outcome;
   // example-begin stop
-  plait::stop_on_signals const stop;  // for all trainers of the program
+  // For all trainers of the program.
+  plait::stop_on_signals const stop(plait::early_warning::sigusr1);
   request.stop = &stop;
   try {
     outcome = job.run(request);

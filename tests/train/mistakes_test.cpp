@@ -371,7 +371,7 @@ template <class Job, class Backend>
 void expect_to_stop_together(Backend const& backend, int number, int sender) {
   std::mutex mutex;
   std::multiset<std::int64_t> by_hook, by_error;
-  stop_on_signals const stop;
+  stop_on_signals const stop(early_warning::sigusr1);
   auto const text = message_of<stopped_by_signal>([&] {
     launch<Job>(backend, [&](auto& rank) {
       auto trainer = plait::trainer<Job>(rank, sgd{}, {.stop = &stop});
@@ -395,7 +395,9 @@ void expect_to_stop_together(Backend const& backend, int number, int sender) {
       }
     });
   });
-  EXPECT_SAYS(text, number == SIGINT ? "stopped by SIGINT after step " : "by SIGTERM after step ");
+  EXPECT_SAYS(text, number == SIGINT    ? "stopped by SIGINT after step "
+                    : number == SIGUSR1 ? "stopped by SIGUSR1 after step "
+                                        : "by SIGTERM after step ");
   EXPECT_EQ(by_hook.size(), 4u) << "once on each rank";
   EXPECT_EQ(by_hook, by_error);
   EXPECT_EQ(std::set(by_hook.begin(), by_hook.end()).size(), 1u) << "after the same step";
@@ -407,6 +409,7 @@ TEST(StopOnSignals, AllRanksEndAfterTheSameStepAndTheHookHasRun) {
     expect_to_stop_together<staged_job>(threads{}, SIGINT, sender);
   }
   expect_to_stop_together<grid_job>(simulated{}, SIGTERM, 3);
+  expect_to_stop_together<grid_job>(threads{}, SIGUSR1, 1);
 }
 
 // The number travels with the loss, whose value stays the same.

@@ -31,9 +31,9 @@ class generation {
   /// 1, 2, 3 and so on.
   [[nodiscard]] virtual int number() const = 0;
   /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go
-  /// on, 2^40. All ranks learn the sum within a step.
+  /// on, 2^50. All ranks learn the sum within a step.
   [[nodiscard]] virtual double asks() = 0;
-  static constexpr double job_cannot_go_on = 1099511627776.0;
+  static constexpr double job_cannot_go_on = 1125899906842624.0;
   /// Whether the job ends in this generation, without another step.
   [[nodiscard]] virtual bool is_last() const = 0;
   /// Ends the job: throws what says why. `step` is the last that was done.

@@ -18,7 +18,9 @@ class caught_signal {
     static_assert(std::atomic<int>::is_always_lock_free);  // a handler may touch it
     return signal;
   }
-  static char const* name(int signal) { return signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+  static char const* name(int signal) {
+    return signal == SIGINT ? "SIGINT" : signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
+  }
 
   /// While one of these lives, a wait for others may be ended by a signal, and who waits looks
   /// whether one has come.

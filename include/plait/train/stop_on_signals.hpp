@@ -14,8 +14,8 @@
 
 namespace plait {
 
-/// Training has ended after a whole step because a process of the job got SIGINT or SIGTERM; every
-/// rank throws it after the same step.
+/// Training has ended after a whole step because a process of the job got SIGINT, SIGTERM or
+/// SIGUSR1; every rank throws it after the same step.
 struct stopped_by_signal : job_ended {
   stopped_by_signal(int number, std::int64_t after)
       : job_ended(std::string("stopped by ") + detail::caught_signal::name(number) +
@@ -26,27 +26,32 @@ struct stopped_by_signal : job_ended {
 
   int signal;
   std::int64_t step;  ///< the last one, counted from 0; -1 if there was none
-  /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM.
+  /// What the program is to return, as shells have it: 130 for SIGINT, 143 for SIGTERM, 138 for
+  /// SIGUSR1.
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
+
+/// What a batch system sends before it sends SIGTERM, as Slurm's --signal=USR1@60 does.
+enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 
 /// From the first step of a trainer that is given it on, SIGINT (Ctrl-C) and SIGTERM do not end the
 /// program at once but are kept for the end of a step: `trainer_options{.stop = &stop}`. Before
 /// that they end the program as without it, and so does a second signal of the same kind. Waits for
 /// other processes end with `wait_stopped_by_signal`: where they meet over Gloo at once, within a
 /// step two seconds after the signal, or twice the longest wait within a step so far. With MPI the
-/// process ends then.
+/// process ends then. With early_warning::sigusr1 SIGUSR1 is one of them.
 ///
 /// Errors:  input_error if there is one already, or if a handler cannot be installed.
 /// Threads: made and destroyed where no job runs; received() may be called by any thread.
 class stop_on_signals {
  public:
-  stop_on_signals() {
+  explicit stop_on_signals(early_warning also = early_warning::none)
+      : count_(also == early_warning::none ? 2 : 3) {
     if (exists().exchange(true))
       throw input_error("stop_on_signals: there is one already; make one for the whole program");
     detail::caught_signal::number() = 0;
     is_asked() = false;
-    for (std::size_t i = 0; i < signals.size(); ++i) {
+    for (std::size_t i = 0; i < count_; ++i) {
       struct sigaction action{};
       action.sa_handler = keep;
       sigemptyset(&action.sa_mask);
@@ -61,7 +66,7 @@ class stop_on_signals {
   stop_on_signals(stop_on_signals const&) = delete;
   stop_on_signals& operator=(stop_on_signals const&) = delete;
   ~stop_on_signals() {
-    restore(signals.size());
+    restore(count_);
     detail::caught_signal::number() = 0;
   }
 
@@ -72,7 +77,7 @@ class stop_on_signals {
   }
 
  private:
-  static constexpr std::array<int, 2> signals{SIGINT, SIGTERM};
+  static constexpr std::array<int, 3> signals{SIGINT, SIGTERM, SIGUSR1};
 
   static std::atomic<bool>& is_asked() {
     static constinit std::atomic<bool> asked{false};
@@ -96,18 +101,22 @@ class stop_on_signals {
     exists() = false;
   }
 
-  std::array<struct sigaction, 2> before_{};
+  std::size_t count_;
+  std::array<struct sigaction, 3> before_{};
 };
 
 namespace execution {
 
 /// What a rank adds to the number by which ranks agree to stop, and what the sum says: a signal, or
-/// 0. Any SIGTERM outweighs all SIGINTs.
+/// 0. Any SIGTERM outweighs all others, any SIGUSR1 all SIGINTs, on up to 32767 ranks.
 constexpr double stop_summand(int signal) {
-  return signal == 0 ? 0 : signal == SIGINT ? 1 : 16777216.0;
+  return signal == 0 ? 0 : signal == SIGINT ? 1 : signal == SIGUSR1 ? 32768.0 : 1073741824.0;
 }
 constexpr int agreed_signal(double sum) {
-  return sum == 0 ? 0 : sum < stop_summand(SIGTERM) ? SIGINT : SIGTERM;
+  return sum == 0                          ? 0
+         : sum < stop_summand(SIGUSR1) ? SIGINT
+         : sum < stop_summand(SIGTERM) ? SIGUSR1
+                                           : SIGTERM;
 }
 
 }  // namespace execution
