@@ -619,7 +619,7 @@ def cut_cable():
         subprocess.run(["ip", "link", "del", "plait-br"], capture_output=True)
 
 
-USUAL = [storm, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,
+USUAL = [storm, cut_cable, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,
          kill_first_rank, kill_second_rank, kill_last_rank, come_and_go, sigterm_to_one, sigterm_to_all_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few,
          strangers_are_refused, program_is_wrong, without_launcher]
