@@ -77,7 +77,7 @@ template <class T>
 void load(saved_state& state, whole_state const& from) {
   from_memory<T> source(from);
   for (std::size_t kind = 0; kind < state.kinds().size(); ++kind) state.restore(kind, source);
-  state.go_on_at(from.step);
+  state.go_on_at({from.step, static_cast<std::uint64_t>(from.step)});
 }
 
 /// Trains so many steps, from a state if one is given.

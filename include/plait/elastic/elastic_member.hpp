@@ -351,13 +351,16 @@ class elastic_member {
     std::_Exit(1);
   }
   void look(etcd& with) {
+    auto const running = [this] { return is_training_ ? number_ : 0; };
+    int number = 0;
     {
       std::scoped_lock const lock{mutex_};
-      if (!is_training_) return;
+      number = running();
     }
+    if (number == 0) return;
     auto const state = keys_.read(with.read(keys_.all()));
     std::scoped_lock const lock{mutex_};
-    if (!is_training_) return;
+    if (running() != number) return;  // what was read is older than the generation
     using verdict = membership::verdict;
     switch (protocol_.look(state.view, terms_.id, now())) {
       case verdict::go_on: break;
