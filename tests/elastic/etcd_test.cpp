@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: libs=etcd timeout=60 seconds=8
+// test: libs=elastic timeout=60 seconds=12
 #include "plait/elastic/etcd.hpp"
 
 #include "plait/elastic/etcd_watch.hpp"
