@@ -113,10 +113,10 @@ constexpr double stop_summand(int signal) {
   return signal == 0 ? 0 : signal == SIGINT ? 1 : signal == SIGUSR1 ? 32768.0 : 1073741824.0;
 }
 constexpr int agreed_signal(double sum) {
-  return sum == 0                          ? 0
+  return sum == 0                      ? 0
          : sum < stop_summand(SIGUSR1) ? SIGINT
          : sum < stop_summand(SIGTERM) ? SIGUSR1
-                                           : SIGTERM;
+                                       : SIGTERM;
 }
 
 }  // namespace execution

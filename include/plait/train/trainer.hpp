@@ -138,8 +138,8 @@ class trainer_on {
     if (options_.replay && batch.description != nullptr && batch.missing_samples == 0)
       rank_.device().replay(passes_.recorded(batch.description->number), enqueue);
     else enqueue();
-    numbers now;
-    step_report const report = read_report(now);
+    numbers const now = read_numbers();
+    auto const report = report_of<terms>(now, held_.step);
     here.end();  // ranks wait for each other's files without it
     if (options_.stop_at_nan &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
@@ -514,16 +514,14 @@ class trainer_on {
     }
   }
 
-  step_report read_report(numbers& now) {
+  numbers read_numbers() {
+    numbers now;
     rank_.device().download(memory_.numbers(), &now, sizeof now);
     rank_.device().synchronize();
     counted_ = now.counted;
-    return report_of<terms>(now, held_.step);
+    return now;
   }
-  step_report read_report() {
-    numbers now;
-    return read_report(now);
-  }
+  step_report read_report() { return report_of<terms>(read_numbers(), held_.step); }
 
   [[nodiscard]] auto calls() {
     generation_.require_running();

@@ -142,7 +142,8 @@ class gloo_engine final : public process_engine {
   };
   void hold(std::shared_ptr<gloo_connections> with) {
     std::scoped_lock const lock{mutex_};
-    if (interrupted_) throw engine_error("gloo: the start was ended, as the ranks of the job change");
+    if (interrupted_)
+      throw engine_error("gloo: the start was ended, as the ranks of the job change");
     with_ = std::move(with);
     connecting_.reset();
   }
