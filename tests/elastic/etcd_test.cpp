@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -237,7 +238,10 @@ class own_etcd {
     ::waitpid(process_, nullptr, 0);
     process_ = 0;
   }
-  void pause(bool on) const { ::kill(process_, on ? SIGSTOP : SIGCONT); }
+  void pause(bool on) const {
+    ::kill(process_, on ? SIGSTOP : SIGCONT);
+    if (on) ::waitpid(process_, nullptr, WUNTRACED);  // until all its threads have stopped
+  }
 
  private:
   std::filesystem::path folder_;
