@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: libs=elastic timeout=60 seconds=12
+// test: libs=elastic timeout=90 seconds=16
 #include "plait/elastic/etcd.hpp"
 
 #include "plait/elastic/etcd_watch.hpp"
