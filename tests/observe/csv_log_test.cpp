@@ -142,4 +142,22 @@ TEST_F(CsvLog, DoesNotWriteToDevices) {
   EXPECT_NE(problem.find("is not a regular file"), std::string::npos) << problem;
 }
 
+// A process that was given up may still have the file open, and write to it when it wakes up.
+TEST_F(CsvLog, GoesOnFromAStepInANewFile) {
+  plait::csv_log old(seat{}, path());
+  for (std::int64_t step = 0; step < 12; ++step) old.write(step, {{"a", double(step)}});
+  {
+    plait::csv_log log(seat{}, path(), {.append = true, .from_step = 9});
+    old.write(12, {{"a", 12}});
+    log.write(9, {{"a", 90}});
+  }
+  EXPECT_EQ(text(path()), "step,a\n0,0\n1,1\n2,2\n3,3\n4,4\n5,5\n6,6\n7,7\n8,8\n9,90\n");
+  plait::csv_log(seat{}, path(), {.append = true, .from_step = 100}).write(100, {{"a", 1}});
+  EXPECT_TRUE(text(path()).ends_with("9,90\n100,1\n"));
+  plait::csv_log(seat{}, path(), {.append = true, .from_step = 0}).write(0, {{"a", 5}});
+  EXPECT_EQ(text(path()), "step,a\n0,5\n");
+  plait::csv_log(seat{}, path("none.csv"), {.append = true, .from_step = 3}).write(3, {{"a", 3}});
+  EXPECT_EQ(text(path("none.csv")), "step,a\n3,3\n");
+}
+
 }  // namespace
