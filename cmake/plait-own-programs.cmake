@@ -36,12 +36,13 @@ if(PLAIT_USE_BLAS AND NOT TARGET plait::blas)
   endif()
 endif()
 
-# Links `target` to plait::plait, to plait::blas where it is used, and turns the warnings on.
+# Links `target` to plait::plait, to plait::blas where it is used and WITHOUT_BLAS does not follow, and turns the
+# warnings on.
 # -ffold-simple-inlines: without optimisation g++ would compile std::move and std::forward for each type and
 # call them.
 function(plait_own_program target)
   target_link_libraries(${target} PRIVATE plait::plait)
-  if(PLAIT_USE_BLAS AND TARGET plait::blas)
+  if(PLAIT_USE_BLAS AND TARGET plait::blas AND NOT "WITHOUT_BLAS" IN_LIST ARGN)
     target_link_libraries(${target} PRIVATE plait::blas)
   endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
@@ -51,12 +52,16 @@ function(plait_own_program target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
 
-# Release builds use all of this processor. Fused multiply-adds stay off: the compiler would form them
-# in one plan's code and not in another's, and plans that must agree bit for bit would not.
+# Release builds use all of this processor. Kernels fuse multiply-adds themselves; the compiler would form further
+# ones in one plan's code and not in another's, and plans that must agree bit for bit would not. Compilers
+# prefer half of the widest vectors: the steps of docs/benchmarks.md take 6 % longer with that.
 function(plait_for_this_processor target)
   if(PLAIT_NATIVE)
     target_compile_options(${target} PRIVATE
       $<$<CONFIG:Release>:-march=native> $<$<CONFIG:Release>:-ffp-contract=off>)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-mprefer-vector-width=512>)
+    endif()
   endif()
 endfunction()
 

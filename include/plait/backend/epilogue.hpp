@@ -46,4 +46,16 @@ void matmul_in_passes(Queue const& queue, bool a_transposed, bool b_transposed, 
   map_epilogue(queue, m * n, c, then);
 }
 
+/// The same where the row is in c before the product, which is added to it: a pass less on a
+/// processor.
+template <class Queue, class T, class Function>
+void matmul_onto_row(Queue const& queue, bool a_transposed, bool b_transposed, std::size_t m,
+                     std::size_t n, std::size_t k, T const* a, std::size_t lda, T const* b,
+                     std::size_t ldb, T* c, epilogue<T, Function> const& then) {
+  bool const has_row = then.row != nullptr;
+  if (has_row) queue.copy_blocks(then.row, 0, c, n, m, n);
+  queue.matmul(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, has_row, c, n);
+  map_epilogue(queue, m * n, c, then);
+}
+
 }  // namespace plait

@@ -7,3 +7,9 @@
 #else
 #define PLAIT_HOST_DEVICE
 #endif
+
+/// Marks what loops over many elements call: compilers would leave it a call where a program has
+/// many of them, and the loop would not be vectorised.
+#define PLAIT_IN_LOOPS [[gnu::always_inline]] inline
+/// The same behind the parameters of a lambda.
+#define PLAIT_INLINED __attribute__((always_inline))

@@ -162,6 +162,21 @@ template <class Plan>
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
 }
 
+/// What zero<1> would save, where the data ranks hold and update the same optimizer state; nothing
+/// else is changed by it, so it is offered and never chosen.
+template <class Plan>
+[[gnu::cold]] std::string explain_zero(workload const& load) {
+  int const ranks = Plan::grid_for(load).size(axis::data);
+  if (Plan::cuts_arenas || ranks == 1 || load.optimizer_states == 0) return "";
+  std::size_t most = 0;
+  for (int stage = 0; stage < Plan::stages; ++stage)
+    most = std::max(most, Plan::memory(stage, load).optimizer);
+  auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
+  return "  with data_parallel<" + std::to_string(ranks) + ", zero<1>> a rank would hold " +
+         size(most / std::size_t(ranks)) + " of the optimizer's " + size(most) +
+         " and update as much less, for the same bytes sent\n";
+}
+
 template <class Plan>
 [[gnu::cold]] std::string explain_slices(mesh const& grid) {
   int const ranks = grid.size(batch_axes);
@@ -212,7 +227,7 @@ template <class Plan>
         100.0 * static_cast<double>(times.bubble(0)) / static_cast<double>(times.makespan()));
     out += text;
   }
-  out += "memory of a rank\n" + explain_stages<Plan>(load) + "\n";
+  out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
   out += "sent per step, at most by one rank\n" + explain_wire<Plan>(load);
   if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
   return out;

@@ -21,13 +21,17 @@ namespace plait {
 /// A rank's share of the processor. All its streams are the calling thread, so there is nothing to
 /// wait for.
 ///
-/// Threads: one thread per device object.
+/// The memory of ranks of one process begins at different places of a page: who writes to several
+/// of them by turns would be slow on some processors. Threads: one thread per device object.
 struct host_device {
   using concept_tag = device_tag;
   using memory = host_memory;
   using queue = host_queue;
   struct event {};
   struct graph {};
+
+  host_device() = default;
+  explicit host_device(int rank) : place_(static_cast<std::size_t>(rank) * 33 * 64 % 4096) {}
 
   /// Bytes of the device's memory, aligned to 64, freed with the object; their values are
   /// undefined.
@@ -36,16 +40,18 @@ struct host_device {
   class arena {
    public:
     arena() = default;
-    explicit arena(std::size_t bytes) : bytes_(bytes) {
+    explicit arena(std::size_t bytes, std::size_t place = 0) : bytes_(bytes), place_(place) {
       if (bytes == 0) return;
-      data_.reset(
-          static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}, std::nothrow)));
+      data_.reset(static_cast<std::byte*>(
+          ::operator new(bytes + place, std::align_val_t{64}, std::nothrow)));
       if (data_ == nullptr)
         throw out_of_memory("out of memory: asked the processor for " + std::to_string(bytes) +
                                 " bytes (" + std::to_string(bytes >> 20) + " MiB)",
                             {.asked = bytes});
     }
-    [[nodiscard]] std::byte* data() const { return data_.get(); }
+    [[nodiscard]] std::byte* data() const {
+      return data_ == nullptr ? nullptr : data_.get() + place_;
+    }
     [[nodiscard]] std::size_t size() const { return bytes_; }
 
    private:
@@ -54,9 +60,10 @@ struct host_device {
     };
     std::unique_ptr<std::byte, release> data_;
     std::size_t bytes_ = 0;
+    std::size_t place_ = 0;
   };
 
-  [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes); }
+  [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes, place_); }
 
   void upload(void const* from, void* to, std::size_t bytes) const {
     queue{}.copy_bytes(from, to, bytes);
@@ -78,6 +85,9 @@ struct host_device {
   /// \see device
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] int mark(char const*) const { return 0; }
+
+ private:
+  std::size_t place_ = 0;
 };
 
 static_assert(device<host_device>);

@@ -24,8 +24,10 @@ namespace plait {
 ///
 /// Sums are made in rank order, each element by exactly one rank, so results are the same bits on
 /// every rank and do not depend on timing.
-/// Cost:    at most two meetings of the group per call; elements go straight from buffer to
-///          buffer; no allocation after construction.
+/// Sums of up to 256 bytes are made by every rank for itself.
+/// Cost:    at most two meetings of the group per call, one for a sum of up to 256 bytes; elements
+/// go
+///          straight from buffer to buffer; no allocation after construction.
 /// Errors:  all members compare their calls before any buffer is written. collective_mismatch on
 ///          every member if kind, size, element type, operation, root or trainer differ;
 ///          size_mismatch on every member if a block size does not fit; collective_mismatch if
@@ -52,6 +54,8 @@ class thread_communicator : public communicator_calls<thread_communicator> {
     if constexpr (Kind == collective::send) return seat_.send(call);
     else if constexpr (Kind == collective::receive) return seat_.receive(call);
     else {
+      if constexpr (Kind == collective::all_reduce)
+        if (tensor_bytes <= detail::thread_member::few_bytes) return add_up_few<T>(call);
       seat_.meet(call);
       if (tensor_bytes == 0) return;
       detail::do_part<Kind, T>(shared_buffers{seat_}, call);
@@ -60,6 +64,16 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   }
 
  private:
+  // Who has shown its values with its call need not stay until the others have read them.
+  template <class T>
+  void add_up_few(detail::collective_call const& call) {
+    seat_.meet(call, call.bytes);
+    detail::combine_in_rank_order<T>(
+        call.operation, call.bytes / sizeof(T), size(),
+        [&](int from) { return reinterpret_cast<T const*>(seat_.given(from)); },
+        [&](int) { return static_cast<T*>(call.target); });
+  }
+
   [[gnu::cold]] static detail::thread_seat join(thread_world& world, int group_id,
                                                 std::vector<int> const& members, int world_rank) {
     auto const who = "rank " + std::to_string(world_rank) + ": thread_communicator: ";

@@ -24,10 +24,14 @@ struct alignas(64) thread_mailbox {
   collective_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
 };
 
-// What one member shows to the others. Two calls, used in turn: a member may already publish its
-// next call while a slower one still compares this one.
+// What one member shows to the others: its call and, if they are few, the bytes that it gives. Two
+// of them, used in turn: a member may already publish its next call while a slower one still reads
+// this one.
 struct alignas(64) thread_member {
+  static constexpr std::size_t few_bytes = 256;
+
   std::array<collective_call, 2> calls;
+  alignas(64) std::array<std::array<std::byte, few_bytes>, 2> given;
   std::uint64_t meetings = 0;  // this and the next are the member's own
   std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
 };
@@ -59,9 +63,11 @@ class thread_seat {
   int size() const noexcept { return static_cast<int>(group_->members.size()); }
 
   // Shows `call` to the other members, waits for theirs, and throws on all if they do not agree.
-  void meet(collective_call const& call) {
+  // The first `few` bytes of its source are shown with it.
+  void meet(collective_call const& call, std::size_t few = 0) {
     auto& me = own();
     me.calls[++me.meetings % 2] = call;
+    copy_bytes(me.given[me.meetings % 2].data(), call.source, few);
     if (size() > 1) {
       me.arrivals += static_cast<std::uint64_t>(size());
       if (room_->advance(group_->arrivals) == me.arrivals) room_->wake(group_->members);
@@ -89,6 +95,11 @@ class thread_seat {
   // What member `member` shows in the present meeting.
   collective_call const& shown(int member) const {
     return group_->member[static_cast<std::size_t>(member)].calls[own().meetings % 2];
+  }
+
+  // The bytes that member `member` has shown with its call in the present meeting.
+  std::byte const* given(int member) const {
+    return group_->member[static_cast<std::size_t>(member)].given[own().meetings % 2].data();
   }
 
   // Posts the message and returns when the receiver has copied it.

@@ -50,7 +50,7 @@ struct threads {
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][i],
                              grid.group_of(rank, groups.sets()[i]), rank);
-      rank_type handle(groups, rank, host_device{}, std::move(members));
+      rank_type handle(groups, rank, host_device(rank), std::move(members));
       program(handle);
     });
   }

@@ -112,7 +112,7 @@ class simulated_queue {
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
               T const* a, std::size_t lda, T const* b, std::size_t ldb, T* c,
               epilogue<T, Function> const& then) const {
-    matmul_in_passes(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
+    matmul_onto_row(*this, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, then);
   }
 
   template <class Function, class T>

@@ -46,10 +46,11 @@ T attention_scale(std::size_t head_width) {
 template <class T>
 T exponentiate_scores(T* scores, std::size_t visible, std::size_t keys, T& log_sum) {
   T const largest = lane_max(visible, -std::numeric_limits<T>::infinity(),
-                             [=](std::size_t key) { return scores[key]; });
-  for (std::size_t key = 0; key < visible; ++key) scores[key] = exponential(scores[key] - largest);
+                             [=](std::size_t key) PLAIT_INLINED { return scores[key]; });
+  generate<T>(visible, scores,
+              [=](std::size_t key) PLAIT_INLINED { return exponential(scores[key] - largest); });
   std::fill(scores + visible, scores + keys, T{0});
-  T const sum = lane_sum<T>(visible, [=](std::size_t key) { return scores[key]; });
+  T const sum = lane_sum<T>(visible, [=](std::size_t key) PLAIT_INLINED { return scores[key]; });
   log_sum = largest + std::log(sum);
   return sum;
 }
@@ -153,10 +154,14 @@ void attention_backward(T const* qkv, T const* out, A const* log_sum, T const* d
           T const* const do_row = d_o + i * stride.out;
           A const log_of_sum = log_sum[(sample + (first + i) * batch) * heads + head];
           // The sum over keys of p times its gradient is the product of the output and its own.
-          A const average = lane_sum<A>(
-              head_width, [=](std::size_t column) -> A { return o_row[column] * do_row[column]; });
-          for (std::size_t key = 0; key < visible; ++key) p[key] = exponential(p[key] - log_of_sum);
-          for (std::size_t key = 0; key < visible; ++key) ds[key] = p[key] * (ds[key] - average);
+          A const average = lane_sum_of_products<A>(
+              head_width, [=](std::size_t column) PLAIT_INLINED { return A(o_row[column]); },
+              [=](std::size_t column) PLAIT_INLINED { return A(do_row[column]); });
+          generate<A>(visible, p, [=](std::size_t key) PLAIT_INLINED {
+            return exponential(p[key] - log_of_sum);
+          });
+          generate<A>(visible, ds,
+                      [=](std::size_t key) PLAIT_INLINED { return p[key] * (ds[key] - average); });
           std::fill(p + visible, p + keys, A{0});
           std::fill(ds + visible, ds + keys, A{0});
         }

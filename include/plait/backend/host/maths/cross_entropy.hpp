@@ -30,7 +30,7 @@ template <class T, class A>
                                std::size_t valid_cols) {
   for (std::size_t r = 0; r < rows; ++r, logits += cols)
     max[r] = lane_max(valid_cols, -std::numeric_limits<A>::infinity(),
-                      [=](std::size_t c) -> A { return logits[c]; });
+                      [=](std::size_t c) PLAIT_INLINED -> A { return logits[c]; });
 }
 
 /// This shard's summands of every row: the sum of e^(logit - max), and the target's logit minus
@@ -45,12 +45,13 @@ template <class Target = one_hot_target, class T, class A>
   for (std::size_t r = 0; r < rows; ++r, logits += cols) {
     A const largest = max[r];
     A* const of_row = terms + Target::terms * r;
-    of_row[0] =
-        lane_sum<A>(valid_cols, [=](std::size_t c) { return exponential(logits[c] - largest); });
+    of_row[0] = lane_sum<A>(
+        valid_cols, [=](std::size_t c) PLAIT_INLINED { return exponential(logits[c] - largest); });
     std::size_t const target = detail::local_row(targets[r], first_class, valid_cols);
     of_row[1] = target == valid_cols ? A{0} : logits[target] - largest;
     if constexpr (Target::is_smoothed)
-      of_row[2] = lane_sum<A>(valid_cols, [=](std::size_t c) -> A { return logits[c] - largest; });
+      of_row[2] = lane_sum<A>(
+          valid_cols, [=](std::size_t c) PLAIT_INLINED -> A { return logits[c] - largest; });
   }
 }
 
@@ -70,7 +71,7 @@ template <class T, class Target = one_hot_target>
     return sum;
   };
   if (weights == nullptr) return sum_of([](std::size_t) { return 1.0; });
-  return sum_of([=](std::size_t r) { return weights[r]; });
+  return sum_of([=](std::size_t r) PLAIT_INLINED { return weights[r]; });
 }
 
 /// dlogits = scale * weight * (softmax - target), zeros in the rows to ignore, from the terms
@@ -95,11 +96,11 @@ template <class T, class A, class Target = one_hot_target>
       if constexpr (Target::is_smoothed) {
         on_label = of_row * static_cast<A>(target.on_label);
         A const on_each = of_row * static_cast<A>(target.on_each);
-        map([=](A logit) { return factor * exponential(logit - largest) - on_each; }, logits,
-            dlogits, valid_cols);
+        map([=](A logit) PLAIT_INLINED { return factor * exponential(logit - largest) - on_each; },
+            logits, dlogits, valid_cols);
       } else {
-        map([=](A logit) { return factor * exponential(logit - largest); }, logits, dlogits,
-            valid_cols);
+        map([=](A logit) PLAIT_INLINED { return factor * exponential(logit - largest); }, logits,
+            dlogits, valid_cols);
       }
       fill(T{0}, dlogits + valid_cols, cols - valid_cols);
       std::size_t const label = detail::local_row(targets[r], first_class, valid_cols);
@@ -108,7 +109,7 @@ template <class T, class A, class Target = one_hot_target>
     }
   };
   if (weights == nullptr) each_row([all = static_cast<A>(scale)](std::size_t) { return all; });
-  else each_row([=](std::size_t r) { return static_cast<A>(scale * weights[r]); });
+  else each_row([=](std::size_t r) PLAIT_INLINED { return static_cast<A>(scale * weights[r]); });
 }
 
 }  // namespace plait::host_maths

@@ -43,9 +43,10 @@ void scatter_add_rows(std::int32_t const* ids, T const* dy, std::size_t first_ro
   for (std::size_t i = 0; i < n; ++i) {
     std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
     if (row == local_rows) continue;
-    T const* __restrict__ const from = dy + i * cols;
-    Sum* __restrict__ const to = dtable + row * cols;
-    for (std::size_t c = 0; c < cols; ++c) to[c] += static_cast<Sum>(from[c]);
+    T const* const from = dy + i * cols;
+    Sum* const to = dtable + row * cols;
+    generate<Sum>(cols, to,
+                  [=](std::size_t c) PLAIT_INLINED { return to[c] + static_cast<Sum>(from[c]); });
   }
 }
 
@@ -70,9 +71,10 @@ template <class T, class Sum>
 void accumulate_positions(T const* dy, Sum* dtable, std::size_t first_position,
                           std::size_t positions, std::size_t batch, std::size_t cols) {
   for (std::size_t position = 0; position < positions; ++position) {
-    Sum* __restrict__ const row = dtable + (first_position + position) * cols;
+    Sum* const row = dtable + (first_position + position) * cols;
     for (std::size_t sample = 0; sample < batch; ++sample, dy += cols)
-      for (std::size_t c = 0; c < cols; ++c) row[c] += static_cast<Sum>(dy[c]);
+      generate<Sum>(cols, row,
+                    [=](std::size_t c) PLAIT_INLINED { return row[c] + static_cast<Sum>(dy[c]); });
   }
 }
 

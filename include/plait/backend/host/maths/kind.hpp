@@ -3,16 +3,13 @@
 
 #include <string>
 
-#if defined(PLAIT_USE_OPENBLAS)
-extern "C" {
-char* openblas_get_config(void);
-}
-#endif
+#include "plait/backend/host/maths/blas.hpp"
 
 namespace plait::host_maths {
 
 /// What decides on the last bits of what the processor computes: what it can do, by which libraries
-/// choose their code, and the library of matrix products with the code that it has chosen.
+/// choose their code, what this program was compiled for, and the library of matrix products with
+/// the code that it has chosen.
 [[nodiscard]] [[gnu::cold]] inline std::string kind() {
 #if defined(__x86_64__)
   std::string out = "x86-64";
@@ -24,14 +21,10 @@ namespace plait::host_maths {
 #else
   std::string out = "another processor";
 #endif
-#if defined(PLAIT_USE_OPENBLAS)
-  static std::string const config = ::openblas_get_config();  // it writes into one buffer for all
-  out += ", " + config;
-#elif defined(PLAIT_USE_CBLAS)
-  out += ", a BLAS that does not say which";
-#else
-  out += ", products of plait's own";
+#if !defined(__FMA__) && !defined(__ARM_FEATURE_FMA)
+  out += ", compiled without fused multiply-adds";
 #endif
+  out += ", " + kind_of_products();
   return out;
 }
 

@@ -3,30 +3,70 @@
 
 #include <bit>
 #include <cstddef>
+#include <type_traits>
 
+#include "plait/core/macros.hpp"
 #include "plait/tensor/functions.hpp"
 
 namespace plait::host_maths {
 
 using functions::choose;
 using functions::exponential;
+using functions::multiply_add;
 
-/// How many partial results a reduction over a row keeps: one cache line of `T`. It is the same for
-/// every instruction set, so the order of additions never depends on the build.
+/// How many elements are taken at a time: one cache line of `T`. It is the same for every
+/// instruction set, so the order of additions never depends on the build.
 template <class T>
 inline constexpr std::size_t lanes = 64 / sizeof(T);
 
+/// Calls body(first, count) for blocks of lanes<T> of n elements. `count` is a constant of the
+/// compiler for all but the last, which may be shorter: loops over it become whole vectors without
+/// a test whether they may, also at -O2.
+template <class T, class Body>
+PLAIT_IN_LOOPS void in_blocks(std::size_t n, Body body) {
+  std::size_t const whole = n - n % lanes<T>;
+  for (std::size_t i = 0; i < whole; i += lanes<T>)
+    body(i, std::integral_constant<std::size_t, lanes<T>>{});
+  if (whole != n) body(whole, n - whole);
+}
+
 namespace detail {
 
-template <class T, class Term, class Join>
-inline T reduce_in_lanes(std::size_t n, T start, Term term, Join join) {
+// to[l] = from(l) for a whole block. Unrolled before it is vectorised, a loop that converts would
+// stay scalar (g++ 12).
+template <std::size_t count, class To, class From>
+PLAIT_IN_LOOPS void convert_block(To* to, From from) {
+#if !defined(__CUDACC__)  // nvcc's front end does not know it
+#pragma GCC unroll 1
+#endif
+  for (std::size_t l = 0; l < count; ++l) to[l] = static_cast<To>(from[l]);
+}
+
+}  // namespace detail
+
+/// y[i] = function(i) for i in [0, n), a block at a time: nothing of a block is written before the
+/// function has been called for all of it, so y may be what it reads at i.
+template <class A, class T, class Function>
+PLAIT_IN_LOOPS void generate(std::size_t n, T* y, Function function) {
+  in_blocks<A>(n, [&](std::size_t first, auto count) PLAIT_INLINED {
+    A block[lanes<A>];
+    for (std::size_t l = 0; l < count; ++l) block[l] = static_cast<A>(function(first + l));
+    if constexpr (std::is_same_v<T, A> || std::is_same_v<decltype(count), std::size_t>)
+      for (std::size_t l = 0; l < count; ++l) y[first + l] = static_cast<T>(block[l]);
+    else detail::convert_block<lanes<A>>(y + first, block);
+  });
+}
+
+namespace detail {
+
+template <class T, class Step, class Join>
+inline T reduce_in_lanes(std::size_t n, T start, Step step, Join join) {
   static_assert(std::has_single_bit(lanes<T>));
   T lane[lanes<T>];
   for (T& value : lane) value = start;
-  std::size_t const whole = n - n % lanes<T>;
-  for (std::size_t i = 0; i < whole; i += lanes<T>)
-    for (std::size_t l = 0; l < lanes<T>; ++l) lane[l] = join(lane[l], term(i + l));
-  for (std::size_t i = whole; i < n; ++i) lane[i - whole] = join(lane[i - whole], term(i));
+  in_blocks<T>(n, [&](std::size_t first, auto count) PLAIT_INLINED {
+    for (std::size_t l = 0; l < count; ++l) lane[l] = step(lane[l], first + l);
+  });
   for (std::size_t half = lanes<T> / 2; half > 0; half /= 2)
     for (std::size_t l = 0; l < half; ++l) lane[l] = join(lane[l], lane[l + half]);
   return lane[0];
@@ -37,13 +77,27 @@ inline T reduce_in_lanes(std::size_t n, T start, Term term, Join join) {
 /// Sum of `term(0)` to `term(n-1)`: term i enters lane i % lanes, the lanes are added as a tree.
 template <class T, class Term>
 inline T lane_sum(std::size_t n, Term term) {
-  return detail::reduce_in_lanes(n, T{0}, term, [](T a, T b) { return a + b; });
+  return detail::reduce_in_lanes(
+      n, T{0}, [=](T sum, std::size_t i) PLAIT_INLINED { return sum + term(i); },
+      [](T a, T b) PLAIT_INLINED { return a + b; });
+}
+
+/// The same sum of a(i) * b(i), each added by multiply_add.
+template <class T, class A, class B>
+inline T lane_sum_of_products(std::size_t n, A a, B b) {
+  return detail::reduce_in_lanes(
+      n, T{0},
+      [=](T sum, std::size_t i) PLAIT_INLINED { return multiply_add(T(a(i)), T(b(i)), sum); },
+      [](T x, T y) PLAIT_INLINED { return x + y; });
 }
 
 /// Largest of `start` and `term(0)` to `term(n-1)`; NaN terms are skipped.
 template <class T, class Term>
 inline T lane_max(std::size_t n, T start, Term term) {
-  return detail::reduce_in_lanes(n, start, term, [](T a, T b) { return choose(b > a, b, a); });
+  auto const greater = [](T a, T b) PLAIT_INLINED { return choose(b > a, b, a); };
+  return detail::reduce_in_lanes(
+      n, start, [=](T most, std::size_t i) PLAIT_INLINED { return greater(most, term(i)); },
+      greater);
 }
 
 }  // namespace plait::host_maths

@@ -8,17 +8,8 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/backend/host/maths/blas.hpp"
 #include "plait/core/error.hpp"
-
-#if defined(PLAIT_USE_CBLAS)
-#include <cblas.h>
-#endif
-#if defined(PLAIT_USE_OPENBLAS)
-extern "C" {
-int openblas_get_num_threads(void);
-void openblas_set_num_threads(int);
-}
-#endif
 
 namespace plait::host_maths {
 
@@ -202,28 +193,5 @@ template <class T, class A, class B, class C>
 #endif
   detail::portable_matmul<T>(a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
-
-/// Keeps OpenBLAS at one thread per caller while it lives and then restores what was set before;
-/// with any other maths library it does nothing.
-///
-/// Threads: the setting is the whole process's, so make one guard before the rank threads start and
-///          let it outlive them.
-class single_threaded_maths {
- public:
-  single_threaded_maths(single_threaded_maths const&) = delete;
-  single_threaded_maths& operator=(single_threaded_maths const&) = delete;
-#if defined(PLAIT_USE_OPENBLAS)
-  single_threaded_maths() : threads_before_(openblas_get_num_threads()) {
-    openblas_set_num_threads(1);
-  }
-  ~single_threaded_maths() { openblas_set_num_threads(threads_before_); }
-
- private:
-  int threads_before_;
-#else
-  single_threaded_maths() {}
-  ~single_threaded_maths() {}
-#endif
-};
 
 }  // namespace plait::host_maths

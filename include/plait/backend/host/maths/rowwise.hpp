@@ -14,21 +14,26 @@ namespace plait::host_maths {
 ///
 /// Shapes: bias (cols); y (rows, cols)
 template <class T>
-[[gnu::noinline]] void add_row(T const* __restrict__ bias, T* __restrict__ y, std::size_t rows,
-                               std::size_t cols) {
-  for (std::size_t r = 0; r < rows; ++r, y += cols)
-    for (std::size_t c = 0; c < cols; ++c)
-      y[c] = static_cast<T>(static_cast<accumulate_t<T>>(y[c]) + bias[c]);
+void add_row(T const* bias, T* y, std::size_t rows, std::size_t cols) {
+  for (std::size_t r = 0; r < rows; ++r, y += cols) add(y, bias, y, cols);
 }
 
 /// Adds the sum of the rows of `dy`, in row order, to `db`.
 ///
 /// Shapes: dy (rows, cols); db (cols)
 template <class T, class Sum>
-[[gnu::noinline]] void accumulate_column_sums(T const* __restrict__ dy, Sum* __restrict__ db,
-                                              std::size_t rows, std::size_t cols) {
-  for (std::size_t r = 0; r < rows; ++r, dy += cols)
-    for (std::size_t c = 0; c < cols; ++c) db[c] += static_cast<Sum>(dy[c]);
+[[gnu::noinline]] void accumulate_column_sums(T const* dy, Sum* db, std::size_t rows,
+                                              std::size_t cols) {
+  constexpr std::size_t at_once = 4;  // rows, so that db is read and written less often
+  auto const row = [=](std::size_t r, std::size_t c)
+                       PLAIT_INLINED { return static_cast<Sum>(dy[r * cols + c]); };
+  std::size_t r = 0;
+  for (; r + at_once <= rows; r += at_once)
+    generate<Sum>(cols, db, [=](std::size_t c) PLAIT_INLINED {
+      return (((db[c] + row(r, c)) + row(r + 1, c)) + row(r + 2, c)) + row(r + 3, c);
+    });
+  for (; r < rows; ++r)
+    generate<Sum>(cols, db, [=](std::size_t c) PLAIT_INLINED { return db[c] + row(r, c); });
 }
 
 /// y = gamma * (x - mean) * inverse_deviation + beta, with mean and 1 / sqrt(variance + epsilon) of
@@ -40,17 +45,14 @@ template <class T, class A>
                                           A* statistics, std::size_t rows, std::size_t cols,
                                           std::type_identity_t<A> epsilon) {
   for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols, statistics += 2) {
-    A const mean =
-        lane_sum<A>(cols, [=](std::size_t c) -> A { return x[c]; }) / static_cast<A>(cols);
-    A const squares =
-        lane_sum<A>(cols, [=](std::size_t c) { return (x[c] - mean) * (x[c] - mean); });
+    A const mean = lane_sum<A>(cols, [=](std::size_t c) PLAIT_INLINED -> A { return x[c]; }) /
+                   static_cast<A>(cols);
+    auto const centred = [=](std::size_t c) PLAIT_INLINED { return x[c] - mean; };
+    A const squares = lane_sum_of_products<A>(cols, centred, centred);
     A const inverse_deviation = 1 / std::sqrt(squares / static_cast<A>(cols) + epsilon);
-    auto const normalize = [=](T const* from) {
-      for (std::size_t c = 0; c < cols; ++c)
-        y[c] = static_cast<T>((from[c] - mean) * inverse_deviation * gamma[c] + beta[c]);
-    };
-    if (x == y) normalize(y);  // see map() for why this is a loop of its own
-    else normalize(x);
+    generate<A>(cols, y, [=](std::size_t c) PLAIT_INLINED {
+      return multiply_add((x[c] - mean) * inverse_deviation, A(gamma[c]), A(beta[c]));
+    });
     statistics[0] = mean;
     statistics[1] = inverse_deviation;
   }
@@ -68,22 +70,14 @@ template <class T, class A>
     A const inverse_deviation = statistics[1];
     // With g = dy * gamma and h = (x - mean) * inverse_deviation:
     // dx = inverse_deviation * (g - average(g) - h * average(g * h))
-    A const average_g =
-        lane_sum<A>(cols, [=](std::size_t c) { return dy[c] * gamma[c]; }) / static_cast<A>(cols);
-    A const average_gh =
-        lane_sum<A>(
-            cols,
-            [=](std::size_t c) { return dy[c] * gamma[c] * ((x[c] - mean) * inverse_deviation); }) /
-        static_cast<A>(cols);
-    auto const differentiate = [=](T const* from) {
-      for (std::size_t c = 0; c < cols; ++c) {
-        A const h = (x[c] - mean) * inverse_deviation;
-        dx[c] =
-            static_cast<T>(inverse_deviation * (from[c] * gamma[c] - average_g - h * average_gh));
-      }
-    };
-    if (dy == dx) differentiate(dx);
-    else differentiate(dy);
+    auto const g = [=](std::size_t c) PLAIT_INLINED -> A { return dy[c] * gamma[c]; };
+    auto const h = [=](std::size_t c)
+                       PLAIT_INLINED -> A { return (x[c] - mean) * inverse_deviation; };
+    A const average_g = lane_sum<A>(cols, g) / static_cast<A>(cols);
+    A const average_gh = lane_sum_of_products<A>(cols, g, h) / static_cast<A>(cols);
+    generate<A>(cols, dx, [=](std::size_t c) PLAIT_INLINED {
+      return inverse_deviation * multiply_add(-h(c), average_gh, g(c) - average_g);
+    });
   }
 }
 
@@ -91,16 +85,17 @@ template <class T, class A>
 ///
 /// Shapes: dy, x (rows, cols); statistics (rows, 2); dgamma, dbeta (cols)
 template <class T, class A, class Sum>
-[[gnu::noinline]] void layer_norm_backward_parameters(
-    T const* __restrict__ dy, T const* __restrict__ x, A const* __restrict__ statistics,
-    Sum* __restrict__ dgamma, Sum* __restrict__ dbeta, std::size_t rows, std::size_t cols) {
+[[gnu::noinline]] void layer_norm_backward_parameters(T const* dy, T const* x, A const* statistics,
+                                                      Sum* dgamma, Sum* dbeta, std::size_t rows,
+                                                      std::size_t cols) {
   for (std::size_t r = 0; r < rows; ++r, dy += cols, x += cols, statistics += 2) {
     A const mean = statistics[0];
     A const inverse_deviation = statistics[1];
-    for (std::size_t c = 0; c < cols; ++c) {
-      dgamma[c] += dy[c] * ((x[c] - mean) * inverse_deviation);
-      dbeta[c] += static_cast<Sum>(dy[c]);
-    }
+    generate<Sum>(cols, dgamma, [=](std::size_t c) PLAIT_INLINED {
+      return multiply_add(Sum(dy[c]), Sum((x[c] - mean) * inverse_deviation), dgamma[c]);
+    });
+    generate<Sum>(cols, dbeta,
+                  [=](std::size_t c) PLAIT_INLINED { return dbeta[c] + static_cast<Sum>(dy[c]); });
   }
 }
 
