@@ -166,7 +166,7 @@ template <class Plan>
 /// else is changed by it, so it is offered and never chosen.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
-  int const ranks = Plan::grid_for(load).size(axis::data);
+  int const ranks = Plan::grid_for(load).size(batch_axes);
   if (Plan::cuts_arenas || ranks == 1 || load.optimizer_states == 0) return "";
   std::size_t most = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)
