@@ -41,16 +41,26 @@ T attention_scale(std::size_t head_width) {
   return static_cast<T>(1 / std::sqrt(static_cast<double>(head_width)));
 }
 
+// How many keys of a row are worked on of which the first `visible` are not masked: whole blocks,
+// as the last part of a block is done one by one.
+template <class T>
+std::size_t keys_in_blocks(std::size_t visible, std::size_t keys) {
+  return std::min(keys, (visible + lanes<T> - 1) / lanes<T> * lanes<T>);
+}
+
 // scores[0, visible) become e^(score - largest) and the masked rest 0. Returns their sum and leaves
 // the logarithm of the sum of e^score in log_sum.
 template <class T>
 T exponentiate_scores(T* scores, std::size_t visible, std::size_t keys, T& log_sum) {
-  T const largest = lane_max(visible, -std::numeric_limits<T>::infinity(),
-                             [=](std::size_t key) PLAIT_INLINED { return scores[key]; });
-  generate<T>(visible, scores,
+  constexpr T masked = -std::numeric_limits<T>::infinity();
+  std::size_t const count = keys_in_blocks<T>(visible, keys);
+  std::fill(scores + visible, scores + count, masked);
+  std::fill(scores + count, scores + keys, T{0});
+  auto const score = [=](std::size_t key) PLAIT_INLINED { return scores[key]; };
+  T const largest = lane_max(count, masked, score);
+  generate<T>(count, scores,
               [=](std::size_t key) PLAIT_INLINED { return exponential(scores[key] - largest); });
-  std::fill(scores + visible, scores + keys, T{0});
-  T const sum = lane_sum<T>(visible, [=](std::size_t key) PLAIT_INLINED { return scores[key]; });
+  T const sum = lane_sum<T>(count, score);
   log_sum = largest + std::log(sum);
   return sum;
 }
@@ -97,7 +107,8 @@ void attention_forward(T const* qkv, T* out, A* log_sum, A* scratch, std::size_t
           A* const scores = scratch + i * keys;
           A const sum = detail::exponentiate_scores(scores, first + i + 1, keys,
                                                     log_sums[(first + i) * stride.log_sum]);
-          host_maths::scale(1 / sum, scores, scores, first + i + 1);
+          host_maths::scale(1 / sum, scores, scores,
+                            detail::keys_in_blocks<A>(first + i + 1, keys));
         }
         matmul<A>(no, no, queries, head_width, keys, 1, scratch, keys, v, stride.qkv, 0,
                   o + first * stride.out, stride.out);  // (queries, head_width)
@@ -157,13 +168,15 @@ void attention_backward(T const* qkv, T const* out, A const* log_sum, T const* d
           A const average = lane_sum_of_products<A>(
               head_width, [=](std::size_t column) PLAIT_INLINED { return A(o_row[column]); },
               [=](std::size_t column) PLAIT_INLINED { return A(do_row[column]); });
-          generate<A>(visible, p, [=](std::size_t key) PLAIT_INLINED {
+          std::size_t const count = detail::keys_in_blocks<A>(visible, keys);
+          std::fill(p + visible, p + count, -std::numeric_limits<A>::infinity());
+          std::fill(p + count, p + keys, A{0});
+          std::fill(ds + visible, ds + keys, A{0});
+          generate<A>(count, p, [=](std::size_t key) PLAIT_INLINED {
             return exponential(p[key] - log_of_sum);
           });
-          generate<A>(visible, ds,
+          generate<A>(count, ds,
                       [=](std::size_t key) PLAIT_INLINED { return p[key] * (ds[key] - average); });
-          std::fill(p + visible, p + keys, A{0});
-          std::fill(ds + visible, ds + keys, A{0});
         }
         matmul<A>(no, no, queries, head_width, keys, scale, dscores, keys, k, stride.qkv, 0, dq,
                   stride.qkv);  // (queries, head_width)
