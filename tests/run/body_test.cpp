@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "plait/plait.hpp"
@@ -82,6 +83,47 @@ TEST(Body, TakesItsViewsByNameOrInOrder) {
   auto const named = train<job<by_name, double>>();
   EXPECT_EQ(named.size(), 4u);
   EXPECT_EQ(named, (train<job<by_order, double>>()));
+}
+
+template <std::size_t In, std::size_t Out>
+struct by_product : by_name<In, Out> {
+  using gradient_by_product = typename by_name<In, Out>::weight;
+};
+// Its gradient of the weight is made by something else than one product.
+template <std::size_t In, std::size_t Out>
+struct by_no_product : by_product<In, Out> {
+  static void backward_parameters(auto&, auto) {}
+};
+// Adds half of the gradient twice, so that the second product must add to the first.
+template <std::size_t In, std::size_t Out>
+struct by_two_products : by_product<In, Out> {
+  static void backward_parameters(auto& ops, auto l) {
+    by_name<In, Out>::backward_parameters(ops, l);
+    by_name<In, Out>::backward_parameters(ops, l);
+  }
+};
+template <std::size_t In, std::size_t Out>
+struct twice : by_name<In, Out> {
+  static void backward_parameters(auto& ops, auto l) {
+    by_two_products<In, Out>::backward_parameters(ops, l);
+  }
+};
+
+TEST(Body, FirstProductOfAGradientIsWrittenAndFurtherOnesAreAdded) {
+  EXPECT_EQ((train<job<by_name, double>>()), (train<job<by_product, double>>()));
+  EXPECT_EQ((train<job<twice, double>>()), (train<job<by_two_products, double>>()));
+  auto const report = plait::testing::check_layer<by_product<6, 8>>();
+  EXPECT_TRUE(report.passed()) << report.text();
+}
+
+TEST(Body, GradientThatIsNoProductIsAnError) {
+  try {
+    train<job<by_no_product, double>>();
+    FAIL() << "not found";
+  } catch (plait::error const& error) {
+    EXPECT_NE(std::string(error.what()).find("gradient_by_product"), std::string::npos)
+        << error.what();
+  }
 }
 
 // ---- rotary positions: pairs of features are turned by an angle that grows with the position

@@ -36,6 +36,7 @@ struct aliasing {
 ///   static constexpr std::size_t units                      (optional: heads; blocks of features)
 ///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
 ///   static constexpr aliasing may_alias                     (optional: none)
+///   using gradient_by_product  one of the parameters         (optional: none)
 ///   static constexpr bool takes_epilogue                    (optional: false)
 ///   static constexpr bool takes_weights                     (optional: false; of a loss)
 ///   static constexpr bool adds_to_loss                      (optional: false; of other layers)
@@ -44,13 +45,14 @@ struct aliasing {
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
 /// What `l` has is in run/body.hpp. With takes_epilogue, forward and backward_input write l.y and
 /// l.dx by one product at their end and do nothing else with them: a mapped_view may stand in their
-/// place. With takes_weights a loss multiplies the term and the gradient of each row by its weight.
-/// With adds_to_loss a layer in mid-model has a term of its own in the loss: its forward calls
-/// ops.add_to_loss(terms), and its backward_input adds the terms' gradients by x, times
-/// ops.loss_seed().at(row), to those that come from l.dy.
-/// An element-wise layer says what it is by `function`, `derivative` and `kept`, see
-/// nn::elementwise.
-/// Meaning: the output of a sample depends on no other sample; the bodies only call `ops`, never
+/// place. To the gradient of gradient_by_product backward_parameters adds by one accumulate_matmul
+/// and by nothing else: the first of a step writes it, where others are cleared. With takes_weights
+/// a loss multiplies the term and the gradient of each row by its weight. With adds_to_loss a layer
+/// in mid-model has a term of its own in the loss: its forward calls ops.add_to_loss(terms), and
+/// its backward_input adds the terms' gradients by x, times ops.loss_seed().at(row), to those that
+/// come from l.dy. An element-wise layer says what it is by `function`, `derivative` and `kept`,
+/// see nn::elementwise. Meaning: the output of a sample depends on no other sample; the bodies only
+/// call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
 /// docs/writing_a_layer.md has the protocol on one page.
 template <class L>
@@ -124,6 +126,14 @@ template <class L>
 struct parameters_of<L> {
   using type = typename L::parameters;
 };
+
+/// Whether the gradient of P is one product; see layer.
+template <class L, class P>
+inline constexpr bool gradient_is_product = [] {
+  if constexpr (requires { typename L::gradient_by_product; })
+    return std::is_same_v<typename L::gradient_by_product, P>;
+  else return false;
+}();
 
 template <class L>
 struct forms_of {
@@ -222,6 +232,10 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
   if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
+  if constexpr (requires { typename L::gradient_by_product; })
+    static_assert(parameter_index<list, typename L::gradient_by_product> >= 0,
+                  "gradient_by_product of this layer is none of its parameters; name one of its "
+                  "parameter_list, or take it out");
   info.is_elementwise = requires {
     typename L::function;
     typename L::derivative;

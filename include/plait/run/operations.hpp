@@ -101,7 +101,15 @@ class operations {
   /// out += a b; for gradients of parameters.
   template <class A, class B, class T, placement Out>
   void accumulate_matmul(A a, B b, view_of<T, Out> out) {
-    product("accumulate_matmul", a, b, out, true, out.data, out.columns);
+    bool const adds = out.data != not_begun_;
+    if (!adds) not_begun_ = nullptr;
+    product("accumulate_matmul", a, b, out, adds, out.data, out.columns);
+  }
+  /// The next accumulate_matmul to `gradient` begins it: what lies there is of another step.
+  void begin_by_product(void const* gradient) { not_begun_ = gradient; }
+  /// Errors: plait::error if the body has not made that product.
+  void require_begun() const {
+    if (not_begun_ != nullptr) shapes_.fail_not_begun();
   }
 
   /// y += row, on each row of y.
@@ -567,6 +575,7 @@ class operations {
  private:
   int leaf_;
   int moves_ = 0;  // made so far
+  void const* not_begun_ = nullptr;
 };
 
 }  // namespace plait::execution

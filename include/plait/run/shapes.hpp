@@ -77,15 +77,24 @@ class shape_checks {
     if (x.rows != positions * batch)
       fail(operation, x, {"a position", batch, x.columns}, "the rows must be whole positions");
   }
+  [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_not_begun() const {
+    throw error(
+        "layer " + layer_text() +
+        ": its gradient_by_product says that ops.accumulate_matmul adds to that gradient, and "
+        "the body has not called it; take gradient_by_product out");
+  }
 
  private:
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(char const* operation, named_shape a,
                                                          named_shape b,
                                                          std::string const& rule) const {
+    throw size_mismatch("ops." + std::string(operation) + " in layer " + layer_text() + ": " +
+                        text(a) + ", " + text(b) + ": " + rule);
+  }
+  [[gnu::cold]] std::string layer_text() const {
     std::string layer = body_;  // of a model of one layer " forward", without a name
     if (layer.empty() || layer.front() == ' ') layer.insert(0, std::to_string(leaf_));
-    throw size_mismatch("ops." + std::string(operation) + " in layer " + layer + ": " + text(a) +
-                        ", " + text(b) + ": " + rule);
+    return layer;
   }
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void unexpected(char const* operation,
                                                                named_shape of, std::size_t rows,

@@ -127,6 +127,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     return input;
   }
 
+  /// Whether the next backward is the first of a step: gradients of parameters then begin with what
+  /// it gives, whatever is in their place; else they are added to.
+  void begin_gradients(bool is_first) { begins_gradients_ = is_first; }
+
   /// Runs the stage backward on the gradient of its output and returns the gradient of its input.
   ///
   /// `input` and `slot` are those of the forward; gradients of parameters are added up.
@@ -376,14 +380,30 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     [[maybe_unused]] auto const mark =
         rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
     auto ops = operations_of<operations_type<Step>>(Step, backward_names_);
+    parameter_access<now.leaf, true> const dp{*this, copy};
+    if (begins_gradients_) begin_gradients_of<layer_of_step<Step>>(ops, dp);
     call_backward_parameters<layer_of_step<Step>>(
         ops, backward_parameters_body{
                  parameter_access<now.leaf, false>{*this, copy},
-                 gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input),
-                 parameter_access<now.leaf, true>{*this, copy},
+                 gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input), dp,
                  saved_access<Step, true>{*this, input, output},
                  scratch_access<Step>{*this, input, output}, context_});
+    ops.require_begun();
     if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+  }
+  /// Each use of a parameter has an accumulator of its own, so that who adds to it first is known.
+  template <class Layer>
+  void begin_gradients_of(auto& ops, auto const& dp) {
+    using parameters = typename plait::detail::parameters_of<Layer>::type;
+    [&]<class... P>(parameter_list<P...>) {
+      auto const begin = [&]<class Parameter>(Parameter key) {
+        auto const to = dp[key];
+        if constexpr (plait::detail::gradient_is_product<Layer, Parameter>)
+          ops.begin_by_product(to.data);
+        else queue().fill(typename Job::gradient_element{0}, to.data, to.count());
+      };
+      (begin(P{}), ...);
+    }(parameters{});
   }
 
   template <int Step>
@@ -461,6 +481,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   layer_context context_{};
   std::byte* record_ = nullptr;
   int unit_ = 0;
+  bool begins_gradients_ = false;
   loss_sum loss_{};
   forward_watch* watch_ = nullptr;
   std::byte const* model_output_ = nullptr;

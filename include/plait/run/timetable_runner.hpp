@@ -42,7 +42,11 @@ class timetable_runner {
                timetable_operations(program_, plan::is_first(rank.stage()),
                                     plan::is_last(rank.stage())),
                numbers_of(program_)),
-        messages_(rank, messages_of(rank, load)) {}
+        messages_(rank, messages_of(rank, load)) {
+    while (first_backward_ < program_.operations.size() &&
+           program_.operations[first_backward_].kind != work::backward)
+      ++first_backward_;
+  }
 
   /// Clears what layers read as zeros: before the first run, and when others have used the arena.
   [[gnu::cold]] void take_over(Rank& rank) {
@@ -133,6 +137,7 @@ class timetable_runner {
         output_ = runner_.forward(input_of(m), m % slots.activations, end_item);
       } else if (now.kind == work::backward) {
         if constexpr (plan::slices > 0) runner_.set_gradients(slices_->place_of(m));
+        else runner_.begin_gradients(index == first_backward_);
         gradient_ = runner_.backward(input_of(m), m % slots.activations, gradient_of(m));
         if constexpr (plan::slices > 0) slices_->add(rank, m);
         forget_slots();
@@ -175,6 +180,7 @@ class timetable_runner {
   workload load_;
   bool has_backward_;
   stage_program program_;
+  std::size_t first_backward_ = 0;
   std::byte* arena_;
   runner_type runner_;
   synchronizer<typename Rank::device_type> waits_;

@@ -188,7 +188,7 @@ class bench {
  private:
   virtual std::byte const* run_forward(std::byte* input, void const* targets,
                                        loss_sum const& loss) = 0;
-  virtual void run_backward(std::byte* input, std::byte* gradient) = 0;
+  virtual void run_backward(std::byte* input, std::byte* gradient, bool is_first) = 0;
   virtual void reduce() = 0;
   [[nodiscard]] virtual std::int64_t planned_bytes(axis_set over) const = 0;
 
@@ -227,18 +227,19 @@ class bench {
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
-  void backward() {
+  /// The first of several begins the gradients, whatever is in their place.
+  void backward(bool is_first) {
     spoil(plan_.arena.edges_offset);  // what need not live from the forward to the backward
     auto weights = converted<T>(setup_.weights);
-    run_backward(input(), reinterpret_cast<std::byte*>(weights.data()));
+    run_backward(input(), reinterpret_cast<std::byte*>(weights.data()), is_first);
   }
 
   pass run_passes(int count, std::vector<rank_record::bytes>* moved = nullptr) {
-    std::fill(gradients_.begin(), gradients_.end(), Gradient{0});
+    std::fill(gradients_.begin(), gradients_.end(), static_cast<Gradient>(1e3));
     for (auto const over : rank_.groups().sets()) rank_.group(over).reset_counted();
     for (int i = 0; i < count; ++i) {
       forward();
-      backward();
+      backward(i == 0);
     }
     reduce();
     if (moved != nullptr)
@@ -316,7 +317,8 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
     runner_.set_loss(targets, loss);
     return runner_.forward(input, 0);
   }
-  void run_backward(std::byte* input, std::byte* gradient) override {
+  void run_backward(std::byte* input, std::byte* gradient, bool is_first) override {
+    runner_.begin_gradients(is_first);
     runner_.backward(input, 0, gradient);
   }
   void reduce() override {

@@ -259,7 +259,7 @@ class parameter_store {
     auto const queue = rank_.device().on(stream::compute);
     queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states_));
     queue.fill(parameter_element{0}, parameters(), stored_count());
-    if constexpr (plan::slices > 0) queue.fill(gradient_element{0}, gradients(), slices_.total);
+    queue.fill(gradient_element{0}, gradients(), slices_.total);
     if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.kept_count());
   }
 

@@ -457,7 +457,6 @@ class trainer_on {
     auto const& layout = store_.layout();
     with.compute(step_phase::passes, [&] {
       if constexpr (plan::slices > 0) slices_.clear(rank_);
-      else queue().fill(gradient_element{0}, mine.data, layout.gradient_count());
       passes.run(rank_, batch, loss_of_step());
       // With the number that says whether to stop the loss is summed over all ranks.
       if (&with == &whole_step_ && can_stop() && rank_.tensor_rank() != 0)

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: gradient_by_product of this layer is none of its parameters
+#include "plait/layer/layer.hpp"
+
+struct scale {
+  using concept_tag = plait::layer_tag;
+
+  using factor = plait::parameter<"factor", plait::extents<8>>;
+  using shift = plait::parameter<"shift", plait::extents<8>>;
+  using parameters = plait::parameter_list<factor>;
+#ifdef PLAIT_EXPECT_FAIL
+  using gradient_by_product = shift;
+#else
+  using gradient_by_product = factor;
+#endif
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+};
+
+int main() { return plait::leaf_of<scale>.parameter_count == 0; }
