@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps of plait for scripts/benchmark: plait_steps MODEL PLAN
-//   gpt: 4 layers of width 256, 8 x 128 tokens, AdamW; plans serial, dp2, tp2, pp2 (8 microbatches)
-//   mlp: 784-1024-1024-10, 256 samples, SGD; plans serial, dp2, tp2
+//   gpt: 4 layers of width 256, 8 x 128 tokens, AdamW; plans serial, dp2, dp2.zero,
+//        tp2, pp2 (8 microbatches)
+//   mlp: 784-1024-1024-10, 256 samples, SGD; plans serial, dp2, dp2.zero, tp2
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -71,12 +72,19 @@ void train_mlp_under() {
 int main(int count, char** words) {
   std::string_view const model = count > 1 ? words[1] : "", plan = count > 2 ? words[2] : "";
   using namespace train_gpt::plans;
+  using dp2_zero = plait::data_parallel<2, plait::zero<1>>;
   if (model == "gpt" && plan == "serial") train_gpt_under<serial>();
   else if (model == "gpt" && plan == "dp2") train_gpt_under<dp2>();
+  else if (model == "gpt" && plan == "dp2.zero") train_gpt_under<dp2_zero>();
   else if (model == "gpt" && plan == "tp2") train_gpt_under<tp2>();
   else if (model == "gpt" && plan == "pp2") train_gpt_under<pp2>(8);
   else if (model == "mlp" && plan == "serial") train_mlp_under<serial>();
   else if (model == "mlp" && plan == "dp2") train_mlp_under<dp2>();
+  else if (model == "mlp" && plan == "dp2.zero") train_mlp_under<dp2_zero>();
   else if (model == "mlp" && plan == "tp2") train_mlp_under<tp2>();
-  else return std::fputs("plait_steps: gpt serial|dp2|tp2|pp2, or mlp serial|dp2|tp2\n", stderr), 2;
+  else
+    return std::fputs(
+               "plait_steps: gpt serial|dp2|dp2.zero|tp2|pp2, or mlp serial|dp2|dp2.zero|tp2\n",
+               stderr),
+           2;
 }
