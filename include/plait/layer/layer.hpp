@@ -104,6 +104,7 @@ struct leaf_info {
   std::size_t units = 0;     ///< 0: every feature may go elsewhere
   double flops_per_row = 0;
   aliasing may_alias{};
+  int gradient_by_product = -1;  // which parameter's
   bool takes_epilogue = false;
   bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
@@ -126,14 +127,6 @@ template <class L>
 struct parameters_of<L> {
   using type = typename L::parameters;
 };
-
-/// Whether the gradient of P is one product; see layer.
-template <class L, class P>
-inline constexpr bool gradient_is_product = [] {
-  if constexpr (requires { typename L::gradient_by_product; })
-    return std::is_same_v<typename L::gradient_by_product, P>;
-  else return false;
-}();
 
 template <class L>
 struct forms_of {
@@ -232,10 +225,12 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
   if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
-  if constexpr (requires { typename L::gradient_by_product; })
+  if constexpr (requires { typename L::gradient_by_product; }) {
+    info.gradient_by_product = parameter_index<list, typename L::gradient_by_product>;
     static_assert(parameter_index<list, typename L::gradient_by_product> >= 0,
                   "gradient_by_product of this layer is none of its parameters; name one of its "
                   "parameter_list, or take it out");
+  }
   info.is_elementwise = requires {
     typename L::function;
     typename L::derivative;

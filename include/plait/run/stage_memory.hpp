@@ -17,7 +17,7 @@ namespace plait::execution {
 
 /// The number of the entry of parameter `index` of leaf `leaf`.
 template <class Plan>
-consteval int entry_of(int leaf, int index) {
+constexpr int entry_of(int leaf, int index) {
   for (int e = 0; e < Plan::entries.size(); ++e)
     if (Plan::entries[e].leaf == leaf && Plan::entries[e].index == index) return e;
   return -1;

@@ -380,30 +380,32 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     [[maybe_unused]] auto const mark =
         rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
     auto ops = operations_of<operations_type<Step>>(Step, backward_names_);
-    parameter_access<now.leaf, true> const dp{*this, copy};
-    if (begins_gradients_) begin_gradients_of<layer_of_step<Step>>(ops, dp);
+    if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, copy));
     call_backward_parameters<layer_of_step<Step>>(
         ops, backward_parameters_body{
                  parameter_access<now.leaf, false>{*this, copy},
-                 gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input), dp,
+                 gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input),
+                 parameter_access<now.leaf, true>{*this, copy},
                  saved_access<Step, true>{*this, input, output},
                  scratch_access<Step>{*this, input, output}, context_});
     ops.require_begun();
     if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
   }
-  /// Each use of a parameter has an accumulator of its own, so that who adds to it first is known.
-  template <class Layer>
-  void begin_gradients_of(auto& ops, auto const& dp) {
-    using parameters = typename plait::detail::parameters_of<Layer>::type;
-    [&]<class... P>(parameter_list<P...>) {
-      auto const begin = [&]<class Parameter>(Parameter key) {
-        auto const to = dp[key];
-        if constexpr (plait::detail::gradient_is_product<Layer, Parameter>)
-          ops.begin_by_product(to.data);
-        else queue().fill(typename Job::gradient_element{0}, to.data, to.count());
-      };
-      (begin(P{}), ...);
-    }(parameters{});
+  /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
+  /// parameter has an accumulator of its own, so that who adds to it first is known.
+  [[gnu::noinline]] void const* begin_gradients_of(int leaf, int copy) {
+    auto const& layer = plan::tree.leaves[leaf];
+    void const* product = nullptr;
+    for (int i = 0; i < layer.parameter_count; ++i) {
+      int const number = entry_of<plan>(leaf, i);
+      auto const& entry = plan::entries[number];
+      auto* const gradient = this->gradient(number, copy);
+      if (i == layer.gradient_by_product) product = gradient;
+      else
+        queue().fill(typename Job::gradient_element{0}, gradient,
+                     entry.local_rows * entry.local_columns);
+    }
+    return product;
   }
 
   template <int Step>

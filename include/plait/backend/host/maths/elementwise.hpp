@@ -52,7 +52,7 @@ void scale(std::type_identity_t<T> factor, T const* x, T* y, std::size_t n) {
 
 /// Every element of y becomes `value`.
 template <class T>
-void fill(std::type_identity_t<T> value, T* y, std::size_t n) {
+[[gnu::noinline]] void fill(std::type_identity_t<T> value, T* y, std::size_t n) {
   std::fill_n(y, n, value);
 }
 

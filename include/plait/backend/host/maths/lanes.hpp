@@ -19,15 +19,18 @@ using functions::multiply_add;
 template <class T>
 inline constexpr std::size_t lanes = 64 / sizeof(T);
 
-/// Calls body(first, count) for blocks of lanes<T> of n elements. `count` is a constant of the
-/// compiler for all but the last, which may be shorter: loops over it become whole vectors without
-/// a test whether they may, also at -O2.
+/// Calls body(first, count) for blocks of lanes<T> of n elements, and for each of the rest by
+/// itself. `count` is a constant of the compiler: loops over a block become whole vectors without a
+/// test whether they may, also at -O2.
 template <class T, class Body>
 PLAIT_IN_LOOPS void in_blocks(std::size_t n, Body body) {
   std::size_t const whole = n - n % lanes<T>;
   for (std::size_t i = 0; i < whole; i += lanes<T>)
     body(i, std::integral_constant<std::size_t, lanes<T>>{});
-  if (whole != n) body(whole, n - whole);
+  for (std::size_t i = whole; i < n; ++i) {
+    asm volatile("");  // the rest is not worth vectors, and they take long to compile
+    body(i, std::integral_constant<std::size_t, 1>{});
+  }
 }
 
 namespace detail {
@@ -51,9 +54,9 @@ PLAIT_IN_LOOPS void generate(std::size_t n, T* y, Function function) {
   in_blocks<A>(n, [&](std::size_t first, auto count) PLAIT_INLINED {
     A block[lanes<A>];
     for (std::size_t l = 0; l < count; ++l) block[l] = static_cast<A>(function(first + l));
-    if constexpr (std::is_same_v<T, A> || std::is_same_v<decltype(count), std::size_t>)
-      for (std::size_t l = 0; l < count; ++l) y[first + l] = static_cast<T>(block[l]);
-    else detail::convert_block<lanes<A>>(y + first, block);
+    if constexpr (std::is_same_v<T, A>)
+      for (std::size_t l = 0; l < count; ++l) y[first + l] = block[l];
+    else detail::convert_block<count>(y + first, block);
   });
 }
 
@@ -65,7 +68,8 @@ inline T reduce_in_lanes(std::size_t n, T start, Step step, Join join) {
   T lane[lanes<T>];
   for (T& value : lane) value = start;
   in_blocks<T>(n, [&](std::size_t first, auto count) PLAIT_INLINED {
-    for (std::size_t l = 0; l < count; ++l) lane[l] = step(lane[l], first + l);
+    std::size_t const to = count == 1 ? first % lanes<T> : 0;
+    for (std::size_t l = 0; l < count; ++l) lane[to + l] = step(lane[to + l], first + l);
   });
   for (std::size_t half = lanes<T> / 2; half > 0; half /= 2)
     for (std::size_t l = 0; l < half; ++l) lane[l] = join(lane[l], lane[l + half]);
