@@ -8,8 +8,13 @@
 #define PLAIT_HOST_DEVICE
 #endif
 
-/// Marks what loops over many elements call: compilers would leave it a call where a program has
-/// many of them, and the loop would not be vectorised.
+/// Marks what loops over many elements call, and behind the parameters of a lambda PLAIT_INLINED:
+/// compilers would leave it a call where a program has many of them, and the loop would not be
+/// vectorised.
+#if defined(__OPTIMIZE__)
 #define PLAIT_IN_LOOPS [[gnu::always_inline]] inline
-/// The same behind the parameters of a lambda.
 #define PLAIT_INLINED __attribute__((always_inline))
+#else
+#define PLAIT_IN_LOOPS inline
+#define PLAIT_INLINED
+#endif
