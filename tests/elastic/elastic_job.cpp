@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +47,9 @@ struct samples {
   using concept_tag = dataset_tag;
   using element = float;
   using target = float;
-  [[nodiscard]] std::size_t size() const { return 100; }
+  std::size_t count = 100;
+
+  [[nodiscard]] std::size_t size() const { return count; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return fields; }
   void inputs(std::size_t sample, std::span<float> out) const {
@@ -85,11 +88,12 @@ std::uint64_t add(std::uint64_t hash, void const* data, std::size_t bytes) {
 /// The program of a rank; `is_elastic`: it may be called again.
 template <class Job, class Rank>
 void train(Rank& rank, settings const& of, stop_on_signals const* stop, int generation) {
-  samples const data;
+  auto const batch_size = static_cast<std::size_t>(of.number("batch", 24));
+  samples const data{.count = std::max<std::size_t>(100, 4 * batch_size)};
   auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01F},
                                      {.seed = 1, .clip = 0.5, .average = 0.9, .stop = stop});
-  auto all =
-      batches(data, global_batch<24>{}, rank, {.seed = 2, .last = last_batch::keep, .epochs = 0});
+  auto all = batches(data, global_batch<>{batch_size}, rank,
+                     {.seed = 2, .last = last_batch::keep, .epochs = 0});
   std::unique_ptr<checkpoints> saves;
   std::uint64_t next = static_cast<std::uint64_t>(trainer.step_number());
   if (of.number("every", 0) > 0) {
