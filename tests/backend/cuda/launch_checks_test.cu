@@ -75,11 +75,14 @@ TEST(Requirements, CapabilityIsAmpereOrNewer) {
 }
 
 TEST(Requirements, NcclIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
-  EXPECT_NO_THROW(needs::check_nccl(22809, 22809));
-  EXPECT_NO_THROW(needs::check_nccl(21900, 22809));
-  expect_text(message_of<cuda_error>([] { needs::check_nccl(21805, 22809); }),
+  EXPECT_NO_THROW(needs::check_nccl(22809, 22809, 3));
+  EXPECT_NO_THROW(needs::check_nccl(21900, 22809, 1));
+  expect_text(message_of<cuda_error>([] { needs::check_nccl(21805, 22809, 0); }),
               "runs with NCCL 2.18.5 and was built with 2.28.9; it needs at least 2.19.0");
-  EXPECT_THROW(needs::check_nccl(30000, 22809), cuda_error);
+  EXPECT_NO_THROW(needs::check_nccl(22600, 22809, 2));
+  expect_text(message_of<cuda_error>([] { needs::check_nccl(22509, 22809, 2); }),
+              "it needs at least 2.26.0 of the same major version, as a rank is in 2 groups");
+  EXPECT_THROW(needs::check_nccl(30000, 22809, 1), cuda_error);
   EXPECT_EQ(needs::nccl_version_text(2708), "2.7.8");
 }
 
@@ -210,10 +213,10 @@ TEST(Launch, RanksOfOneProcessRecordNoGraphs) {
 TEST(Launch, NcclKeepsToTheOrderOfLaunches) {
   char const* const name = "NCCL_LAUNCH_ORDER_IMPLICIT";
   ASSERT_EQ(::unsetenv(name), 0);
-  plait::detail::check_nccl_library();
+  plait::detail::check_nccl_library(two_ranks());
   EXPECT_STREQ(std::getenv(name), "1");
   ASSERT_EQ(::setenv(name, "0", 1), 0);  // the user's word is the last one
-  plait::detail::check_nccl_library();
+  plait::detail::check_nccl_library(two_ranks());
   EXPECT_STREQ(std::getenv(name), "0");
 }
 

@@ -95,7 +95,7 @@ struct cuda {
   }
 
   void run_on_all(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
-    detail::check_nccl_library();
+    detail::check_nccl_library(where);
     ncclUniqueId id{};
     int const ranks = where.grid().world_size();
     if (ranks > 1) detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -76,11 +77,14 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
 
 // Before the first call of NCCL, which reads the environment then. Kernels of two communicators of
 // a rank may be launched in different orders on different GPUs, unless NCCL keeps to ours.
-[[gnu::cold]] inline void check_nccl_library() {
+[[gnu::cold]] inline void check_nccl_library(mesh_groups const& groups) {
   (void)::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   int version = 0;
   check_nccl(ncclGetVersion(&version), "ncclGetVersion", {});
-  cuda_requirements::check_nccl(version, NCCL_VERSION_CODE);
+  std::set<std::vector<int>> links{groups.grid().group_of(0, world_axes)};
+  for (axis_set const over : groups.sets()) links.insert(groups.grid().group_of(0, over));
+  std::erase_if(links, [](auto const& members) { return members.size() == 1; });
+  cuda_requirements::check_nccl(version, NCCL_VERSION_CODE, static_cast<int>(links.size()));
 }
 
 }  // namespace detail

@@ -72,7 +72,7 @@ struct cuda_process {
         cudaGetDeviceCount(&devices) == cudaSuccess && devices == 1 ? 0 : here.local_rank;
     (void)cudaGetLastError();
     detail::check_machine(1, ordinal, false);
-    detail::check_nccl_library();
+    detail::check_nccl_library(where);
 
     cuda_place const at{here.rank, ordinal};
     detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);

@@ -20,13 +20,27 @@
 
 namespace plait {
 
-/// A range of a profile, from its making to its end.
+/// A range of a profile, from its making to its end, in the NVTX domain "plait": the program's own
+/// ranges stay apart.
 class cuda_range {
  public:
-  explicit cuda_range(char const* name) { nvtxRangePushA(name); }
+  explicit cuda_range(char const* name) {
+    nvtxEventAttributes_t about{};
+    about.version = NVTX_VERSION;
+    about.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    about.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    about.message.ascii = name;
+    nvtxDomainRangePushEx(domain(), &about);
+  }
   cuda_range(cuda_range const&) = delete;
   cuda_range& operator=(cuda_range const&) = delete;
-  ~cuda_range() { nvtxRangePop(); }
+  ~cuda_range() { nvtxDomainRangePop(domain()); }
+
+ private:
+  static nvtxDomainHandle_t domain() {
+    static nvtxDomainHandle_t const made = nvtxDomainCreateA("plait");
+    return made;
+  }
 };
 
 /// A rank's CUDA device: four streams of its own, memory, events and matrix products.

@@ -12,6 +12,8 @@ namespace plait::cuda_requirements {
 
 inline constexpr int least_capability = 80;       ///< bfloat16, asynchronous copies: Ampere
 inline constexpr int least_nccl_version = 21900;  ///< communicators with options that can be split
+/// Kernels of several communicators of a rank keep the order in which they are launched.
+inline constexpr int least_nccl_version_of_several = 22600;
 
 /// "13.0" for 13000, as the runtime writes versions.
 [[nodiscard]] inline std::string cuda_version_text(int version) {
@@ -70,13 +72,19 @@ inline void check_capability(int device, std::string const& name, int major, int
       " or newer; choose another GPU by CUDA_VISIBLE_DEVICES");
 }
 
-/// `found` is the version of the library that runs, `built_with` that of the header.
-inline void check_nccl(int found, int built_with) {
-  if (found >= least_nccl_version && found / 10000 == built_with / 10000) return;
+/// `found` is the version of the library that runs, `built_with` that of the header; a rank is a
+/// member of `groups` groups of several ranks.
+inline void check_nccl(int found, int built_with, int groups) {
+  int const least = groups > 1 ? least_nccl_version_of_several : least_nccl_version;
+  if (found >= least && found / 10000 == built_with / 10000) return;
   throw cuda_error("cuda: this program runs with NCCL " + nccl_version_text(found) +
                    " and was built with " + nccl_version_text(built_with) + "; it needs at least " +
-                   nccl_version_text(least_nccl_version) +
-                   " of the same major version; correct the path of libnccl.so.2");
+                   nccl_version_text(least) + " of the same major version" +
+                   (groups > 1 ? ", as a rank is in " + std::to_string(groups) +
+                                     " groups, whose kernels an older one may launch in "
+                                     "different orders on different GPUs"
+                               : std::string{}) +
+                   "; correct the path of libnccl.so.2");
 }
 
 }  // namespace plait::cuda_requirements
