@@ -259,15 +259,18 @@ struct product_types {
   using result = C;
 };
 template <class Types>
-struct Matmul : testing::Test {};
+struct Matmul : testing::Test {
+  static void compare();
+};
 using products = testing::Types<product_types<float, float>, product_types<double, double>,
                                 product_types<plait::bfloat16, plait::bfloat16>,
                                 product_types<plait::bfloat16, float>>;
 TYPED_TEST_SUITE(Matmul, products);
 
-TYPED_TEST(Matmul, IsThatOfTheHost) {
-  using A = typename TypeParam::operand;
-  using C = typename TypeParam::result;
+template <class Types>
+void Matmul<Types>::compare() {
+  using A = typename Types::operand;
+  using C = typename Types::result;
   cuda_device device({0, 0});
   plait::host_queue const host;
   struct sizes {
@@ -300,6 +303,36 @@ TYPED_TEST(Matmul, IsThatOfTheHost) {
             << m << 'x' << n << 'x' << k << " form " << form << " at " << i;
     }
 }
+
+TYPED_TEST(Matmul, IsThatOfTheHost) { this->compare(); }
+#if !defined(__CUDACC__)
+TYPED_TEST(Matmul, ThatTheLibraryDoesNotTakeIsThatOfTheHost) {
+  pretended::takes_products = false;
+  this->compare();
+  pretended::takes_products = true;
+}
+TYPED_TEST(Matmul, AnEarlierErrorIsNotBlamedOnTheLibrary) {
+  using A = typename TypeParam::operand;
+  using C = typename TypeParam::result;
+  cuda_device device({0, 0});
+  on_device<A> const a(device, whole_numbers<A>(16, 1));
+  on_device<C> const c(device, whole_numbers<C>(16, 1));
+  auto const multiply = [&] {
+    device.on(stream::compute)
+        .matmul(false, false, 4, 4, 4, a.data(), 4, a.data(), 4, false, c.data(), 4);
+  };
+  pretended::last_error = cudaErrorInvalidConfiguration;
+  try {
+    multiply();
+    ADD_FAILURE() << "not found";
+  } catch (plait::cuda_error const& error) {
+    EXPECT_NE(std::string(error.what()).find("a kernel launched before cublasLtMatmul"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_NO_THROW(multiply());  // all algorithms are still there
+}
+#endif
 
 struct twice {
   template <class T>

@@ -13,6 +13,7 @@
 #include "plait/backend/cuda/kernels/embedding.hpp"
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
+#include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
 
@@ -59,6 +60,8 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::add(stream, in, in, x, n);
   kernels::map(stream, plait::functions::gelu_tanh{}, n, in, x);
   kernels::map(stream, plait::functions::gelu_tanh_derivative{}, n, in, in, x);
+  kernels::product(stream,
+                   kernels::product_operands<T, T>{false, true, true, n, n, n, in, n, in, n, x, n});
   kernels::rows(stream, first_is_sum{}, n, n, kernels::row_operand<T>{x, n},
                 kernels::row_operand<T const>{in, 0});
   kernels::combine(stream, kernels::plus{}, kernels::source_table<T>{{in, in}}, 2, x, n);

@@ -131,7 +131,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int* found) {
   auto const& about = pretended::inside<pretended::product_description>(what);
   bool const plain = about.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
-  *found = plain || pretended::knows_epilogues ? std::min(most, pretended::offers) : 0;
+  bool const takes = pretended::takes_products && (plain || pretended::knows_epilogues);
+  *found = takes ? std::min(most, pretended::offers) : 0;
   for (int i = 0; i < *found; ++i) results[i].algo.data[0] = static_cast<std::uint64_t>(i);
   return *found > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

@@ -164,9 +164,14 @@ inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   return enqueue_made(stream, [work = std::move(work)] { return item{nullptr, work}; });
 }
 
+/// What a kernel of this thread that could not be launched has left behind.
+inline thread_local cudaError_t last_error = cudaSuccess;
+
 /// What cuBLASLt was asked for since the start, and whether it knows epilogues at all.
 inline std::atomic<int> epilogues = 0;
 inline std::atomic<bool> knows_epilogues = true;
+/// Whether it offers an algorithm for any product.
+inline std::atomic<bool> takes_products = true;
 /// How many of the algorithms that it offers it refuses to run.
 inline std::atomic<int> refuses = 0;
 

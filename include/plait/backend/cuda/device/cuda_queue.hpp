@@ -25,6 +25,7 @@
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
+#include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/products/library_epilogue.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
@@ -148,7 +149,8 @@ class cuda_queue {
     cuda_kernels::copy_blocks(launcher(), from, from_stride, to, to_stride, count, block);
   }
 
-  /// The result may be float where the operands are bfloat16.
+  /// The result may be float where the operands are bfloat16. A shape that the library does not
+  /// take is multiplied by a kernel of plait's own, slowly.
   template <class A, class C>
   void matmul(bool a_transposed, bool b_transposed, std::size_t m, std::size_t n, std::size_t k,
               A const* a, std::size_t lda, A const* b, std::size_t ldb, bool accumulate, C* c,
@@ -166,7 +168,10 @@ class cuda_queue {
     }
     auto const what = detail::product_of<A, C>(a_transposed, b_transposed, m, n, k, a, lda, b, ldb,
                                                accumulate, c, ldc);
-    (void)run_product(what, a, b, c, {});
+    if (!run_product(what, a, b, c, {}))
+      cuda_kernels::product(
+          launcher(), cuda_kernels::product_operands<A, C>{a_transposed, b_transposed, accumulate,
+                                                           m, n, k, a, lda, b, ldb, c, ldc});
   }
   /// The library does the epilogue where it can: a row that is added, and in bfloat16 gelu and its
   /// derivative.

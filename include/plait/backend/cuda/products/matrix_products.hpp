@@ -98,9 +98,12 @@ class matrix_products {
 
   [[nodiscard]] bool knows(matrix_product const& what) const { return plans_.contains(what); }
 
-  // False, and nothing done, if the library cannot do the product with this epilogue.
+  // False, and nothing done, if the library cannot do the product, or not with this epilogue.
   [[nodiscard]] bool run(matrix_product const& what, void const* a, void const* b, void* c,
                          epilogue_operands const& more, void* workspace, cudaStream_t stream) {
+    // What an earlier kernel has left behind would come back as the library's refusal.
+    if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
+      check(earlier, ("a kernel launched before " + what.text()).c_str(), at_);
     auto found = plans_.find(what);
     if (found == plans_.end()) found = plans_.emplace(what, make(what, more)).first;
     auto& plan = found->second;
@@ -118,7 +121,8 @@ class matrix_products {
       if (code == CUBLAS_STATUS_SUCCESS) return true;
       (void)cudaGetLastError();
       plan.algorithms.erase(plan.algorithms.begin());
-      if (plan.algorithms.empty() && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+      if (plan.algorithms.empty() && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT &&
+          code != CUBLAS_STATUS_NOT_SUPPORTED)
         check(code, what.text(), at_);
     }
     return false;
@@ -182,9 +186,8 @@ class matrix_products {
       if (auto const& offer = offers[static_cast<std::size_t>(i)];
           offer.state == CUBLAS_STATUS_SUCCESS)
         out.algorithms.push_back({offer.algo});
-    if (out.algorithms.empty() && what.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
-      check(code == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : code,
-            "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
+    if (code != CUBLAS_STATUS_NOT_SUPPORTED)
+      check(code, "cublasLtMatmulAlgoGetHeuristic for " + what.text(), at_);
     return out;
   }
 
