@@ -415,6 +415,12 @@ TYPED_TEST(Epilogue, IsAskedOfTheLibrary) {
   this->compare_functions();
   EXPECT_EQ(pretended::epilogues > 0, !(std::is_same_v<TypeParam, double>));
 }
+TYPED_TEST(Epilogue, OfGeluIsPlaitsOwnWhereItIsSwitchedOff) {
+  this->device = cuda_device({0, 0}, {.fused_gelu = false});
+  pretended::epilogues = 0;
+  this->template compare<plait::functions::gelu_tanh>(8, 16, 8, false, false);
+  EXPECT_EQ(pretended::epilogues, 0);
+}
 TYPED_TEST(Epilogue, WorksWhereTheLibraryRefusesWhatItOffered) {
   pretended::refuses = 1;
   this->compare_functions();

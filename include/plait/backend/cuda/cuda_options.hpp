@@ -14,6 +14,9 @@ struct cuda_options {
   std::chrono::nanoseconds timeout = std::chrono::minutes{10};
   /// Products of float matrices may round their operands to TF32 (10 bits of fraction).
   bool tf32 = false;
+  /// In bfloat16 on Hopper, gelu and its derivative are done by cuBLASLt as a product is stored: a
+  /// pass less, and the library's accuracy.
+  bool fused_gelu = true;
   /// Lets a trainer with `.replay` record a step as a CUDA graph.
   bool graphs = false;
   /// Pinned host memory through which data goes to the device and back: pieces of so many bytes.

@@ -189,11 +189,11 @@ class cuda_queue {
         return run_product(what, a, b, result, with.operands);
       };
       if constexpr (epilogue<T, Function>::maps)
-        if (run(detail::library_epilogue_of(then, c, n, state_->products.capability()),
+        if (run(detail::library_epilogue_of(then, c, n, state_->products.fuses_gelu()),
                 then.mapped))
           return;
       if (run(detail::library_epilogue_of(epilogue<T>{.row = then.row}, c, n,
-                                          state_->products.capability()),
+                                          state_->products.fuses_gelu()),
               c)) {
         map_epilogue(*this, m * n, c, then);
         return;

@@ -51,7 +51,7 @@ class cuda_state {
       : place(at),
         options(how),
         signal(shared ? std::move(shared) : std::make_shared<job_signal>()),
-        products(at, how.tf32, how.workspace_bytes),
+        products(at, how.tf32, how.fused_gelu, how.workspace_bytes),
         stage(at, how),
         engine_(how.attention != nullptr ? how.attention(at) : nullptr) {
     // What ranks exchange goes first where both could run: others may be waiting for it.

@@ -19,16 +19,12 @@ struct library_epilogue {
   epilogue_operands operands{};
 };
 
-// Whether the library's gelu is worth it: on other GPUs than Hopper it has been seen to be a pass
-// of its own, slower than ours (llm.c measured it there, and keeps it for Hopper, too).
-constexpr bool has_fast_gelu(int capability) { return capability / 10 == 9; }
-
 // A row, and values before gelu, have to be aligned to 16 bytes; the heuristic does not look at
 // them. The library's gelu is the tanh form in the accuracy of bfloat16, so it stands for ours only
 // there. Its relu is not used: what it makes of NaN is not said, and ours keeps it.
 template <class T, class Function>
 library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, std::size_t columns,
-                                     int capability) {
+                                     bool fuses_gelu) {
   auto const is_aligned = [](T const* data) {
     return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
   };
@@ -37,7 +33,7 @@ library_epilogue library_epilogue_of(epilogue<T, Function> const& then, T* c, st
   if constexpr (std::is_same_v<Function, no_function>) {
     if (adds) return {CUBLASLT_EPILOGUE_BIAS, {.row = then.row}};
   } else if constexpr (std::is_same_v<T, bfloat16>) {
-    bool const fits = has_fast_gelu(capability) && columns % 8 == 0;
+    bool const fits = fuses_gelu && columns % 8 == 0;
     if constexpr (std::is_same_v<Function, functions::gelu_tanh>)
       if (fits && is_aligned(c) && then.mapped != c)  // both are written
         return {adds ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX,

@@ -83,18 +83,20 @@ struct epilogue_operands {
 // library counts in columns, so it is given the transposed problem: c^T = b^T a^T.
 class matrix_products {
  public:
-  matrix_products(cuda_place at, bool tf32, std::size_t workspace_bytes)
+  matrix_products(cuda_place at, bool tf32, bool fused_gelu, std::size_t workspace_bytes)
       : at_(at), tf32_(tf32), workspace_bytes_(workspace_bytes) {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate", at_);
     handle_.reset(handle);
     cudaDeviceProp about{};
     check(cudaGetDeviceProperties(&about, at_.device), "cudaGetDeviceProperties", at_);
-    capability_ = about.major * 10 + about.minor;
+    // On other GPUs than Hopper the library's gelu has been seen to be a pass of its own, slower
+    // than ours (pull request 653 of llm.c, which now leaves it off everywhere).
+    fuses_gelu_ = fused_gelu && about.major == 9;
   }
 
-  // Of the device, 90 for 9.0.
-  [[nodiscard]] int capability() const { return capability_; }
+  // Whether gelu and its derivative are asked of the library, in bfloat16.
+  [[nodiscard]] bool fuses_gelu() const { return fuses_gelu_; }
 
   [[nodiscard]] bool knows(matrix_product const& what) const { return plans_.contains(what); }
 
@@ -214,7 +216,7 @@ class matrix_products {
   }
 
   cuda_place at_;
-  int capability_ = 0;
+  bool fuses_gelu_ = false;
   bool tf32_;
   std::size_t workspace_bytes_;
   products_handle handle_;
