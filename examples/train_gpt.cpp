@@ -395,7 +395,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
   request.replay = wanted.replay;
   request.share_gpu = wanted.share_gpu;
   request.tf32 = wanted.tf32;
-  request.cudnn = wanted.attention == "cudnn";
+  request.attention = wanted.attention;
   request.schedule_seed = static_cast<std::uint64_t>(wanted.schedule_seed);
 
   // Of several processes the root alone writes, to files and to the terminal.

@@ -9,6 +9,7 @@ update; but the loss is read after the last one only. Padding counts as classes.
   eager           as written
   compiled        torch.compile of forward and loss
   compiled-graphs the same with CUDA graphs (mode="reduce-overhead")
+  compiled-cudnn  the same with cuDNN's backend of scaled_dot_product_attention
 Runs with PyTorch 1.13 and later, on the processor too, then in float32.
 """
 
@@ -32,7 +33,7 @@ SIZES = {
     "tiny": Size(2, 64, 4, 64, 256, 256, False),
     "gpt2": Size(12, 768, 12, 1024, 50257, 50304, True),
 }
-VARIANTS = ("eager", "compiled", "compiled-graphs")
+VARIANTS = ("eager", "compiled", "compiled-graphs", "compiled-cudnn")
 
 
 # ---- The model; its parameters are named as in train_gpt's files -----------------------------
@@ -150,7 +151,15 @@ class Trainer:
         if not hasattr(torch, "compile"):
             raise RuntimeError(f"PyTorch {torch.__version__} has no torch.compile")
         return torch.compile(self.model,
-                             mode="reduce-overhead" if variant == "compiled-graphs" else "default")
+                             mode="default" if variant == "compiled" else "reduce-overhead")
+
+    def attention_of(self, variant):
+        if variant != "compiled-cudnn":
+            return contextlib.nullcontext()
+        if not self.on_gpu:
+            raise RuntimeError("cuDNN needs a GPU")
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        return sdpa_kernel(SDPBackend.CUDNN_ATTENTION)
 
     def step(self, loss_of, batch):
         inputs, targets = (part.to(self.args.device, non_blocking=True) for part in batch)
@@ -166,7 +175,10 @@ class Trainer:
 
     def run(self, variant, batch, warm_up, steps):
         """The losses of all steps and the milliseconds of those after the first `warm_up`."""
-        loss_of = self.loss_function(variant)
+        with self.attention_of(variant):
+            return self.run_steps(self.loss_function(variant), batch, warm_up, steps)
+
+    def run_steps(self, loss_of, batch, warm_up, steps):
         batches = [self.batch_at(step, batch) for step in range(warm_up + steps)]
         losses, marks = [], []
         for step, tokens in enumerate(batches):

@@ -40,6 +40,10 @@ constexpr char const* usage =
     "  --steps N         timed steps (20)\n"
     "  --replay          also with steps that are recorded once and repeated (CUDA graphs)\n"
     "  --cudnn           also with attention by cuDNN\n"
+    "  --only-fastest    of these variants only the last: replayed, by cuDNN\n"
+    "  --free-attention  attention by cuDNN may give other bits from run to run\n"
+    "  --own-gelu        gelu is not done by cuBLASLt\n"
+    "  --time-products   cuBLASLt's algorithms are timed\n"
     "  --recorded N      steps whose kernels are listed at the end (0)\n"
     "  --output FILE     where the JSON goes (standard output)\n";
 
@@ -48,6 +52,7 @@ struct options {
   std::int64_t batch = 4;  ///< 0: the largest
   std::int64_t warm_up = 5, steps = 20, recorded = 0;
   bool replay = false, cudnn = false, help = false;
+  bool only_fastest = false, free_attention = false, own_gelu = false, time_products = false;
 };
 
 options parse(int count, char const* const* words) {
@@ -64,6 +69,10 @@ options parse(int count, char const* const* words) {
                                {"--steps", whole{&out.steps, 1, most_steps}},
                                {"--replay", &out.replay, "cuda"},
                                {"--cudnn", &out.cudnn, "cuda"},
+                               {"--only-fastest", &out.only_fastest, "cuda"},
+                               {"--free-attention", &out.free_attention, "cuda"},
+                               {"--own-gelu", &out.own_gelu, "cuda"},
+                               {"--time-products", &out.time_products, "cuda"},
                                {"--recorded", whole{&out.recorded, 0, most_steps}, "cuda"},
                                {"--output", &out.output},
                                {"--help", &out.help}};
@@ -146,9 +155,12 @@ std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
 /// How a step is done, beside the usual.
 struct variant {
   bool replay = false, cudnn = false;
+  bool free_attention = false, own_gelu = false, time_products = false;
 
   [[nodiscard]] std::string name() const {
-    return std::string(replay ? "replayed" : "launched") + (cudnn ? ", cuDNN" : "");
+    return std::string(replay ? "replayed" : "launched") + (cudnn ? ", cuDNN" : "") +
+           (free_attention ? ", not deterministic" : "") + (own_gelu ? ", own gelu" : "") +
+           (time_products ? ", timed products" : "");
   }
 };
 
@@ -170,7 +182,10 @@ timed train(entry const& job, std::size_t batch, std::int64_t warm_up, std::int6
   wanted.steps = warm_up + steps;
   wanted.learning_rate = 3e-4;
   wanted.replay = how.replay;
-  wanted.cudnn = how.cudnn;
+  wanted.attention = how.cudnn ? "cudnn" : "own";
+  wanted.deterministic_attention = !how.free_attention;
+  wanted.fused_gelu = !how.own_gelu;
+  wanted.time_products = how.time_products;
   timed out;
   clock::time_point last;
   wanted.on_step = [&](plait::step_report const& report, double) {
@@ -256,10 +271,16 @@ result measure(options const& wanted, device_measurements::machine const& machin
   double const roof = on_gpu ? 1e-12 * device_measurements::matrix_product_roof() : 0;
   auto const batch =
       wanted.batch == 0 ? largest_batch(job) : static_cast<std::size_t>(wanted.batch);
-  std::vector<variant> variants{{}};
-  if (wanted.replay) variants.push_back({.replay = true});
-  if (wanted.cudnn) variants.push_back({.cudnn = true});
-  if (wanted.cudnn && wanted.replay) variants.push_back({.replay = true, .cudnn = true});
+  std::vector<variant> variants;
+  for (bool const cudnn : {false, true})
+    for (bool const replay : {false, true})
+      if (wanted.only_fastest ? cudnn == wanted.cudnn && replay == wanted.replay
+                              : cudnn <= wanted.cudnn && replay <= wanted.replay)
+        variants.push_back({.replay = replay,
+                            .cudnn = cudnn,
+                            .free_attention = wanted.free_attention,
+                            .own_gelu = wanted.own_gelu,
+                            .time_products = wanted.time_products});
   result out;
   std::vector<variant> measured;
   for (auto const how : variants) try {
@@ -281,7 +302,7 @@ result measure(options const& wanted, device_measurements::machine const& machin
     }
   if (wanted.recorded > 0 && on_gpu)  // at the end: it makes later steps slower
     for (std::size_t i = 0; i < measured.size(); ++i)
-      if (!measured[i].replay)
+      if (!measured[i].replay || wanted.only_fastest)
         out.lines[i]["kernels"] = kernels_of(job, wanted, batch, measured[i]);
   return out;
 }

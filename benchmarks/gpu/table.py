@@ -68,22 +68,41 @@ def kernel_table(run):
     yield ""
 
 
+def comparison(runs):
+    """Of each batch that both have measured on a device: the fastest of each."""
+    for device, batch in sorted({(run["device"], run["batch"]) for run in runs}):
+        here = [run for run in runs if (run["device"], run["batch"]) == (device, batch)]
+        ours, theirs = ([run for run in here if (run["program"] == "plait") == is_ours]
+                        for is_ours in (True, False))
+        if ours and theirs:
+            best, other = (max(some, key=lambda run: run["tokens_per_second"])
+                           for some in (ours, theirs))
+            ratio = best["tokens_per_second"] / other["tokens_per_second"]
+            yield (f"Batch {batch}: plait ({best['variant']}) is {ratio:.2f} times as fast as "
+                   f"{other['program']} ({other['variant']}).")
+            yield ""
+
+
+def text_of(checks, paths):
+    """All tables: of (what, result) pairs, and of the files that can be read."""
+    text = [*rows(("check", "result"), checks), ""] if checks else []
+    runs = [run for path in paths for run in json.loads(Path(path).read_text())]
+    text += step_table(runs)
+    text += comparison(runs)
+    for run in runs:
+        if run.get("kernels"):
+            text += kernel_table(run)
+    return "\n".join(text).rstrip()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="FILE.json")
     parser.add_argument("--checks", type=Path, metavar="FILE.tsv")
     args = parser.parse_args()
-    text = []
-    if args.checks:
-        checks = [line.split("\t") for line in args.checks.read_text().splitlines()]
-        text += [*rows(("check", "result"), checks), ""]
-    runs = [run for path in args.runs for run in json.loads(path.read_text())]
-    text += step_table(runs)
-    for run in runs:
-        if run.get("kernels"):
-            text += kernel_table(run)
-    print("\n".join(text).rstrip())
+    lines = args.checks.read_text().splitlines() if args.checks else []
+    print(text_of([line.split("\t") for line in lines], args.runs))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,14 @@ struct cuda {
     backend.share_one_gpu = wanted.share_gpu;
     backend.options.graphs = wanted.replay;
     backend.options.tf32 = wanted.tf32;
+    backend.options.deterministic_attention = wanted.deterministic_attention;
+    backend.options.fused_gelu = wanted.fused_gelu;
+    backend.options.time_products = wanted.time_products;
+    if (wanted.attention == "own") backend.options.attention = nullptr;
 #if defined(TRAIN_GPT_CUDNN)
-    if (wanted.cudnn) backend.options.attention = plait::cudnn_attention();
+    if (wanted.attention == "cudnn") backend.options.attention = plait::cudnn_attention();
 #else
-    if (wanted.cudnn)
+    if (wanted.attention == "cudnn")
       throw plait::input_error(
           "--attention cudnn: this train_gpt was built without plait::cudnn; see "
           "docs/devices.md");

@@ -18,7 +18,7 @@ inline constexpr std::int64_t most_batch = 1'000'000;
 
 struct options {
   std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
-                    attention = "own";
+                    attention;
   std::string init, save, losses, log, checkpoint, allow;
   std::int64_t every = 0, keep = 0;  // 0: not given
   std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, seed = 0,
@@ -48,7 +48,7 @@ inline constexpr char const* usage =
     "  --replay               record a step and repeat it (CUDA graphs; one rank)\n"
     "  --share-gpu            all ranks on one GPU\n"
     "  --tf32                 round the operands of matrix products to TF32 on a GPU\n"
-    "  --attention own|cudnn  who computes attention in bfloat16 on a GPU (own)\n"
+    "  --attention own|cudnn  who computes attention in bfloat16 on a GPU (cudnn if it is built in)\n"
     "  --steps N              0 is allowed: --save then writes the initial weights (200)\n"
     "  --batch N              samples of one step, over all ranks (16)\n"
     "  --microbatches M       pieces of a step (what the plan needs)\n"
@@ -131,7 +131,7 @@ inline options parse(int count, char const* const* words) {
       {"-h", &out.help},
   };
   command_line::parse(known, count, words);
-  if (out.attention != "own" && out.attention != "cudnn")
+  if (!out.attention.empty() && out.attention != "own" && out.attention != "cudnn")
     throw plait::input_error("--attention is own or cudnn, got " +
                              command_line::in_quotes(out.attention));
   if (out.attention == "cudnn" && (out.backend != "cuda" || out.precision != "bfloat16"))

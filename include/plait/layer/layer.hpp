@@ -40,6 +40,7 @@ struct aliasing {
 ///   static constexpr bool takes_epilogue                    (optional: false)
 ///   static constexpr bool takes_weights                     (optional: false; of a loss)
 ///   static constexpr bool adds_to_loss                      (optional: false; of other layers)
+///   static void prepare(ops, l)              (optional: nothing)
 ///   static void forward(ops, l)              l.y from l.x
 ///   static void backward_input(ops, l)       l.dx from l.dy; unless the input is tokens
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
@@ -50,7 +51,9 @@ struct aliasing {
 /// a loss multiplies the term and the gradient of each row by its weight. With adds_to_loss a layer
 /// in mid-model has a term of its own in the loss: its forward calls ops.add_to_loss(terms), and
 /// its backward_input adds the terms' gradients by x, times ops.loss_seed().at(row), to those that
-/// come from l.dy. An element-wise layer says what it is by `function`, `derivative` and `kept`,
+/// come from l.dy. `prepare` gets what forward gets, before the first pass at a shape and before
+/// there are values, and only on devices that have something to get ready
+/// (ops.prepare_attention). An element-wise layer says what it is by `function`, `derivative` and `kept`,
 /// see nn::elementwise. Meaning: the output of a sample depends on no other sample; the bodies only
 /// call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a layer of one's own.

@@ -32,6 +32,7 @@ struct attention_heads {
   static constexpr double flops_per_row = 4.0 * Width * Sequence;
   static constexpr std::size_t head_width = Width / Heads;
 
+  static void prepare(auto& ops, auto const& l) { ops.prepare_attention(l.x, head_width); }
   static void forward(auto& ops, auto const& l) {
     ops.attention(l.x, l.y, l.saved[log_sum{}], l.scratch[scores{}], head_width);
   }

@@ -38,6 +38,7 @@ namespace plait::detail {
   add("outputs ", need.outputs);
   add("numbers ", need.numbers);
   add("room of sums ", need.sums);
+  add("workspace of libraries ", need.workspace);
   return out + with_unit(static_cast<double>(need.total())) + " in all";
 }
 
@@ -50,16 +51,24 @@ namespace plait::detail {
           bytes};
 }
 
-/// What make() returns. If there is too little memory for it, the error says what rank `rank` needs
-/// by its plan.
-template <class Make>
-decltype(auto) allocate_for_plan(int rank, memory_need const& need, Make make) {
+/// Bytes that a device has for its own libraries and kernels; 0 if it has nothing to say.
+template <class Device>
+[[gnu::cold]] std::size_t workspace_of(Device const& device) {
+  if constexpr (requires { device.workspace_bytes(); }) return device.workspace_bytes();
+  else return 0;
+}
+
+/// What make() returns. If there is too little memory for it, the error says what the rank needs by
+/// its plan, and what its device has taken besides.
+template <class Rank, class Make>
+decltype(auto) allocate_for_plan(Rank& rank, memory_need need, Make make) {
   try {
     return make();
   } catch (out_of_memory const& e) {
-    throw no_room_for_plan(rank, need, e.what(), e.bytes);
+    need.workspace = workspace_of(rank.device());
+    throw no_room_for_plan(rank.world_rank(), need, e.what(), e.bytes);
   } catch (std::bad_alloc const&) {
-    throw no_room_for_plan(rank, need, "out of memory on the host", {});
+    throw no_room_for_plan(rank.world_rank(), need, "out of memory on the host", {});
   }
 }
 

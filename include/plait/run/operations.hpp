@@ -246,6 +246,13 @@ class operations {
                                           x.rows, x.columns);
   }
 
+  /// For the `prepare` of a layer that calls attention: the device gets ready what it needs for the
+  /// shape once.
+  template <class T, placement Qkv>
+  void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
+    queue_.template prepare_attention<std::remove_const_t<T>>(
+        context.sequence, context.batch, qkv.columns / (3 * head_width), head_width);
+  }
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
   ///
   /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads);

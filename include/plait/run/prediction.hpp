@@ -149,11 +149,10 @@ class prediction {
   void take_room(Rank& rank, workload const& load) {
     std::size_t const bytes = output_bytes<plan>(load);
     if (room_.size() >= bytes) return;
-    plait::detail::allocate_for_plan(rank.world_rank(), plan::memory(rank.stage(), load),
-                                     [&]() -> auto& {
-                                       room_ = {};
-                                       return room_ = rank.device().allocate(bytes);
-                                     });
+    plait::detail::allocate_for_plan(rank, plan::memory(rank.stage(), load), [&]() -> auto& {
+      room_ = {};
+      return room_ = rank.device().allocate(bytes);
+    });
   }
 
   std::vector<T> received_, values_;

@@ -85,6 +85,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       next += layout_.record_bytes[at] * static_cast<std::size_t>(parameters_.copies[at].copies);
       unit += code.items[i].count;
     }
+    if constexpr (device_prepares) prepare_layers();
   }
 
   /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
@@ -176,6 +177,31 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
            std::make_index_sequence<step_count<last - int(I)>>{}),
        ...);
     }(std::make_index_sequence<std::size_t(code.items.size())>{});
+  }
+
+  /// Whether the device has anything to get ready before the first pass at a shape.
+  static constexpr bool device_prepares = requires(typename device_type::queue queue) {
+    queue.template prepare_attention<T>(1, 1, 1, 1);
+  };
+  /// Calls the `prepare` of the layers that have one, with the views of their forward.
+  [[gnu::cold]] void prepare_layers() {
+    record_ = where_.activations;
+    context_.sequence = plan::sequence_length;
+    context_.batch = rows_ / plan::sequence_length;
+    for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
+      if (copies(Item) == 0) return;
+      enter(Item, 0);
+      (prepare_step<code.items[Item].first_step + int(I)>(record(Item, 0)), ...);
+    });
+  }
+  template <int Step>
+  void prepare_step(std::byte* data) {
+    if constexpr (code.steps[Step].kind == step_kind::leaf) {
+      using layer = layer_of_step<Step>;
+      [[maybe_unused]] auto const views = [&] { return forward_views<Step>(data, data, 0); };
+      [[maybe_unused]] auto ops = operations_of<operations_type<Step>>(Step, forward_names_);
+      if constexpr (requires { layer::prepare(ops, views()); }) layer::prepare(ops, views());
+    }
   }
 
   [[nodiscard]] int copies(int item) const { return parameters_.copies[std::size_t(item)].copies; }
@@ -307,13 +333,16 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     [[maybe_unused]] auto const mark =
         rank_.device().mark(forward_names_[std::size_t(leaf)].c_str());
     auto ops = operations_of<operations_type<Step>>(Step, forward_names_);
-    call_forward<layer_of_step<Step>>(
-        ops, forward_body{parameter_access<leaf, false>{*this, copy},
-                          this->template input_view<Step>(input, output),
-                          this->template output_view<Step>(input, output, context_.loss),
-                          saved_access<Step, false>{*this, input, output},
-                          scratch_access<Step>{*this, input, output}, context_});
+    call_forward<layer_of_step<Step>>(ops, forward_views<Step>(input, output, copy));
     if constexpr (has_scratch<leaf>) forget_scratch(leaf);
+  }
+  template <int Step>
+  auto forward_views(std::byte* input, std::byte* output, int copy) {
+    return forward_body{parameter_access<code.steps[Step].leaf, false>{*this, copy},
+                        this->template input_view<Step>(input, output),
+                        this->template output_view<Step>(input, output, context_.loss),
+                        saved_access<Step, false>{*this, input, output},
+                        scratch_access<Step>{*this, input, output}, context_};
   }
   template <int Step>
   void forward_move(std::byte* input, std::byte* output) {

@@ -206,8 +206,7 @@ class parameter_store {
                                              .optimizer_states = states_,
                                              .averages = has_averages_});
     need.activations = need.batches = 0;
-    return detail::allocate_for_plan(rank_.world_rank(), need,
-                                     [&] { return rank_.device().allocate(bytes); });
+    return detail::allocate_for_plan(rank_, need, [&] { return rank_.device().allocate(bytes); });
   }
 
   /// Bytes of the arenas.

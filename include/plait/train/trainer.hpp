@@ -307,13 +307,15 @@ class trainer_on {
     return std::forward<Body>(body)();
   }
 
-  /// Bytes of this rank on its device, but for batches: the plan's `memory` of its greatest shape.
+  /// Bytes of this rank on its device, but for batches: the plan's `memory` of its greatest shape,
+  /// and what the device's libraries have taken.
   [[nodiscard]] memory_need allocated() const {
     auto need = store_.allocated();
     need.activations = passes_.bytes();
     need.outputs = prediction_.bytes();
     need.averages = averages_.bytes();
     need.numbers = memory_.bytes();
+    need.workspace = detail::workspace_of(rank_.device());
     return need;
   }
 

@@ -67,7 +67,7 @@ class trainer_passes {
     recorded_ = {};
     passes.reset();
     detail::allocate_for_plan(
-        rank_.world_rank(), plan::memory(rank_.stage(), load), [&]() -> auto& {
+        rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
           std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
           if (activations_.size() < bytes) {  // what was there before has ended
             training_.reset();

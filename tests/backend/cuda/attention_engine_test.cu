@@ -22,6 +22,7 @@ using plait::stream;
 
 struct {
   int engines = 0, prepared = 0, forward = 0, backward = 0;
+  bool deterministic = true;
 } calls;
 
 struct negation {
@@ -69,6 +70,7 @@ class negated_attention final : public plait::prepared_attention {
 class negating_engine final : public plait::attention_engine {
  public:
   explicit negating_engine(plait::cuda_place at) : at_(at) { ++calls.engines; }
+  [[nodiscard]] std::string name() const override { return "negation 1.2"; }
   [[nodiscard]] std::unique_ptr<plait::prepared_attention> prepare(
       attention_shape const& shape) override {
     ++calls.prepared;
@@ -80,7 +82,9 @@ class negating_engine final : public plait::attention_engine {
   plait::cuda_place at_;
 };
 
-std::unique_ptr<plait::attention_engine> negating(plait::cuda_place at) {
+std::unique_ptr<plait::attention_engine> negating(plait::cuda_place at,
+                                                  plait::attention_options const& how) {
+  calls.deterministic = how.deterministic;
   return std::make_unique<negating_engine>(at);
 }
 
@@ -182,6 +186,52 @@ TEST_F(AttentionEngine, IsRecordedInAGraphButNotANewShape) {
   device.replay(other, grow);
   expect_text(message_of<plait::cuda_error>([&] { device.replay(other, grow); }),
               "attention has a new shape while a step is recorded as a graph");
+}
+
+TEST_F(AttentionEngine, IsThatOfTheProgramIfTheOptionsSayNothing) {
+  attention_shape const shape{.sequence = 35, .batch = 2, .heads = 2, .head_width = 8};
+  plait::detail::linked_engine() = negating;
+  cuda_device device({0, 0}), undetermined({0, 0}, {.deterministic_attention = false});
+  EXPECT_FALSE(calls.deterministic);
+  plait::detail::linked_engine() = nullptr;
+  passes<bfloat16>(device, shape).run(device.on(stream::compute));
+  device.synchronize();
+  EXPECT_EQ(calls.engines, 2);
+  EXPECT_EQ(calls.forward, 1);
+}
+
+TEST_F(AttentionEngine, IsMadeReadyBeforeThePasses) {
+  cuda_device device({0, 0}, {.workspace_bytes = 0, .attention = negating});
+  attention_shape const shape{.sequence = 70, .batch = 2, .heads = 2, .head_width = 8};
+  auto const before = device.workspace_bytes();
+  device.on(stream::compute)
+      .prepare_attention<bfloat16>(shape.sequence, shape.batch, shape.heads, shape.head_width);
+  EXPECT_EQ(calls.prepared, 1);
+  auto const ready = device.workspace_bytes();
+  EXPECT_GE(ready, before + negated_attention({0, 0}, shape).workspace_bytes());
+  passes<bfloat16>(device, shape).run(device.on(stream::compute));
+  EXPECT_EQ(calls.prepared, 1);
+  EXPECT_EQ(device.workspace_bytes(), ready);
+}
+
+TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
+  auto const said = [](int rank, plait::cuda_options const& how, std::size_t width) {
+    cuda_device device({rank, 0}, how);
+    testing::internal::CaptureStderr();
+    for (std::size_t const batch : {1, 2, 1})
+      device.on(stream::compute).prepare_attention<bfloat16>(35, batch, 2, width);
+    return testing::internal::GetCapturedStderr();
+  };
+  std::string const shape = "plait: attention in bfloat16 of 35 positions and 2 heads of ";
+  EXPECT_EQ(said(0, {.attention = negating}, 8), shape + "8 columns is by negation 1.2\n");
+  EXPECT_EQ(said(0, {.attention = negating}, 16),
+            shape + "16 columns is by plait's own kernels, as negation 1.2 does not take it\n");
+  EXPECT_EQ(said(0, {.attention = nullptr}, 8),
+            shape + "8 columns is by plait's own kernels, as the options say\n");
+  EXPECT_EQ(said(0, {}, 8),
+            shape + "8 columns is by plait's own kernels, as plait::cudnn is not linked into the "
+                    "program\n");
+  EXPECT_EQ(said(1, {}, 8), "");
 }
 
 namespace needs = plait::cuda_requirements;

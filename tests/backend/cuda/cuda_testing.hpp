@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/needs_gpu.hpp"
 #include "plait/backend/cuda/cuda.hpp"
 #include "plait/backend/cuda/device/cuda_device.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/error.hpp"
 
-// What the tests that need a GPU share. Without one, the program says "no GPU: ..." and CTest
-// counts it as skipped.
+// What the tests that need a GPU share.
 namespace cuda_testing {
 
 inline int gpus() {
@@ -23,17 +23,6 @@ inline int gpus() {
   (void)cudaGetLastError();
   return count;
 }
-
-class needs_gpu : public testing::Environment {
- public:
-  void SetUp() override {
-    int count = 0;
-    auto const code = cudaGetDeviceCount(&count);
-    if (code != cudaSuccess || count == 0)
-      GTEST_SKIP() << "no GPU: " << (code != cudaSuccess ? cudaGetErrorString(code) : "none found");
-  }
-};
-inline auto* const gpu_environment = testing::AddGlobalTestEnvironment(new needs_gpu);
 
 /// Numbers in the memory of a device.
 template <class T>

@@ -73,7 +73,7 @@ struct CudnnAttention : testing::TestWithParam<attention_shape> {
 
 TEST_P(CudnnAttention, EqualsTheHost) {
   // Otherwise plait's own kernels are compared.
-  ASSERT_NE(plait::cudnn_attention()({0, 0})->prepare(of), nullptr);
+  ASSERT_NE(plait::cudnn_attention()({0, 0}, {})->prepare(of), nullptr);
   run();
 
   auto const wide_qkv = wide(qkv_values), wide_dout = wide(dout_values);

@@ -67,6 +67,11 @@ TEST_P(CudnnAttention, SaysWhatItDoesNotTake) {
   EXPECT_NE(refusal({64, 2, 2, 60}, GetParam()).find("multiple of 8"), std::string::npos);
 }
 
+TEST(CudnnAttention, IsTheEngineOfTheProgramThatHasIt) {
+  EXPECT_NE(plait::detail::linked_engine(), nullptr);
+  EXPECT_EQ(plait::detail::linked_engine(), plait::cudnn_attention());
+}
+
 INSTANTIATE_TEST_SUITE_P(Capability, CudnnAttention, testing::Values(80, 90, 100));
 
 }  // namespace

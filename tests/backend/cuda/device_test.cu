@@ -311,6 +311,26 @@ TYPED_TEST(Matmul, ThatTheLibraryDoesNotTakeIsThatOfTheHost) {
   this->compare();
   pretended::takes_products = true;
 }
+TYPED_TEST(Matmul, IsMadeByTheFastestAlgorithmWhereTheOptionsSaySo) {
+  using A = typename TypeParam::operand;
+  using C = typename TypeParam::result;
+  for (bool const times : {false, true})
+    for (int const fastest : {2, 0, 1}) {
+      pretended::fastest = fastest;
+      cuda_device device({0, 0}, {.time_products = times});
+      on_device<A> const a(device, whole_numbers<A>(16, 1)), b(device, whole_numbers<A>(16, 2));
+      on_device<C> const c(device, std::vector<C>(16, static_cast<C>(1.0f)));
+      for (int const round : {1, 2}) {
+        device.on(stream::compute)
+            .matmul(false, false, 4, 4, 4, a.data(), 4, b.data(), 4, true, c.data(), 4);
+        EXPECT_EQ(pretended::last_algorithm, times ? fastest : 0) << round;
+      }
+      auto const x = wide(whole_numbers<A>(16, 1)), y = wide(whole_numbers<A>(16, 2));
+      double expected = 1;
+      for (std::size_t p = 0; p < 4; ++p) expected += 2 * x[p] * y[4 * p];
+      EXPECT_NEAR(wide(c.get())[0], expected, sizeof(C) == 2 ? std::abs(expected) / 128 : 0);
+    }
+}
 TYPED_TEST(Matmul, AnEarlierErrorIsNotBlamedOnTheLibrary) {
   using A = typename TypeParam::operand;
   using C = typename TypeParam::result;

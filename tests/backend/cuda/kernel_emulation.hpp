@@ -15,6 +15,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/kernel_words.hpp"  // before the kernels
@@ -237,6 +238,17 @@ struct launcher {
   }
 };
 static_assert(plait::cuda_kernels::launcher<launcher>);
+
+/// Memory that kernels may use.
+class device_bytes {
+ public:
+  explicit device_bytes(std::vector<unsigned char> values) : values_(std::move(values)) {}
+  [[nodiscard]] unsigned char* data() { return values_.data(); }
+  [[nodiscard]] std::vector<unsigned char> const& get() const { return values_; }
+
+ private:
+  std::vector<unsigned char> values_;
+};
 
 }  // namespace kernel_emulation
 

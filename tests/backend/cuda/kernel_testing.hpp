@@ -12,18 +12,32 @@
 #include <type_traits>
 #include <vector>
 
+#if defined(PLAIT_KERNELS_ON_DEVICE)
+#include "backend/cuda/kernels_on_device.hpp"
+#else
 #include "backend/cuda/kernel_emulation.hpp"
+#endif
 #include "backend/host_maths_testing.hpp"
 #include "plait/core/bfloat16.hpp"
 
 // What the tests of kernels share. The oracle is host_maths in double, given the same numbers that
-// the kernel gets, rounded to its type.
+// the kernel gets, rounded to its type. The tests run on the emulation of a device and, compiled by
+// nvcc with PLAIT_KERNELS_ON_DEVICE, on a GPU: all that a kernel reads or writes is `memory`.
 
 namespace kernel_testing {
 
+#if defined(PLAIT_KERNELS_ON_DEVICE)
+using kernels_on_device::device_bytes;
+using kernels_on_device::launcher;
+inline constexpr bool on_device = true;
+#else
+using kernel_emulation::device_bytes;
+using kernel_emulation::launcher;
+inline constexpr bool on_device = false;
+#endif
+
 using host_maths_testing::expect_near;
 using host_maths_testing::values;
-using kernel_emulation::launcher;
 using plait::accumulate_t;
 using plait::bfloat16;
 
@@ -52,31 +66,57 @@ template <class T>
 class memory {
  public:
   explicit memory(std::vector<T> const& values, std::size_t shift = 0)
-      : count_(values.size()),
-        begin_(guard + shift),
-        bytes_((guard + shift + count_ + guard) * sizeof(T), 0xA5) {
-    if (count_ > 0) std::memcpy(static_cast<void*>(data()), values.data(), count_ * sizeof(T));
-  }
+      : count_(values.size()), begin_(guard + shift), bytes_(guarded(values, shift)) {}
   explicit memory(std::size_t count, std::size_t shift = 0)
       : memory(std::vector<T>(count, static_cast<T>(7)), shift) {}
   memory(memory const&) = delete;
   memory& operator=(memory const&) = delete;
   ~memory() {
+    auto const& bytes = bytes_.get();
     std::size_t changed = 0;
-    for (std::size_t i = 0; i < bytes_.size(); ++i)
+    for (std::size_t i = 0; i < bytes.size(); ++i)
       changed +=
-          (i < begin_ * sizeof(T) || i >= (begin_ + count_) * sizeof(T)) && bytes_[i] != 0xA5;
+          (i < begin_ * sizeof(T) || i >= (begin_ + count_) * sizeof(T)) && bytes[i] != 0xA5;
     EXPECT_EQ(changed, 0u) << "a kernel wrote outside its operand";
   }
   [[nodiscard]] T* data() { return reinterpret_cast<T*>(bytes_.data()) + begin_; }
-  [[nodiscard]] std::vector<T> get() { return std::vector<T>(data(), data() + count_); }
-  [[nodiscard]] std::vector<double> wide() { return kernel_testing::wide(get()); }
+  [[nodiscard]] std::vector<T> get() const {
+    std::vector<T> values(count_);
+    if (count_ > 0)
+      std::memcpy(static_cast<void*>(values.data()), bytes_.get().data() + begin_ * sizeof(T),
+                  count_ * sizeof(T));
+    return values;
+  }
+  [[nodiscard]] std::vector<double> wide() const { return kernel_testing::wide(get()); }
+  /// The one element.
+  [[nodiscard]] T value() const { return get().at(0); }
 
  private:
   static constexpr std::size_t guard = 64 / sizeof(T);
+
+  static std::vector<unsigned char> guarded(std::vector<T> const& values, std::size_t shift) {
+    std::vector<unsigned char> bytes((guard + shift + values.size() + guard) * sizeof(T), 0xA5);
+    if (!values.empty())
+      std::memcpy(&bytes[(guard + shift) * sizeof(T)], values.data(), values.size() * sizeof(T));
+    return bytes;
+  }
+
   std::size_t count_, begin_;
-  std::vector<unsigned char> bytes_;
+  device_bytes bytes_;
 };
+
+/// One number in memory.
+template <class T>
+memory<T> one(T value) {
+  return memory<T>(std::vector<T>{value});
+}
+
+/// The same in the emulation; on a device, whose functions and contracted products differ in the
+/// last bits, within `bound`.
+template <class A, class B>
+void expect_same(std::vector<A> const& a, std::vector<B> const& b, double bound) {
+  expect_near(a, b, on_device ? bound : 0.0);
+}
 
 /// Aligned, and one element off.
 inline constexpr std::size_t shifts[] = {0, 1};

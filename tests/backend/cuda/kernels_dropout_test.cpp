@@ -30,6 +30,7 @@ TYPED_TEST(Dropout, DropsWhatTheHostDrops) {
                           {2, 600, {1, 0, 0, 2, 2, 1202}}};
   auto const threshold = maths::dropout_threshold(0.3);
   std::uint32_t const step = 12;
+  auto step_in_memory = one(step);
   for (auto const& [rows, columns, at] : blocks)
     for (std::size_t const shift : shifts) {
       auto const x = values<T>(rows * columns, 1);
@@ -37,7 +38,7 @@ TYPED_TEST(Dropout, DropsWhatTheHostDrops) {
       maths::dropout(wide(x).data(), expected.data(), rows, columns,
                      {.seed = 9, .site = 4, .step = step}, threshold, 1.25, at);
       memory<T> in(x, shift), out(rows * columns);
-      plait::dropout_key const key{9, 4, &step};
+      plait::dropout_key const key{9, 4, step_in_memory.data()};
       cuda::dropout(launcher{}, in.data(), out.data(), rows, columns, key, threshold, 1.25, at);
       auto const y = out.wide();
       for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i] == 0, expected[i] == 0) << i;

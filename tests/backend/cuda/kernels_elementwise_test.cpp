@@ -2,6 +2,7 @@
 #include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
+#include <deque>
 
 #include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/tensor/functions.hpp"
@@ -52,17 +53,17 @@ TYPED_TEST(Elementwise, MapsCallTheFunctionWithTheAccumulatingType) {
   std::size_t const n = 1003;
   for (std::size_t const shift : shifts) {
     auto const x = values<T>(n, 1), y = values<T>(n, 2);
-    std::vector<T> one(n), two(n);
+    std::vector<T> first(n), second(n);
     for (std::size_t i = 0; i < n; ++i) {
-      one[i] = static_cast<T>(functions::gelu_tanh{}(static_cast<A>(x[i])));
-      two[i] = static_cast<T>(
+      first[i] = static_cast<T>(functions::gelu_tanh{}(static_cast<A>(x[i])));
+      second[i] = static_cast<T>(
           functions::gelu_tanh_derivative{}(static_cast<A>(x[i]), static_cast<A>(y[i])));
     }
     memory<T> a(x, shift), b(y, shift);
     cuda::map(launcher{}, functions::gelu_tanh_derivative{}, n, a.data(), b.data(), b.data());
     cuda::map(launcher{}, functions::gelu_tanh{}, n, a.data(), a.data());
-    EXPECT_EQ(a.wide(), wide(one));
-    EXPECT_EQ(b.wide(), wide(two));
+    expect_same(a.wide(), wide(first), 4 * rounding<T>);
+    expect_same(b.wide(), wide(second), 4 * rounding<T>);
   }
 }
 
@@ -92,10 +93,11 @@ namespace {
 // out = factor * (x minus the largest of its row)
 struct below_largest {
   template <class T>
-  void operator()(std::size_t columns, T const* x, T const* factor, T* out) const {
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, T const* x, T const* factor,
+                                    T* out) const {
     accumulate_t<T> largest = x[0];
     for (std::size_t c = 1; c < columns; ++c)
-      largest = std::max(largest, static_cast<accumulate_t<T>>(x[c]));
+      largest = cuda::larger(largest, static_cast<accumulate_t<T>>(x[c]));
     for (std::size_t c = 0; c < columns; ++c) out[c] = factor[c] * (x[c] - largest);
   }
 };
@@ -137,8 +139,10 @@ TYPED_TEST(Elementwise, CombineInOrder) {
           greatest[i] = static_cast<T>(most);
         }
         memory<T> out(n), last(inputs.back(), shift);
+        std::deque<memory<T>> others;
         cuda::source_table<T> sources{};
-        for (std::size_t s = 0; s + 1 < inputs.size(); ++s) sources.of[s] = inputs[s].data();
+        for (std::size_t s = 0; s + 1 < inputs.size(); ++s)
+          sources.of[s] = others.emplace_back(inputs[s]).data();
         sources.of[count - 1] = last.data();
         cuda::combine(launcher{}, cuda::plus{}, sources, count, out.data(), n);
         EXPECT_EQ(out.wide(), wide(sum));
@@ -155,7 +159,7 @@ TEST(Elementwise, EmptyOperandsLaunchNothing) {
   cuda::copy_blocks(launcher{&launches}, none, 1, none, 1, 0, 3);
   cuda::combine(launcher{&launches}, cuda::plus{}, cuda::source_table<float>{}, 2, none, 0);
   EXPECT_EQ(launches, 0);
-  float one = 1;
-  cuda::fill(launcher{&launches}, 0, &one, 1);
+  auto number = one(1.0f);
+  cuda::fill(launcher{&launches}, 0, number.data(), 1);
   EXPECT_EQ(launches, 1);
 }

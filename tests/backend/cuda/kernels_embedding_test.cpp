@@ -41,7 +41,8 @@ TYPED_TEST(Embedding, GatherRows) {
       maths::gather_rows(ids.data(), table.data(), l.first_row, l.local_rows, expected.data(), l.n,
                          l.columns);
       memory<T> from(table, shift), out(l.n * l.columns);
-      cuda::gather_rows(launcher{}, ids.data(), from.data(), l.first_row, l.local_rows, out.data(),
+      memory<std::int32_t> rows(ids);
+      cuda::gather_rows(launcher{}, rows.data(), from.data(), l.first_row, l.local_rows, out.data(),
                         l.n, l.columns);
       EXPECT_EQ(out.wide(), wide(expected));
     }
@@ -62,9 +63,10 @@ TYPED_TEST(Embedding, ScatterAddRowsInOrder) {
                               l.n, l.columns);
       memory<T> from(dy, shift);
       memory<S> sums(start);
+      memory<std::int32_t> rows(ids);
       memory<std::uint32_t> workspace(
           cuda::scatter_add_rows_workspace(launcher{}, l.n, l.local_rows));
-      cuda::scatter_add_rows(launcher{}, ids.data(), from.data(), l.first_row, l.local_rows,
+      cuda::scatter_add_rows(launcher{}, rows.data(), from.data(), l.first_row, l.local_rows,
                              sums.data(), workspace.data(), l.n, l.columns);
       EXPECT_EQ(sums.get(), expected);
     }

@@ -63,8 +63,11 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
       }
       memory<P> p(parameter, shift), g(gradient), first(m), second(v);
       memory<plait::bfloat16> copy(n);
-      cuda::adamw(launcher{}, p.data(), g.data(), first.data(), second.data(), n, ranges.data(),
-                  static_cast<int>(ranges.size()), constants, &numbers, &gradient_scale,
+      memory<update_range> of(ranges);
+      auto now = one(numbers);
+      auto scale = one(gradient_scale);
+      cuda::adamw(launcher{}, p.data(), g.data(), first.data(), second.data(), n, of.data(),
+                  static_cast<int>(ranges.size()), constants, now.data(), scale.data(),
                   copy.data());
       expect_near(p.wide(), p1, 8 * rounding<P>);
       expect_near(first.wide(), m1, 4 * rounding<P>);
@@ -75,8 +78,8 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
       plait::bfloat16* const no_copy = nullptr;
       memory<P> again(parameter, shift), first_again(m), second_again(v);
       cuda::adamw(launcher{}, again.data(), g.data(), first_again.data(), second_again.data(), n,
-                  ranges.data(), static_cast<int>(ranges.size()), constants, &numbers,
-                  &gradient_scale, no_copy);
+                  of.data(), static_cast<int>(ranges.size()), constants, now.data(), scale.data(),
+                  no_copy);
       EXPECT_EQ(again.get(), p.get());
     }
 }
@@ -99,9 +102,11 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
                            constants.weight_decay * range.decay, gradient_scale});
       memory<P> p(parameter), g(gradient, 1), b(buffer);
       memory<plait::bfloat16> copy(n);
-      cuda::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n,
-                ranges.data(), static_cast<int>(ranges.size()), constants, &numbers,
-                &gradient_scale, copy.data());
+      memory<update_range> of(ranges);
+      auto now = one(numbers);
+      auto scale = one(gradient_scale);
+      cuda::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n, of.data(),
+                static_cast<int>(ranges.size()), constants, now.data(), scale.data(), copy.data());
       expect_near(p.wide(), p1, 4 * rounding<P>);
       expect_near(b.wide(), b1, 4 * rounding<P>);
       expect_near(copy.wide(), p1, 2 * rounding<plait::bfloat16>);
@@ -114,14 +119,15 @@ TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   for (auto const& [loss, norm] : {std::pair{infinity, 0.0}, std::pair{2.0, -infinity},
                                    std::pair{std::nan(""), 1.0}, std::pair{2.0, 1.0}}) {
-    double scale = 0.5;
-    cuda::check_finite(launcher{}, &loss, &norm, &scale);
+    auto loss_in_memory = one(loss), norm_in_memory = one(norm), scale = one(0.5);
+    cuda::check_finite(launcher{}, loss_in_memory.data(), norm_in_memory.data(), scale.data());
     bool const is_taken = std::isfinite(loss) && std::isfinite(norm);
-    EXPECT_EQ(std::isnan(scale), !is_taken);
+    EXPECT_EQ(std::isnan(scale.value()), !is_taken);
     if (is_taken) {
-      EXPECT_EQ(scale, 0.5);
+      EXPECT_EQ(scale.value(), 0.5);
     }
     auto const& ranges = arenas[1];
+    memory<update_range> of(ranges);
     std::size_t const n = count_of(ranges);
     auto const start = values<P>(n, 1);
     auto const run = [&](auto update) {
@@ -133,14 +139,14 @@ TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
       EXPECT_EQ(first.get() == start && second.get() == start && copy.wide() == before, !is_taken);
     };
     run([&](P* p, P* g, P* first, P* second, plait::bfloat16* copy) {
-      plait::adamw_numbers const numbers{0.05, 0.36, 0.09};
-      cuda::adamw(launcher{}, p, g, first, second, n, ranges.data(),
-                  static_cast<int>(ranges.size()), {}, &numbers, &scale, copy);
+      auto numbers = one(plait::adamw_numbers{0.05, 0.36, 0.09});
+      cuda::adamw(launcher{}, p, g, first, second, n, of.data(), static_cast<int>(ranges.size()),
+                  {}, numbers.data(), scale.data(), copy);
     });
     run([&](P* p, P* g, P* first, P*, plait::bfloat16* copy) {
-      plait::sgd_numbers const numbers{0.05};
-      cuda::sgd(launcher{}, p, g, first, n, ranges.data(), static_cast<int>(ranges.size()),
-                {0.9, 0.1}, &numbers, &scale, copy);
+      auto numbers = one(plait::sgd_numbers{0.05});
+      cuda::sgd(launcher{}, p, g, first, n, of.data(), static_cast<int>(ranges.size()), {0.9, 0.1},
+                numbers.data(), scale.data(), copy);
     });
   }
 }
@@ -153,12 +159,11 @@ TYPED_TEST(Optimizer, AveragesFollowAndAreSwapped) {
       auto expected = wide(before);
       maths::average(wide(x).data(), expected.data(), n, 0.9);
       memory<P> from(x, shift), average(before);
-      double scale = 0.5;
-      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, &scale);
+      auto scale = one(0.5), no_number = one(std::nan(""));
+      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, scale.data());
       expect_near(average.wide(), expected, 4 * rounding<P>);
       auto const once = average.get();
-      scale = std::nan("");
-      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, &scale);
+      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, no_number.data());
       EXPECT_EQ(average.get(), once);
       cuda::swap(launcher{}, from.data(), average.data(), n);
       EXPECT_EQ(from.get(), once);
@@ -176,35 +181,40 @@ TYPED_TEST(Optimizer, SumsOfSquares) {
   std::vector<plait::squares_range> const ranges = {
       {3, 10, 2}, {13, 0, 0}, {13, 1, 4}, {20, 9000, 1}, {10000, 530001, 5}};
   auto const x = values<T>(540001, 1);
-  memory<T> in(x);
-  std::vector<double> out(6, -1), workspace(cuda::squares_workspace(ranges.size()));
-  cuda::sum_of_squares(launcher{}, in.data(), ranges.data(), ranges.size(), workspace.data(),
-                       out.data());
-  for (auto const& range : ranges) {
-    double const expected = maths::sum_of_squares(x.data() + range.offset, range.count);
-    EXPECT_NEAR(out[range.index], expected, 1e-13 * static_cast<double>(range.count));
+  for (std::size_t const shift : shifts) {
+    memory<T> in(x, shift);
+    memory<plait::squares_range> of(ranges);
+    memory<double> sums(std::vector<double>(6, -1)), workspace(
+        cuda::squares_workspace(ranges.size()));
+    cuda::sum_of_squares(launcher{}, in.data(), of.data(), ranges.size(), workspace.data(),
+                         sums.data());
+    auto const out = sums.get();
+    for (auto const& range : ranges) {
+      double const expected = maths::sum_of_squares(x.data() + range.offset, range.count);
+      EXPECT_NEAR(out[range.index], expected, 1e-13 * static_cast<double>(range.count));
+    }
+    EXPECT_EQ(out[3], -1);  // nobody's
   }
-  EXPECT_EQ(out[3], -1);  // nobody's
 }
 
 TEST(ClipFactor, OfTheNormOfTheList) {
-  std::vector<double> const squares = {9, 0, 7, 0.25};
-  double norm = 0, factor = 0;
-  cuda::clip_factor(launcher{}, squares.data(), squares.size(), 2.0, &norm, &factor);
-  EXPECT_DOUBLE_EQ(norm, std::sqrt(16.25));
-  EXPECT_DOUBLE_EQ(factor, 2.0 / (std::sqrt(16.25) + 1e-6));
-  cuda::clip_factor(launcher{}, squares.data(), squares.size(), 5.0, &norm, &factor);
-  EXPECT_EQ(factor, 1);
-  cuda::clip_factor(launcher{}, squares.data(), squares.size(), 0.0, &norm, &factor);
-  EXPECT_EQ(factor, 1);
+  memory<double> squares(std::vector<double>{9, 0, 7, 0.25});
+  auto norm = one(0.0), factor = one(0.0);
+  auto const clip = [&](double limit) {
+    cuda::clip_factor(launcher{}, squares.data(), 4, limit, norm.data(), factor.data());
+    return factor.value();
+  };
+  EXPECT_DOUBLE_EQ(clip(2.0), 2.0 / (std::sqrt(16.25) + 1e-6));
+  EXPECT_DOUBLE_EQ(norm.value(), std::sqrt(16.25));
+  EXPECT_EQ(clip(5.0), 1);
+  EXPECT_EQ(clip(0.0), 1);
 }
 
 TEST(Divide, ByZeroIsZero) {
-  double out = 7;
-  double const count = 8;
-  std::int64_t const none = 0;
-  cuda::divide(launcher{}, 3.0, &count, &out);
-  EXPECT_EQ(out, 0.375);
-  cuda::divide(launcher{}, 3.0, &none, &out);
-  EXPECT_EQ(out, 0);
+  auto out = one(7.0), count = one(8.0);
+  auto none = one(std::int64_t{0});
+  cuda::divide(launcher{}, 3.0, count.data(), out.data());
+  EXPECT_EQ(out.value(), 0.375);
+  cuda::divide(launcher{}, 3.0, none.data(), out.data());
+  EXPECT_EQ(out.value(), 0);
 }

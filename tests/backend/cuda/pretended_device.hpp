@@ -54,6 +54,7 @@ struct capture_state {
 
 struct event_state {
   std::uint64_t recorded = 0, done = 0;
+  float ms = 0;  // when it was recorded
   std::shared_ptr<capture_state> capture;
   CUstream_st* captured_from = nullptr;
   std::size_t captured_work = 0;
@@ -174,6 +175,9 @@ inline std::atomic<bool> knows_epilogues = true;
 inline std::atomic<bool> takes_products = true;
 /// How many of the algorithms that it offers it refuses to run.
 inline std::atomic<int> refuses = 0;
+/// The algorithm of the last product, which of them takes the least time, and what all have taken.
+inline std::atomic<int> last_algorithm = -1, fastest = 0;
+inline std::atomic<float> ms_of_products = 0;
 
 /// Whether NCCL's aborts do not end.
 inline std::atomic<bool> aborts_hang = false;

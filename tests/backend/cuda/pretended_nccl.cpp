@@ -193,6 +193,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out,
                            ncclConfig_t* config) {
   if (config->blocking != 0) return ncclInvalidUsage;
+  // Otherwise each part has proxy threads, buffers and channels of its own.
+  if (config->splitShare != 1) return ncclInvalidUsage;
   pretended::lock const hold(pretended::machine::get().mutex);
   auto& split = comm->state->all->splits[comm->state->splits++];
   ++split.asked;

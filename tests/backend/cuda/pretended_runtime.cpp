@@ -97,6 +97,7 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream)
   if (stream->device != pretended::current_device) return cudaErrorInvalidResourceHandle;
   return cudaMalloc(data, bytes);
 }
+cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
   auto& all = pretended::machine::get();
@@ -209,6 +210,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSucce
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   pretended::lock const hold(pretended::machine::get().mutex);
   auto const state = event->state;
+  state->ms = pretended::ms_of_products;
   state->capture = stream->capture;
   if (stream->capture != nullptr) {
     state->captured_from = stream;
@@ -226,6 +228,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   all.steps(16);
   if (all.failed) return cudaErrorLaunchFailure;
   return event->state->done >= event->state->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  while (true)
+    if (auto const now = cudaEventQuery(event); now != cudaErrorNotReady) return now;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  return *ms = end->state->ms - begin->state->ms, cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   pretended::lock const hold(pretended::machine::get().mutex);

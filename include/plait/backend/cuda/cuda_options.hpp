@@ -17,6 +17,10 @@ struct cuda_options {
   /// In bfloat16 on Hopper, gelu and its derivative are done by cuBLASLt as a product is stored: a
   /// pass less, and the library's accuracy.
   bool fused_gelu = true;
+  /// The algorithms that cuBLASLt offers for a product are timed when its shape is first seen, and
+  /// the fastest is kept. Which one that is may differ from run to run and from rank to rank, and
+  /// with it the last bits of results.
+  bool time_products = false;
   /// Lets a trainer with `.replay` record a step as a CUDA graph.
   bool graphs = false;
   /// Pinned host memory through which data goes to the device and back: pieces of so many bytes.
@@ -24,9 +28,11 @@ struct cuda_options {
   int staging_pieces = 4;
   /// Device memory for the workspace of matrix products, taken at the start.
   std::size_t workspace_bytes = std::size_t{32} << 20;
-  /// Who computes attention in bfloat16, as plait::cudnn_attention(); if null, or for a shape that
-  /// the engine does not take, plait's own kernels.
-  attention_engine_factory attention = nullptr;
+  /// Who computes attention in bfloat16: cuDNN where it is linked. If null, or for a shape that the
+  /// engine does not take, plait's own kernels. Rank 0 says at the start who does.
+  attention_engine_factory attention = linked_attention;
+  /// The gradients of attention have the same bits from run to run. cuDNN is faster without.
+  bool deterministic_attention = true;
 };
 
 }  // namespace plait

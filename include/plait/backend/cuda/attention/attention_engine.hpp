@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
@@ -24,7 +25,7 @@ struct attention_shape {
 ///         rows in the order of the sequence; log_sum has sequence * batch * heads elements, which
 ///         only backward reads, so their meaning and order are its own.
 /// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. The bits of
-///         the results are the same from run to run.
+///         the results are the same from run to run, if attention_options::deterministic says so.
 /// Errors: cuda_error.
 /// Threads: that of the rank.
 class prepared_attention {
@@ -41,12 +42,19 @@ class prepared_attention {
                         cudaStream_t stream) = 0;
 };
 
+/// What is asked of an engine.
+struct attention_options {
+  bool deterministic = true;  ///< backward gives the same bits from run to run
+};
+
 /// Computes attention in bfloat16 in the place of plait's own kernels. Each rank has one of its
 /// own, made while the rank's device is the current one.
 class attention_engine {
  public:
   virtual ~attention_engine() = default;
 
+  /// For messages, with its version.
+  [[nodiscard]] virtual std::string name() const = 0;
   /// Called once for each shape; null for a shape that is left to plait's own kernels, which then
   /// do both forward and backward.
   [[nodiscard]] virtual std::unique_ptr<prepared_attention> prepare(
@@ -54,7 +62,24 @@ class attention_engine {
 };
 
 /// Makes the engine of a rank; see cuda_options::attention.
-using attention_engine_factory = std::unique_ptr<attention_engine> (*)(cuda_place);
+using attention_engine_factory = std::unique_ptr<attention_engine> (*)(cuda_place,
+                                                                       attention_options const&);
+
+namespace detail {
+// What the program has been linked with; null if nothing.
+inline attention_engine_factory& linked_engine() {
+  static attention_engine_factory made = nullptr;
+  return made;
+}
+}  // namespace detail
+
+/// cuDNN's attention if it is linked into the program, that is, if one of its source files includes
+/// plait/backend/cuda/attention/cudnn_attention.hpp; else null.
+[[nodiscard]] inline std::unique_ptr<attention_engine> linked_attention(
+    cuda_place at, attention_options const& how) {
+  auto const make = detail::linked_engine();
+  return make == nullptr ? nullptr : make(at, how);
+}
 
 /// cuDNN's fused attention. Defined by plait/backend/cuda/attention/cudnn_attention.hpp, which
 /// exactly one source file of the program includes; links plait::cudnn.

@@ -129,7 +129,8 @@ class cudnn_graph {
 // Both graphs of one shape.
 class cudnn_prepared_attention final : public prepared_attention {
  public:
-  cudnn_prepared_attention(cuda_place at, int capability, attention_shape const& shape)
+  cudnn_prepared_attention(cuda_place at, int capability, attention_shape const& shape,
+                           bool deterministic)
       : to_key_(shape.heads * shape.head_width),
         forward_(at, "attention", capability),
         backward_(at, "attention backward", capability) {
@@ -168,7 +169,7 @@ class cudnn_prepared_attention final : public prepared_attention {
                                              .set_attn_scale(scale)
                                              .set_diagonal_alignment(aligned)
                                              .set_diagonal_band_right_bound(0)
-                                             .set_deterministic_algorithm(true));
+                                             .set_deterministic_algorithm(deterministic));
       for (auto const& each : {dq, dk, dv}) graph.output(each, in_qkv);
     }
   }
@@ -213,7 +214,7 @@ class cudnn_prepared_attention final : public prepared_attention {
 
 class cudnn_attention_engine final : public attention_engine {
  public:
-  explicit cudnn_attention_engine(cuda_place at) : at_(at) {
+  cudnn_attention_engine(cuda_place at, attention_options const& how) : at_(at), how_(how) {
     cuda_requirements::check_cudnn(cudnnGetVersion(), CUDNN_VERSION);
     int major = 0, minor = 0;
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, at.device),
@@ -227,9 +228,14 @@ class cudnn_attention_engine final : public attention_engine {
     handle_.reset(handle);
   }
 
+  [[nodiscard]] std::string name() const override {
+    return "cuDNN " + cuda_requirements::cudnn_version_text(cudnnGetVersion());
+  }
+
   [[nodiscard]] std::unique_ptr<prepared_attention> prepare(attention_shape const& shape) override {
     if (!cuda_requirements::cudnn_may_take(shape)) return nullptr;
-    auto made = std::make_unique<cudnn_prepared_attention>(at_, capability_, shape);
+    auto made =
+        std::make_unique<cudnn_prepared_attention>(at_, capability_, shape, how_.deterministic);
     if (!made->refusal(handle_.get()).empty()) return nullptr;
     made->build(handle_.get());
     return made;
@@ -237,6 +243,7 @@ class cudnn_attention_engine final : public attention_engine {
 
  private:
   cuda_place at_;
+  attention_options how_;
   int capability_ = 0;
   std::unique_ptr<cudnnContext, released_by<cudnnDestroy>> handle_;
 };
@@ -245,7 +252,7 @@ std::string cudnn_refusal(attention_shape const& shape, int capability, std::str
   auto const described = std::make_shared<cudnn_frontend::DeviceProperties>();
   if (auto const answer = described->deserialize({device.begin(), device.end()}); answer.is_bad())
     return answer.err_msg;
-  return cudnn_prepared_attention({}, capability, shape).refusal(nullptr, described);
+  return cudnn_prepared_attention({}, capability, shape, true).refusal(nullptr, described);
 }
 
 }  // namespace plait::detail
@@ -253,9 +260,13 @@ std::string cudnn_refusal(attention_shape const& shape, int capability, std::str
 namespace plait {
 
 attention_engine_factory cudnn_attention() {
-  return [](cuda_place at) -> std::unique_ptr<attention_engine> {
-    return std::make_unique<detail::cudnn_attention_engine>(at);
+  return [](cuda_place at, attention_options const& how) -> std::unique_ptr<attention_engine> {
+    return std::make_unique<detail::cudnn_attention_engine>(at, how);
   };
 }
+
+namespace detail {
+bool const cudnn_is_linked = (linked_engine() = cudnn_attention()) != nullptr;
+}  // namespace detail
 
 }  // namespace plait

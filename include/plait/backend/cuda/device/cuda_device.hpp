@@ -175,6 +175,9 @@ class cuda_device {
            " multiprocessors, cuBLASLt " + std::to_string(cublasLtGetVersion());
   }
 
+  /// Bytes that its streams have for libraries and for kernels that need room of their own.
+  [[nodiscard]] std::size_t workspace_bytes() const { return state_->scratch_bytes(); }
+
   /// A range in the profile of the tools that read NVTX.
   [[nodiscard]] cuda_range mark(char const* name) const { return cuda_range(name); }
 

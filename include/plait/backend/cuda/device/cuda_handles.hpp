@@ -50,10 +50,10 @@ struct device_release {
 };
 using device_bytes = std::unique_ptr<std::byte, device_release>;
 
-/// An event that only orders: without the time.
-inline event_handle make_event_handle(cuda_place at) {
+/// An event that only orders, without the time, if `flags` do not say otherwise.
+inline event_handle make_event_handle(cuda_place at, unsigned flags = cudaEventDisableTiming) {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags", at);
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags", at);
   return event_handle(event);
 }
 

@@ -256,6 +256,17 @@ class cuda_queue {
                                                  columns);
   }
 
+  /// Gets ready what attention of a shape needs once, its scratch memory with it.
+  template <class T>
+  void prepare_attention(std::size_t sequence, std::size_t batch, std::size_t heads,
+                         std::size_t head_width) const {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
+        (void)scratch<std::byte>(engine->workspace_bytes());
+        return;
+      }
+    (void)scratch<of_rows<T>>(cuda_kernels::attention_backward_scratch(sequence, batch, heads));
+  }
   /// What a layer declares as scratch is not used: the stream has its own. In bfloat16 the engine
   /// of cuda_options::attention does both passes of the shapes that it takes.
   template <class T>

@@ -5,9 +5,11 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,9 +53,11 @@ class cuda_state {
       : place(at),
         options(how),
         signal(shared ? std::move(shared) : std::make_shared<job_signal>()),
-        products(at, how.tf32, how.fused_gelu, how.workspace_bytes),
+        products(at, how),
         stage(at, how),
-        engine_(how.attention != nullptr ? how.attention(at) : nullptr) {
+        engine_(how.attention != nullptr
+                    ? how.attention(at, {.deterministic = how.deterministic_attention})
+                    : nullptr) {
     // What ranks exchange goes first where both could run: others may be waiting for it.
     int lowest = 0, highest = 0;
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange",
@@ -102,14 +106,22 @@ class cuda_state {
   // That of matrix products.
   std::byte* workspace(stream which) { return scratch(which, options.workspace_bytes); }
 
+  // Of all streams, and that of products.
+  [[nodiscard]] std::size_t scratch_bytes() const {
+    std::size_t bytes = 0;
+    for (auto const& pieces : scratch_)
+      for (auto const& piece : pieces) bytes += piece.get_deleter().bytes;
+    return bytes;
+  }
+
   // What the engine of the options has for a shape; null where plait's own kernels do it.
   prepared_attention* attention(attention_shape const& shape) {
-    if (!engine_) return nullptr;
     auto found = attentions_.find(shape);
     if (found == attentions_.end()) {
       require_no_capture("attention has a new shape");
       device_scope const scope(place);
-      found = attentions_.emplace(shape, engine_->prepare(shape)).first;
+      found = attentions_.emplace(shape, engine_ ? engine_->prepare(shape) : nullptr).first;
+      if (place.rank == 0) say_who_attends(shape, found->second != nullptr);
     }
     return found->second.get();
   }
@@ -239,6 +251,18 @@ class cuda_state {
   bool capturing = false;
 
  private:
+  // Once for shapes that differ in the batch alone.
+  [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine) {
+    std::string text = "plait: attention in bfloat16 of " + std::to_string(shape.sequence) +
+                       " positions and " + std::to_string(shape.heads) + " heads of " +
+                       std::to_string(shape.head_width) + " columns is by ";
+    if (by_engine) text += engine_->name();
+    else if (engine_) text += "plait's own kernels, as " + engine_->name() + " does not take it";
+    else if (options.attention == nullptr) text += "plait's own kernels, as the options say";
+    else text += "plait's own kernels, as plait::cudnn is not linked into the program";
+    if (said_.insert(text).second) std::fprintf(stderr, "%s\n", text.c_str());
+  }
+
   [[noreturn, gnu::cold]] void refuse_value() const {
     (void)cudaGetLastError();
     throw cuda_error(place_text(place) +
@@ -286,6 +310,7 @@ class cuda_state {
 
   std::unique_ptr<attention_engine> engine_;
   std::map<attention_shape, std::unique_ptr<prepared_attention>> attentions_{};
+  std::set<std::string> said_{};
   std::shared_ptr<std::size_t> held_ = std::make_shared<std::size_t>(0);  // bytes of this rank
   std::vector<std::weak_ptr<executable_handle>> recorded_{};
   std::array<std::vector<device_bytes>, std::size_t(stream_count)> scratch_{};  // by size

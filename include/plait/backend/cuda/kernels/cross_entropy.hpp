@@ -31,12 +31,19 @@ __device__ __forceinline__ std::size_t local_class(std::int32_t target, std::siz
   return smaller(static_cast<std::size_t>(target) - first, count);
 }
 
-/// Calls each(column, count) for the packs of this thread in its block's row.
-template <int V, class Each>
-__device__ __forceinline__ void for_each_pack_of_long_row(std::size_t columns, Each each) {
-  PLAIT_UNROLL_BY(4)
-  for (std::size_t c = std::size_t{threadIdx.x} * V; c < columns; c += block_threads * V)
-    each(c, static_cast<int>(smaller<std::size_t>(V, columns - c)));
+/// Calls each(logit) for this thread's elements of its block's row.
+template <int V, class T, class Each>
+__device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
+  using A = accumulate_t<T>;
+  std::size_t const whole = columns - columns % V;
+  for_each_step<std::size_t{block_threads} * V>(
+      std::size_t{threadIdx.x} * V, whole, [&](std::size_t c) {
+        auto const values = load<V>(row + c);
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v) each(static_cast<A>(values.value[v]));
+      });
+  if constexpr (V > 1)
+    if (whole + threadIdx.x < columns) each(static_cast<A>(row[whole + threadIdx.x]));
 }
 
 template <class A>
@@ -57,12 +64,8 @@ __global__ __launch_bounds__(block_threads) void row_max_kernel(T const* logits,
   auto const greater = [](A a, A b) { return b > a ? b : a; };
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
     A largest = minus_infinity<A>;
-    detail::for_each_pack_of_long_row<V>(valid_columns, [&](std::size_t c, int count) {
-      auto const values = load<V>(logits + r * columns + c, count);
-      PLAIT_UNROLL
-      for (int v = 0; v < V; ++v)
-        if (v < count) largest = greater(largest, static_cast<A>(values.value[v]));
-    });
+    detail::for_each_logit<V>(logits + r * columns, valid_columns,
+                              [&](A logit) { largest = greater(largest, logit); });
     largest = block_reduce(largest, memory.value, greater);
     if (threadIdx.x == 0) max[r] = largest;
     __syncthreads();
@@ -94,15 +97,10 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_terms_kernel(
     A const largest = max[r];
     A sum = 0;
     [[maybe_unused]] A sum_below = 0;  // of logit - max
-    detail::for_each_pack_of_long_row<V>(valid_columns, [&](std::size_t c, int count) {
-      auto const values = load<V>(logits + r * columns + c, count);
-      PLAIT_UNROLL
-      for (int v = 0; v < V; ++v)
-        if (v < count) {
-          A const below = static_cast<A>(values.value[v]) - largest;
-          sum += functions::exponential(below);
-          if constexpr (Target::is_smoothed) sum_below += below;
-        }
+    detail::for_each_logit<V>(logits + r * columns, valid_columns, [&](A logit) {
+      A const below = logit - largest;
+      sum += functions::exponential(below);
+      if constexpr (Target::is_smoothed) sum_below += below;
     });
     auto const plus = [](A a, A b) { return a + b; };
     sum = block_reduce(sum, memory.value, plus);
@@ -179,32 +177,41 @@ __global__ __launch_bounds__(block_threads) void cross_entropy_backward_kernel(
   using A = accumulate_t<T>;
   double const of_all = *scale;
   for (std::size_t r = blockIdx.x; r < rows; r += gridDim.x) {
-    bool const ignored = is_ignored(targets[r], ignore);
+    T* const to = dlogits + r * columns;
+    if (is_ignored(targets[r], ignore)) {
+      for_each_step<std::size_t{block_threads} * V>(
+          std::size_t{threadIdx.x} * V, columns,
+          [&](std::size_t c) { store(pack<T, V>{}, to + c); });
+      continue;
+    }
     std::size_t const label = detail::local_class(targets[r], first_class, valid_columns);
     A const of_row = static_cast<A>(weights == nullptr ? of_all : of_all * weights[r]);
-    A const largest = ignored ? A{0} : max[r];
-    A const factor = ignored ? A{0} : of_row / terms[Target::terms * r];
+    A const largest = max[r];
+    A const factor = of_row / terms[Target::terms * r];
     A on_label = of_row;
     [[maybe_unused]] A on_each = 0;
     if constexpr (Target::is_smoothed) {
       on_label = of_row * static_cast<A>(target.on_label);
       on_each = of_row * static_cast<A>(target.on_each);
     }
-    detail::for_each_pack_of_long_row<V>(columns, [&](std::size_t c, int count) {
-      pack<T, V> values{};
-      if (!ignored) {
-        values = load<V>(logits + r * columns + c, count);
-        PLAIT_UNROLL
-        for (int v = 0; v < V; ++v) {
-          std::size_t const column = c + static_cast<std::size_t>(v);
-          A softmax = factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
-          if constexpr (Target::is_smoothed) softmax -= on_each;
-          A const gradient = column == label ? softmax - on_label : softmax;
-          values.value[v] = static_cast<T>(column < valid_columns ? gradient : A{0});
-        }
-      }
-      store(values, dlogits + r * columns + c, count);
-    });
+    for_each_step<std::size_t{block_threads} * V, 2>(
+        std::size_t{threadIdx.x} * V, columns,
+        [&](std::size_t c) { return load<V>(logits + r * columns + c); },
+        [&](std::size_t c, pack<T, V> values) {
+          // Places in the pack; V if they are behind it.
+          auto const place = [&](std::size_t column) {
+            return static_cast<int>(smaller<std::size_t>(V, column - smaller(column, c)));
+          };
+          int const of_label = label < c ? V : place(label), valid = place(valid_columns);
+          PLAIT_UNROLL
+          for (int v = 0; v < V; ++v) {
+            A softmax = factor * functions::exponential(static_cast<A>(values.value[v]) - largest);
+            if constexpr (Target::is_smoothed) softmax -= on_each;
+            A const gradient = v == of_label ? softmax - on_label : softmax;
+            values.value[v] = static_cast<T>(v < valid ? gradient : A{0});
+          }
+          store(values, to + c);
+        });
   }
 }
 

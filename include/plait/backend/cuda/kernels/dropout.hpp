@@ -25,38 +25,45 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
                                dropout_block block) {
   using A = accumulate_t<T>;
   constexpr int words = detail::words;
-  std::uint32_t const step = *key.step;
-  std::size_t const blocks = Whole ? columns / words : columns / words + 2;
-  for_each_pack_of_rows<1>(rows, blocks, [&](std::size_t r, std::size_t i, int) {
+  random_key const stream{key.seed, key.site, *key.step};
+  // The index of a row's first element in the whole array.
+  auto const begin_of = [&](std::size_t r) -> std::uint64_t {
     std::uint64_t const position = block.first_position + r / block.batch_local;
     std::uint64_t const sample = block.first_sample + r % block.batch_local;
-    std::uint64_t const begin =
-        (sample * block.sequence_global + position) * block.width_global + block.first_column;
-    std::uint64_t const number = begin / words + i;
-    // The first column of these words, which may lie before the row.
-    auto const first = static_cast<std::int64_t>(number * words - begin);
-    if (first >= static_cast<std::int64_t>(columns)) return;
-    random_block const random = random_bits({key.seed, key.site, step}, number);
-    auto const result = [&](T value, int word) {
-      return random.word[word] >= threshold ? static_cast<T>(static_cast<A>(value) * keep_scale)
-                                            : static_cast<T>(A{0});
-    };
-    T const* const from = x + r * columns;
-    T* const to = y + r * columns;
-    if constexpr (Whole) {
-      auto values = load<words>(from + first);
-      PLAIT_UNROLL
-      for (int word = 0; word < words; ++word)
-        values.value[word] = result(values.value[word], word);
-      store(values, to + first);
-    } else {
+    return (sample * block.sequence_global + position) * block.width_global + block.first_column;
+  };
+  auto const result = [&](T value, std::uint32_t word) {
+    return word >= threshold ? static_cast<T>(static_cast<A>(value) * keep_scale)
+                             : static_cast<T>(A{0});
+  };
+  if constexpr (Whole) {
+    for_each_pack_of_rows<1>(
+        rows, columns / words,
+        [&](std::size_t r, std::size_t i) { return load<words>(x + r * columns + i * words); },
+        [&](std::size_t r, std::size_t i, pack<T, words> values) {
+          random_block const random = random_bits(stream, begin_of(r) / words + i);
+          PLAIT_UNROLL
+          for (int word = 0; word < words; ++word)
+            values.value[word] = result(values.value[word], random.word[word]);
+          store(values, y + r * columns + i * words);
+        });
+  } else {
+    for_each_pack_of_rows<1>(rows, columns / words + 2, [&](std::size_t r, std::size_t i) {
+      std::uint64_t const begin = begin_of(r);
+      std::uint64_t const number = begin / words + i;
+      // The first column of these words, which may lie before the row.
+      auto const first = static_cast<std::int64_t>(number * words - begin);
+      if (first >= static_cast<std::int64_t>(columns)) return;
+      random_block const random = random_bits(stream, number);
       PLAIT_UNROLL
       for (int word = 0; word < words; ++word) {
         std::int64_t const c = first + word;
-        if (c >= 0 && c < static_cast<std::int64_t>(columns)) to[c] = result(from[c], word);
+        if (c >= 0 && c < static_cast<std::int64_t>(columns))
+          y[r * columns + static_cast<std::size_t>(c)] =
+              result(x[r * columns + static_cast<std::size_t>(c)], random.word[word]);
       }
-    }
-  });
+    });
+  }
 }
 
 /// y = x * keep_scale where random number `global index` of the stream `key` is at least

@@ -12,84 +12,73 @@
 
 namespace plait::cuda_kernels {
 
-namespace detail {
-
-template <class T>
-launch_shape shape_for_packs(std::size_t n, int v) {
-  return {blocks_for(n, static_cast<std::size_t>(block_threads * v)), block_threads};
-}
-
-}  // namespace detail
-
 template <int V, class T>
-__global__ void fill_kernel(T value, T* y, std::size_t n) {
+__global__ void fill_kernel(T value, T* y, element_range range) {
   pack<T, V> values;
   for (T& each : values.value) each = value;
-  for_each_pack<V>(n, [&](std::size_t i, int count) { store(values, y + i, count); });
+  for_each_pack<V>(range, [&](std::size_t i) { store(values, y + i); });
 }
 
 /// Every element of y becomes `value`.
 template <launcher Launch, class T>
 void fill(Launch launch, std::type_identity_t<T> value, T* y, std::size_t n) {
-  if (n == 0) return;
   constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(y);
-  launch(vectors ? fill_kernel<wide, T> : fill_kernel<1, T>,
-         detail::shape_for_packs<T>(n, vectors ? wide : 1), value, y, n);
+  launch_packs<wide>(launch, fits_vectors(y), n, fill_kernel<wide, T>, fill_kernel<1, T>, value, y);
 }
 
 template <int V, class T>
-__global__ void swap_kernel(T* a, T* b, std::size_t n) {
-  for_each_pack<V>(n, [&](std::size_t i, int count) {
-    auto const first = load<V>(a + i, count);
-    auto const second = load<V>(b + i, count);
-    store(second, a + i, count);
-    store(first, b + i, count);
+__global__ void swap_kernel(T* a, T* b, element_range range) {
+  for_each_pack<V>(range, [&](std::size_t i) {
+    auto const first = load<V>(a + i);
+    auto const second = load<V>(b + i);
+    store(second, a + i);
+    store(first, b + i);
   });
 }
 
 /// a and b, which do not overlap, have each other's values from now on.
 template <launcher Launch, class T>
 void swap(Launch launch, T* a, T* b, std::size_t n) {
-  if (n == 0) return;
   constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(a, b);
-  launch(vectors ? swap_kernel<wide, T> : swap_kernel<1, T>,
-         detail::shape_for_packs<T>(n, vectors ? wide : 1), a, b, n);
+  launch_packs<wide>(launch, fits_vectors(a, b), n, swap_kernel<wide, T>, swap_kernel<1, T>, a, b);
 }
 
 template <int V, class T>
-__global__ void add_and_clear_kernel(T* sum, T* x, std::size_t n) {
-  for_each_pack<V>(n, [&](std::size_t i, int count) {
-    auto total = load<V>(sum + i, count);
-    auto const more = load<V>(x + i, count);
+__global__ void add_and_clear_kernel(T* sum, T* x, element_range range) {
+  for_each_pack<V>(range, [&](std::size_t i) {
+    auto total = load<V>(sum + i);
+    auto const more = load<V>(x + i);
     pack<T, V> zeros;
+    PLAIT_UNROLL
     for (int k = 0; k < V; ++k) {
       total.value[k] = static_cast<T>(static_cast<accumulate_t<T>>(total.value[k]) +
                                       static_cast<accumulate_t<T>>(more.value[k]));
       zeros.value[k] = T{};
     }
-    store(total, sum + i, count);
-    store(zeros, x + i, count);
+    store(total, sum + i);
+    store(zeros, x + i);
   });
 }
 
 /// sum += x; x = 0. They do not overlap.
 template <launcher Launch, class T>
 void add_and_clear(Launch launch, T* sum, T* x, std::size_t n) {
-  if (n == 0) return;
   constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(sum, x);
-  launch(vectors ? add_and_clear_kernel<wide, T> : add_and_clear_kernel<1, T>,
-         detail::shape_for_packs<T>(n, vectors ? wide : 1), sum, x, n);
+  launch_packs<wide>(launch, fits_vectors(sum, x), n, add_and_clear_kernel<wide, T>,
+                     add_and_clear_kernel<1, T>, sum, x);
 }
 
 template <int V, class T>
 __global__ void copy_blocks_kernel(T const* from, std::size_t from_stride, T* to,
                                    std::size_t to_stride, std::size_t count, std::size_t block) {
-  for_each_pack_of_rows<V>(count, block, [&](std::size_t row, std::size_t column, int size) {
-    store(load<V>(from + row * from_stride + column, size), to + row * to_stride + column, size);
-  });
+  for_each_pack_of_rows<V>(
+      count, block,
+      [&](std::size_t row, std::size_t column) {
+        return load<V>(from + row * from_stride + column);
+      },
+      [&](std::size_t row, std::size_t column, pack<T, V> const& values) {
+        store(values, to + row * to_stride + column);
+      });
 }
 
 /// Copies `count` blocks of `block` elements with strides, in elements, between their beginnings.
@@ -99,7 +88,7 @@ void copy_blocks(Launch launch, T const* from, std::size_t from_stride, T* to,
                  std::size_t to_stride, std::size_t count, std::size_t block) {
   if (count == 0 || block == 0) return;
   constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(from, to) &&
+  bool const vectors = fits_vectors(from, to, block * sizeof(T)) &&
                        (count == 1 || fits_vectors(from_stride * sizeof(T), to_stride * sizeof(T)));
   launch(vectors ? copy_blocks_kernel<wide, T> : copy_blocks_kernel<1, T>,
          shape_for_rows(count, block, vectors ? wide : 1), from, from_stride, to, to_stride, count,
@@ -107,13 +96,13 @@ void copy_blocks(Launch launch, T const* from, std::size_t from_stride, T* to,
 }
 
 template <int V, class Function, class T>
-__global__ void map1_kernel(Function f, T const* x, T* out, std::size_t n) {
+__global__ void map1_kernel(Function f, T const* x, T* out, element_range range) {
   using A = accumulate_t<T>;
-  for_each_pack<V>(n, [&](std::size_t i, int count) {
-    auto values = load<V>(x + i, count);
+  for_each_pack<V>(range, [&](std::size_t i) {
+    auto values = load<V>(x + i);
     PLAIT_UNROLL
     for (T& value : values.value) value = static_cast<T>(f(static_cast<A>(value)));
-    store(values, out + i, count);
+    store(values, out + i);
   });
 }
 
@@ -121,36 +110,32 @@ __global__ void map1_kernel(Function f, T const* x, T* out, std::size_t n) {
 /// call operator.
 template <launcher Launch, class Function, class T>
 void map(Launch launch, Function f, std::size_t n, T const* x, T* out) {
-  if (n == 0) return;
   constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(x, out);
-  launch(vectors ? map1_kernel<wide, Function, T> : map1_kernel<1, Function, T>,
-         detail::shape_for_packs<T>(n, vectors ? wide : 1), f, x, out, n);
+  launch_packs<wide>(launch, fits_vectors(x, out), n, map1_kernel<wide, Function, T>,
+                     map1_kernel<1, Function, T>, f, x, out);
 }
 
 template <int V, class Function, class T>
-__global__ void map2_kernel(Function f, T const* x, T const* y, T* out, std::size_t n) {
+__global__ void map2_kernel(Function f, T const* x, T const* y, T* out, element_range range) {
   using A = accumulate_t<T>;
-  for_each_pack<V>(n, [&](std::size_t i, int count) {
-    auto const first = load<V>(x + i, count);
-    auto const second = load<V>(y + i, count);
+  for_each_pack<V>(range, [&](std::size_t i) {
+    auto const first = load<V>(x + i);
+    auto const second = load<V>(y + i);
     pack<T, V> values;
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v)
       values.value[v] =
           static_cast<T>(f(static_cast<A>(first.value[v]), static_cast<A>(second.value[v])));
-    store(values, out + i, count);
+    store(values, out + i);
   });
 }
 
 /// out[i] = f(x[i], y[i]) for i in [0, n); out may be x or y.
 template <launcher Launch, class Function, class T>
 void map(Launch launch, Function f, std::size_t n, T const* x, T const* y, T* out) {
-  if (n == 0) return;
   constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(x, y, out);
-  launch(vectors ? map2_kernel<wide, Function, T> : map2_kernel<1, Function, T>,
-         detail::shape_for_packs<T>(n, vectors ? wide : 1), f, x, y, out, n);
+  launch_packs<wide>(launch, fits_vectors(x, y, out), n, map2_kernel<wide, Function, T>,
+                     map2_kernel<1, Function, T>, f, x, y, out);
 }
 
 /// a + b.
@@ -177,8 +162,8 @@ struct row_operand {
 template <class Function, class... T>
 __global__ void rows_kernel(Function f, std::size_t count, std::size_t columns,
                             row_operand<T>... operands) {
-  for_each_pack<1>(count,
-                   [&](std::size_t r, int) { f(columns, operands.data + r * operands.stride...); });
+  for_each_pack<1>({0, count},
+                   [&](std::size_t r) { f(columns, operands.data + r * operands.stride...); });
 }
 
 /// Calls f(columns, row of each operand...) for each of `count` rows. The pointers are to T, so
@@ -210,24 +195,24 @@ struct maximum {
 
 template <int V, class Join, class T>
 __global__ void combine_kernel(Join join, source_table<T> sources, int count, T* out,
-                               std::size_t n) {
+                               element_range range) {
   using A = accumulate_t<T>;
-  for_each_pack<V>(n, [&](std::size_t i, int size) {
+  for_each_pack<V>(range, [&](std::size_t i) {
     A values[V];
-    auto const first = load<V>(sources.of[0] + i, size);
+    auto const first = load<V>(sources.of[0] + i);
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v) values[v] = static_cast<A>(first.value[v]);
     PLAIT_UNROLL  // with constant indices the table is never copied to memory
         for (int source = 1; source < most_sources; ++source) {
       if (source >= count) break;
-      auto const next = load<V>(sources.of[source] + i, size);
+      auto const next = load<V>(sources.of[source] + i);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) values[v] = join(values[v], static_cast<A>(next.value[v]));
     }
     pack<T, V> rounded;
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v) rounded.value[v] = static_cast<T>(values[v]);
-    store(rounded, out + i, size);
+    store(rounded, out + i);
   });
 }
 
@@ -237,13 +222,13 @@ __global__ void combine_kernel(Join join, source_table<T> sources, int count, T*
 template <launcher Launch, class Join, class T>
 void combine(Launch launch, Join join, source_table<T> const& sources, int count, T* out,
              std::size_t n) {
-  if (n == 0 || count == 0) return;
+  if (count == 0) return;
   constexpr int wide = vector_elements<T>;
   bool vectors = fits_vectors(out);
   for (int source = 0; source < count; ++source)
     vectors = vectors && fits_vectors(sources.of[source]);
-  launch(vectors ? combine_kernel<wide, Join, T> : combine_kernel<1, Join, T>,
-         detail::shape_for_packs<T>(n, vectors ? wide : 1), join, sources, count, out, n);
+  launch_packs<wide>(launch, vectors, n, combine_kernel<wide, Join, T>, combine_kernel<1, Join, T>,
+                     join, sources, count, out);
 }
 
 }  // namespace plait::cuda_kernels

@@ -28,12 +28,17 @@ template <int V, class T>
 __global__ void gather_rows_kernel(std::int32_t const* ids, T const* table, std::size_t first_row,
                                    std::size_t local_rows, T* out, std::size_t n,
                                    std::size_t columns) {
-  for_each_pack_of_rows<V>(n, columns, [&](std::size_t i, std::size_t c, int count) {
-    std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
-    pack<T, V> values{};
-    if (row != local_rows) values = load<V>(table + row * columns + c, count);
-    store(values, out + i * columns + c, count);
-  });
+  for_each_pack_of_rows<V>(
+      n, columns,
+      [&](std::size_t i, std::size_t c) {
+        std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
+        pack<T, V> values{};
+        if (row != local_rows) values = load<V>(table + row * columns + c);
+        return values;
+      },
+      [&](std::size_t i, std::size_t c, pack<T, V> const& values) {
+        store(values, out + i * columns + c);
+      });
 }
 
 /// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
@@ -56,7 +61,7 @@ template <class Index>  // so that every file may have it
 __global__ void local_rows_kernel(std::int32_t const* ids, std::size_t first_row,
                                   std::size_t local_rows, Index* rows, Index* positions,
                                   std::size_t n) {
-  for_each_pack<1>(n, [&](std::size_t i, int) {
+  for_each_pack<1>({0, n}, [&](std::size_t i) {
     rows[i] = static_cast<Index>(detail::local_row(ids[i], first_row, local_rows));
     positions[i] = static_cast<Index>(i);
   });
@@ -75,12 +80,11 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
   if (row == local_rows || (begin > 0 && rows[begin - 1] == row)) return;
   unsigned const lane = threadIdx.x % warp_threads;
   std::size_t const column = (std::size_t{blockIdx.y} * warp_threads + lane) * V;
-  int const count =
-      column < columns ? static_cast<int>(smaller<std::size_t>(V, columns - column)) : 0;
+  bool const is_inside = column < columns;
   S* const to = dtable + row * columns + column;
   S sums[V];
   PLAIT_UNROLL
-  for (int v = 0; v < V; ++v) sums[v] = v < count ? to[v] : S{0};
+  for (int v = 0; v < V; ++v) sums[v] = is_inside ? to[v] : S{0};
   for (std::size_t i = begin; i < n; i += warp_threads) {
     bool const same = i + lane < n && rows[i + lane] == row;
     std::uint32_t const mine = same ? positions[i + lane] : 0;
@@ -88,16 +92,16 @@ __global__ __launch_bounds__(block_threads) void add_sorted_rows_kernel(
     PLAIT_UNROLL_BY(4)
     for (int p = 0; p < run; ++p) {
       std::size_t const position = __shfl_sync(whole_warp, mine, p);
-      if (count == 0) continue;
-      auto const terms = load<V>(dy + position * columns + column, count);
+      if (!is_inside) continue;
+      auto const terms = load<V>(dy + position * columns + column);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) sums[v] += static_cast<S>(terms.value[v]);
     }
     if (run < warp_threads) break;
   }
+  if (!is_inside) return;
   PLAIT_UNROLL
-  for (int v = 0; v < V; ++v)
-    if (v < count) to[v] = sums[v];
+  for (int v = 0; v < V; ++v) to[v] = sums[v];
 }
 
 /// Numbers of workspace that scatter_add_rows needs.
@@ -141,15 +145,20 @@ template <int V, class T>
 __global__ void add_positions_kernel(T const* x, T const* table, T* y, std::size_t rows,
                                      std::size_t batch, std::size_t columns) {
   using A = accumulate_t<T>;
-  for_each_pack_of_rows<V>(rows, columns, [&](std::size_t r, std::size_t c, int count) {
-    auto values = load<V>(x + r * columns + c, count);
-    auto const summands = load<V>(table + r / batch * columns + c, count);
-    PLAIT_UNROLL
-    for (int v = 0; v < V; ++v)
-      values.value[v] =
-          static_cast<T>(static_cast<A>(values.value[v]) + static_cast<A>(summands.value[v]));
-    store(values, y + r * columns + c, count);
-  });
+  for_each_pack_of_rows<V>(
+      rows, columns,
+      [&](std::size_t r, std::size_t c) {
+        return two_packs<T, V>{load<V>(x + r * columns + c),
+                               load<V>(table + r / batch * columns + c)};
+      },
+      [&](std::size_t r, std::size_t c, two_packs<T, V> const& of) {
+        pack<T, V> values;
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v)
+          values.value[v] =
+              static_cast<T>(static_cast<A>(of.first.value[v]) + static_cast<A>(of.second.value[v]));
+        store(values, y + r * columns + c);
+      });
 }
 
 /// y = x plus the table's row of each position; position s of x is position first_position + s of
@@ -171,20 +180,18 @@ void add_positions(Launch launch, T const* x, T const* table, T* y, std::size_t 
 template <int V, class T, class S>
 __global__ void accumulate_positions_kernel(T const* dy, S* dtable, std::size_t positions,
                                             std::size_t batch, std::size_t columns) {
-  for_each_pack_of_rows<V>(positions, columns, [&](std::size_t s, std::size_t c, int count) {
+  for_each_pack_of_rows<V>(positions, columns, [&](std::size_t s, std::size_t c) {
     S* const to = dtable + s * columns + c;
     S sums[V];
     PLAIT_UNROLL
-    for (int v = 0; v < V; ++v) sums[v] = v < count ? to[v] : S{0};
-    PLAIT_UNROLL_BY(4)
-    for (std::size_t sample = 0; sample < batch; ++sample) {
-      auto const terms = load<V>(dy + (s * batch + sample) * columns + c, count);
+    for (int v = 0; v < V; ++v) sums[v] = to[v];
+    for_each_step<1>(0, batch, [&](std::size_t sample) {
+      auto const terms = load<V>(dy + (s * batch + sample) * columns + c);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) sums[v] += static_cast<S>(terms.value[v]);
-    }
+    });
     PLAIT_UNROLL
-    for (int v = 0; v < V; ++v)
-      if (v < count) to[v] = sums[v];
+    for (int v = 0; v < V; ++v) to[v] = sums[v];
   });
 }
 

@@ -76,35 +76,51 @@ constexpr unsigned blocks_for(std::size_t work, std::size_t per_block) {
   return static_cast<unsigned>(smaller(divide_up(work, per_block), most));
 }
 
+/// Elements of one launch, whole packs of the kernel's width.
+struct element_range {
+  std::size_t begin, end;
+};
+
+/// Launches a kernel over n elements: `wide` for the whole packs of V, if the addresses fit
+/// vectors, and `narrow`, which does one at a time, for what is left. Both get the arguments and
+/// then their element_range.
+template <int V, class Launch, class Kernel, class... Arguments>
+void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kernel narrow,
+                  Arguments... arguments) {
+  std::size_t const whole = vectors ? n - n % V : 0;
+  if (whole > 0)
+    launch(wide, launch_shape{blocks_for(whole, std::size_t{block_threads} * V), block_threads},
+           arguments..., element_range{0, whole});
+  if (whole < n)
+    launch(narrow, launch_shape{blocks_for(n - whole, block_threads), block_threads},
+           arguments..., element_range{whole, n});
+}
+
 // ---- Inside kernels -----------------------------------------------------------------------------
 
 template <class A>
 inline constexpr A minus_infinity = -std::numeric_limits<A>::infinity();
 
-/// `V` neighbours, moved by one instruction.
+/// `V` neighbours, moved by one instruction from or to an address that is aligned to their size.
 template <class T, int V>
 struct alignas(V * sizeof(T)) pack {
   T value[V];
 };
 
-/// The first `count` of V elements, zeros for the others. A full pack must be aligned to its size.
 template <int V, class T>
-__device__ __forceinline__ pack<T, V> load(T const* from, int count = V) {
-  if (count == V) return *reinterpret_cast<pack<T, V> const*>(from);
-  pack<T, V> values{};
-  for (int v = 0; v < V; ++v)
-    if (v < count) values.value[v] = from[v];
-  return values;
+__device__ __forceinline__ pack<T, V> load(T const* from) {
+  return *reinterpret_cast<pack<T, V> const*>(from);
 }
 template <class T, int V>
-__device__ __forceinline__ void store(pack<T, V> const& values, T* to, int count = V) {
-  if (count == V) {
-    *reinterpret_cast<pack<T, V>*>(to) = values;
-    return;
-  }
-  for (int v = 0; v < V; ++v)
-    if (v < count) to[v] = values.value[v];
+__device__ __forceinline__ void store(pack<T, V> const& values, T* to) {
+  *reinterpret_cast<pack<T, V>*>(to) = values;
 }
+
+/// What a turn of a loop over two operands has loaded.
+template <class T, int V>
+struct two_packs {
+  pack<T, V> first, second;
+};
 
 /// The block's shared memory as one `Layout`, whose size the launch shape gives.
 template <class Layout>
@@ -140,24 +156,50 @@ __device__ __forceinline__ T block_reduce(T value, T* of_warp, Join join) {
   return result;
 }
 
-/// Calls each(i, count) so that the grid sees [0, n) once, as packs [i, i + count); count is V but
-/// for the last.
+/// Calls each(i) so that the grid sees the range once, as packs [i, i + V).
 template <int V, class Each>
-__device__ __forceinline__ void for_each_pack(std::size_t n, Each each) {
+__device__ __forceinline__ void for_each_pack(element_range range, Each each) {
   std::size_t const step = std::size_t{gridDim.x} * blockDim.x * V;
-  for (std::size_t i = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) * V; i < n; i += step)
-    each(i, static_cast<int>(smaller<std::size_t>(V, n - i)));
+  for (std::size_t i = range.begin + (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) * V;
+       i < range.end; i += step)
+    each(i);
+}
+
+/// Calls each(i) for i = begin, begin + Step, ... below `end`. The number of turns is known before
+/// the first one, so the loads of several turns are under way at a time, unless each() also stores.
+template <std::size_t Step, class Each>
+__device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Each each) {
+  int const turns = begin < end ? static_cast<int>((end - begin - 1) / Step + 1) : 0;
+  PLAIT_UNROLL_BY(4)
+  for (int turn = 0; turn < turns; ++turn) each(begin + static_cast<std::size_t>(turn) * Step);
+}
+
+/// The same for a body that stores: use(i, load_at(i)), where `Together` turns load before the
+/// first of them stores.
+template <std::size_t Step, int Together, class Load, class Use>
+__device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Load load_at,
+                                              Use use) {
+  for (std::size_t i = begin; i < end; i += Step * Together) {
+    decltype(load_at(i)) loaded[Together]{};
+    PLAIT_UNROLL
+    for (int t = 0; t < Together; ++t)
+      if (i + t * Step < end) loaded[t] = load_at(i + t * Step);
+    PLAIT_UNROLL
+    for (int t = 0; t < Together; ++t)
+      if (i + t * Step < end) use(i + t * Step, loaded[t]);
+  }
 }
 
 /// Packs that a thread of a warp does of one piece of a row.
-inline constexpr std::size_t packs_of_piece = 4;
+inline constexpr int packs_of_piece = 4;
 
-/// Calls each(row, column, count) so that the grid sees a matrix once; the threads of a warp have
-/// neighbouring packs of a row. With V > 1, every row must begin aligned.
-template <int V, class Each>
-__device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
-                                                      Each each) {
-  constexpr std::size_t width = packs_of_piece * warp_threads * V;
+/// Calls piece(row, first column of this thread, end) so that the grid sees a matrix once, whose
+/// columns are a multiple of V: the thread has the packs at the first column and at steps of
+/// warp_threads * V from there.
+template <int V, class Piece>
+__device__ __forceinline__ void for_each_piece_of_rows(std::size_t rows, std::size_t columns,
+                                                       Piece piece_of) {
+  constexpr std::size_t width = std::size_t{packs_of_piece} * warp_threads * V;
   std::size_t const pieces = (columns + width - 1) / width;
   std::size_t const warps = std::size_t{gridDim.x} * (blockDim.x / warp_threads);
   std::size_t const lane = threadIdx.x % warp_threads;
@@ -166,18 +208,38 @@ __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::siz
        piece < rows * pieces; piece += warps) {
     std::size_t const row = piece / pieces;
     std::size_t const begin = piece % pieces * width;
-    PLAIT_UNROLL
-    for (std::size_t i = 0; i < packs_of_piece; ++i) {
-      std::size_t const column = begin + (i * warp_threads + lane) * V;
-      if (column < columns)
-        each(row, column, static_cast<int>(smaller<std::size_t>(V, columns - column)));
-    }
+    piece_of(row, begin + lane * V, smaller(begin + width, columns));
   }
 }
+
+/// Calls each(row, column) for the packs of a matrix; the threads of a warp have neighbouring ones
+/// of a row.
+template <int V, class Each>
+__device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
+                                                      Each each) {
+  for_each_piece_of_rows<V>(
+      rows, columns, [&](std::size_t row, std::size_t first, std::size_t end) {
+        for (std::size_t c = first; c < end; c += std::size_t{warp_threads} * V) each(row, c);
+      });
+}
+
+/// The same for a body that stores: use(row, column, load_at(row, column)), where a thread loads
+/// all packs of a piece before it stores the first.
+template <int V, class Load, class Use>
+__device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::size_t columns,
+                                                      Load load_at, Use use) {
+  for_each_piece_of_rows<V>(
+      rows, columns, [&](std::size_t row, std::size_t first, std::size_t end) {
+        for_each_step<std::size_t{warp_threads} * V, packs_of_piece>(
+            first, end, [&](std::size_t column) { return load_at(row, column); },
+            [&](std::size_t column, auto const& loaded) { use(row, column, loaded); });
+      });
+}
+
 /// The shape for a kernel that is one for_each_pack_of_rows.
 constexpr launch_shape shape_for_rows(std::size_t rows, std::size_t columns, int v) {
   std::size_t const pieces =
-      divide_up(columns, packs_of_piece * warp_threads * static_cast<std::size_t>(v));
+      divide_up(columns, std::size_t{packs_of_piece} * warp_threads * static_cast<std::size_t>(v));
   return {blocks_for(rows * pieces, block_warps), block_threads};
 }
 

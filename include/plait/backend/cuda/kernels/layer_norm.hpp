@@ -22,14 +22,23 @@ __device__ __forceinline__ void for_each_row_of_warp(std::size_t rows, Each each
     each(row);
 }
 
-/// Calls each(column, count) for the packs of this thread in its warp's row.
+/// for_each_step over the packs of this thread in its warp's row, for a body that does not store or
+/// for one that does.
 template <int V, class Each>
 __device__ __forceinline__ void for_each_pack_of_row(std::size_t columns, Each each) {
-  PLAIT_UNROLL_BY(2)
-  for (std::size_t column = std::size_t{threadIdx.x % warp_threads} * V; column < columns;
-       column += warp_threads * V)
-    each(column, static_cast<int>(smaller<std::size_t>(V, columns - column)));
+  for_each_step<std::size_t{warp_threads} * V>(std::size_t{threadIdx.x % warp_threads} * V, columns,
+                                               each);
 }
+template <int V, class Load, class Use>
+__device__ __forceinline__ void for_each_pack_of_row(std::size_t columns, Load load_at, Use use) {
+  for_each_step<std::size_t{warp_threads} * V, 2>(std::size_t{threadIdx.x % warp_threads} * V,
+                                                  columns, load_at, use);
+}
+
+template <class T, int V>
+struct three_packs {
+  pack<T, V> first, second, third;
+};
 
 }  // namespace detail
 
@@ -41,15 +50,15 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
   detail::for_each_row_of_warp(rows, [&](std::size_t row) {
     T const* const from = x + row * columns;
     A sum = 0;
-    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c, int count) {
-      auto const values = load<V>(from + c, count);
+    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c) {
+      auto const values = load<V>(from + c);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) sum += static_cast<A>(values.value[v]);
     });
     A const mean = warp_sum(sum) / static_cast<A>(columns);
     A squares = 0;
-    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c, int count) {
-      auto const values = load<V>(from + c, count);
+    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c) {
+      auto const values = load<V>(from + c);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) {
         A const difference = static_cast<A>(values.value[v]) - mean;
@@ -58,17 +67,22 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
     });
     A const inverse_deviation =
         1 / std::sqrt(warp_sum(squares) / static_cast<A>(columns) + epsilon);
-    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c, int count) {
-      auto values = load<V>(from + c, count);
-      auto const factors = load<V>(gamma + c, count);
-      auto const summands = load<V>(beta + c, count);
-      PLAIT_UNROLL
-      for (int v = 0; v < V; ++v)
-        values.value[v] = static_cast<T>((static_cast<A>(values.value[v]) - mean) *
-                                             inverse_deviation * static_cast<A>(factors.value[v]) +
-                                         static_cast<A>(summands.value[v]));
-      store(values, y + row * columns + c, count);
-    });
+    using packs = detail::three_packs<T, V>;  // of x, gamma and beta
+    detail::for_each_pack_of_row<V>(
+        columns,
+        [&](std::size_t c) {
+          return packs{load<V>(from + c), load<V>(gamma + c), load<V>(beta + c)};
+        },
+        [&](std::size_t c, packs const& of) {
+          pack<T, V> values;
+          PLAIT_UNROLL
+          for (int v = 0; v < V; ++v)
+            values.value[v] =
+                static_cast<T>((static_cast<A>(of.first.value[v]) - mean) * inverse_deviation *
+                                   static_cast<A>(of.second.value[v]) +
+                               static_cast<A>(of.third.value[v]));
+          store(values, y + row * columns + c);
+        });
     if (threadIdx.x % warp_threads == 0) {
       statistics[2 * row] = mean;
       statistics[2 * row + 1] = inverse_deviation;
@@ -103,36 +117,34 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
     // With g = dy * gamma and h = (x - mean) * inverse_deviation:
     // dx = inverse_deviation * (g - average(g) - h * average(g * h))
     A sum_g = 0, sum_gh = 0;
-    auto const for_each_g_and_h = [&](auto use) {
-      detail::for_each_pack_of_row<V>(columns, [&](std::size_t c, int count) {
-        auto const gradients = load<V>(dy + row * columns + c, count);
-        auto const factors = load<V>(gamma + c, count);
-        auto const values = load<V>(x + row * columns + c, count);
-        A g[V], h[V];
-        PLAIT_UNROLL
-        for (int v = 0; v < V; ++v) {  // behind the end of the row g is 0
-          g[v] = static_cast<A>(gradients.value[v]) * static_cast<A>(factors.value[v]);
-          h[v] = (static_cast<A>(values.value[v]) - mean) * inverse_deviation;
-        }
-        use(c, count, g, h);
-      });
+    using packs = detail::three_packs<T, V>;  // of dy, gamma and x
+    auto const load_at = [&](std::size_t c) {
+      return packs{load<V>(dy + row * columns + c), load<V>(gamma + c),
+                   load<V>(x + row * columns + c)};
     };
-    for_each_g_and_h([&](std::size_t, int, A const(&g)[V], A const(&h)[V]) {
+    auto const g_of = [&](packs const& of, int v) {
+      return static_cast<A>(of.first.value[v]) * static_cast<A>(of.second.value[v]);
+    };
+    auto const h_of = [&](packs const& of, int v) {
+      return (static_cast<A>(of.third.value[v]) - mean) * inverse_deviation;
+    };
+    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c) {
+      auto const of = load_at(c);
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) {
-        sum_g += g[v];
-        sum_gh += g[v] * h[v];
+        sum_g += g_of(of, v);
+        sum_gh += g_of(of, v) * h_of(of, v);
       }
     });
     A const average_g = warp_sum(sum_g) / static_cast<A>(columns);
     A const average_gh = warp_sum(sum_gh) / static_cast<A>(columns);
-    for_each_g_and_h([&](std::size_t c, int count, A const(&g)[V], A const(&h)[V]) {
+    detail::for_each_pack_of_row<V>(columns, load_at, [&](std::size_t c, packs const& of) {
       pack<T, V> values;
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v)
-        values.value[v] =
-            static_cast<T>(inverse_deviation * (g[v] - average_g - h[v] * average_gh));
-      store(values, dx + row * columns + c, count);
+        values.value[v] = static_cast<T>(
+            inverse_deviation * (g_of(of, v) - average_g - h_of(of, v) * average_gh));
+      store(values, dx + row * columns + c);
     });
   });
 }
@@ -159,11 +171,11 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_parameters_
     T const* x, accumulate_t<T> const* statistics) {
   using A = accumulate_t<T>;
   detail::sum_columns<V>(
-      rows, columns, sums, partial, [&](std::size_t r, std::size_t c, int count, auto& sum) {
+      rows, columns, sums, partial, [&](std::size_t r, std::size_t c, auto& sum) {
         A const mean = statistics[2 * r];
         A const inverse_deviation = statistics[2 * r + 1];
-        auto const gradients = load<V>(dy + r * columns + c, count);
-        auto const values = load<V>(x + r * columns + c, count);
+        auto const gradients = load<V>(dy + r * columns + c);
+        auto const values = load<V>(x + r * columns + c);
         PLAIT_UNROLL
         for (int v = 0; v < V; ++v) {
           A const gradient = static_cast<A>(gradients.value[v]);

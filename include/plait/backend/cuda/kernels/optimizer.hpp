@@ -19,19 +19,16 @@ namespace detail {
 /// Packs that a thread of an update does.
 inline constexpr int update_packs = 4;
 
-template <class P>
-inline constexpr int update_elements = vector_elements<P>;
-
-// Calls each(i, count, factors) for the packs of this thread; factors[v] is factors_of(the range of
-// element i + v). The ranges are sorted and cover [0, count).
+// Calls each(i, factors) for the packs of this thread; factors[v] is factors_of(the range of element
+// i + v). The ranges are sorted and cover all elements.
 template <int V, class Factors, class Each>
 __device__ __forceinline__ void for_each_update(update_range const* ranges, int range_count,
-                                                std::size_t count, Factors factors_of, Each each) {
+                                                element_range of, Factors factors_of, Each each) {
   using factors_type = decltype(factors_of(*ranges));
   constexpr std::size_t stride = std::size_t{block_threads} * V;
   std::size_t const begin =
-      std::size_t{blockIdx.x} * stride * update_packs + std::size_t{threadIdx.x} * V;
-  if (begin >= count) return;
+      of.begin + std::size_t{blockIdx.x} * stride * update_packs + std::size_t{threadIdx.x} * V;
+  if (begin >= of.end) return;
   int low = 0, high = range_count - 1;  // the last range that begins at or before `begin`
   while (low < high) {
     int const middle = (low + high + 1) / 2;
@@ -42,7 +39,7 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
   factors_type now = factors_of(ranges[low]);
   for (int p = 0; p < update_packs; ++p) {
     std::size_t const i = begin + static_cast<std::size_t>(p) * stride;
-    if (i >= count) return;
+    if (i >= of.end) return;
     factors_type factors[V];
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v) {
@@ -53,13 +50,24 @@ __device__ __forceinline__ void for_each_update(update_range const* ranges, int 
       }
       factors[v] = now;
     }
-    each(i, static_cast<int>(smaller<std::size_t>(V, count - i)), factors);
+    each(i, factors);
   }
 }
 
-constexpr launch_shape shape_for_update(std::size_t count, int v, std::size_t shared_bytes) {
-  std::size_t const per_block = static_cast<std::size_t>(block_threads * v * update_packs);
-  return {static_cast<unsigned>(divide_up(count, per_block)), block_threads, shared_bytes};
+// As launch_packs, for kernels that are one for_each_update.
+template <int V, class Scalars, class Launch, class Kernel, class... Arguments>
+void launch_update(Launch launch, bool vectors, std::size_t count, Kernel wide, Kernel narrow,
+                   Arguments... arguments) {
+  auto const launch_part = [&](Kernel kernel, int v, element_range part) {
+    std::size_t const per_block = static_cast<std::size_t>(block_threads * v * update_packs);
+    launch(kernel,
+           launch_shape{static_cast<unsigned>(divide_up(part.end - part.begin, per_block)),
+                        block_threads, sizeof(Scalars)},
+           arguments..., part);
+  };
+  std::size_t const whole = vectors ? count - count % V : 0;
+  if (whole > 0) launch_part(wide, V, {0, whole});
+  if (whole < count) launch_part(narrow, 1, {whole, count});
 }
 
 /// The scalars of an update, made in double and rounded once: those of all ranges by one thread of
@@ -87,9 +95,9 @@ struct sgd_factors {
 
 template <int V, class P, class S, class C>
 __global__ __launch_bounds__(block_threads) void adamw_kernel(
-    P* parameter, S const* gradient, P* m, P* v, std::size_t count, update_range const* ranges,
-    int range_count, adamw_constants constants, adamw_numbers const* numbers,
-    double const* gradient_scale, C* compute_copy) {
+    P* parameter, S const* gradient, P* m, P* v, update_range const* ranges, int range_count,
+    adamw_constants constants, adamw_numbers const* numbers, double const* gradient_scale,
+    C* compute_copy, element_range of) {
   auto& scalars = shared_memory<detail::adamw_scalars<P>>();
   if (threadIdx.x == 0) {
     scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
@@ -111,12 +119,11 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
         static_cast<P>(scalars.step_size * rate)};
   };
   detail::for_each_update<V>(
-      ranges, range_count, count, factors_of,
-      [&](std::size_t i, int size, factors_type const(&factors)[V]) {
-        auto values = load<V>(parameter + i, size);
-        auto const gradients = load<V>(gradient + i, size);
-        auto first = load<V>(m + i, size);
-        auto second = load<V>(v + i, size);
+      ranges, range_count, of, factors_of, [&](std::size_t i, factors_type const(&factors)[V]) {
+        auto values = load<V>(parameter + i);
+        auto const gradients = load<V>(gradient + i);
+        auto first = load<V>(m + i);
+        auto second = load<V>(v + i);
         pack<C, V> copy;
         PLAIT_UNROLL
         for (int e = 0; e < V; ++e) {
@@ -129,10 +136,10 @@ __global__ __launch_bounds__(block_threads) void adamw_kernel(
           values.value[e] = decayed + factors[e].step_size * first.value[e] / denominator;
           copy.value[e] = static_cast<C>(values.value[e]);
         }
-        store(values, parameter + i, size);
-        store(first, m + i, size);
-        store(second, v + i, size);
-        if (compute_copy != nullptr) store(copy, compute_copy + i, size);
+        store(values, parameter + i);
+        store(first, m + i);
+        store(second, v + i);
+        if (compute_copy != nullptr) store(copy, compute_copy + i);
       });
 }
 
@@ -148,20 +155,18 @@ template <launcher Launch, class P, class S, class C = bfloat16>
 void adamw(Launch launch, P* parameter, S const* gradient, P* m, P* v, std::size_t count,
            update_range const* ranges, int range_count, adamw_constants const& constants,
            adamw_numbers const* numbers, double const* gradient_scale, C* compute_copy = nullptr) {
-  if (count == 0) return;
-  constexpr int wide = detail::update_elements<P>;
-  bool const vectors = fits_vectors(parameter, gradient, m, v, compute_copy);
-  launch(vectors ? adamw_kernel<wide, P, S, C> : adamw_kernel<1, P, S, C>,
-         detail::shape_for_update(count, vectors ? wide : 1, sizeof(detail::adamw_scalars<P>)),
-         parameter, gradient, m, v, count, ranges, range_count, constants, numbers, gradient_scale,
-         compute_copy);
+  constexpr int wide = vector_elements<P>;
+  detail::launch_update<wide, detail::adamw_scalars<P>>(
+      launch, fits_vectors(parameter, gradient, m, v, compute_copy), count,
+      adamw_kernel<wide, P, S, C>, adamw_kernel<1, P, S, C>, parameter, gradient, m, v, ranges,
+      range_count, constants, numbers, gradient_scale, compute_copy);
 }
 
 template <int V, class P, class S, class C>
 __global__ __launch_bounds__(block_threads) void sgd_kernel(
-    P* parameter, S const* gradient, P* buffer, std::size_t count, update_range const* ranges,
-    int range_count, sgd_constants constants, sgd_numbers const* numbers,
-    double const* gradient_scale, C* compute_copy) {
+    P* parameter, S const* gradient, P* buffer, update_range const* ranges, int range_count,
+    sgd_constants constants, sgd_numbers const* numbers, double const* gradient_scale,
+    C* compute_copy, element_range of) {
   auto& scalars = shared_memory<detail::sgd_scalars<P>>();
   if (threadIdx.x == 0) {
     scalars.gradient_scale = static_cast<P>(gradient_scale == nullptr ? 1.0 : *gradient_scale);
@@ -177,12 +182,12 @@ __global__ __launch_bounds__(block_threads) void sgd_kernel(
     return factors_type{static_cast<P>(constants.weight_decay * decay),
                         static_cast<P>(-(scalars.learning_rate * rate))};
   };
-  detail::for_each_update<V>(ranges, range_count, count, factors_of,
-                             [&](std::size_t i, int size, factors_type const(&factors)[V]) {
-                               auto values = load<V>(parameter + i, size);
-                               auto const gradients = load<V>(gradient + i, size);
+  detail::for_each_update<V>(ranges, range_count, of, factors_of,
+                             [&](std::size_t i, factors_type const(&factors)[V]) {
+                               auto values = load<V>(parameter + i);
+                               auto const gradients = load<V>(gradient + i);
                                pack<P, V> kept{};
-                               if (keeps) kept = load<V>(buffer + i, size);
+                               if (keeps) kept = load<V>(buffer + i);
                                pack<C, V> copy;
                                PLAIT_UNROLL
                                for (int e = 0; e < V; ++e) {
@@ -193,9 +198,9 @@ __global__ __launch_bounds__(block_threads) void sgd_kernel(
                                  values.value[e] += factors[e].step_size * kept.value[e];
                                  copy.value[e] = static_cast<C>(values.value[e]);
                                }
-                               store(values, parameter + i, size);
-                               if (keeps) store(kept, buffer + i, size);
-                               if (compute_copy != nullptr) store(copy, compute_copy + i, size);
+                               store(values, parameter + i);
+                               if (keeps) store(kept, buffer + i);
+                               if (compute_copy != nullptr) store(copy, compute_copy + i);
                              });
 }
 
@@ -207,28 +212,26 @@ template <launcher Launch, class P, class S, class C = bfloat16>
 void sgd(Launch launch, P* parameter, S const* gradient, P* buffer, std::size_t count,
          update_range const* ranges, int range_count, sgd_constants const& constants,
          sgd_numbers const* numbers, double const* gradient_scale, C* compute_copy = nullptr) {
-  if (count == 0) return;
-  constexpr int wide = detail::update_elements<P>;
-  bool const vectors = fits_vectors(parameter, gradient, buffer, compute_copy);
-  launch(vectors ? sgd_kernel<wide, P, S, C> : sgd_kernel<1, P, S, C>,
-         detail::shape_for_update(count, vectors ? wide : 1, sizeof(detail::sgd_scalars<P>)),
-         parameter, gradient, buffer, count, ranges, range_count, constants, numbers,
-         gradient_scale, compute_copy);
+  constexpr int wide = vector_elements<P>;
+  detail::launch_update<wide, detail::sgd_scalars<P>>(
+      launch, fits_vectors(parameter, gradient, buffer, compute_copy), count,
+      sgd_kernel<wide, P, S, C>, sgd_kernel<1, P, S, C>, parameter, gradient, buffer, ranges,
+      range_count, constants, numbers, gradient_scale, compute_copy);
 }
 
 template <int V, class P>
-__global__ void average_kernel(P const* x, P* average, std::size_t count, double decay,
-                               double const* gradient_scale) {
+__global__ void average_kernel(P const* x, P* average, double decay, double const* gradient_scale,
+                               element_range range) {
   if (std::isnan(*gradient_scale)) return;
   P const old = static_cast<P>(decay);
   P const share = static_cast<P>(1 - decay);
-  for_each_pack<V>(count, [&](std::size_t i, int size) {
-    auto const values = load<V>(x + i, size);
-    auto averages = load<V>(average + i, size);
+  for_each_pack<V>(range, [&](std::size_t i) {
+    auto const values = load<V>(x + i);
+    auto averages = load<V>(average + i);
     PLAIT_UNROLL
     for (int e = 0; e < V; ++e)
       averages.value[e] = old * averages.value[e] + share * values.value[e];
-    store(averages, average + i, size);
+    store(averages, average + i);
   });
 }
 
@@ -239,14 +242,9 @@ __global__ void average_kernel(P const* x, P* average, std::size_t count, double
 template <launcher Launch, class P>
 void average(Launch launch, P const* x, P* average, std::size_t count, double decay,
              double const* gradient_scale) {
-  if (count == 0) return;
   constexpr int wide = vector_elements<P>;
-  bool const vectors = fits_vectors(x, average);
-  int const size = vectors ? wide : 1;
-  launch(vectors ? average_kernel<wide, P> : average_kernel<1, P>,
-         launch_shape{blocks_for(count, static_cast<std::size_t>(block_threads * size)),
-                      block_threads},
-         x, average, count, decay, gradient_scale);
+  launch_packs<wide>(launch, fits_vectors(x, average), count, average_kernel<wide, P>,
+                     average_kernel<1, P>, x, average, decay, gradient_scale);
 }
 
 namespace detail {
@@ -266,22 +264,31 @@ template <class T>
 __global__ __launch_bounds__(block_threads) void squares_kernel(T const* x,
                                                                 squares_range const* ranges,
                                                                 double* partial) {
+  constexpr std::size_t wide = vector_elements<T>;
   struct layout {
     double of_warp[block_warps];
   };
   auto& memory = shared_memory<layout>();
   squares_range const range = ranges[blockIdx.y];
-  std::size_t const share = larger(
-      detail::share_elements, (range.count + detail::square_shares - 1) / detail::square_shares);
+  constexpr std::size_t pieces = detail::square_shares * wide;
+  std::size_t const share =
+      larger(detail::share_elements, (range.count + pieces - 1) / pieces * wide);
   std::size_t const begin = smaller(blockIdx.x * share, range.count);
   std::size_t const end = smaller(begin + share, range.count);
   T const* const from = x + range.offset;
   double sum = 0;
-  PLAIT_UNROLL_BY(8)
-  for (std::size_t i = begin + threadIdx.x; i < end; i += block_threads) {
-    double const value = static_cast<double>(static_cast<accumulate_t<T>>(from[i]));
+  auto const add = [&](T element) {
+    double const value = static_cast<double>(static_cast<accumulate_t<T>>(element));
     sum += value * value;
-  }
+  };
+  bool const vectors = reinterpret_cast<std::uintptr_t>(from) % (sizeof(T) * wide) == 0;
+  std::size_t const whole = vectors ? end - (end - begin) % wide : begin;  // behind the packs
+  for_each_step<block_threads * wide>(begin + threadIdx.x * wide, whole, [&](std::size_t i) {
+    auto const values = load<wide>(from + i);
+    PLAIT_UNROLL
+    for (int v = 0; v < int{wide}; ++v) add(values.value[v]);
+  });
+  for_each_step<block_threads>(whole + threadIdx.x, end, [&](std::size_t i) { add(from[i]); });
   sum = block_reduce(sum, memory.of_warp, [](double a, double b) { return a + b; });
   if (threadIdx.x == 0) partial[blockIdx.y * detail::square_shares + blockIdx.x] = sum;
 }

@@ -26,7 +26,7 @@ template <class T, class C>
 __global__ void product_kernel(product_operands<T, C> of) {
   std::size_t const a_row = of.a_transposed ? 1 : of.lda, a_depth = of.a_transposed ? of.lda : 1;
   std::size_t const b_depth = of.b_transposed ? 1 : of.ldb, b_row = of.b_transposed ? of.ldb : 1;
-  for_each_pack<1>(of.m * of.n, [&](std::size_t i, int) {
+  for_each_pack<1>({0, of.m * of.n}, [&](std::size_t i) {
     std::size_t const row = i / of.n, column = i % of.n;
     T const* const a = of.a + row * a_row;
     T const* const b = of.b + column * b_row;

@@ -32,9 +32,9 @@ struct column_sums_memory {
   S sum[block_warps][K][V][warp_threads];
 };
 
-// Forms K sums of this block's columns over its slice of the rows. term(r, c, count, sums) adds the
-// terms of columns [c, c + count) of row r to sums[k][v]. With one slice, the targets get the sums,
-// else `partial` (slices, K, columns).
+// Forms K sums of this block's columns over its slice of the rows. term(r, c, sums) adds the terms
+// of columns [c, c + V) of row r to sums[k][v]. With one slice, the targets get the sums, else
+// `partial` (slices, K, columns).
 template <int V, int K, class S, class Term>
 __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
                                             column_targets<S, K> const& targets, S* partial,
@@ -47,12 +47,9 @@ __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t column
   std::size_t const slice = blockIdx.y;
   std::size_t const end = rows * (slice + 1) / gridDim.y;
   S sums[K][V] = {};
-  if (column < columns) {
-    int const count = static_cast<int>(smaller<std::size_t>(V, columns - column));
-    PLAIT_UNROLL_BY(4)
-    for (std::size_t r = rows * slice / gridDim.y + warp; r < end; r += block_warps)
-      term(r, column, count, sums);
-  }
+  if (column < columns)
+    for_each_step<block_warps>(rows * slice / gridDim.y + warp, end,
+                               [&](std::size_t r) { term(r, column, sums); });
   PLAIT_UNROLL
   for (int k = 0; k < K; ++k) PLAIT_UNROLL
   for (int v = 0; v < V; ++v) memory.sum[warp][k][v][lane] = sums[k][v];
@@ -81,10 +78,10 @@ constexpr std::size_t column_sums_workspace(std::size_t rows, std::size_t column
 template <int K, class S>
 __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets,
                                   std::size_t slices, std::size_t columns) {
-  for_each_pack<1>(K * columns, [&](std::size_t i, int) {
+  for_each_pack<1>({0, K * columns}, [&](std::size_t i) {
     S sum = 0;
-    PLAIT_UNROLL_BY(8)
-    for (std::size_t slice = 0; slice < slices; ++slice) sum += partial[slice * K * columns + i];
+    for_each_step<1>(0, slices,
+                     [&](std::size_t slice) { sum += partial[slice * K * columns + i]; });
     targets.of[i / columns][i % columns] += sum;
   });
 }
@@ -118,8 +115,8 @@ __global__ __launch_bounds__(block_threads) void column_sums_kernel(std::size_t 
                                                                     column_targets<S, 1> sums,
                                                                     S* partial, T const* dy) {
   detail::sum_columns<V>(rows, columns, sums, partial,
-                         [&](std::size_t r, std::size_t c, int count, auto& sum) {
-                           auto const terms = load<V>(dy + r * columns + c, count);
+                         [&](std::size_t r, std::size_t c, auto& sum) {
+                           auto const terms = load<V>(dy + r * columns + c);
                            PLAIT_UNROLL
                            for (int v = 0; v < V; ++v) sum[0][v] += static_cast<S>(terms.value[v]);
                          });
@@ -145,14 +142,14 @@ __global__ __launch_bounds__(block_threads) void columns_kernel(std::size_t rows
                                                                 column_targets<S, 1> sums,
                                                                 S* partial, Function f,
                                                                 T const*... operands) {
-  auto const sum_values = [&](int, auto& sum, auto const&... packs) {
+  auto const sum_values = [&](auto& sum, auto const&... packs) {
     PLAIT_UNROLL
     for (int v = 0; v < V; ++v)
       sum[0][v] += static_cast<S>(f(static_cast<accumulate_t<T>>(packs.value[v])...));
   };
   detail::sum_columns<V>(rows, columns, sums, partial,
-                         [&](std::size_t r, std::size_t c, int count, auto& sum) {
-                           sum_values(count, sum, load<V>(operands + r * columns + c, count)...);
+                         [&](std::size_t r, std::size_t c, auto& sum) {
+                           sum_values(sum, load<V>(operands + r * columns + c)...);
                          });
 }
 
@@ -176,15 +173,20 @@ void accumulate_columns(Launch launch, Function f, std::size_t rows, std::size_t
 
 template <int V, class T>
 __global__ void add_row_kernel(T const* row, T* y, std::size_t rows, std::size_t columns) {
-  for_each_pack_of_rows<V>(rows, columns, [&](std::size_t r, std::size_t c, int count) {
-    auto values = load<V>(y + r * columns + c, count);
-    auto const bias = load<V>(row + c, count);
-    PLAIT_UNROLL
-    for (int v = 0; v < V; ++v)
-      values.value[v] = static_cast<T>(static_cast<accumulate_t<T>>(values.value[v]) +
-                                       static_cast<accumulate_t<T>>(bias.value[v]));
-    store(values, y + r * columns + c, count);
-  });
+  using A = accumulate_t<T>;
+  for_each_pack_of_rows<V>(
+      rows, columns,
+      [&](std::size_t r, std::size_t c) {
+        return two_packs<T, V>{load<V>(y + r * columns + c), load<V>(row + c)};
+      },
+      [&](std::size_t r, std::size_t c, two_packs<T, V> const& of) {
+        pack<T, V> values;
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v)
+          values.value[v] = static_cast<T>(static_cast<A>(of.first.value[v]) +
+                                           static_cast<A>(of.second.value[v]));
+        store(values, y + r * columns + c);
+      });
 }
 
 /// Adds `row` to every row of `y`.

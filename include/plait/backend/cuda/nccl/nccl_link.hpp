@@ -58,6 +58,7 @@ class nccl_link final : public stream_user {
   nccl_link(nccl_link& world, std::vector<int> members, int rank)
       : state_(world.state_), members_(std::move(members)) {
     auto config = make_config();
+    config.splitShare = 1;  // all communicators of a rank are given up together
     device_scope const scope(state_.place);
     register_with_device([&] {
       state_.check_signal();

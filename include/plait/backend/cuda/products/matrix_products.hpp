@@ -6,11 +6,15 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "plait/backend/cuda/cuda_options.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
@@ -79,12 +83,16 @@ struct epilogue_operands {
 };
 
 // Matrix products of one rank through cuBLASLt. The library's choices of algorithms are asked for
-// once for each shape, and the first that runs is kept, so equal products are made alike. The
-// library counts in columns, so it is given the transposed problem: c^T = b^T a^T.
+// once for each shape, and the first that runs is kept, so equal products are made alike; or, where
+// the options say so, the fastest. The library counts in columns, so it is given the transposed
+// problem: c^T = b^T a^T.
 class matrix_products {
  public:
-  matrix_products(cuda_place at, bool tf32, bool fused_gelu, std::size_t workspace_bytes)
-      : at_(at), tf32_(tf32), workspace_bytes_(workspace_bytes) {
+  matrix_products(cuda_place at, cuda_options const& how)
+      : at_(at),
+        tf32_(how.tf32),
+        times_(how.time_products),
+        workspace_bytes_(how.workspace_bytes) {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate", at_);
     handle_.reset(handle);
@@ -92,7 +100,7 @@ class matrix_products {
     check(cudaGetDeviceProperties(&about, at_.device), "cudaGetDeviceProperties", at_);
     // On other GPUs than Hopper the library's gelu has been seen to be a pass of its own, slower
     // than ours (pull request 653 of llm.c, which now leaves it off everywhere).
-    fuses_gelu_ = fused_gelu && about.major == 9;
+    fuses_gelu_ = how.fused_gelu && about.major == 9;
   }
 
   // Whether gelu and its derivative are asked of the library, in bfloat16.
@@ -107,19 +115,24 @@ class matrix_products {
     if (auto const earlier = cudaPeekAtLastError(); earlier != cudaSuccess)
       check(earlier, ("a kernel launched before " + what.text()).c_str(), at_);
     auto found = plans_.find(what);
-    if (found == plans_.end()) found = plans_.emplace(what, make(what, more)).first;
+    bool const is_new = found == plans_.end();
+    if (is_new) found = plans_.emplace(what, make(what, more)).first;
     auto& plan = found->second;
     set_operands(plan.operation.get(), what, more);
-    bool const wide = what.in == CUDA_R_64F;
-    float const one = 1, beta = what.accumulate ? 1.0f : 0.0f;
-    double const wide_one = 1, wide_beta = what.accumulate ? 1 : 0;
+    auto const call = [&](algorithm const& by, void* result) {
+      bool const wide = what.in == CUDA_R_64F;
+      float const one = 1, beta = what.accumulate ? 1.0f : 0.0f;
+      double const wide_one = 1, wide_beta = what.accumulate ? 1 : 0;
+      return cublasLtMatmul(handle_.get(), plan.operation.get(),
+                            wide ? static_cast<void const*>(&wide_one) : &one, b, plan.b.get(), a,
+                            plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta,
+                            result, plan.c.get(), result, plan.c.get(), &by.how, workspace,
+                            workspace_bytes_, stream);
+    };
+    if (is_new && times_) put_fastest_first(plan.algorithms, what, call, stream);
     // The library may offer an algorithm and refuse to run it: then the next one is kept.
     while (!plan.algorithms.empty()) {
-      auto const code = cublasLtMatmul(
-          handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
-          plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta, c,
-          plan.c.get(), c, plan.c.get(), &plan.algorithms.front().how, workspace, workspace_bytes_,
-          stream);
+      auto const code = call(plan.algorithms.front(), c);
       if (code == CUBLAS_STATUS_SUCCESS) return true;
       (void)cudaGetLastError();
       plan.algorithms.erase(plan.algorithms.begin());
@@ -141,6 +154,40 @@ class matrix_products {
     layout_handle a, b, c;
     std::vector<algorithm> algorithms;  // best first; none: the library cannot do it
   };
+
+  // Into a result that nobody reads; those that cannot be run stay behind the others. Without room
+  // for the result all stays as it is.
+  template <class Call>
+  [[gnu::cold]] void put_fastest_first(std::vector<algorithm>& algorithms,
+                                       matrix_product const& what, Call call,
+                                       cudaStream_t stream) const {
+    if (algorithms.size() < 2) return;
+    std::size_t const element = what.out == CUDA_R_64F ? 8 : what.out == CUDA_R_32F ? 4 : 2;
+    void* room = nullptr;
+    if (cudaMallocAsync(&room, what.m * what.ldc * element, stream) != cudaSuccess) {
+      (void)cudaGetLastError();
+      return;
+    }
+    auto const give_back = [stream](void* data) { (void)cudaFreeAsync(data, stream); };
+    std::unique_ptr<void, decltype(give_back)> const owner(room, give_back);
+    auto const begin = make_event_handle(at_, cudaEventDefault),
+               end = make_event_handle(at_, cudaEventDefault);
+    std::vector<std::pair<float, algorithm>> timed;
+    for (auto const& each : algorithms) {
+      constexpr int turns = 5;
+      float ms = std::numeric_limits<float>::infinity();
+      bool runs = call(each, room) == CUBLAS_STATUS_SUCCESS;
+      check(cudaEventRecord(begin.get(), stream), "cudaEventRecord", at_);
+      for (int i = 0; i < turns && runs; ++i) runs = call(each, room) == CUBLAS_STATUS_SUCCESS;
+      check(cudaEventRecord(end.get(), stream), "cudaEventRecord", at_);
+      check(cudaEventSynchronize(end.get()), "cudaEventSynchronize", at_);
+      if (runs) check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "cudaEventElapsedTime", at_);
+      else (void)cudaGetLastError();
+      timed.emplace_back(ms, each);
+    }
+    std::ranges::stable_sort(timed, {}, [](auto const& each) { return each.first; });
+    std::ranges::transform(timed, algorithms.begin(), [](auto const& each) { return each.second; });
+  }
 
   [[gnu::cold]] prepared make(matrix_product const& what, epilogue_operands const& more) const {
     bool const wide = what.in == CUDA_R_64F;
@@ -217,7 +264,7 @@ class matrix_products {
 
   cuda_place at_;
   bool fuses_gelu_ = false;
-  bool tf32_;
+  bool tf32_, times_;
   std::size_t workspace_bytes_;
   products_handle handle_;
   std::map<matrix_product, prepared> plans_;
