@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cuda/stream_launcher.hpp"
 #include "plait/backend/cuda/kernels/attention.hpp"
 #include "plait/backend/cuda/kernels/attention_backward.hpp"
 #include "plait/backend/cuda/kernels/cross_entropy.hpp"
@@ -20,24 +21,6 @@
 // Every kernel as nvcc sees it, in each element type. Nothing is run: a device may be missing.
 
 namespace kernels = plait::cuda_kernels;
-
-struct stream_launcher {
-  cudaStream_t stream;
-
-  template <class... Parameters, class... Arguments>
-  void operator()(void (*kernel)(Parameters...), kernels::launch_shape shape,
-                  Arguments... arguments) const {
-    if (shape.shared_bytes > 48 * 1024)
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(shape.shared_bytes));
-    kernel<<<dim3(shape.blocks, shape.blocks_y), shape.threads, shape.shared_bytes, stream>>>(
-        arguments...);
-  }
-  template <class Function>
-  void call(char const*, Function function) const {
-    function(stream);
-  }
-};
 
 namespace {
 

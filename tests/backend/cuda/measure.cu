@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints what the operations of a GPT-2 take on this GPU: time, and arithmetic or memory speed.
-// Run by scripts/gpu; says nothing without a GPU.
+// Prints what the operations of a step of GPT-2 take on this GPU: time, and arithmetic or memory
+// speed. Numbers are random, since products of equal ones are faster, and calls take turns with
+// several copies of their operands, so that these come from memory as in a step, not from the L2
+// cache. Run by scripts/gpu; says nothing without a GPU.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "plait/backend/arguments.hpp"
 #include "plait/backend/cuda/device/cuda_device.hpp"
+#include "plait/backend/epilogue.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/random_normal.hpp"
 #include "plait/tensor/functions.hpp"
 
 namespace {
@@ -17,35 +24,68 @@ namespace {
 using plait::bfloat16;
 using plait::stream;
 
+constexpr std::size_t batch = 16, sequence = 1024, width = 768, heads = 12, classes = 50304;
+constexpr std::size_t rows = batch * sequence, logit_rows = rows / 4;
+constexpr std::size_t parameters = 124'475'904;
+
+// Copies of an operand; those of turn t are at [t].
+template <class T>
+struct copies {
+  static constexpr std::size_t most = 4;
+  std::vector<T*> data;
+  T* operator[](std::size_t turn) const { return data[turn % data.size()]; }
+};
+
 class meter {
  public:
   meter() : queue_(device_.on(stream::compute)) {}
 
+  // Normal numbers of the deviation 0.02. Those above 256 MiB are in one copy, as nothing of that
+  // size stays in a cache.
   template <class T>
-  T* room(std::size_t count) {
-    arenas_.push_back(device_.allocate(count * sizeof(T)));
+  copies<T> room(std::size_t count) {
+    constexpr std::size_t drawn = 1'000'003, large = std::size_t{256} << 20;
+    std::vector<T> values(std::min(count, drawn));
+    plait::random_normals(plait::random_key{1, 2, 3}, 0, 0.02, std::span<T>(values));
+    copies<T> out;
+    for (std::size_t copy = 0; copy < (count * sizeof(T) > large ? 1 : copies<T>::most); ++copy) {
+      arenas_.push_back(device_.allocate(count * sizeof(T)));
+      auto* const data = reinterpret_cast<T*>(arenas_.back().data());
+      for (std::size_t done = 0; done < count; done += values.size())
+        device_.upload(values.data(), data + done,
+                       std::min(values.size(), count - done) * sizeof(T));
+      out.data.push_back(data);
+    }
+    device_.synchronize();
+    return out;
+  }
+  template <class T>
+  T* given(std::vector<T> const& values) {
+    arenas_.push_back(device_.allocate(values.size() * sizeof(T)));
     auto* const data = reinterpret_cast<T*>(arenas_.back().data());
-    queue_.fill(static_cast<T>(0.01f), data, count);
+    device_.upload(values.data(), data, values.size() * sizeof(T));
+    device_.synchronize();
     return data;
   }
 
-  // The median of 5 times of `turns` calls, and `amount` of them in a second.
+  // The median of 5 times of `turns` calls, and `amount` (of operations or bytes) in a second.
   template <class Work>
-  void line(char const* what, double amount, char const* unit, Work work) {
-    constexpr int turns = 20;
-    for (int i = 0; i < 3; ++i) work(queue_);
+  void line(std::string const& what, double amount, char const* unit, Work work) {
+    constexpr std::size_t turns = 20;
+    for (std::size_t turn = 0; turn < copies<char>::most; ++turn) work(queue_, turn);
     std::vector<double> seconds;
     for (int i = 0; i < 5; ++i) {
       device_.synchronize();
       auto const begin = std::chrono::steady_clock::now();
-      for (int turn = 0; turn < turns; ++turn) work(queue_);
+      for (std::size_t turn = 0; turn < turns; ++turn) work(queue_, turn);
       device_.synchronize();
       seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / turns);
     }
     std::sort(seconds.begin(), seconds.end());
-    std::printf("%-44s %9.1f us %9.1f %s\n", what, 1e6 * seconds[2], amount / seconds[2] * 1e-12,
-                unit);
+    std::printf("%-52s %9.1f us %9.2f %s\n", what.c_str(), 1e6 * seconds[2],
+                amount / seconds[2] * 1e-12, unit);
+    std::fflush(stdout);
   }
 
  private:
@@ -55,45 +95,160 @@ class meter {
 };
 
 template <class T>
-void measure(char const* type) {
+void measure_products(std::string const& type) {
   meter run;
-  constexpr std::size_t batch = 16, sequence = 1024, width = 768, heads = 12, classes = 50304;
-  constexpr std::size_t rows = batch * sequence;
-  using kept = plait::accumulate_t<T>;
-  auto const name = [type](char const* what) { return std::string(type) + " " + what; };
-  auto const bytes = [](double values) { return values * sizeof(T); };
-  auto* const x = run.room<T>(rows * width * 4);
-  auto* const y = run.room<T>(rows * width * 4);
-  auto* const w = run.room<T>(width * classes);
-  auto* const statistics = run.room<kept>(rows * heads);
-  auto* const logits = run.room<T>(rows / 4 * classes);
   double const r = rows, c = width;
+  auto const x = run.room<T>(rows * width), hidden = run.room<T>(rows * 4 * width),
+             w = run.room<T>(4 * width * width), mapped = run.room<T>(rows * 4 * width),
+             bias = run.room<T>(4 * width);
+  auto const dw = run.room<float>(4 * width * width);
+  auto const table = run.room<T>(classes * width), logits = run.room<T>(logit_rows * classes);
+  auto const dtable = run.room<float>(classes * width);
+  double const flops = 2 * r * c * 4 * c, head = 2 * double(logit_rows) * c * double(classes);
 
-  run.line(name("matmul 16384 x 768 x 3072").c_str(), 2 * r * c * 4 * c, "TFLOP/s", [&](auto& q) {
-    q.matmul(false, false, rows, 4 * width, width, x, width, w, 4 * width, false, y, 4 * width);
+  run.line(type + " product 16384 x 768 x 3072", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.matmul(false, false, rows, 4 * width, width, x[t], width, w[t], 4 * width, false, hidden[t],
+             4 * width);
   });
-  run.line(name("matmul 4096 x 768 x 50304, b transposed").c_str(), 2 * r / 4 * c * classes,
-           "TFLOP/s", [&](auto& q) {
-             q.matmul(false, true, rows / 4, classes, width, x, width, w, width, false, logits,
-                      classes);
-           });
-  run.line(name("layer_norm").c_str(), bytes(2 * r * c), "TB/s",
-           [&](auto& q) { q.layer_norm(x, w, w + width, y, statistics, rows, width, 1e-5); });
-  run.line(name("gelu").c_str(), bytes(8 * r * c), "TB/s",
-           [&](auto& q) { q.map(plait::functions::gelu_tanh{}, 4 * rows * width, x, y); });
-  run.line(name("accumulate_column_sums").c_str(), bytes(4 * r * c), "TB/s",
-           [&](auto& q) { q.accumulate_column_sums(x, statistics, rows, 4 * width); });
-  double const products = 2 * double{batch} * sequence * sequence * c;  // both, half of them masked
-  run.line(name("attention").c_str(), products, "TFLOP/s", [&](auto& q) {
-    q.attention(x, y, statistics, static_cast<kept*>(nullptr), sequence, batch, heads,
-                width / heads);
+  run.line(type + " the same with bias and gelu", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.matmul(false, false, rows, 4 * width, width, x[t], width, w[t], 4 * width, hidden[t],
+             plait::epilogue<T, plait::functions::gelu_tanh>{.row = bias[t], .mapped = mapped[t]});
   });
-  run.line(name("attention_backward").c_str(), 2.5 * products, "TFLOP/s", [&](auto& q) {
-    q.attention_backward(x, y, statistics, y + rows * width, x, static_cast<kept*>(nullptr),
-                         sequence, batch, heads, width / heads);
+  run.line(type + " its dX", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.matmul(false, true, rows, width, 4 * width, hidden[t], 4 * width, w[t], 4 * width, false,
+             x[t], width);
   });
-  run.line(name("row_max of 4096 x 50304").c_str(), bytes(r / 4 * classes), "TB/s",
-           [&](auto& q) { q.row_max(logits, statistics, rows / 4, classes, classes); });
+  run.line(type + " its dW, added in float", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.matmul(true, false, width, 4 * width, rows, x[t], width, hidden[t], 4 * width, true, dw[t],
+             4 * width);
+  });
+  run.line(type + " head 4096 x 768 x 50304", head, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.matmul(false, true, logit_rows, classes, width, x[t], width, table[t], width, false,
+             logits[t], classes);
+  });
+  run.line(type + " its dW, added in float", head, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.matmul(true, false, classes, width, logit_rows, logits[t], classes, x[t], width, true,
+             dtable[t], width);
+  });
+}
+
+template <class T>
+void measure_rows(std::string const& type) {
+  meter run;
+  using kept = plait::accumulate_t<T>;
+  double const r = rows, c = width, n = r * c * sizeof(T);
+  auto const x = run.room<T>(rows * width), y = run.room<T>(rows * width),
+             dy = run.room<T>(rows * width), wide = run.room<T>(rows * 4 * width),
+             wide_out = run.room<T>(rows * 4 * width), gamma = run.room<T>(2 * width);
+  auto const statistics = run.room<kept>(2 * rows), sums = run.room<float>(4 * width);
+
+  run.line(type + " layer_norm", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.layer_norm(x[t], gamma[t], gamma[t] + width, y[t], statistics[t], rows, width, 1e-5);
+  });
+  run.line(type + " layer_norm_backward_input", 3 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.layer_norm_backward_input(dy[t], x[t], statistics[t], gamma[t], y[t], rows, width);
+  });
+  run.line(type + " layer_norm_backward_parameters", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.layer_norm_backward_parameters(dy[t], x[t], statistics[t], sums[t], sums[t] + width, rows,
+                                     width);
+  });
+  run.line(type + " add", 3 * n, "TB/s",
+           [&](auto& q, std::size_t t) { q.add(x[t], dy[t], y[t], rows * width); });
+  run.line(type + " gelu", 8 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.map(plait::functions::gelu_tanh{}, 4 * rows * width, wide[t], wide_out[t]);
+  });
+  run.line(type + " accumulate_column_sums", 4 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.accumulate_column_sums(wide[t], sums[t], rows, 4 * width);
+  });
+}
+
+template <class T>
+void measure_attention(std::string const& type) {
+  meter run;
+  using kept = plait::accumulate_t<T>;
+  auto const qkv = run.room<T>(3 * rows * width), dqkv = run.room<T>(3 * rows * width),
+             out = run.room<T>(rows * width), dout = run.room<T>(rows * width);
+  auto const log_sum = run.room<kept>(rows * heads);
+  double const products =  // both, of which half are masked
+      2 * double(batch) * double(sequence) * double(sequence) * double(width);
+  kept* const nothing = nullptr;
+  run.line(type + " attention", products, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.attention(qkv[t], out[t], log_sum[t], nothing, sequence, batch, heads, width / heads);
+  });
+  run.line(type + " attention_backward", 2.5 * products, "TFLOP/s", [&](auto& q, std::size_t t) {
+    q.attention_backward(qkv[t], out[t], log_sum[t], dout[t], dqkv[t], nothing, sequence, batch,
+                         heads, width / heads);
+  });
+}
+
+template <class T>
+void measure_classifier(std::string const& type) {
+  meter run;
+  using kept = plait::accumulate_t<T>;
+  auto const logits = run.room<T>(logit_rows * classes), dlogits = run.room<T>(logit_rows * classes);
+  auto const max = run.room<kept>(logit_rows), terms = run.room<kept>(2 * logit_rows);
+  std::vector<std::int32_t> ids(logit_rows);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int32_t>(i * 7919 % classes);
+  auto const* const labels = run.given(ids);
+  auto const* const scale = run.given(std::vector<double>{1e-4});
+  double const n = double(logit_rows) * double(classes) * sizeof(T);
+  plait::one_hot_target const target{};
+  run.line(type + " row_max of 4096 x 50304", n, "TB/s", [&](auto& q, std::size_t t) {
+    q.row_max(logits[t], max[t], logit_rows, classes, classes);
+  });
+  run.line(type + " cross_entropy_terms", n, "TB/s", [&](auto& q, std::size_t t) {
+    q.cross_entropy_terms(target, logits[t], labels, max[t], terms[t], 0, logit_rows, classes,
+                          classes);
+  });
+  run.line(type + " cross_entropy_backward", 2 * n, "TB/s", [&](auto& q, std::size_t t) {
+    q.cross_entropy_backward(target, logits[t], labels, max[t], terms[t], scale,
+                             static_cast<double const*>(nullptr), dlogits[t], 0, -1, logit_rows,
+                             classes, classes);
+  });
+}
+
+void measure_update() {
+  meter run;
+  auto const p = run.room<float>(parameters), g = run.room<float>(parameters),
+             state = copies<float>{{run.given(std::vector<float>(2 * parameters, 1e-4f))}};
+  auto const copy = run.room<bfloat16>(parameters);
+  std::vector<plait::update_range> ranges;
+  std::vector<plait::squares_range> squares;
+  for (std::size_t at = 0; at < parameters; at += std::size_t{1} << 20) {
+    auto const count = std::min(std::size_t{1} << 20, parameters - at);
+    squares.push_back({at, count, squares.size()});
+    ranges.push_back({at, count, 1.0, double(ranges.size() % 2)});
+  }
+  plait::optimizer_arena<float, float, bfloat16> const all{
+      .parameters = p[0],
+      .gradients = g[0],
+      .states = state[0],
+      .copies = copy[0],
+      .count = parameters,
+      .state_stride = parameters,
+      .ranges = run.given(ranges),
+      .range_count = static_cast<int>(ranges.size()),
+      .gradient_scale = run.given(std::vector<double>{0.5})};
+  auto const* const numbers = run.given(std::vector<plait::adamw_numbers>{{}});
+  auto const* const of_squares = run.given(squares);
+  auto* const sums = run.given(std::vector<double>(squares.size()));
+  double const n = parameters;
+  run.line("AdamW of 124 M, copies in bfloat16", (4 * 4 + 3 * 4 + 2) * n, "TB/s",
+           [&](auto& q, std::size_t) { q.adamw(all, {}, numbers); });
+  run.line("sums of squares of 124 M", 4 * n, "TB/s", [&](auto& q, std::size_t) {
+    q.sums_of_squares(g[0], of_squares, static_cast<int>(squares.size()), sums);
+  });
+  run.line("fill of 124 M", 4 * n, "TB/s",
+           [&](auto& q, std::size_t) { q.fill(0.0f, p[0], parameters); });
+}
+
+template <class T>
+void measure(std::string const& type) {
+  measure_products<T>(type);
+  measure_rows<T>(type);
+  measure_attention<T>(type);
+  measure_classifier<T>(type);
 }
 
 }  // namespace
@@ -106,6 +261,7 @@ int main() {
   }
   cudaDeviceProp about{};
   if (cudaGetDeviceProperties(&about, 0) == cudaSuccess) std::printf("%s, one rank\n", about.name);
-  measure<float>("float");
   measure<bfloat16>("bfloat16");
+  measure_update();
+  measure<float>("float");
 }

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What nvcc has made of the kernels: instructions, registers, spilled bytes and how many 16-byte loads of
+a thread are under way at a time. With a nvcc whose numbers are known, they are compared.
+
+  check_kernel_counts.py CUOBJDUMP PROGRAM [COMPILER_VERSION]
+
+PROGRAM is kernels_counts.cu, compiled for sm_90. Without a version it prints the numbers only.
+"""
+
+import re
+import subprocess
+import sys
+from collections import namedtuple
+
+KNOWN = "13.0"  # whose numbers these are
+Limit = namedtuple("Limit", "instructions loads")  # at most, at least
+# Kernels that read rows, at their full width. The instructions are those measured and a tenth more.
+LIMITS = {
+}
+Counts = namedtuple("Counts", "instructions registers spilled loads")
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+
+
+def names_of(mangled):
+    """Of each kernel the name and its first template arguments: "layer_norm_kernel<8, plait::bfloat16>"."""
+    said = subprocess.run(["c++filt"], input="\n".join(mangled), check=True, stdout=subprocess.PIPE,
+                          universal_newlines=True).stdout.splitlines()
+    names = {}
+    for symbol, text in zip(mangled, said):
+        text = re.sub(r"plait::(cuda_kernels|functions)::|detail::|\(int\)", "", text)
+        names[symbol] = re.sub(r"^void ", "", text.split("(")[0]).replace("plait::", "")
+    return names
+
+
+def loads_under_way(lines):
+    """The most loads of 16 bytes that are begun before the first instruction that needs one of them."""
+    pending, most = {}, 0
+    for line in lines:
+        words = re.findall(r"\bR(\d+)(\.64)?\b", line)
+        load = re.search(r"\bLDG\.E\.128\S*\s+R(\d+)", line)
+        read = [int(number) for number, _ in (words[1:] if load else words)]
+        if any(begin <= register < begin + 4 for register in read for begin in pending):
+            pending = {}
+        if load:
+            pending[int(load[1])] = True
+            most = max(most, len(pending))
+    return most
+
+
+def counts_of(cuobjdump, program):
+    found, symbol = {}, None
+    code = {}
+    for line in output_of(cuobjdump, "-sass", program).splitlines():
+        begin = re.search(r"Function : (\S+)", line)
+        if begin:
+            symbol = begin[1]
+            code[symbol] = []
+        elif symbol and re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+\S", line):
+            code[symbol].append(line)
+    usage = {}
+    for line in output_of(cuobjdump, "--dump-resource-usage", program).splitlines():
+        begin = re.search(r"Function (\S+):", line)
+        if begin:
+            symbol = begin[1]
+        numbers = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", line))
+        if numbers and symbol:
+            usage[symbol] = numbers
+    names = names_of(list(code))
+    for symbol, lines in code.items():
+        if symbol not in usage:
+            continue
+        of = {key: int(value) for key, value in usage[symbol].items()}
+        found[names[symbol]] = Counts(len(lines), of["REG"], of["STACK"] + of["LOCAL"],
+                                      loads_under_way(lines))
+    return found
+
+
+def main():
+    cuobjdump, program, *version = sys.argv[1:]
+    found = counts_of(cuobjdump, program)
+    wrong = []
+    for name, of in sorted(found.items()):
+        print(f"{of.instructions:6d} instructions {of.registers:4d} registers {of.spilled:4d} bytes "
+              f"spilled {of.loads:3d} loads  {name}")
+    if version and not version[0].startswith(KNOWN):
+        print(f"skipped: the numbers are those of nvcc {KNOWN}, this is {version[0]}")
+        return
+    if not version:
+        return
+    for name, of in found.items():
+        if of.spilled:
+            wrong.append(f"{name} spills {of.spilled} bytes")
+    for name, limit in LIMITS.items():
+        of = found.get(name)
+        if of is None:
+            wrong.append(f"{name} is not there")
+        elif of.instructions > limit.instructions:
+            wrong.append(f"{name} has {of.instructions} instructions, more than {limit.instructions}")
+        elif of.loads < limit.loads:
+            wrong.append(f"{name} has {of.loads} loads under way, fewer than {limit.loads}")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
