@@ -59,12 +59,13 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
-# Links a program of .cu files to plait::cuda. All warnings are errors.
+# Links a program of .cu files to plait::cuda. All warnings are errors. With OPTIMISE it is optimised also
+# where others only have to compile.
 function(plait_own_cuda_program target)
   target_link_libraries(${target} PRIVATE plait::cuda)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>)
-  if(plait_cuda_only_compiles)
+  if(plait_cuda_only_compiles AND NOT "OPTIMISE" IN_LIST ARGN)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CUDA>:-Xcicc=-O0;-Xptxas=-O0;-Xcompiler=-g0>")
   endif()

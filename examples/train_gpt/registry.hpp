@@ -66,16 +66,16 @@ struct request {
   double weight_decay = 0.01;
   double clip = 1.0;
   bool in_order = false;
-  int generate = 0;                 ///< bytes or tokens to make up at the end
-  bool replay = false;              ///< record a step and repeat it (CUDA graphs; one rank)
-  bool share_gpu = false;           ///< all ranks on one GPU
-  bool tf32 = false;                ///< products of float matrices in TF32 on a GPU
+  int generate = 0;        ///< bytes or tokens to make up at the end
+  bool replay = false;     ///< record a step and repeat it (CUDA graphs; one rank)
+  bool share_gpu = false;  ///< all ranks on one GPU
+  bool tf32 = false;       ///< products of float matrices in TF32 on a GPU
   /// Who computes attention in bfloat16 on a GPU, own or cudnn; empty: cuDNN where it is linked.
   std::string attention{};
   bool deterministic_attention = true;  ///< as in cuda_options, these three
   bool fused_gelu = true;
   bool time_products = false;
-  std::uint64_t schedule_seed = 0;  ///< of the simulated device's order of events
+  std::uint64_t schedule_seed = 0;                  ///< of the simulated device's order of events
   std::shared_ptr<plait::process_engine> engine{};  ///< between processes
   double timeout = 0;  ///< seconds that a process waits for others; 0: as the backend has it
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself

@@ -53,9 +53,9 @@ struct aliasing {
 /// its backward_input adds the terms' gradients by x, times ops.loss_seed().at(row), to those that
 /// come from l.dy. `prepare` gets what forward gets, before the first pass at a shape and before
 /// there are values, and only on devices that have something to get ready
-/// (ops.prepare_attention). An element-wise layer says what it is by `function`, `derivative` and `kept`,
-/// see nn::elementwise. Meaning: the output of a sample depends on no other sample; the bodies only
-/// call `ops`, never
+/// (ops.prepare_attention). An element-wise layer says what it is by `function`, `derivative` and
+/// `kept`, see nn::elementwise. Meaning: the output of a sample depends on no other sample; the
+/// bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
 /// docs/writing_a_layer.md has the protocol on one page.
 template <class L>

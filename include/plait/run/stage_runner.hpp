@@ -342,7 +342,8 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
                         this->template input_view<Step>(input, output),
                         this->template output_view<Step>(input, output, context_.loss),
                         saved_access<Step, false>{*this, input, output},
-                        scratch_access<Step>{*this, input, output}, context_};
+                        scratch_access<Step>{*this, input, output},
+                        context_};
   }
   template <int Step>
   void forward_move(std::byte* input, std::byte* output) {

@@ -66,19 +66,18 @@ class trainer_passes {
     last_run_.reset();
     recorded_ = {};
     passes.reset();
-    detail::allocate_for_plan(
-        rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
-          std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
-          if (activations_.size() < bytes) {  // what was there before has ended
-            training_.reset();
-            evaluation_.reset();
-            activations_ = {};
-            activations_ = rank_.device().allocate(bytes);
-          }
-          return passes.emplace(rank_, load, what,
-                                typename stage_runner<Job, Rank>::arenas{
-                                    activations_.data(), store_.seen(), store_.gradients()});
-        });
+    detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
+      std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
+      if (activations_.size() < bytes) {  // what was there before has ended
+        training_.reset();
+        evaluation_.reset();
+        activations_ = {};
+        activations_ = rank_.device().allocate(bytes);
+      }
+      return passes.emplace(rank_, load, what,
+                            typename stage_runner<Job, Rank>::arenas{
+                                activations_.data(), store_.seen(), store_.gradients()});
+    });
     if constexpr (plan::slices > 0) passes->add_slices_by(&slices_);
   }
 

@@ -8,21 +8,41 @@ a thread are under way at a time. With a nvcc whose numbers are known, they are 
 PROGRAM is kernels_counts.cu, compiled for sm_90. Without a version it prints the numbers only.
 """
 
+import os
 import re
 import subprocess
 import sys
 from collections import namedtuple
+from pathlib import Path
 
 KNOWN = "13.0"  # whose numbers these are
 Limit = namedtuple("Limit", "instructions loads")  # at most, at least
 # Kernels that read rows, at their full width. The instructions are those measured and a tenth more.
 LIMITS = {
+    "accumulate_positions_kernel<4, bfloat16, float>": Limit(420, 0),  # of 8 bytes
+    "adamw_kernel<4, float, float, bfloat16>": Limit(1330, 4),
+    "add_positions_kernel<8, bfloat16>": Limit(770, 2),
+    "add_row_kernel<8, bfloat16>": Limit(530, 4),
+    "column_sums_kernel<8, bfloat16, float>": Limit(940, 4),
+    "copy_blocks_kernel<8, bfloat16>": Limit(330, 4),
+    "cross_entropy_backward_kernel<8, bfloat16, one_hot_target>": Limit(1260, 2),
+    "cross_entropy_terms_kernel<8, one_hot_target, bfloat16>": Limit(760, 4),
+    "gather_rows_kernel<8, bfloat16>": Limit(400, 4),
+    "layer_norm_backward_input_kernel<8, bfloat16>": Limit(930, 2),
+    "layer_norm_backward_parameters_kernel<8, bfloat16, float>": Limit(1740, 2),
+    "layer_norm_kernel<8, bfloat16>": Limit(1150, 4),
+    "row_max_kernel<8, bfloat16>": Limit(490, 4),
+    "row_products_kernel<8, bfloat16>": Limit(460, 2),
+    "squares_kernel<float>": Limit(430, 4),
 }
 Counts = namedtuple("Counts", "instructions registers spilled loads")
 
 
 def output_of(*command):
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+    # cuobjdump calls nvdisasm, which is beside it.
+    path = f"{Path(command[0]).parent}:{os.environ['PATH']}"
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True,
+                          env={**os.environ, "PATH": path}).stdout
 
 
 def names_of(mangled):

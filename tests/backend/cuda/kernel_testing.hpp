@@ -75,8 +75,7 @@ class memory {
     auto const& bytes = bytes_.get();
     std::size_t changed = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i)
-      changed +=
-          (i < begin_ * sizeof(T) || i >= (begin_ + count_) * sizeof(T)) && bytes[i] != 0xA5;
+      changed += (i < begin_ * sizeof(T) || i >= (begin_ + count_) * sizeof(T)) && bytes[i] != 0xA5;
     EXPECT_EQ(changed, 0u) << "a kernel wrote outside its operand";
   }
   [[nodiscard]] T* data() { return reinterpret_cast<T*>(bytes_.data()) + begin_; }

@@ -53,8 +53,8 @@ void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Ta
   memory<T> logits(given.logits, shift), dlogits(given.logits.size());
   memory<A> largest(s.rows), sums(Target::terms * s.rows);
   memory<std::int32_t> targets(given.targets);
-  memory<double> given_weights(
-      weights == nullptr ? std::vector<double>{} : std::vector<double>(weights, weights + s.rows));
+  memory<double> given_weights(weights == nullptr ? std::vector<double>{}
+                                                  : std::vector<double>(weights, weights + s.rows));
   double* const row_weights = weights == nullptr ? nullptr : given_weights.data();
   cuda::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
   EXPECT_EQ(largest.wide(), max);
@@ -122,8 +122,7 @@ TEST(CrossEntropySum, OfManyRows) {
     terms[2 * r] += 2;
     if (r % 7 == 2) targets[r] = ignored;
   }
-  double const expected =
-      maths::cross_entropy_sum(terms.data(), targets.data(), ignored, rows);
+  double const expected = maths::cross_entropy_sum(terms.data(), targets.data(), ignored, rows);
   memory<double> of_rows(terms);
   memory<std::int32_t> of_target(targets);
   auto scale = one(1.0), loss = one(0.0);

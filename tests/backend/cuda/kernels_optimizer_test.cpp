@@ -184,8 +184,8 @@ TYPED_TEST(Optimizer, SumsOfSquares) {
   for (std::size_t const shift : shifts) {
     memory<T> in(x, shift);
     memory<plait::squares_range> of(ranges);
-    memory<double> sums(std::vector<double>(6, -1)), workspace(
-        cuda::squares_workspace(ranges.size()));
+    memory<double> sums(std::vector<double>(6, -1)),
+        workspace(cuda::squares_workspace(ranges.size()));
     cuda::sum_of_squares(launcher{}, in.data(), of.data(), ranges.size(), workspace.data(),
                          sums.data());
     auto const out = sums.get();

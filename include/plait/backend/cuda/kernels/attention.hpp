@@ -26,9 +26,11 @@ struct attention_memory {
 // A block does a tile of queries of one (sample, head) and goes through the keys up to the last
 // query; the largest score and the sum so far correct what was added before.
 template <class Sizes, int V, class T>
-__global__ __launch_bounds__(detail::tile_threads) void attention_kernel(
-    T const* qkv, T* out, accumulate_t<T>* log_sum, detail::attention_extents extents,
-    accumulate_t<T> scale) {
+__global__ __launch_bounds__(detail::tile_threads,
+                             2) void attention_kernel(T const* qkv, T* out,
+                                                      accumulate_t<T>* log_sum,
+                                                      detail::attention_extents extents,
+                                                      accumulate_t<T> scale) {
   using A = accumulate_t<T>;
   constexpr std::size_t tile = Sizes::tile;
   auto const greater = [](A a, A b) { return b > a ? b : a; };

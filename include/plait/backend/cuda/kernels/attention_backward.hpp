@@ -92,10 +92,16 @@ __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* pro
   if (row < rows && threadIdx.x % detail::product_threads == 0) products[row] = sum;
 }
 
+// Two blocks of a multiprocessor; 0 leaves it to nvcc, which comes to the same without a spill.
 template <class Sizes, int V, class T>
-__global__ __launch_bounds__(detail::tile_threads) void attention_backward_queries_kernel(
-    T const* qkv, accumulate_t<T> const* log_sum, accumulate_t<T> const* products, T const* dout,
-    T* dqkv, detail::attention_extents extents, accumulate_t<T> scale) {
+__global__ __launch_bounds__(
+    detail::tile_threads,
+    Sizes::tile == 32
+        ? 2
+        : 0) void attention_backward_queries_kernel(T const* qkv, accumulate_t<T> const* log_sum,
+                                                    accumulate_t<T> const* products, T const* dout,
+                                                    T* dqkv, detail::attention_extents extents,
+                                                    accumulate_t<T> scale) {
   constexpr std::size_t tile = Sizes::tile;
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
   std::size_t const places = extents.batch * extents.heads;
@@ -127,7 +133,7 @@ __global__ __launch_bounds__(detail::tile_threads) void attention_backward_queri
 }
 
 template <class Sizes, int V, class T>
-__global__ __launch_bounds__(detail::tile_threads) void attention_backward_keys_kernel(
+__global__ __launch_bounds__(detail::tile_threads, 2) void attention_backward_keys_kernel(
     T const* qkv, accumulate_t<T> const* log_sum, accumulate_t<T> const* products, T const* dout,
     T* dqkv, detail::attention_extents extents, accumulate_t<T> scale) {
   constexpr std::size_t tile = Sizes::tile;

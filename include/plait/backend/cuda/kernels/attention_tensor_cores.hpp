@@ -153,16 +153,14 @@ __global__ __launch_bounds__(core_threads,
     load_factors(to, from, extents.qkv_stride(), first, extents.sequence, extents.head_width);
   };
   // The scores of this thread, minus infinity where its query does not see the key.
-  constexpr int columns = core_tile / row_threads;
   auto const for_each_score = [&](std::size_t first_key, auto use) {
-    PLAIT_UNROLL
-    for (int j = 0; j < columns; ++j) {
+    PLAIT_UNROLL_BY(8)
+    for (int j = 0; j < core_tile / row_threads; ++j) {
       int const column = score_column() + j * row_threads;
       std::size_t const key = first_key + static_cast<std::size_t>(column);
       bool const visible = key <= query && key < extents.sequence;
-      use(j, column,
-          visible ? memory.scores[score_row() * score_stride + column] * scale
-                  : minus_infinity<float>);
+      use(column, visible ? memory.scores[score_row() * score_stride + column] * scale
+                          : minus_infinity<float>);
     }
   };
 
@@ -173,15 +171,14 @@ __global__ __launch_bounds__(core_threads,
     __syncthreads();
     multiply_by_rows(memory.queries, memory.keys, memory.scores);
     __syncthreads();
-    float values[columns], tile_largest = largest;
-    for_each_score(first_key, [&](int j, int, float score) {
-      values[j] = score;
-      tile_largest = greater(tile_largest, score);
-    });
+    float tile_largest = largest;
+    for_each_score(first_key,
+                   [&](int, float score) { tile_largest = greater(tile_largest, score); });
     tile_largest = reduce_score_row(tile_largest, greater);
     total *= functions::exponential(largest - tile_largest);
-    PLAIT_UNROLL
-    for (int j = 0; j < columns; ++j) total += functions::exponential(values[j] - tile_largest);
+    for_each_score(first_key, [&](int, float score) {  // read again: registers are few
+      total += functions::exponential(score - tile_largest);
+    });
     largest = tile_largest;
   }
   total = reduce_score_row(total, [](float a, float b) { return a + b; });
@@ -197,7 +194,7 @@ __global__ __launch_bounds__(core_threads,
     __syncthreads();
     multiply_by_rows(memory.queries, memory.keys, memory.scores);
     __syncthreads();
-    for_each_score(first_key, [&](int, int column, float score) {
+    for_each_score(first_key, [&](int column, float score) {
       memory.probabilities[score_row() * factor_stride + column] =
           functions::exponential(score - log_of_sum);
     });

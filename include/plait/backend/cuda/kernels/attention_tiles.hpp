@@ -134,7 +134,7 @@ template <class Sizes, class A>
 __device__ __forceinline__ void multiply_by_rows(A const* a, A const* b,
                                                  A (&scores)[Sizes::rows][Sizes::rows]) {
   constexpr int w = Sizes::pack;
-  PLAIT_UNROLL_BY(4)
+  PLAIT_UNROLL_BY(1)
   for (int d = 0; d < Sizes::width; d += w) {
     pack<A, w> left[Sizes::rows], right[Sizes::rows];
     PLAIT_UNROLL

@@ -36,9 +36,9 @@ template <int V, class T, class Each>
 __device__ __forceinline__ void for_each_logit(T const* row, std::size_t columns, Each each) {
   using A = accumulate_t<T>;
   std::size_t const whole = columns - columns % V;
-  for_each_step<std::size_t{block_threads} * V>(
-      std::size_t{threadIdx.x} * V, whole, [&](std::size_t c) {
-        auto const values = load<V>(row + c);
+  for_each_step<std::size_t{block_threads} * V, 4>(
+      std::size_t{threadIdx.x} * V, whole, [&](std::size_t c) { return load<V>(row + c); },
+      [&](std::size_t, pack<T, V> const& values) {
         PLAIT_UNROLL
         for (int v = 0; v < V; ++v) each(static_cast<A>(values.value[v]));
       });

@@ -28,17 +28,17 @@ template <int V, class T>
 __global__ void gather_rows_kernel(std::int32_t const* ids, T const* table, std::size_t first_row,
                                    std::size_t local_rows, T* out, std::size_t n,
                                    std::size_t columns) {
-  for_each_pack_of_rows<V>(
-      n, columns,
-      [&](std::size_t i, std::size_t c) {
-        std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
-        pack<T, V> values{};
-        if (row != local_rows) values = load<V>(table + row * columns + c);
-        return values;
-      },
-      [&](std::size_t i, std::size_t c, pack<T, V> const& values) {
-        store(values, out + i * columns + c);
-      });
+  constexpr std::size_t step = std::size_t{warp_threads} * V;
+  for_each_piece_of_rows<V>(n, columns, [&](std::size_t i, std::size_t first, std::size_t end) {
+    std::size_t const row = detail::local_row(ids[i], first_row, local_rows);
+    T* const to = out + i * columns;
+    if (row == local_rows)
+      for_each_step<step>(first, end, [&](std::size_t c) { store(pack<T, V>{}, to + c); });
+    else
+      for_each_step<step, packs_of_piece>(
+          first, end, [&](std::size_t c) { return load<V>(table + row * columns + c); },
+          [&](std::size_t c, pack<T, V> const& values) { store(values, to + c); });
+  });
 }
 
 /// out[i] = row ids[i] of the whole table, of which this shard holds rows [first_row, first_row +
@@ -155,8 +155,8 @@ __global__ void add_positions_kernel(T const* x, T const* table, T* y, std::size
         pack<T, V> values;
         PLAIT_UNROLL
         for (int v = 0; v < V; ++v)
-          values.value[v] =
-              static_cast<T>(static_cast<A>(of.first.value[v]) + static_cast<A>(of.second.value[v]));
+          values.value[v] = static_cast<T>(static_cast<A>(of.first.value[v]) +
+                                           static_cast<A>(of.second.value[v]));
         store(values, y + r * columns + c);
       });
 }

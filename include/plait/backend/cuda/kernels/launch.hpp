@@ -92,8 +92,8 @@ void launch_packs(Launch launch, bool vectors, std::size_t n, Kernel wide, Kerne
     launch(wide, launch_shape{blocks_for(whole, std::size_t{block_threads} * V), block_threads},
            arguments..., element_range{0, whole});
   if (whole < n)
-    launch(narrow, launch_shape{blocks_for(n - whole, block_threads), block_threads},
-           arguments..., element_range{whole, n});
+    launch(narrow, launch_shape{blocks_for(n - whole, block_threads), block_threads}, arguments...,
+           element_range{whole, n});
 }
 
 // ---- Inside kernels -----------------------------------------------------------------------------
@@ -166,7 +166,7 @@ __device__ __forceinline__ void for_each_pack(element_range range, Each each) {
 }
 
 /// Calls each(i) for i = begin, begin + Step, ... below `end`. The number of turns is known before
-/// the first one, so the loads of several turns are under way at a time, unless each() also stores.
+/// the first one.
 template <std::size_t Step, class Each>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Each each) {
   int const turns = begin < end ? static_cast<int>((end - begin - 1) / Step + 1) : 0;
@@ -174,8 +174,9 @@ __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end
   for (int turn = 0; turn < turns; ++turn) each(begin + static_cast<std::size_t>(turn) * Step);
 }
 
-/// The same for a body that stores: use(i, load_at(i)), where `Together` turns load before the
-/// first of them stores.
+/// Calls use(i, load_at(i)) for the same i, where `Together` turns load before the first of them
+/// uses anything: so many loads of a thread are under way at a time, and what it stores does not
+/// hold back the next. The compiler does not do that by itself.
 template <std::size_t Step, int Together, class Load, class Use>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Load load_at,
                                               Use use) {

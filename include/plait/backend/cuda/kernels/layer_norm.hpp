@@ -22,17 +22,11 @@ __device__ __forceinline__ void for_each_row_of_warp(std::size_t rows, Each each
     each(row);
 }
 
-/// for_each_step over the packs of this thread in its warp's row, for a body that does not store or
-/// for one that does.
-template <int V, class Each>
-__device__ __forceinline__ void for_each_pack_of_row(std::size_t columns, Each each) {
-  for_each_step<std::size_t{warp_threads} * V>(std::size_t{threadIdx.x % warp_threads} * V, columns,
-                                               each);
-}
-template <int V, class Load, class Use>
+/// for_each_step over the packs of this thread in its warp's row.
+template <int V, int Together, class Load, class Use>
 __device__ __forceinline__ void for_each_pack_of_row(std::size_t columns, Load load_at, Use use) {
-  for_each_step<std::size_t{warp_threads} * V, 2>(std::size_t{threadIdx.x % warp_threads} * V,
-                                                  columns, load_at, use);
+  for_each_step<std::size_t{warp_threads} * V, Together>(
+      std::size_t{threadIdx.x % warp_threads} * V, columns, load_at, use);
 }
 
 template <class T, int V>
@@ -49,16 +43,15 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
   using A = accumulate_t<T>;
   detail::for_each_row_of_warp(rows, [&](std::size_t row) {
     T const* const from = x + row * columns;
+    auto const load_x = [&](std::size_t c) { return load<V>(from + c); };
     A sum = 0;
-    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c) {
-      auto const values = load<V>(from + c);
+    detail::for_each_pack_of_row<V, 4>(columns, load_x, [&](std::size_t, pack<T, V> const& values) {
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) sum += static_cast<A>(values.value[v]);
     });
     A const mean = warp_sum(sum) / static_cast<A>(columns);
     A squares = 0;
-    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c) {
-      auto const values = load<V>(from + c);
+    detail::for_each_pack_of_row<V, 4>(columns, load_x, [&](std::size_t, pack<T, V> const& values) {
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) {
         A const difference = static_cast<A>(values.value[v]) - mean;
@@ -68,7 +61,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_kernel(
     A const inverse_deviation =
         1 / std::sqrt(warp_sum(squares) / static_cast<A>(columns) + epsilon);
     using packs = detail::three_packs<T, V>;  // of x, gamma and beta
-    detail::for_each_pack_of_row<V>(
+    detail::for_each_pack_of_row<V, 2>(
         columns,
         [&](std::size_t c) {
           return packs{load<V>(from + c), load<V>(gamma + c), load<V>(beta + c)};
@@ -128,8 +121,7 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
     auto const h_of = [&](packs const& of, int v) {
       return (static_cast<A>(of.third.value[v]) - mean) * inverse_deviation;
     };
-    detail::for_each_pack_of_row<V>(columns, [&](std::size_t c) {
-      auto const of = load_at(c);
+    detail::for_each_pack_of_row<V, 2>(columns, load_at, [&](std::size_t, packs const& of) {
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v) {
         sum_g += g_of(of, v);
@@ -138,12 +130,12 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_input_kerne
     });
     A const average_g = warp_sum(sum_g) / static_cast<A>(columns);
     A const average_gh = warp_sum(sum_gh) / static_cast<A>(columns);
-    detail::for_each_pack_of_row<V>(columns, load_at, [&](std::size_t c, packs const& of) {
+    detail::for_each_pack_of_row<V, 2>(columns, load_at, [&](std::size_t c, packs const& of) {
       pack<T, V> values;
       PLAIT_UNROLL
       for (int v = 0; v < V; ++v)
-        values.value[v] = static_cast<T>(
-            inverse_deviation * (g_of(of, v) - average_g - h_of(of, v) * average_gh));
+        values.value[v] = static_cast<T>(inverse_deviation *
+                                         (g_of(of, v) - average_g - h_of(of, v) * average_gh));
       store(values, dx + row * columns + c);
     });
   });
@@ -170,16 +162,22 @@ __global__ __launch_bounds__(block_threads) void layer_norm_backward_parameters_
     std::size_t rows, std::size_t columns, column_targets<S, 2> sums, S* partial, T const* dy,
     T const* x, accumulate_t<T> const* statistics) {
   using A = accumulate_t<T>;
-  detail::sum_columns<V>(
-      rows, columns, sums, partial, [&](std::size_t r, std::size_t c, auto& sum) {
-        A const mean = statistics[2 * r];
-        A const inverse_deviation = statistics[2 * r + 1];
-        auto const gradients = load<V>(dy + r * columns + c);
-        auto const values = load<V>(x + r * columns + c);
+  struct terms {
+    two_packs<T, V> of;  // dy and x
+    A mean, inverse_deviation;
+  };
+  detail::sum_columns<V, 2, 2>(
+      rows, columns, sums, partial,
+      [&](std::size_t r, std::size_t c) {
+        return terms{{load<V>(dy + r * columns + c), load<V>(x + r * columns + c)},
+                     statistics[2 * r],
+                     statistics[2 * r + 1]};
+      },
+      [](terms const& row, auto& sum) {
         PLAIT_UNROLL
         for (int v = 0; v < V; ++v) {
-          A const gradient = static_cast<A>(gradients.value[v]);
-          A const h = (static_cast<A>(values.value[v]) - mean) * inverse_deviation;
+          A const gradient = static_cast<A>(row.of.first.value[v]);
+          A const h = (static_cast<A>(row.of.second.value[v]) - row.mean) * row.inverse_deviation;
           sum[0][v] += static_cast<S>(gradient * h);
           sum[1][v] += static_cast<S>(gradient);
         }

@@ -19,8 +19,8 @@ namespace detail {
 /// Packs that a thread of an update does.
 inline constexpr int update_packs = 4;
 
-// Calls each(i, factors) for the packs of this thread; factors[v] is factors_of(the range of element
-// i + v). The ranges are sorted and cover all elements.
+// Calls each(i, factors) for the packs of this thread; factors[v] is factors_of(the range of
+// element i + v). The ranges are sorted and cover all elements.
 template <int V, class Factors, class Each>
 __device__ __forceinline__ void for_each_update(update_range const* ranges, int range_count,
                                                 element_range of, Factors factors_of, Each each) {

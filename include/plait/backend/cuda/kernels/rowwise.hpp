@@ -32,13 +32,13 @@ struct column_sums_memory {
   S sum[block_warps][K][V][warp_threads];
 };
 
-// Forms K sums of this block's columns over its slice of the rows. term(r, c, sums) adds the terms
-// of columns [c, c + V) of row r to sums[k][v]. With one slice, the targets get the sums, else
-// `partial` (slices, K, columns).
-template <int V, int K, class S, class Term>
+// Forms K sums of this block's columns over its slice of the rows: add(load_at(r, c), sums) adds
+// the terms of columns [c, c + V) of row r to sums[k][v]. With one slice, the targets get the sums,
+// else `partial` (slices, K, columns). `Together` as in for_each_step.
+template <int V, int K, int Together, class S, class Load, class Add>
 __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
                                             column_targets<S, K> const& targets, S* partial,
-                                            Term term) {
+                                            Load load_at, Add add) {
   auto& memory = shared_memory<column_sums_memory<S, V, K>>();
   unsigned const lane = threadIdx.x % warp_threads;
   unsigned const warp = threadIdx.x / warp_threads;
@@ -48,22 +48,23 @@ __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t column
   std::size_t const end = rows * (slice + 1) / gridDim.y;
   S sums[K][V] = {};
   if (column < columns)
-    for_each_step<block_warps>(rows * slice / gridDim.y + warp, end,
-                               [&](std::size_t r) { term(r, column, sums); });
+    for_each_step<block_warps, Together>(
+        rows * slice / gridDim.y + warp, end, [&](std::size_t r) { return load_at(r, column); },
+        [&](std::size_t, auto const& loaded) { add(loaded, sums); });
   PLAIT_UNROLL
   for (int k = 0; k < K; ++k) PLAIT_UNROLL
   for (int v = 0; v < V; ++v) memory.sum[warp][k][v][lane] = sums[k][v];
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < K * V * warp_threads; i += block_threads) {
-    int const k = i / (V * warp_threads);
-    int const c = i % (V * warp_threads);
-    std::size_t const to = first_column + static_cast<std::size_t>(c);
-    if (to >= columns) continue;
-    S sum = 0;
-    for (int w = 0; w < block_warps; ++w) sum += memory.sum[w][k][c % V][c / V];
-    if (gridDim.y == 1) targets.of[k][to] += sum;
-    else partial[(slice * K + static_cast<std::size_t>(k)) * columns + to] = sum;
-  }
+  PLAIT_UNROLL
+  for (int k = 0; k < K; ++k)
+    for (int c = static_cast<int>(threadIdx.x); c < V * warp_threads; c += block_threads) {
+      std::size_t const to = first_column + static_cast<std::size_t>(c);
+      if (to >= columns) continue;
+      S sum = 0;
+      for (int w = 0; w < block_warps; ++w) sum += memory.sum[w][k][c % V][c / V];
+      if (gridDim.y == 1) targets.of[k][to] += sum;
+      else partial[(slice * K + static_cast<std::size_t>(k)) * columns + to] = sum;
+    }
 }
 
 }  // namespace detail
@@ -82,7 +83,11 @@ __global__ void add_slices_kernel(S const* partial, column_targets<S, K> targets
     S sum = 0;
     for_each_step<1>(0, slices,
                      [&](std::size_t slice) { sum += partial[slice * K * columns + i]; });
-    targets.of[i / columns][i % columns] += sum;
+    S* to = targets.of[0] + i;
+    PLAIT_UNROLL  // with constant indices the targets are never copied to memory
+        for (std::size_t k = 1; k < K; ++k) if (i >= k * columns) to =
+            targets.of[k] + (i - k * columns);
+    *to += sum;
   });
 }
 
@@ -114,12 +119,13 @@ __global__ __launch_bounds__(block_threads) void column_sums_kernel(std::size_t 
                                                                     std::size_t columns,
                                                                     column_targets<S, 1> sums,
                                                                     S* partial, T const* dy) {
-  detail::sum_columns<V>(rows, columns, sums, partial,
-                         [&](std::size_t r, std::size_t c, auto& sum) {
-                           auto const terms = load<V>(dy + r * columns + c);
-                           PLAIT_UNROLL
-                           for (int v = 0; v < V; ++v) sum[0][v] += static_cast<S>(terms.value[v]);
-                         });
+  detail::sum_columns<V, 1, 4>(
+      rows, columns, sums, partial,
+      [&](std::size_t r, std::size_t c) { return load<V>(dy + r * columns + c); },
+      [](pack<T, V> const& terms, auto& sum) {
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v) sum[0][v] += static_cast<S>(terms.value[v]);
+      });
 }
 
 /// Adds the sum of the rows of `dy` to `sums`.
@@ -136,21 +142,34 @@ void accumulate_column_sums(Launch launch, T const* dy, S* sums, S* workspace, s
       vectors ? wide : 1, rows, columns, column_targets<S, 1>{{sums}}, workspace, dy);
 }
 
+namespace detail {
+
+template <int V, class S, class Function, class... T>
+__device__ __forceinline__ pack<S, V> row_terms(Function const& f, pack<T, V> const&... of) {
+  pack<S, V> terms;
+  PLAIT_UNROLL
+  for (int v = 0; v < V; ++v)
+    terms.value[v] = static_cast<S>(f(static_cast<accumulate_t<T>>(of.value[v])...));
+  return terms;
+}
+
+}  // namespace detail
+
 template <int V, class Function, class S, class... T>
 __global__ __launch_bounds__(block_threads) void columns_kernel(std::size_t rows,
                                                                 std::size_t columns,
                                                                 column_targets<S, 1> sums,
                                                                 S* partial, Function f,
                                                                 T const*... operands) {
-  auto const sum_values = [&](auto& sum, auto const&... packs) {
-    PLAIT_UNROLL
-    for (int v = 0; v < V; ++v)
-      sum[0][v] += static_cast<S>(f(static_cast<accumulate_t<T>>(packs.value[v])...));
-  };
-  detail::sum_columns<V>(rows, columns, sums, partial,
-                         [&](std::size_t r, std::size_t c, auto& sum) {
-                           sum_values(sum, load<V>(operands + r * columns + c)...);
-                         });
+  detail::sum_columns<V, 1, 2>(
+      rows, columns, sums, partial,
+      [&](std::size_t r, std::size_t c) {
+        return detail::row_terms<V, S>(f, load<V>(operands + r * columns + c)...);
+      },
+      [](pack<S, V> const& terms, auto& sum) {
+        PLAIT_UNROLL
+        for (int v = 0; v < V; ++v) sum[0][v] += terms.value[v];
+      });
 }
 
 /// sums[c] += the sum over the rows r of f(operands[r][c]...), f called with accumulate_t values.

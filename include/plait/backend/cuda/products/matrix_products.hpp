@@ -89,10 +89,7 @@ struct epilogue_operands {
 class matrix_products {
  public:
   matrix_products(cuda_place at, cuda_options const& how)
-      : at_(at),
-        tf32_(how.tf32),
-        times_(how.time_products),
-        workspace_bytes_(how.workspace_bytes) {
+      : at_(at), tf32_(how.tf32), times_(how.time_products), workspace_bytes_(how.workspace_bytes) {
     cublasLtHandle_t handle = nullptr;
     check(cublasLtCreate(&handle), "cublasLtCreate", at_);
     handle_.reset(handle);
@@ -123,11 +120,10 @@ class matrix_products {
       bool const wide = what.in == CUDA_R_64F;
       float const one = 1, beta = what.accumulate ? 1.0f : 0.0f;
       double const wide_one = 1, wide_beta = what.accumulate ? 1 : 0;
-      return cublasLtMatmul(handle_.get(), plan.operation.get(),
-                            wide ? static_cast<void const*>(&wide_one) : &one, b, plan.b.get(), a,
-                            plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta,
-                            result, plan.c.get(), result, plan.c.get(), &by.how, workspace,
-                            workspace_bytes_, stream);
+      return cublasLtMatmul(
+          handle_.get(), plan.operation.get(), wide ? static_cast<void const*>(&wide_one) : &one, b,
+          plan.b.get(), a, plan.a.get(), wide ? static_cast<void const*>(&wide_beta) : &beta,
+          result, plan.c.get(), result, plan.c.get(), &by.how, workspace, workspace_bytes_, stream);
     };
     if (is_new && times_) put_fastest_first(plan.algorithms, what, call, stream);
     // The library may offer an algorithm and refuse to run it: then the next one is kept.
@@ -181,7 +177,8 @@ class matrix_products {
       for (int i = 0; i < turns && runs; ++i) runs = call(each, room) == CUBLAS_STATUS_SUCCESS;
       check(cudaEventRecord(end.get(), stream), "cudaEventRecord", at_);
       check(cudaEventSynchronize(end.get()), "cudaEventSynchronize", at_);
-      if (runs) check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "cudaEventElapsedTime", at_);
+      if (runs)
+        check(cudaEventElapsedTime(&ms, begin.get(), end.get()), "cudaEventElapsedTime", at_);
       else (void)cudaGetLastError();
       timed.emplace_back(ms, each);
     }
