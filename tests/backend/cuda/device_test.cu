@@ -676,7 +676,7 @@ TEST_F(QueueOperations, NormAndClip) {
 
 // A layer's own operation launches on the queue's stream.
 __global__ void negate_kernel(double* x, std::size_t n) {
-  plait::cuda_kernels::for_each_pack<1>(n, [&](std::size_t i, int) { x[i] = -x[i]; });
+  plait::cuda_kernels::for_each_pack<1>({0, n}, [&](std::size_t i) { x[i] = -x[i]; });
 }
 struct negate {
   void operator()(plait::cuda_queue const& queue,
