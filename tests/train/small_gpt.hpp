@@ -34,7 +34,9 @@ constexpr std::size_t tied_vocabulary = 250;
 using table = nn::embedding<tied_vocabulary, width, plait::normal(0.02), vocabulary>;
 using free_head =
     nn::linear<width, tied_vocabulary,
-               {.bias = false, .order = nn::weight_order::output_input, .padded_to = vocabulary}>;
+               nn::linear_options{.bias = false,
+                                  .order = nn::weight_order::output_input,
+                                  .padded_to = vocabulary}>;  // nvcc wants the name of the type
 using tied_head = plait::tied<free_head, free_head::weight, "wte.weight">;
 using tied_body =
     sequential<named<"wte", plait::pinned<"vocabulary", table>>,
@@ -42,7 +44,8 @@ using tied_body =
                named<"ln_f", nn::layer_norm<width>>,
                named<"lm_head", plait::pinned<"column", tied_head>>>;
 using tied_objective =
-    plait::objective<tied_body, nn::cross_entropy<tied_vocabulary, {.padded_to = vocabulary}>>;
+    plait::objective<tied_body, nn::cross_entropy<tied_vocabulary, nn::cross_entropy_options{
+                                                                       .padded_to = vocabulary}>>;
 
 template <class Policy, class Element = double>
 struct tied_job : plait::parallel<tied_objective, Policy, Element> {};
