@@ -9,7 +9,7 @@
 #include "plait/backend/host/maths/attention.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
 
 namespace {
@@ -44,9 +44,9 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
 
       memory<T> in(qkv, shift), result(count, shift), gradient(3 * count, shift);
       memory<A> result_sums(sums),
-          products(cuda::attention_backward_scratch(sequence, batch, heads));
-      cuda::attention(launcher{}, in.data(), result.data(), result_sums.data(), sequence, batch,
-                      heads, head_width);
+          products(kernels::attention_backward_scratch(sequence, batch, heads));
+      kernels::attention(launcher{}, in.data(), result.data(), result_sums.data(), sequence, batch,
+                         heads, head_width);
       // Values are at most 2, and scores, sums of head_width products, at most 4 sqrt(head_width).
       double const score_error = 10 * rounding<A> * 4 * std::sqrt(static_cast<double>(head_width));
       expect_near(result_sums.wide(), log_sum, 2 * score_error);
@@ -58,9 +58,9 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
                                 wide(dout).data(), dqkv.data(), scratch.data(), sequence, batch,
                                 heads, head_width);
       memory<T> from(dout);
-      cuda::attention_backward(launcher{}, in.data(), result.data(), result_sums.data(),
-                               from.data(), gradient.data(), products.data(), sequence, batch,
-                               heads, head_width);
+      kernels::attention_backward(launcher{}, in.data(), result.data(), result_sums.data(),
+                                  from.data(), gradient.data(), products.data(), sequence, batch,
+                                  heads, head_width);
       double largest = 1;
       for (double const value : dqkv) largest = std::max(largest, std::abs(value));
       expect_near(gradient.wide(), dqkv, largest * (rounding<T> + 20 * score_error));
@@ -70,7 +70,7 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
 TEST(Attention, RefusesHeadsAboveTheLimit) {
   float* const none = nullptr;
   try {
-    cuda::attention(launcher{}, none, none, none, 1, 1, 1, 257);
+    kernels::attention(launcher{}, none, none, none, 1, 1, 1, 257);
     FAIL() << "no error";
   } catch (plait::error const& problem) {
     EXPECT_STREQ(problem.what(),

@@ -7,7 +7,7 @@
 #include "plait/backend/host/maths/cross_entropy.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
 
 namespace {
@@ -56,14 +56,14 @@ void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Ta
   memory<double> given_weights(weights == nullptr ? std::vector<double>{}
                                                   : std::vector<double>(weights, weights + s.rows));
   double* const row_weights = weights == nullptr ? nullptr : given_weights.data();
-  cuda::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
+  kernels::row_max(launcher{}, logits.data(), largest.data(), s.rows, s.columns, s.valid);
   EXPECT_EQ(largest.wide(), max);
   if (s.valid == 0) return;
 
   maths::cross_entropy_terms<Target>(given.without_padding.data(), given.targets.data(), max.data(),
                                      terms.data(), s.first_class, s.rows, s.valid, s.valid);
-  cuda::cross_entropy_terms<Target>(launcher{}, logits.data(), targets.data(), largest.data(),
-                                    sums.data(), s.first_class, s.rows, s.columns, s.valid);
+  kernels::cross_entropy_terms<Target>(launcher{}, logits.data(), targets.data(), largest.data(),
+                                       sums.data(), s.first_class, s.rows, s.columns, s.valid);
   // Each of the summands is at most 2; e^x has an error of a few units.
   double const bound = 20 * rounding<A> * static_cast<double>(s.valid);
   expect_near(sums.wide(), terms, bound);
@@ -73,8 +73,8 @@ void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Ta
   double const rows = static_cast<double>(s.rows);
   double const expected = 2 + scale * maths::cross_entropy_sum(terms.data(), given.targets.data(),
                                                                ignored, s.rows, weights, target);
-  cuda::cross_entropy_sum(launcher{}, sums.data(), targets.data(), ignored, s.rows, factor.data(),
-                          loss.data(), row_weights, target);
+  kernels::cross_entropy_sum(launcher{}, sums.data(), targets.data(), ignored, s.rows,
+                             factor.data(), loss.data(), row_weights, target);
   EXPECT_NEAR(loss.value(), expected, rows * 30 * rounding<A>);
 
   std::vector<double> gradient(given.without_padding.size()), padded(given.logits.size());
@@ -83,13 +83,13 @@ void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Ta
                                 s.rows, s.valid, s.valid, weights, target);
   for (std::size_t r = 0; r < s.rows; ++r)
     std::copy_n(&gradient[r * s.valid], s.valid, &padded[r * s.columns]);
-  cuda::cross_entropy_backward(launcher{}, logits.data(), targets.data(), largest.data(),
-                               sums.data(), factor.data(), dlogits.data(), s.first_class, ignored,
-                               s.rows, s.columns, s.valid, row_weights, target);
+  kernels::cross_entropy_backward(launcher{}, logits.data(), targets.data(), largest.data(),
+                                  sums.data(), factor.data(), dlogits.data(), s.first_class,
+                                  ignored, s.rows, s.columns, s.valid, row_weights, target);
   expect_near(dlogits.wide(), padded, rounding<T> + 30 * rounding<A>);
-  cuda::cross_entropy_backward(launcher{}, logits.data(), targets.data(), largest.data(),
-                               sums.data(), factor.data(), logits.data(), s.first_class, ignored,
-                               s.rows, s.columns, s.valid, row_weights, target);
+  kernels::cross_entropy_backward(launcher{}, logits.data(), targets.data(), largest.data(),
+                                  sums.data(), factor.data(), logits.data(), s.first_class, ignored,
+                                  s.rows, s.columns, s.valid, row_weights, target);
   EXPECT_EQ(logits.wide(), dlogits.wide());
 }
 
@@ -126,7 +126,7 @@ TEST(CrossEntropySum, OfManyRows) {
   memory<double> of_rows(terms);
   memory<std::int32_t> of_target(targets);
   auto scale = one(1.0), loss = one(0.0);
-  cuda::cross_entropy_sum(launcher{}, of_rows.data(), of_target.data(), ignored, rows, scale.data(),
-                          loss.data());
+  kernels::cross_entropy_sum(launcher{}, of_rows.data(), of_target.data(), ignored, rows,
+                             scale.data(), loss.data());
   EXPECT_NEAR(loss.value(), expected, 1e-12 * static_cast<double>(rows));
 }

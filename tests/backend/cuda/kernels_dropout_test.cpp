@@ -5,7 +5,7 @@
 #include "plait/backend/host/maths/dropout.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
 
 namespace {
@@ -39,11 +39,11 @@ TYPED_TEST(Dropout, DropsWhatTheHostDrops) {
                      {.seed = 9, .site = 4, .step = step}, threshold, 1.25, at);
       memory<T> in(x, shift), out(rows * columns);
       plait::dropout_key const key{9, 4, step_in_memory.data()};
-      cuda::dropout(launcher{}, in.data(), out.data(), rows, columns, key, threshold, 1.25, at);
+      kernels::dropout(launcher{}, in.data(), out.data(), rows, columns, key, threshold, 1.25, at);
       auto const y = out.wide();
       for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i] == 0, expected[i] == 0) << i;
       expect_near(y, expected, 1.25 * rounding<T>);
-      cuda::dropout(launcher{}, in.data(), in.data(), rows, columns, key, threshold, 1.25, at);
+      kernels::dropout(launcher{}, in.data(), in.data(), rows, columns, key, threshold, 1.25, at);
       EXPECT_EQ(in.wide(), y);
     }
 }

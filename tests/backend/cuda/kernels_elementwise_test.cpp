@@ -8,7 +8,7 @@
 #include "plait/tensor/functions.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace functions = plait::functions;
 
 namespace {
@@ -25,7 +25,7 @@ TYPED_TEST(Elementwise, Fill) {
   for (std::size_t const n : counts)
     for (std::size_t const shift : shifts) {
       memory<TypeParam> y(n, shift);
-      cuda::fill(launcher{}, static_cast<TypeParam>(-2.5), y.data(), n);
+      kernels::fill(launcher{}, static_cast<TypeParam>(-2.5), y.data(), n);
       EXPECT_EQ(y.wide(), std::vector<double>(n, -2.5));
     }
 }
@@ -40,9 +40,9 @@ TYPED_TEST(Elementwise, AddRoundsOnceAndMayOverwriteAnOperand) {
         expected[i] = wide<T>({static_cast<T>(static_cast<accumulate_t<T>>(x[i]) +
                                               static_cast<accumulate_t<T>>(y[i]))})[0];
       memory<T> a(x, shift), b(y), out(n, shift);
-      cuda::add(launcher{}, a.data(), b.data(), out.data(), n);
+      kernels::add(launcher{}, a.data(), b.data(), out.data(), n);
       EXPECT_EQ(out.wide(), expected);
-      cuda::add(launcher{}, a.data(), b.data(), b.data(), n);
+      kernels::add(launcher{}, a.data(), b.data(), b.data(), n);
       EXPECT_EQ(b.wide(), expected);
     }
 }
@@ -60,8 +60,8 @@ TYPED_TEST(Elementwise, MapsCallTheFunctionWithTheAccumulatingType) {
           functions::gelu_tanh_derivative{}(static_cast<A>(x[i]), static_cast<A>(y[i])));
     }
     memory<T> a(x, shift), b(y, shift);
-    cuda::map(launcher{}, functions::gelu_tanh_derivative{}, n, a.data(), b.data(), b.data());
-    cuda::map(launcher{}, functions::gelu_tanh{}, n, a.data(), a.data());
+    kernels::map(launcher{}, functions::gelu_tanh_derivative{}, n, a.data(), b.data(), b.data());
+    kernels::map(launcher{}, functions::gelu_tanh{}, n, a.data(), a.data());
     expect_same(a.wide(), wide(first), 4 * rounding<T>);
     expect_same(b.wide(), wide(second), 4 * rounding<T>);
   }
@@ -83,7 +83,8 @@ TYPED_TEST(Elementwise, CopyBlocks) {
         for (std::size_t c = 0; c < block; ++c)
           expected[i * to_stride + c] = given[i * from_stride + c];
       memory<TypeParam> from(x, shift), to(y);
-      cuda::copy_blocks(launcher{}, from.data(), from_stride, to.data(), to_stride, count, block);
+      kernels::copy_blocks(launcher{}, from.data(), from_stride, to.data(), to_stride, count,
+                           block);
       EXPECT_EQ(to.wide(), expected);
     }
 }
@@ -97,7 +98,7 @@ struct below_largest {
                                     T* out) const {
     accumulate_t<T> largest = x[0];
     for (std::size_t c = 1; c < columns; ++c)
-      largest = cuda::larger(largest, static_cast<accumulate_t<T>>(x[c]));
+      largest = kernels::larger(largest, static_cast<accumulate_t<T>>(x[c]));
     for (std::size_t c = 0; c < columns; ++c) out[c] = factor[c] * (x[c] - largest);
   }
 };
@@ -112,9 +113,10 @@ TYPED_TEST(Elementwise, RowsWithARepeatedOne) {
     for (std::size_t r = 0; r < rows; ++r)
       below_largest{}(columns, &x[r * columns], factor.data(), &expected[r * columns]);
     memory<T> a(x), f(factor), out(rows * columns);
-    cuda::rows(launcher{}, below_largest{}, rows, columns,
-               cuda::row_operand<T const>{a.data(), columns},
-               cuda::row_operand<T const>{f.data(), 0}, cuda::row_operand<T>{out.data(), columns});
+    kernels::rows(launcher{}, below_largest{}, rows, columns,
+                  kernels::row_operand<T const>{a.data(), columns},
+                  kernels::row_operand<T const>{f.data(), 0},
+                  kernels::row_operand<T>{out.data(), columns});
     EXPECT_EQ(out.wide(), wide(expected));
   }
 }
@@ -140,13 +142,13 @@ TYPED_TEST(Elementwise, CombineInOrder) {
         }
         memory<T> out(n), last(inputs.back(), shift);
         std::deque<memory<T>> others;
-        cuda::source_table<T> sources{};
+        kernels::source_table<T> sources{};
         for (std::size_t s = 0; s + 1 < inputs.size(); ++s)
           sources.of[s] = others.emplace_back(inputs[s]).data();
         sources.of[count - 1] = last.data();
-        cuda::combine(launcher{}, cuda::plus{}, sources, count, out.data(), n);
+        kernels::combine(launcher{}, kernels::plus{}, sources, count, out.data(), n);
         EXPECT_EQ(out.wide(), wide(sum));
-        cuda::combine(launcher{}, cuda::maximum{}, sources, count, last.data(), n);
+        kernels::combine(launcher{}, kernels::maximum{}, sources, count, last.data(), n);
         EXPECT_EQ(last.wide(), wide(greatest));
       }
 }
@@ -154,12 +156,13 @@ TYPED_TEST(Elementwise, CombineInOrder) {
 TEST(Elementwise, EmptyOperandsLaunchNothing) {
   int launches = 0;
   float* const none = nullptr;
-  cuda::fill(launcher{&launches}, 0, none, 0);
-  cuda::add(launcher{&launches}, none, none, none, 0);
-  cuda::copy_blocks(launcher{&launches}, none, 1, none, 1, 0, 3);
-  cuda::combine(launcher{&launches}, cuda::plus{}, cuda::source_table<float>{}, 2, none, 0);
+  kernels::fill(launcher{&launches}, 0, none, 0);
+  kernels::add(launcher{&launches}, none, none, none, 0);
+  kernels::copy_blocks(launcher{&launches}, none, 1, none, 1, 0, 3);
+  kernels::combine(launcher{&launches}, kernels::plus{}, kernels::source_table<float>{}, 2, none,
+                   0);
   EXPECT_EQ(launches, 0);
   auto number = one(1.0f);
-  cuda::fill(launcher{&launches}, 0, number.data(), 1);
+  kernels::fill(launcher{&launches}, 0, number.data(), 1);
   EXPECT_EQ(launches, 1);
 }

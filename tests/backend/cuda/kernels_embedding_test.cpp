@@ -5,7 +5,7 @@
 #include "plait/backend/host/maths/embedding.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
 
 namespace {
@@ -42,8 +42,8 @@ TYPED_TEST(Embedding, GatherRows) {
                          l.columns);
       memory<T> from(table, shift), out(l.n * l.columns);
       memory<std::int32_t> rows(ids);
-      cuda::gather_rows(launcher{}, rows.data(), from.data(), l.first_row, l.local_rows, out.data(),
-                        l.n, l.columns);
+      kernels::gather_rows(launcher{}, rows.data(), from.data(), l.first_row, l.local_rows,
+                           out.data(), l.n, l.columns);
       EXPECT_EQ(out.wide(), wide(expected));
     }
 }
@@ -65,9 +65,9 @@ TYPED_TEST(Embedding, ScatterAddRowsInOrder) {
       memory<S> sums(start);
       memory<std::int32_t> rows(ids);
       memory<std::uint32_t> workspace(
-          cuda::scatter_add_rows_workspace(launcher{}, l.n, l.local_rows));
-      cuda::scatter_add_rows(launcher{}, rows.data(), from.data(), l.first_row, l.local_rows,
-                             sums.data(), workspace.data(), l.n, l.columns);
+          kernels::scatter_add_rows_workspace(launcher{}, l.n, l.local_rows));
+      kernels::scatter_add_rows(launcher{}, rows.data(), from.data(), l.first_row, l.local_rows,
+                                sums.data(), workspace.data(), l.n, l.columns);
       EXPECT_EQ(sums.get(), expected);
     }
 }
@@ -89,8 +89,8 @@ TYPED_TEST(Embedding, Positions) {
       maths::add_positions(wide(x).data(), wide(table).data(), expected.data(), first, positions,
                            batch, columns);
       memory<T> y(x, shift), from(table);
-      cuda::add_positions(launcher{}, y.data(), from.data(), y.data(), first, positions, batch,
-                          columns);
+      kernels::add_positions(launcher{}, y.data(), from.data(), y.data(), first, positions, batch,
+                             columns);
       expect_near(y.wide(), expected, 2 * rounding<T>);
 
       auto const start = values<S>((first + positions) * columns, 3);
@@ -99,8 +99,8 @@ TYPED_TEST(Embedding, Positions) {
       maths::accumulate_positions(terms.data(), added.data(), first, positions, batch, columns);
       memory<T> dy(x, shift);
       memory<S> sums(start);
-      cuda::accumulate_positions(launcher{}, dy.data(), sums.data(), first, positions, batch,
-                                 columns);
+      kernels::accumulate_positions(launcher{}, dy.data(), sums.data(), first, positions, batch,
+                                    columns);
       EXPECT_EQ(sums.get(), added);
     }
 }

@@ -11,7 +11,7 @@
 #include "plait/backend/host/maths/optimizer.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
 using plait::update_range;
 
@@ -66,9 +66,9 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
       memory<update_range> of(ranges);
       auto now = one(numbers);
       auto scale = one(gradient_scale);
-      cuda::adamw(launcher{}, p.data(), g.data(), first.data(), second.data(), n, of.data(),
-                  static_cast<int>(ranges.size()), constants, now.data(), scale.data(),
-                  copy.data());
+      kernels::adamw(launcher{}, p.data(), g.data(), first.data(), second.data(), n, of.data(),
+                     static_cast<int>(ranges.size()), constants, now.data(), scale.data(),
+                     copy.data());
       expect_near(p.wide(), p1, 8 * rounding<P>);
       expect_near(first.wide(), m1, 4 * rounding<P>);
       expect_near(second.wide(), v1, 4 * rounding<P>);
@@ -77,9 +77,9 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
       EXPECT_EQ(copy.wide(), wide(rounded));
       plait::bfloat16* const no_copy = nullptr;
       memory<P> again(parameter, shift), first_again(m), second_again(v);
-      cuda::adamw(launcher{}, again.data(), g.data(), first_again.data(), second_again.data(), n,
-                  of.data(), static_cast<int>(ranges.size()), constants, now.data(), scale.data(),
-                  no_copy);
+      kernels::adamw(launcher{}, again.data(), g.data(), first_again.data(), second_again.data(), n,
+                     of.data(), static_cast<int>(ranges.size()), constants, now.data(),
+                     scale.data(), no_copy);
       EXPECT_EQ(again.get(), p.get());
     }
 }
@@ -105,8 +105,9 @@ TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
       memory<update_range> of(ranges);
       auto now = one(numbers);
       auto scale = one(gradient_scale);
-      cuda::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n, of.data(),
-                static_cast<int>(ranges.size()), constants, now.data(), scale.data(), copy.data());
+      kernels::sgd(launcher{}, p.data(), g.data(), momentum == 0 ? nullptr : b.data(), n, of.data(),
+                   static_cast<int>(ranges.size()), constants, now.data(), scale.data(),
+                   copy.data());
       expect_near(p.wide(), p1, 4 * rounding<P>);
       expect_near(b.wide(), b1, 4 * rounding<P>);
       expect_near(copy.wide(), p1, 2 * rounding<plait::bfloat16>);
@@ -120,7 +121,7 @@ TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
   for (auto const& [loss, norm] : {std::pair{infinity, 0.0}, std::pair{2.0, -infinity},
                                    std::pair{std::nan(""), 1.0}, std::pair{2.0, 1.0}}) {
     auto loss_in_memory = one(loss), norm_in_memory = one(norm), scale = one(0.5);
-    cuda::check_finite(launcher{}, loss_in_memory.data(), norm_in_memory.data(), scale.data());
+    kernels::check_finite(launcher{}, loss_in_memory.data(), norm_in_memory.data(), scale.data());
     bool const is_taken = std::isfinite(loss) && std::isfinite(norm);
     EXPECT_EQ(std::isnan(scale.value()), !is_taken);
     if (is_taken) {
@@ -140,13 +141,13 @@ TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
     };
     run([&](P* p, P* g, P* first, P* second, plait::bfloat16* copy) {
       auto numbers = one(plait::adamw_numbers{0.05, 0.36, 0.09});
-      cuda::adamw(launcher{}, p, g, first, second, n, of.data(), static_cast<int>(ranges.size()),
-                  {}, numbers.data(), scale.data(), copy);
+      kernels::adamw(launcher{}, p, g, first, second, n, of.data(), static_cast<int>(ranges.size()),
+                     {}, numbers.data(), scale.data(), copy);
     });
     run([&](P* p, P* g, P* first, P*, plait::bfloat16* copy) {
       auto numbers = one(plait::sgd_numbers{0.05});
-      cuda::sgd(launcher{}, p, g, first, n, of.data(), static_cast<int>(ranges.size()), {0.9, 0.1},
-                numbers.data(), scale.data(), copy);
+      kernels::sgd(launcher{}, p, g, first, n, of.data(), static_cast<int>(ranges.size()),
+                   {0.9, 0.1}, numbers.data(), scale.data(), copy);
     });
   }
 }
@@ -160,15 +161,15 @@ TYPED_TEST(Optimizer, AveragesFollowAndAreSwapped) {
       maths::average(wide(x).data(), expected.data(), n, 0.9);
       memory<P> from(x, shift), average(before);
       auto scale = one(0.5), no_number = one(std::nan(""));
-      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, scale.data());
+      kernels::average(launcher{}, from.data(), average.data(), n, 0.9, scale.data());
       expect_near(average.wide(), expected, 4 * rounding<P>);
       auto const once = average.get();
-      cuda::average(launcher{}, from.data(), average.data(), n, 0.9, no_number.data());
+      kernels::average(launcher{}, from.data(), average.data(), n, 0.9, no_number.data());
       EXPECT_EQ(average.get(), once);
-      cuda::swap(launcher{}, from.data(), average.data(), n);
+      kernels::swap(launcher{}, from.data(), average.data(), n);
       EXPECT_EQ(from.get(), once);
       EXPECT_EQ(average.get(), x);
-      cuda::add_and_clear(launcher{}, average.data(), from.data(), n);
+      kernels::add_and_clear(launcher{}, average.data(), from.data(), n);
       auto sum = wide(x);
       for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(once[i]);
       expect_near(average.wide(), sum, rounding<P>);
@@ -185,9 +186,9 @@ TYPED_TEST(Optimizer, SumsOfSquares) {
     memory<T> in(x, shift);
     memory<plait::squares_range> of(ranges);
     memory<double> sums(std::vector<double>(6, -1)),
-        workspace(cuda::squares_workspace(ranges.size()));
-    cuda::sum_of_squares(launcher{}, in.data(), of.data(), ranges.size(), workspace.data(),
-                         sums.data());
+        workspace(kernels::squares_workspace(ranges.size()));
+    kernels::sum_of_squares(launcher{}, in.data(), of.data(), ranges.size(), workspace.data(),
+                            sums.data());
     auto const out = sums.get();
     for (auto const& range : ranges) {
       double const expected = maths::sum_of_squares(x.data() + range.offset, range.count);
@@ -201,7 +202,7 @@ TEST(ClipFactor, OfTheNormOfTheList) {
   memory<double> squares(std::vector<double>{9, 0, 7, 0.25});
   auto norm = one(0.0), factor = one(0.0);
   auto const clip = [&](double limit) {
-    cuda::clip_factor(launcher{}, squares.data(), 4, limit, norm.data(), factor.data());
+    kernels::clip_factor(launcher{}, squares.data(), 4, limit, norm.data(), factor.data());
     return factor.value();
   };
   EXPECT_DOUBLE_EQ(clip(2.0), 2.0 / (std::sqrt(16.25) + 1e-6));
@@ -213,8 +214,8 @@ TEST(ClipFactor, OfTheNormOfTheList) {
 TEST(Divide, ByZeroIsZero) {
   auto out = one(7.0), count = one(8.0);
   auto none = one(std::int64_t{0});
-  cuda::divide(launcher{}, 3.0, count.data(), out.data());
+  kernels::divide(launcher{}, 3.0, count.data(), out.data());
   EXPECT_EQ(out.value(), 0.375);
-  cuda::divide(launcher{}, 3.0, none.data(), out.data());
+  kernels::divide(launcher{}, 3.0, none.data(), out.data());
   EXPECT_EQ(out.value(), 0);
 }

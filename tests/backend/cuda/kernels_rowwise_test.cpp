@@ -9,7 +9,7 @@
 #include "plait/tensor/functions.hpp"
 
 using namespace kernel_testing;
-namespace cuda = plait::cuda_kernels;
+namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
 
 namespace {
@@ -41,7 +41,7 @@ TYPED_TEST(Rowwise, AddRow) {
       auto expected = wide(before);
       maths::add_row(wide(bias).data(), expected.data(), rows, columns);
       memory<T> row(bias, shift), y(before);
-      cuda::add_row(launcher{}, row.data(), y.data(), rows, columns);
+      kernels::add_row(launcher{}, row.data(), y.data(), rows, columns);
       expect_near(y.wide(), expected, 2 * rounding<T>);
     }
 }
@@ -61,22 +61,22 @@ TYPED_TEST(Rowwise, ColumnSumsWithAndWithoutWorkspace) {
           products[i % columns] += first[i] * second[i];
         memory<T> dy(terms, shift), factor(factors);
         memory<S> sums(start), sums_of_products(start),
-            workspace(cuda::column_sums_workspace(rows, columns));
+            workspace(kernels::column_sums_workspace(rows, columns));
         S* const scratch = sliced ? workspace.data() : nullptr;
-        cuda::accumulate_column_sums(launcher{}, dy.data(), sums.data(), scratch, rows, columns);
-        cuda::accumulate_columns(launcher{}, plait::functions::multiply{}, rows, columns,
-                                 sums_of_products.data(), scratch, static_cast<T const*>(dy.data()),
-                                 static_cast<T const*>(factor.data()));
+        kernels::accumulate_column_sums(launcher{}, dy.data(), sums.data(), scratch, rows, columns);
+        kernels::accumulate_columns(
+            launcher{}, plait::functions::multiply{}, rows, columns, sums_of_products.data(),
+            scratch, static_cast<T const*>(dy.data()), static_cast<T const*>(factor.data()));
         expect_near(sums.wide(), expected, sum_bound<S>(rows));
         expect_near(sums_of_products.wide(), products, sum_bound<S>(rows));
       }
 }
 
 TEST(Rowwise, SlicesAreUsedAndTheWorkspaceIsBounded) {
-  EXPECT_GT(cuda::detail::column_slices(201, 33), 1u);
+  EXPECT_GT(kernels::detail::column_slices(201, 33), 1u);
   for (std::size_t const columns : {1u, 33u, 768u, 50304u})
     for (std::size_t const rows : {1u, 64u, 8192u, 1u << 20})
-      EXPECT_LE(cuda::column_sums_workspace(rows, columns), 256 * (columns + 512)) << rows;
+      EXPECT_LE(kernels::column_sums_workspace(rows, columns), 256 * (columns + 512)) << rows;
 }
 
 TYPED_TEST(LayerNorm, ForwardAndInPlace) {
@@ -91,8 +91,8 @@ TYPED_TEST(LayerNorm, ForwardAndInPlace) {
                                 expected.data(), statistics.data(), rows, columns, 1e-5);
       memory<T> in(x, shift), out(rows * columns), factor(gamma), summand(beta, shift);
       memory<A> kept(2 * rows);
-      cuda::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), out.data(),
-                       kept.data(), rows, columns, 1e-5);
+      kernels::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), out.data(),
+                          kept.data(), rows, columns, 1e-5);
       // A normalised value is at most sqrt(columns); one rounding, and those of the statistics,
       // which with one column are 1 / sqrt(epsilon) times larger.
       double const size = 1 + std::sqrt(static_cast<double>(columns));
@@ -102,8 +102,8 @@ TYPED_TEST(LayerNorm, ForwardAndInPlace) {
       for (std::size_t i = 0; i < 2 * rows; ++i)
         EXPECT_NEAR(kept.wide()[i], statistics[i],
                     40 * rounding<A> * std::max(1.0, std::abs(statistics[i])));
-      cuda::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), in.data(), kept.data(),
-                       rows, columns, 1e-5);
+      kernels::layer_norm(launcher{}, in.data(), factor.data(), summand.data(), in.data(),
+                          kept.data(), rows, columns, 1e-5);
       EXPECT_EQ(in.wide(), out.wide());
     }
 }
@@ -130,17 +130,17 @@ TYPED_TEST(LayerNorm, Backward) {
 
       memory<T> gradient(dy, shift), in(x), factor(gamma, shift), out(rows * columns);
       memory<A> with(kept), sums0(start), sums1(start),
-          workspace(cuda::column_sums_workspace(rows, columns, 2));
-      cuda::layer_norm_backward_parameters(launcher{}, gradient.data(), in.data(), with.data(),
-                                           sums0.data(), sums1.data(), workspace.data(), rows,
-                                           columns);
+          workspace(kernels::column_sums_workspace(rows, columns, 2));
+      kernels::layer_norm_backward_parameters(launcher{}, gradient.data(), in.data(), with.data(),
+                                              sums0.data(), sums1.data(), workspace.data(), rows,
+                                              columns);
       expect_near(sums0.wide(), dgamma, 8 * sum_bound<A>(rows));
       expect_near(sums1.wide(), dbeta, sum_bound<A>(rows));
-      cuda::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
-                                      factor.data(), out.data(), rows, columns);
+      kernels::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+                                         factor.data(), out.data(), rows, columns);
       expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
-      cuda::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
-                                      factor.data(), gradient.data(), rows, columns);
+      kernels::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+                                         factor.data(), gradient.data(), rows, columns);
       EXPECT_EQ(gradient.wide(), out.wide());
     }
 }
