@@ -97,7 +97,8 @@ def calls_of(args, has_gpu):
                            [test(name), f"--gtest_filter=*.{number}Process*", *args.test_option], no_gpu)
         else:
             yield Call("tests", name, f"{name}.log", 60 if name in long_tests else 15,
-                       [test(name), *args.test_option], "" if name == "launch_checks" else no_gpu)
+                       [test(name), *args.test_option],
+                       "" if name in ("launch_checks", "cudnn_graphs") else no_gpu)
     yield Call("tests", "examples/thrust_layer", "thrust_layer.log", 15,
                [programs / "thrust_layer_gpu"], no_gpu)
 
