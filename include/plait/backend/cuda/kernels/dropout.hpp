@@ -40,8 +40,9 @@ __global__ void dropout_kernel(T const* x, T* y, std::size_t rows, std::size_t c
     for_each_pack_of_rows<1>(
         rows, columns / words,
         [&](std::size_t r, std::size_t i) { return load<words>(x + r * columns + i * words); },
-        [&](std::size_t r, std::size_t i, pack<T, words> values) {
+        [&](std::size_t r, std::size_t i, pack<T, words> const& of) {
           random_block const random = random_bits(stream, begin_of(r) / words + i);
+          auto values = of;
           PLAIT_UNROLL
           for (int word = 0; word < words; ++word)
             values.value[word] = result(values.value[word], random.word[word]);
