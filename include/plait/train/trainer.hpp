@@ -307,8 +307,7 @@ class trainer_on {
     return std::forward<Body>(body)();
   }
 
-  /// Bytes of this rank on its device, but for batches: the plan's `memory` of its greatest shape,
-  /// and what the device's libraries have taken.
+  /// Bytes of this rank on its device, but for batches: the plan's, and its libraries' workspace.
   [[nodiscard]] memory_need allocated() const {
     auto need = store_.allocated();
     need.activations = passes_.bytes();

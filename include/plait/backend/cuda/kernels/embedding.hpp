@@ -144,7 +144,6 @@ void scatter_add_rows(Launch launch, std::int32_t const* ids, T const* dy, std::
 template <int V, class T>
 __global__ void add_positions_kernel(T const* x, T const* table, T* y, std::size_t rows,
                                      std::size_t batch, std::size_t columns) {
-  using A = accumulate_t<T>;
   for_each_pack_of_rows<V>(
       rows, columns,
       [&](std::size_t r, std::size_t c) {
@@ -152,12 +151,7 @@ __global__ void add_positions_kernel(T const* x, T const* table, T* y, std::size
                                load<V>(table + r / batch * columns + c)};
       },
       [&](std::size_t r, std::size_t c, two_packs<T, V> const& of) {
-        pack<T, V> values;
-        PLAIT_UNROLL
-        for (int v = 0; v < V; ++v)
-          values.value[v] = static_cast<T>(static_cast<A>(of.first.value[v]) +
-                                           static_cast<A>(of.second.value[v]));
-        store(values, y + r * columns + c);
+        store(of.sum(), y + r * columns + c);
       });
 }
 

@@ -120,6 +120,17 @@ __device__ __forceinline__ void store(pack<T, V> const& values, T* to) {
 template <class T, int V>
 struct two_packs {
   pack<T, V> first, second;
+
+  /// Rounded once.
+  [[nodiscard]] __device__ __forceinline__ pack<T, V> sum() const {
+    using A = accumulate_t<T>;
+    pack<T, V> values;
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      values.value[v] =
+          static_cast<T>(static_cast<A>(first.value[v]) + static_cast<A>(second.value[v]));
+    return values;
+  }
 };
 
 /// The block's shared memory as one `Layout`, whose size the launch shape gives.

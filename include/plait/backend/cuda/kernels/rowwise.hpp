@@ -192,19 +192,13 @@ void accumulate_columns(Launch launch, Function f, std::size_t rows, std::size_t
 
 template <int V, class T>
 __global__ void add_row_kernel(T const* row, T* y, std::size_t rows, std::size_t columns) {
-  using A = accumulate_t<T>;
   for_each_pack_of_rows<V>(
       rows, columns,
       [&](std::size_t r, std::size_t c) {
         return two_packs<T, V>{load<V>(y + r * columns + c), load<V>(row + c)};
       },
       [&](std::size_t r, std::size_t c, two_packs<T, V> const& of) {
-        pack<T, V> values;
-        PLAIT_UNROLL
-        for (int v = 0; v < V; ++v)
-          values.value[v] = static_cast<T>(static_cast<A>(of.first.value[v]) +
-                                           static_cast<A>(of.second.value[v]));
-        store(values, y + r * columns + c);
+        store(of.sum(), y + r * columns + c);
       });
 }
 
