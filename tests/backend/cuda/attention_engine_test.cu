@@ -222,7 +222,7 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
       device.on(stream::compute).prepare_attention<bfloat16>(35, batch, 2, width);
     return testing::internal::GetCapturedStderr();
   };
-  std::string const shape = "plait: attention in bfloat16 of 35 positions and 2 heads of ";
+  std::string const shape = "plait: attention in bfloat16 of 35 positions and 2 x ";
   EXPECT_EQ(said(0, {.attention = negating}, 8), shape + "8 columns is by negation 1.2\n");
   EXPECT_EQ(said(0, {.attention = negating}, 16),
             shape + "16 columns is by plait's own kernels, as negation 1.2 does not take it\n");

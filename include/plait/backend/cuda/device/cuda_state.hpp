@@ -254,7 +254,7 @@ class cuda_state {
   // Once for shapes that differ in the batch alone.
   [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine) {
     std::string text = "plait: attention in bfloat16 of " + std::to_string(shape.sequence) +
-                       " positions and " + std::to_string(shape.heads) + " heads of " +
+                       " positions and " + std::to_string(shape.heads) + " x " +
                        std::to_string(shape.head_width) + " columns is by ";
     if (by_engine) text += engine_->name();
     else if (engine_) text += "plait's own kernels, as " + engine_->name() + " does not take it";
