@@ -188,22 +188,22 @@ __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end
 /// Calls use(i, load_at(i)) for the same i, where `Together` turns load before the first of them
 /// uses anything: so many loads of a thread are under way at a time, and what it stores does not
 /// hold back the next. The compiler does not do that by itself.
-template <std::size_t Step, int Together, class Load, class Use>
+template <std::size_t Step, std::size_t Together, class Load, class Use>
 __device__ __forceinline__ void for_each_step(std::size_t begin, std::size_t end, Load load_at,
                                               Use use) {
   for (std::size_t i = begin; i < end; i += Step * Together) {
     decltype(load_at(i)) loaded[Together]{};
     PLAIT_UNROLL
-    for (int t = 0; t < Together; ++t)
+    for (std::size_t t = 0; t < Together; ++t)
       if (i + t * Step < end) loaded[t] = load_at(i + t * Step);
     PLAIT_UNROLL
-    for (int t = 0; t < Together; ++t)
+    for (std::size_t t = 0; t < Together; ++t)
       if (i + t * Step < end) use(i + t * Step, loaded[t]);
   }
 }
 
 /// Packs that a thread of a warp does of one piece of a row.
-inline constexpr int packs_of_piece = 4;
+inline constexpr std::size_t packs_of_piece = 4;
 
 /// Calls piece(row, first column of this thread, end) so that the grid sees a matrix once, whose
 /// columns are a multiple of V: the thread has the packs at the first column and at steps of
@@ -211,7 +211,7 @@ inline constexpr int packs_of_piece = 4;
 template <int V, class Piece>
 __device__ __forceinline__ void for_each_piece_of_rows(std::size_t rows, std::size_t columns,
                                                        Piece piece_of) {
-  constexpr std::size_t width = std::size_t{packs_of_piece} * warp_threads * V;
+  constexpr std::size_t width = packs_of_piece * warp_threads * V;
   std::size_t const pieces = (columns + width - 1) / width;
   std::size_t const warps = std::size_t{gridDim.x} * (blockDim.x / warp_threads);
   std::size_t const lane = threadIdx.x % warp_threads;
@@ -251,7 +251,7 @@ __device__ __forceinline__ void for_each_pack_of_rows(std::size_t rows, std::siz
 /// The shape for a kernel that is one for_each_pack_of_rows.
 constexpr launch_shape shape_for_rows(std::size_t rows, std::size_t columns, int v) {
   std::size_t const pieces =
-      divide_up(columns, std::size_t{packs_of_piece} * warp_threads * static_cast<std::size_t>(v));
+      divide_up(columns, packs_of_piece * warp_threads * static_cast<std::size_t>(v));
   return {blocks_for(rows * pieces, block_warps), block_threads};
 }
 

@@ -23,7 +23,7 @@ __device__ __forceinline__ void for_each_row_of_warp(std::size_t rows, Each each
 }
 
 /// for_each_step over the packs of this thread in its warp's row.
-template <int V, int Together, class Load, class Use>
+template <int V, std::size_t Together, class Load, class Use>
 __device__ __forceinline__ void for_each_pack_of_row(std::size_t columns, Load load_at, Use use) {
   for_each_step<std::size_t{warp_threads} * V, Together>(
       std::size_t{threadIdx.x % warp_threads} * V, columns, load_at, use);

@@ -35,7 +35,7 @@ struct column_sums_memory {
 // Forms K sums of this block's columns over its slice of the rows: add(load_at(r, c), sums) adds
 // the terms of columns [c, c + V) of row r to sums[k][v]. With one slice, the targets get the sums,
 // else `partial` (slices, K, columns). `Together` as in for_each_step.
-template <int V, int K, int Together, class S, class Load, class Add>
+template <int V, int K, std::size_t Together, class S, class Load, class Add>
 __device__ __forceinline__ void sum_columns(std::size_t rows, std::size_t columns,
                                             column_targets<S, K> const& targets, S* partial,
                                             Load load_at, Add add) {
