@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/data/dataset.hpp"
@@ -99,10 +100,9 @@ class loader {
   ///
   /// Cost: reads those samples.
   [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint() {
-    std::uint64_t out = 0xcbf29ce484222325u;  // FNV-1a
+    detail::digest out;
     auto const add = [&](void const* data, std::size_t bytes) {
-      for (std::size_t i = 0; i < bytes; ++i)
-        out = (out ^ static_cast<unsigned char const*>(data)[i]) * 0x100000001b3u;
+      out.add({static_cast<std::byte const*>(data), bytes});
     };
     std::uint64_t const shape[]{data_->size(), sequence_, width_, target_width_};
     add(shape, sizeof shape);
@@ -116,7 +116,7 @@ class loader {
       add(targets_.data(), targets_.size() * sizeof(targets_[0]));
       if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
     }
-    return out;
+    return out.value();
   }
 
   /// Fills the microbatches of one step, one after another; microbatch m gets the samples from

@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/core/digest.hpp"
 #include "plait/elastic/elastic_options.hpp"
 #include "plait/elastic/elastic_run.hpp"
 #include "plait/mesh/groups.hpp"
@@ -16,21 +17,19 @@ namespace plait::execution {
 /// together.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
-  std::uint64_t digest = 0xcbf29ce484222325u;  // FNV-1a
-  auto const mix = [&](std::string const& text) {
-    for (unsigned char const byte : text + '\n') digest = (digest ^ byte) * 0x100000001b3u;
-  };
+  digest of_parameters;
   auto const grid = Plan::grid.with_ranks_at_launch(1);
   for (int stage = 0; stage < Plan::stages; ++stage)
     for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
       auto const& entry = Plan::entries[parameter.entry];
-      mix(parameter.name + " " + std::to_string(entry.info.rows) + " " +
-          std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : ""));
+      of_parameters.add(parameter.name + " " + std::to_string(entry.info.rows) + " " +
+                        std::to_string(entry.info.columns) + (entry.is_frozen ? " frozen" : "") +
+                        "\n");
     }
   return to_string(Plan::grid) + ", " + std::to_string(Plan::slices) + " slices, " +
-         std::to_string(Plan::parameter_count()) + " parameters (" + std::to_string(digest) +
-         "), bytes " + std::to_string(Plan::element_bytes) + " " +
-         std::to_string(Plan::parameter_bytes) + " " + std::to_string(Plan::gradient_bytes);
+         std::to_string(Plan::parameter_count()) + " parameters (" +
+         std::to_string(of_parameters.value()) + "), bytes " + std::to_string(Plan::element_bytes) +
+         " " + std::to_string(Plan::parameter_bytes) + " " + std::to_string(Plan::gradient_bytes);
 }
 
 /// Runs `program(rank)` on the ranks of an elastic job, once for each generation: see elastic.

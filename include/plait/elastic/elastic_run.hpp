@@ -18,6 +18,7 @@
 #include "plait/backend/generation.hpp"
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/processes.hpp"
+#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/elastic_member.hpp"
@@ -251,8 +252,7 @@ class elastic_run {
       throw input_error(
           "elastic: there is no engine; write elastic{.engine = plait::gloo()}, with its header");
     auto const [min, max] = bounds();
-    std::uint64_t token = 0xcbf29ce484222325u;  // FNV-1a: it guards against mistakes, not attacks
-    for (unsigned char const byte : options_.token) token = (token ^ byte) * 0x100000001b3u;
+    auto const token = digest().add(options_.token).value();
     return {.plan = terms_.plan,
             .version = std::to_string(PLAIT_VERSION_MAJOR) + "." +
                        std::to_string(PLAIT_VERSION_MINOR) + "." +

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
 #include "plait/core/quote.hpp"
@@ -99,14 +100,13 @@ template <class Optimizer>
   return out;
 }
 
-/// A number that is another one if any of the factors is (FNV-1a).
+/// A number that is another one if any of the factors is.
 [[gnu::cold]] inline std::uint64_t digest_of(std::vector<named_factors> const& all) {
-  std::uint64_t out = 0xcbf29ce484222325;
+  digest out;
   for (auto const& [name, factors] : all)
     for (double const factor : {factors.rate, factors.decay})
-      for (int shift = 0; shift < 64; shift += 8)
-        out = (out ^ (std::bit_cast<std::uint64_t>(factor + 0.0) >> shift & 0xff)) * 0x100000001b3;
-  return out;
+      out.add(std::bit_cast<std::uint64_t>(factor + 0.0));
+  return out.value();
 }
 
 /// Sees to it that all ranks have the same text, of which as much counts as there is room for.

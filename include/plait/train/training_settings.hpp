@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/digest.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/rates.hpp"
@@ -32,13 +33,9 @@ using training_settings = std::vector<std::pair<std::string, std::string>>;
   return out;
 }
 
-/// A number that is another one if any byte is (FNV-1a), as 16 digits.
+/// Of 16 digits, others if any byte is another one.
 [[nodiscard]] [[gnu::cold]] inline std::string fingerprint_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (unsigned char const byte : text) hash = (hash ^ byte) * 0x100000001b3u;
-  char out[20];
-  std::snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(hash));
-  return out;
+  return digest().add(text).text();
 }
 
 /// Names and shapes of all parameters of the model, and what is frozen.

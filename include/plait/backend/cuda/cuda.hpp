@@ -137,8 +137,8 @@ struct cuda {
           cuda_device device(at, options, signal);
           std::vector<cuda_communicator> groups;
           for (int i = 0; i < where.sets().size(); ++i)
-            groups.emplace_back(loopback_communicator(world, ids[std::size_t(rank)][i], rank,
-                                                      device, stream_of(where.sets()[i])));
+            groups.emplace_back(loopback_communicator(world, ids[std::size_t(rank)][std::size_t(i)],
+                                                      rank, device, stream_of(where.sets()[i])));
           run_rank(where, rank, std::move(device), std::move(groups), program, *signal, [] {});
         },
         [&](std::string text) { world.abort(std::move(text)); },

@@ -48,7 +48,7 @@ struct threads {
     run_ranks(world, [&](int rank) {
       std::vector<thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.emplace_back(world, ids[std::size_t(rank)][i],
+        members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
                              grid.group_of(rank, groups.sets()[i]), rank);
       rank_type handle(groups, rank, host_device(rank), std::move(members));
       program(handle);

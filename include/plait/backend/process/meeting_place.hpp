@@ -19,6 +19,7 @@
 
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/backend/process/process_ranks.hpp"
+#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {
@@ -64,14 +65,10 @@ namespace plait::detail {
   auto const start = process_mark::start_of(launcher);
   auto const mine = process_mark::here();
   if (start.empty() || mine.boot == "?" || mine.pids == "?") return std::nullopt;
-  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  auto const mix = [&](std::string_view text) {
-    for (unsigned char const byte : text) hash = (hash ^ byte) * 0x100000001b3u;
-    hash = (hash ^ 0xffu) * 0x100000001b3u;
-  };
-  for (auto const& text : {launcher, start, mine.boot, mine.pids, here.job}) mix(text);
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  digest of_job;
+  for (auto const& text : {launcher, start, mine.boot, mine.pids, here.job})
+    of_job.add(text).add("\xff");
+  auto const digits = of_job.text();
   std::error_code code;
   auto const folder = std::filesystem::temp_directory_path(code);
   if (code) throw input_error("the temporary folder (TMPDIR) cannot be used: " + code.message());

@@ -13,6 +13,7 @@
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
+#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/hosts.hpp"
@@ -48,8 +49,7 @@ struct shown_terms {
     out.world_size = terms.groups.grid().world_size();
     out.first_here = terms.first_here;
     for (auto const over : terms.groups.sets()) out.sets |= std::uint64_t{1} << over.bits;
-    out.token = 0xcbf29ce484222325u;  // FNV-1a: a token guards against mistakes, not attacks
-    for (unsigned char const byte : terms.token) out.token = (out.token ^ byte) * 0x100000001b3u;
+    out.token = digest().add(terms.token).value();
     auto const put = [](std::string const& text, auto& in) {
       std::copy_n(text.begin(), std::min(text.size(), in.size() - 1), in.begin());
     };
