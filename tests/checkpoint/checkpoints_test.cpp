@@ -144,7 +144,7 @@ TEST(Checkpoints, GoFromEachPlanToEachOther) {
       EXPECT_EQ(part.begun_at, 0u);
       using plan = small_gpt::job<serial>::plan_type;
       EXPECT_EQ(bytes_of_tensors(at.path / "step-00000005"), plan::parameter_count() * 4 * 8);
-      for (std::uint64_t const step : {5, 4}) {
+      for (std::uint64_t const step : {5u, 4u}) {
         SCOPED_TRACE("from plan " + std::to_string(a) + " to plan " + std::to_string(b) +
                      " at step " + std::to_string(step));
         auto const rest = all[b]({.steps = 7, .batch = 16, .saves = {.folder = at.path}});

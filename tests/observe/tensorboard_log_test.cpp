@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 std::string in_hex(std::string const& bytes) {
   std::string out;
-  for (unsigned char const byte : bytes) {
+  for (char const letter : bytes) {
+    auto const byte = static_cast<unsigned char>(letter);
     out += "0123456789abcdef"[byte >> 4];
     out += "0123456789abcdef"[byte & 15];
   }

@@ -98,7 +98,8 @@ class flawed_communicator : public plait::thread_communicator {
   void all_gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
     auto const own = std::span(receive).subspan(
         std::min(receive.size(), static_cast<std::size_t>(rank()) * send.size()));
-    std::vector<T> const before(own.begin(), own.begin() + std::min(own.size(), send.size()));
+    auto const old = own.first(std::min(own.size(), send.size()));
+    std::vector<T> const before(old.begin(), old.end());
     if (flaw_ == flaw::gather_clears_receive) std::ranges::fill(receive, T{});
     base::all_gather(send, receive);
     if (flaw_ == flaw::gather_without_own_block) std::ranges::copy(before, own.begin());
@@ -110,7 +111,8 @@ class flawed_communicator : public plait::thread_communicator {
   void reduce_scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive) {
     if (flaw_ != flaw::scatter_shifted) return base::reduce_scatter(send, receive);
     std::vector<T> shifted(send.begin(), send.end());
-    std::ranges::rotate(shifted, shifted.begin() + std::min(shifted.size(), receive.size()));
+    auto const by = static_cast<std::ptrdiff_t>(std::min(shifted.size(), receive.size()));
+    std::ranges::rotate(shifted, shifted.begin() + by);
     base::reduce_scatter(shifted, receive);
   }
 
@@ -204,7 +206,7 @@ struct flawed_threads {
     plait::run_ranks(world, [&](int rank) {
       std::vector<flawed_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.emplace_back(world, ids[static_cast<std::size_t>(rank)][i],
+        members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
                              grid.group_of(rank, groups.sets()[i]), rank, which);
       rank_type handle(groups, rank, plait::host_device{}, std::move(members));
       program(handle);

@@ -194,7 +194,8 @@ inline void run_file_rank(std::filesystem::path const& folder, plait::mesh_group
   try {
     std::vector<file_communicator> members;
     for (int i = 0; i < groups.sets().size(); ++i)
-      members.emplace_back(folder, ids[std::size_t(rank)][i], grid.group_of(rank, groups.sets()[i]),
+      members.emplace_back(folder, ids[std::size_t(rank)][std::size_t(i)],
+                           grid.group_of(rank, groups.sets()[i]),
                            grid.place_in_group(grid.coordinates_of(rank), groups.sets()[i]));
     file_rank handle(groups, rank, plait::host_device{}, std::move(members));
     program(handle);

@@ -518,7 +518,7 @@ struct small_machine {
     run_ranks(world, [&](int rank) {
       std::vector<thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.emplace_back(world, ids[std::size_t(rank)][i],
+        members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
                              grid.group_of(rank, groups.sets()[i]), rank);
       small_device device;
       device.left = std::make_shared<std::size_t>(bytes_of(grid.coordinates_of(rank)));

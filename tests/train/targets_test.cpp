@@ -132,7 +132,7 @@ void expect_loss_by_hand(double tolerance) {
     auto from = batches<typename one::element>(
         data, global_batch<16>{}, rank,
         {.how = sample_order::sequential, .last = last_batch::keep, .microbatches = 2});
-    for (std::uint64_t step : {0, 1}) {  // 16 samples, and 6
+    for (std::uint64_t step : {0u, 1u}) {  // 16 samples, and 6
       auto const& batch = from.at(step);
       double const loss = trainer.evaluate(batch);
       auto const made = trainer.predict(batch, predicted::of_all);
@@ -172,7 +172,7 @@ TEST(Targets, ATermInMidModelHasTheWeightsOfItsSamples) {
     auto from =
         batches(table<true, true>{}, global_batch<16>{}, rank,
                 {.how = sample_order::sequential, .last = last_batch::keep, .microbatches = 2});
-    for (std::uint64_t step : {0, 1}) {  // 16 samples, and 6
+    for (std::uint64_t step : {0u, 1u}) {  // 16 samples, and 6
       double sum = 0, weights = 0;
       for (std::size_t s = 16 * step; s < (step == 0 ? 16 : 22); ++s) {
         for (std::size_t i = 0; i < length * width; ++i)

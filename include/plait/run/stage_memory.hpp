@@ -279,7 +279,8 @@ class stage_memory {
                     "over the tensor ranks, and PerRow is not a multiple of their number; choose a "
                     "width that they divide, or leave out follows::features");
       std::size_t const count = slot_count(info, code.forms[leaf], stage.rows_, plan::tensor_ranks);
-      std::size_t const rows = info.fixed != 0 ? 1 : count / (cuts ? PerRow / ranks : PerRow);
+      constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
+      std::size_t const rows = info.fixed != 0 ? 1 : count / columns;
       std::byte* data = nullptr;
       if constexpr (is_scratch)
         data = stage.where_.activations + stage.arena_.transient_offset +
