@@ -2,13 +2,16 @@
 # The optional components of plait: one component = one outside dependency = one target plait::<name>.
 # Read by plait's own build and by the installed package, so a component is stated once.
 #
-# To add one: its name here, its headers below, and components/<name>.cmake beside this file, which
-# looks for the dependency and calls plait_add_component(), or explains in `plait_needs` what lacks.
+# To add one: its name here, its headers below, and components/<name>.cmake beside this file, which has
+# plait_look_for() find its dependencies and calls plait_add_component() unless plait_needs says what lacks.
+# dependencies/<name>.cmake looks for one and has plait_try_dependency() build a line with it: it asks what was
+# *found*, as a find module that found nothing may leave its target behind.
 set(plait_components blas safetensors checkpoint tensorboard mpi gloo elastic cuda cudnn thrust)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait, of which the last that fits counts. A component without an entry adds no headers.
-set(plait_headers_of_safetensors io/safetensors.hpp io/safetensors_header.hpp io/sharding_info.hpp)
+set(plait_headers_of_safetensors io/json_events.hpp io/safetensors.hpp io/safetensors_header.hpp
+  io/sharding_info.hpp)
 set(plait_headers_of_checkpoint checkpoint/)
 set(plait_headers_of_tensorboard observe/tensorboard_log.hpp)
 set(plait_headers_of_mpi backend/mpi/)
@@ -33,6 +36,7 @@ list(JOIN plait_component_header_regex "|" plait_component_header_regex)
 set(plait_component_header_regex "/plait/(${plait_component_header_regex})")
 
 set(plait_components_dir "${CMAKE_CURRENT_LIST_DIR}/components")
+set(plait_dependencies_dir "${CMAKE_CURRENT_LIST_DIR}/dependencies")
 
 # Makes the target plait::<name> and sets plait_<name>_FOUND; where it cannot, plait_component_problem
 # says why in one sentence.
@@ -52,6 +56,57 @@ macro(plait_find_component name)
     set(plait_${name}_FOUND FALSE)
   endif()
 endmacro()
+
+# Looks for outside dependencies, each in dependencies/<name>.cmake, and puts into plait_needs what lacks: ""
+# where all are there.
+macro(plait_look_for)
+  set(plait_lacks "")
+  foreach(plait_dependency IN ITEMS ${ARGN})
+    set(plait_${plait_dependency}_BUILDS FALSE)
+    include("${plait_dependencies_dir}/${plait_dependency}.cmake")
+    if(NOT plait_${plait_dependency}_BUILDS)
+      list(APPEND plait_lacks "${plait_needs}")
+    endif()
+  endforeach()
+  list(JOIN plait_lacks " and " plait_needs)
+endmacro()
+
+# Compiles and links `code` with the libraries (files or targets) and include folders of a dependency that was
+# found, once for each set of them. Sets plait_<name>_BUILDS; where that fails plait_needs says it, and the next
+# run of CMake tries again. A library that the same build makes cannot be tried before it, and is believed.
+function(plait_try_dependency name code)
+  cmake_parse_arguments(PARSE_ARGV 2 dependency "" "" "LIBRARIES;INCLUDES")
+  set(plait_${name}_BUILDS TRUE PARENT_SCOPE)
+  foreach(library IN LISTS dependency_LIBRARIES)
+    if(TARGET ${library})
+      get_target_property(imported ${library} IMPORTED)
+      if(NOT imported)
+        return()
+      endif()
+    endif()
+  endforeach()
+  string(SHA256 tried "${CMAKE_CXX_COMPILER};${dependency_LIBRARIES};${dependency_INCLUDES};${code}")
+  if(plait_tried_${name} STREQUAL tried)
+    return()
+  endif()
+
+  set(folder "${CMAKE_BINARY_DIR}/CMakeFiles/plait_${name}")
+  file(WRITE "${folder}/try.cpp" "${code}\n")
+  try_compile(builds "${folder}" "${folder}/try.cpp"
+    CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${dependency_INCLUDES}"
+    LINK_LIBRARIES ${dependency_LIBRARIES}
+    OUTPUT_VARIABLE output
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED TRUE)
+  set(succeeded ${builds})
+  unset(builds CACHE)
+  if(succeeded)
+    set(plait_tried_${name} "${tried}" CACHE INTERNAL "Digest of what ${name} was last built with")
+  else()
+    file(WRITE "${folder}/output.txt" "${output}")
+    set(plait_${name}_BUILDS FALSE PARENT_SCOPE)
+    set(plait_needs "${plait_needs}, which was found but does not build (${folder}/output.txt)" PARENT_SCOPE)
+  endif()
+endfunction()
 
 # plait::<name>, an interface to plait::plait and the given libraries. `plait_target_scope` is GLOBAL
 # where parent directories must see it.

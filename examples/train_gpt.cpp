@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -104,6 +105,32 @@ std::string backend_of(train_gpt::options const& wanted) {
   return is_process ? train_gpt::process_backend : wanted.backend;
 }
 
+/// What is built instead of a plan, and how to configure for it.
+std::string how_to_build(train_gpt::options const& wanted, std::string const& built,
+                         std::string const& plan) {
+  auto const text = built.empty() ? std::string("none is") : "built are " + built;
+  auto const is_one_of = [](std::string const& word, std::initializer_list<char const*> words) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  auto const backend = backend_of(wanted);
+  bool const is_cuda = backend == "cuda", is_reproducible = wanted.reproducible > 0;
+  if (!is_one_of(wanted.size, {"tiny", "small", "gpt2"}))
+    return text + "; sizes are tiny, small, gpt2";
+  if (!is_one_of(wanted.precision, {"float", "double", "bfloat16"}))
+    return text + "; precisions are float, double, bfloat16";
+  if (is_cuda && is_reproducible) return text;
+  if (wanted.size == "gpt2" && plan.find("pp") != std::string::npos)
+    return text + "; gpt2 has no plans with stages, as its head is the embedding's table";
+  auto const variable = std::string("PLAIT_GPT_") + (is_reproducible ? "REPRODUCIBLE_" : "") +
+                        (is_cuda ? "CUDA_" : "");
+  auto const model =
+      wanted.size + "." + wanted.precision + (backend == "host" || is_cuda ? "" : "." + backend);
+  return text + "; configure with -D " + variable + "MODELS=" + model + " -D " + variable +
+         "PLANS" + (is_cuda ? "" : "_" + model) + "=" + plan +
+         (is_reproducible ? " -D PLAIT_GPT_SLICES=" + std::to_string(wanted.reproducible) : "") +
+         " (models and plans may be several, with semicolons), or let scripts/demo do it";
+}
+
 /// The data ranks of a plan's name, and the name with N in their place: "dp3.pp2" and "pp2" are
 /// "dpN.pp2" of 3 and of 1. Errors: input_error for a number that is none.
 std::pair<std::string, int> with_data_ranks_apart(std::string const& plan) {
@@ -136,8 +163,7 @@ entry find_reproducible(train_gpt::options const& wanted) {
     }
   throw plait::input_error("plan " + in_quotes(wanted.plan) + " with --reproducible " +
                            std::to_string(wanted.reproducible) + " is not built for " +
-                           kind_of(wanted) + "; " +
-                           (built.empty() ? "none is" : "built are " + built));
+                           kind_of(wanted) + "; " + how_to_build(wanted, built, name));
 }
 
 entry find(train_gpt::options const& wanted) {
@@ -156,8 +182,7 @@ entry find(train_gpt::options const& wanted) {
     throw plait::input_error("unknown plan " + in_quotes(wanted.plan) +
                              "; --list-plans prints them");
   throw plait::input_error("plan " + in_quotes(wanted.plan) + " is not built for " +
-                           kind_of(wanted) + "; " +
-                           (built.empty() ? "none is" : "built are " + built));
+                           kind_of(wanted) + "; " + how_to_build(wanted, built, wanted.plan));
 }
 
 /// Errors: input_error if there are none.

@@ -3,6 +3,7 @@
 # beside the CUDA toolkit, or under -DNCCL_ROOT=...
 find_package(CUDAToolkit 12.4 QUIET)
 set(plait_cuda_lacks "")
+set(plait_cuda_BUILDS FALSE)
 if(NOT CUDAToolkit_FOUND)
   list(APPEND plait_cuda_lacks "the CUDA toolkit 12.4 or newer")
 else()
@@ -43,9 +44,20 @@ else()
   endif()
 endif()
 
-if(plait_cuda_lacks)
-  list(JOIN plait_cuda_lacks " and " plait_needs)
-else()
+list(JOIN plait_cuda_lacks " and " plait_needs)
+if(NOT plait_cuda_lacks)
+  set(plait_needs "the CUDA toolkit 12.4 or newer and NCCL 2.19 or newer")
+  plait_try_dependency(cuda "#include <cublasLt.h>
+    #include <cuda_runtime.h>
+    #include <nccl.h>
+    int main() {
+      int version = 0;
+      return int(cudaRuntimeGetVersion(&version)) + int(ncclGetVersion(&version)) + int(cublasLtGetVersion());
+    }"
+    LIBRARIES CUDA::cudart CUDA::cublasLt "${PLAIT_NCCL_LIBRARY}" ${CMAKE_DL_LIBS}
+    INCLUDES "${PLAIT_NCCL_INCLUDE_DIR}")
+endif()
+if(plait_cuda_BUILDS)
   plait_add_component(cuda CUDA::cudart CUDA::cublasLt "${PLAIT_NCCL_LIBRARY}" ${CMAKE_DL_LIBS})
   target_include_directories(plait::cuda SYSTEM INTERFACE
     "${PLAIT_NVTX_INCLUDE_DIR}" "${PLAIT_NCCL_INCLUDE_DIR}")

@@ -15,6 +15,7 @@ macro(plait_read_version header name result)
 endmacro()
 
 set(plait_cudnn_lacks "")
+set(plait_cudnn_BUILDS FALSE)
 if(NOT TARGET plait::cuda)
   list(APPEND plait_cudnn_lacks "plait::cuda, that is ${plait_needs}")
 else()
@@ -49,9 +50,14 @@ nvidia-cudnn-frontend, or -DPLAIT_CUDNN_FRONTEND_INCLUDE_DIR=...)")
   mark_as_advanced(PLAIT_CUDNN_INCLUDE_DIR PLAIT_CUDNN_LIBRARY PLAIT_CUDNN_FRONTEND_INCLUDE_DIR)
 endif()
 
-if(plait_cudnn_lacks)
-  list(JOIN plait_cudnn_lacks " and " plait_needs)
-else()
+list(JOIN plait_cudnn_lacks " and " plait_needs)
+if(NOT plait_cudnn_lacks)
+  set(plait_needs "cuDNN 9.11 or newer (of NVIDIA, or -DCUDNN_ROOT=...)")
+  plait_try_dependency(cudnn "#include <cudnn.h>
+    int main() { return cudnnGetVersion() == 0; }"
+    LIBRARIES "${PLAIT_CUDNN_LIBRARY}" INCLUDES "${PLAIT_CUDNN_INCLUDE_DIR}" ${CUDAToolkit_INCLUDE_DIRS})
+endif()
+if(plait_cudnn_BUILDS)
   plait_add_component(cudnn plait::cuda "${PLAIT_CUDNN_LIBRARY}" CUDA::nvrtc)
   target_include_directories(plait::cudnn SYSTEM INTERFACE
     "${PLAIT_CUDNN_FRONTEND_INCLUDE_DIR}" "${PLAIT_CUDNN_INCLUDE_DIR}" ${CUDAToolkit_INCLUDE_DIRS})

@@ -8,9 +8,15 @@ find_path(PLAIT_THRUST_INCLUDE_DIR thrust/execution_policy.h
   NO_DEFAULT_PATH DOC "Folder with thrust/execution_policy.h")
 mark_as_advanced(PLAIT_THRUST_INCLUDE_DIR)
 
-if(NOT PLAIT_THRUST_INCLUDE_DIR)
-  set(plait_needs "Thrust (of the CUDA toolkit 12.4 or newer, or -DCCCL_ROOT=...)")
-else()
+set(plait_needs "Thrust (of the CUDA toolkit 12.4 or newer, or -DCCCL_ROOT=...)")
+set(plait_thrust_BUILDS FALSE)
+if(PLAIT_THRUST_INCLUDE_DIR)
+  plait_try_dependency(thrust "#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+    #include <thrust/version.h>
+    int main() { return THRUST_VERSION == 0; }"
+    INCLUDES "${PLAIT_THRUST_INCLUDE_DIR}")
+endif()
+if(plait_thrust_BUILDS)
   plait_add_component(thrust)
   target_include_directories(plait::thrust SYSTEM INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:${PLAIT_THRUST_INCLUDE_DIR}>")

@@ -6,6 +6,7 @@
 #include "plait/data/batches.hpp"
 #include "plait/data/byte_text.hpp"
 #include "plait/data/in_memory.hpp"
+#include "plait/data/split_data.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/activation.hpp"
 #include "plait/nn/attention.hpp"

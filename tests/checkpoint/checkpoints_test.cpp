@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -21,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "plait/checkpoint/load_weights.hpp"
+#include "plait/checkpoint/weights_folder.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -44,6 +47,7 @@ struct outcome {
   std::vector<std::string> left_out;
   std::vector<std::byte> extra;
   std::uint64_t begun_at = 0;
+  std::vector<bool> are_best;  // the weights behind each step that was told a value
 };
 
 struct settings {
@@ -56,6 +60,10 @@ struct settings {
   bool resumes = true, saves_at_end = false, sets_extra = false, has_warning = false;
   /// Behind that step, before checkpoints are told of it, their folder is taken away.
   std::int64_t folder_goes_at = -1;
+  /// What is told behind steps 1, 2, ...; and whether ranks tell each their own, or have another
+  /// measure.
+  std::vector<double> values{};
+  bool values_differ = false, measures_differ = false;
 };
 
 template <class Job, class Optimizer = adamw>
@@ -74,7 +82,9 @@ outcome train(settings const& with, int data_ranks) {
                         .last = last_batch::keep,
                         .epochs = 0,
                         .microbatches = Job::plan_type::slices > 0 ? 0 : 2});
-    checkpoints saves(trainer, all, with.saves);
+    auto options = with.saves;
+    if (with.measures_differ && !rank.is_root()) options.best = measures::perplexity{};
+    checkpoints saves(trainer, all, options);
     std::uint64_t const first = with.resumes ? saves.resume() : 0;
     if (rank.is_root()) out.begun_at = first;
     if (rank.is_root()) out.extra = saves.extra();
@@ -89,6 +99,11 @@ outcome train(settings const& with, int data_ranks) {
         }
       saves.after_step();
       if (rank.is_root()) out.losses.push_back(loss);
+      if (auto const told = std::size_t(trainer.step_number()); told <= with.values.size()) {
+        bool const is_best = saves.after_evaluation(with.values[told - 1] +
+                                                    (with.values_differ ? rank.world_rank() : 0));
+        if (rank.is_root()) out.are_best.push_back(is_best);
+      }
     }
     if (with.saves_at_end) saves.save();
     saves.finish();
@@ -160,6 +175,21 @@ TEST(Checkpoints, GoFromEachPlanToEachOther) {
     }
 }
 
+/// Bytes of tensors that are asked of another source.
+class counting_source final : public state_source {
+ public:
+  explicit counting_source(state_source& from) : from_(from) {}
+  void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
+            void* out) override {
+    bytes += where.count() * sizeof(double);
+    from_.read(name, info, where, out);
+  }
+  std::size_t bytes = 0;
+
+ private:
+  state_source& from_;
+};
+
 /// Takes the newest checkpoint of a folder back; what each rank has read of tensors, and what it
 /// keeps.
 template <class Policy>
@@ -172,7 +202,8 @@ void expect_little_is_read(files::path const& path, int data_ranks = 0) {
     auto const found = path / "step-00000002";
     auto const manifest = read_manifest(found);
     detail::state_reader reader(found, manifest, sizeof(double));
-    for (std::size_t kind = 0; kind < state->kinds().size(); ++kind) state->restore(kind, reader);
+    counting_source counted(reader);
+    for (std::size_t kind = 0; kind < state->kinds().size(); ++kind) state->restore(kind, counted);
     std::uint64_t kept = 0;
     for (auto const& block : plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid()))
       for (auto const& each : block.rectangles) kept += each.count();
@@ -185,8 +216,8 @@ void expect_little_is_read(files::path const& path, int data_ranks = 0) {
         for (auto const& each : state->rectangles()) owned += each.where.count();
     }
     auto const needed = (kept + 3 * owned) * sizeof(double);
-    EXPECT_LE(reader.bytes_read(), needed + needed / 20) << "rank " << rank.world_rank();
-    EXPECT_GE(reader.bytes_read(), rank.tensor_rank() == 0 ? needed : kept * sizeof(double));
+    EXPECT_LE(counted.bytes, needed + needed / 20) << "rank " << rank.world_rank();
+    EXPECT_GE(counted.bytes, rank.tensor_rank() == 0 ? needed : kept * sizeof(double));
   });
 }
 
@@ -353,6 +384,95 @@ TEST(Checkpoints, OfOtherSettingsGoOnWhereTheseAreAllowed) {
   EXPECT_THROW(by_sgd({}), input_error);
   EXPECT_EQ(by_sgd({"optimizer"}).begun_at, 2u);
   EXPECT_EQ(again(0, {"optimizer"}).begun_at, 4u);
+}
+
+std::vector<std::string> folders_in(files::path const& path) {
+  std::vector<std::string> out;
+  for (auto const& one : files::directory_iterator(path))
+    if (one.is_directory()) out.push_back(one.path().filename().string());
+  std::ranges::sort(out);
+  return out;
+}
+using names = std::vector<std::string>;
+
+TEST(Checkpoints, KeepTheBestWeightsBesides) {
+  folder const at("best"), none("not_best");
+  auto const run = run_of<data_parallel<2>>();
+  auto const saves = [&](best_measure const& best) {
+    return checkpoint_options{.folder = at.path, .every = 1, .keep = 1, .best = best};
+  };
+  best_measure const score("score", better::greater);
+  auto const first = run({.steps = 4, .saves = saves(score), .values = {1, 3, 2, 3}});
+  EXPECT_EQ(first.problem, "");
+  EXPECT_EQ(first.are_best, (std::vector{true, true, false, false}));
+  EXPECT_EQ(folders_in(at.path), (names{"best-00000002", "step-00000004"}));
+  EXPECT_EQ(find_best(at.path)->value, 3);
+
+  // They are those behind the second step.
+  using job = small_gpt::job<data_parallel<2>>;
+  auto const two = run({.steps = 2, .saves = {.folder = none.path}});
+  std::map<std::string, std::vector<double>> loaded;
+  launch<job>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, adamw{});
+    load_weights(trainer, weights_folder(best_weights(at.path)));
+    trainer.export_parameters(
+        [&](std::string const& name, auto const&, std::span<double const> values) {
+          loaded[name].assign(values.begin(), values.end());
+        });
+  });
+  EXPECT_EQ(loaded, two.weights);
+
+  // A run that goes on takes the newest, and knows what the best so far are.
+  auto const second = run({.steps = 6, .saves = saves(score), .values = {0, 0, 0, 0, 2.5, 3.5}});
+  EXPECT_EQ(second.begun_at, 4u);
+  EXPECT_EQ(second.are_best, (std::vector{false, true}));
+  EXPECT_EQ(folders_in(at.path), (names{"best-00000006", "step-00000006"}));
+  expect_refused({.saves = saves(measures::accuracy{})},
+                 "has the best weights by 'greater score', and checkpoint_options::best is "
+                 "'greater accuracy' now; keep the measure, or move that folder away");
+}
+
+TEST(Checkpoints, ThatAreTheBestSurviveWhatBefallsOthers) {
+  folder const at("best_aside"), other("best_other");
+  auto const run = run_of<data_parallel<2>>();
+  auto const with = [](folder const& in) {
+    return checkpoint_options{.folder = in.path, .best = measures::mean_loss{}};
+  };
+  EXPECT_THROW((void)best_weights(at.path), input_error);
+  // None is gone on from, but they are of this run and of no new one.
+  run({.steps = 2, .saves = with(at), .values = {7, 6}});
+  EXPECT_EQ(run({.steps = 2, .saves = with(at), .values = {7, 6}}).are_best,
+            (std::vector{false, false}));
+  expect_refused({.saves = with(at), .resumes = false}, "has those of another run, up to step 2");
+  // The power failed when they were about to be replaced by others of their step.
+  files::rename(at.path / "best-00000002", at.path / "best-00000002.replaced-0123456789abcdef");
+  EXPECT_EQ(find_best(at.path)->value, 6);
+  // The job was killed before it removed those before.
+  run({.steps = 1, .saves = with(other), .values = {7}});
+  files::rename(other.path / "best-00000001", at.path / "best-00000001");
+  EXPECT_EQ(find_best(at.path)->step, 2);
+  EXPECT_EQ(run({.steps = 3, .saves = with(at), .values = {7, 6, 5}}).are_best,
+            (std::vector{false, false, true}));
+  EXPECT_EQ(folders_in(at.path), names{"best-00000003"});
+}
+
+TEST(Checkpoints, ValuesOfTheBestAreCompared) {
+  folder const at("best_values");
+  auto const options = [&](best_measure const& best) {
+    return checkpoint_options{.folder = at.path, .best = best};
+  };
+  expect_refused({.saves = options({}), .values = {1}},
+                 "after_evaluation was called without a measure");
+  expect_refused(
+      {.saves = options(measures::mean_loss{}), .values = {0.5}, .values_differ = true},
+      "after_evaluation was given 0.5 on rank 0 and 1.5 on rank 1 as mean_loss; give what");
+  expect_refused({.saves = options(measures::mean_loss{}), .values = {std::nan("")}},
+                 "after_evaluation was given nan as mean_loss, which is neither better nor worse");
+  expect_refused({.saves = options(measures::mean_loss{}), .measures_differ = true},
+                 ".best is 'lower mean_loss' on rank 0 and 'lower perplexity' on rank 1");
+  EXPECT_EQ(best_measure(measures::top<5>{}).text(), "greater top_5");
+  EXPECT_THROW(best_measure("", better::lower), input_error);
+  EXPECT_THROW(best_measure(std::string(101, 'x'), better::lower), input_error);
 }
 
 // Slices of unlike ranks give the bits of the undisturbed run, over the end of an epoch.
@@ -535,7 +655,10 @@ TEST(Checkpoints, ThatCannotBeWrittenAreSaidAndMayBeRequired) {
   files::create_directories(at.path);
   std::ofstream(at.path / "file") << "no folder";
   expect_refused({.saves = {.folder = at.path / "file" / "sub"}}, "cannot be");
-  expect_refused({.saves = {.folder = at.path / "run", .keep = 0}}, ".keep is 0");
+  expect_refused({.saves = {.folder = at.path / "run", .keep = 0}},
+                 "checkpoint_options::keep is 0; it must be at least 1");
+  expect_refused({.saves = {.folder = at.path / "run", .every = -5}},
+                 "checkpoint_options::every is -5; it must be at least 0");
   // Between two checkpoints, and while one is written.
   for (std::int64_t const step : {2, 3}) {
     settings with{

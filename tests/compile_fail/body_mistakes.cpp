@@ -6,6 +6,10 @@
 // expect: p[Parameter{}]: the layer has no such parameter; list it in parameter_list
 // expect: ops.add_to_loss(terms): this layer is no loss and does not say that it has a term
 // expect: ops.loss_seed(): this layer is no loss and does not say that it has a term
+// expect: ops.move<To>(x): the form of this layer lists no such move of such elements
+// expect: {"sum"}
+// expect: unlisted_move<float
+// expect: ops.move<To>(x): only the forward of a layer may send this to other ranks
 #include "plait/backend/host/threads.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
@@ -22,12 +26,16 @@ using saved = plait::saved<>;
 template <class...>
 using parameter_list = plait::parameter_list<>;
 struct with_term {};
+constexpr plait::placement in_backward = plait::partial;
+constexpr auto moved = plait::slot_element::compute;
 #else
 struct with_term {
   static constexpr bool adds_to_loss = true;
 };
+constexpr plait::placement in_backward = plait::invariant;
+constexpr auto moved = plait::slot_element::accumulate;
 template <class... Slots>
-using saved = plait::saved<Slots...>;
+using saved_slots = plait::saved<Slots...>;
 template <class... Parameters>
 using parameter_list = plait::parameter_list<Parameters...>;
 #endif
@@ -37,7 +45,7 @@ struct scale {
   using concept_tag = plait::layer_tag;
   using input = plait::features<4>;
   using output = plait::features<4>;
-  using saved = ::saved<Slot>;
+  using saved = saved_slots<Slot>;
 
   static void forward(auto& ops, auto l) { ops.copy(l.x, l.y); }
   static void backward_input(auto& ops, auto l) { ops.map(twice{}, l.saved[Slot{}], l.dy, l.dx); }
@@ -77,10 +85,32 @@ struct penalty : with_term {
   }
 };
 
-using model = plait::sequential<plait::nn::linear<8, 4>, penalty, scale<plait::input_slot>,
-                                scale<plait::output_slot>, scale<plait::slot<"mask", 4>>, move>;
-struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
+/// Its form lists a sum of activations, and its forward makes one of what sums are kept in.
+struct summed {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<4>;
+  using output = plait::features<4>;
+  using terms = plait::slot<"terms", 1, plait::slot_element::accumulate>;
+  using scratch = plait::scratch<terms>;
+  using forms = plait::forms<
+      plait::form<"whole", plait::invariant, plait::invariant, plait::use<terms, plait::partial>,
+                  plait::inner<plait::partial, plait::invariant, 1, moved>>>;
+
+  static void forward(auto& ops, auto l) {
+    ops.copy(l.x, l.y);
+    (void)ops.template move<plait::invariant>(l.scratch[terms{}]);
+  }
+  static void backward_input(auto& ops, auto l) {
+    ops.copy(l.dy, l.dx);
+    (void)ops.template move<plait::invariant>(plait::view<float, in_backward>{});
+  }
 };
+
+using model = plait::sequential<plait::nn::linear<8, 4>, penalty, scale<plait::input_slot>,
+                                scale<plait::output_slot>, scale<plait::slot<"mask", 4>>, move,
+                                plait::named<"sum", summed>>;
+struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial,
+                             plait::precision<plait::bfloat16, float>> {};
 
 void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
   plait::trainer<job>(rank, plait::adamw{}).step(next);

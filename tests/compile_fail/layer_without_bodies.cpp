@@ -25,16 +25,14 @@ struct measure {
 };
 
 struct with_forward {
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.copy(x, y); }
+  static void forward(auto& ops, auto l) { ops.copy(l.x, l.y); }
 };
 struct with_backward {
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.copy(dy, dx);
-  }
+  static void backward_input(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
 };
 struct with_backward_of_weight {
-  static void backward_parameters(auto& ops, auto const&, auto const&, auto dy, auto const& dp) {
-    ops.accumulate_column_sums(dy, dp[with_weight::weight{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_column_sums(l.dy, l.dp[with_weight::weight{}]);
   }
 };
 struct with_count {

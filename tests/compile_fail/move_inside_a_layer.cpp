@@ -9,7 +9,7 @@ using operations = plait::operations<plait::threads::rank_type>;
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement from = plait::shard<0>;  // would need another buffer
 #else
-constexpr plait::placement from = plait::partial;
+constexpr plait::placement from = plait::invariant;
 #endif
 
 void forward(operations& ops, view<float, from> x) { ops.move<plait::invariant>(x); }

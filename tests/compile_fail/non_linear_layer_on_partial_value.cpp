@@ -16,11 +16,9 @@ struct activation {
 #endif
   using saved = plait::saved<plait::output_slot>;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(plait::functions::relu{}, x, y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(plait::functions::relu_derivative{}, saved[plait::output_slot{}], dy, dx);
+  static void forward(auto& ops, auto l) { ops.map(plait::functions::relu{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.map(plait::functions::relu_derivative{}, l.saved[plait::output_slot{}], l.dy, l.dx);
   }
 };
 

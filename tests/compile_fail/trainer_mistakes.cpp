@@ -5,6 +5,7 @@
 // expect: trainer<Job>: the job's model has no loss
 // expect: trainer.evaluate(data, size, measures...): this type is no measure
 // expect: trainer.evaluate(data, size, measures...): this measure has no add for the targets
+// expect: trainer.evaluate(data, size, measures...): this measure counts a class among the Most
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/in_memory.hpp"
 #include "plait/nn/cross_entropy.hpp"
@@ -25,12 +26,14 @@ using elsewhere = plait::device_batch<other_memory>;
 struct without_loss : plait::parallel<model, plait::serial> {};
 using no_measure = model;
 using other_measure = plait::measures::mean_absolute_error;
+using always_1 = plait::measures::top<10>;
 #else
 using buffer = batch;
 using elsewhere = batch;
 using without_loss = job;
 using no_measure = plait::measures::mean_loss;
 using other_measure = plait::measures::accuracy;
+using always_1 = plait::measures::top<3>;
 #endif
 
 void train(plait::threads::rank_type& rank, buffer const& in_no_memory,
@@ -43,6 +46,7 @@ void train(plait::threads::rank_type& rank, buffer const& in_no_memory,
   plait::in_memory<float> const data({1, 2, 3, 4, 5, 6, 7, 8}, {0}, 8);
   (void)trainer.evaluate(data, plait::global_batch<1>{}, no_measure{});
   (void)trainer.evaluate(data, plait::global_batch<1>{}, other_measure{});
+  (void)trainer.evaluate(data, plait::global_batch<1>{}, always_1{});
   plait::trainer<without_loss>(rank, plait::adamw{}).step(next);
 }
 

@@ -117,6 +117,23 @@ TEST(Loader, SizesAreCheckedBeforeAnythingIsWritten) {
 }
 
 // With the order of the text, sample i of step s starts at byte (s * batch + i) * sequence.
+// Of 100 samples 64 are read, or none where a data set has a fingerprint of its own.
+TEST(Loader, FingerprintsAreOthersForOtherData) {
+  auto const of = [](auto const& data) { return plait::loader(data).fingerprint(); };
+  struct signed_by : numbered {
+    explicit signed_by(std::uint64_t number) : number_(number) {}
+    [[nodiscard]] std::uint64_t fingerprint() const { return number_; }
+    void inputs(std::size_t, std::span<double>) const { ADD_FAILURE() << "a sample is read"; }
+
+   private:
+    std::uint64_t number_;
+  };
+  EXPECT_EQ(of(numbered{}), of(numbered{}));
+  EXPECT_EQ(of(signed_by(1)), of(signed_by(1)));
+  EXPECT_NE(of(signed_by(1)), of(signed_by(2)));
+  EXPECT_NE(of(signed_by(1)), of(numbered{}));
+}
+
 TEST(Loader, SequentialStepsReadTheTextInOrder) {
   std::string bytes;
   for (int i = 0; i < 200; ++i) bytes += static_cast<char>(i);

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fuzz/fuzzing.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   // What is added comes last: the corpus has numbers of names.

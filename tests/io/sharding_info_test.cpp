@@ -61,7 +61,7 @@ TEST(ShardingInfo, WhatIsNotIsRefused) {
   EXPECT_EQ(refusal("{}", "2.0"), "safetensors file 'f' has the DCP_VERSION '2.0', not '1.0'");
   EXPECT_EQ(refusal(""), start + "is not JSON (at its byte 1)");
   EXPECT_EQ(refusal("{"), start + "is not JSON (at its byte 2)");
-  EXPECT_EQ(refusal(std::string("{}\0", 3)), start + "is not JSON");
+  EXPECT_EQ(refusal(std::string("{}\0", 3)), start + "is not JSON (at its byte 3)");
   EXPECT_EQ(refusal("[]"), start + "is not an object");
   EXPECT_EQ(refusal("1"), start + "is not an object");
   std::string const fields =

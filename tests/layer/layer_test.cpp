@@ -121,25 +121,21 @@ struct measures {
 TEST(Layer, AnOutputOfLossValueMakesALoss) { EXPECT_TRUE(leaf_of<measures>.is_loss); }
 
 // Bodies are found by name, with any number of arguments, and are not instantiated.
-struct five_arguments : minimal {
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) { ops.missing(x, y); }
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.missing(dy, dx);
-  }
+struct other_numbers : minimal {
+  static void forward(auto& ops) { ops.missing(); }
+  static void backward_input(auto& ops, auto p, auto dy) { ops.missing(p, dy); }
 };
 struct two_arguments : minimal {
   static void forward(auto& ops, auto l) { ops.missing(l); }
   static auto backward_parameters(auto& ops, auto l) { return ops.missing(l); }
 };
-struct two_overloads : five_arguments {
-  using five_arguments::forward;
+struct two_overloads : other_numbers {
+  using other_numbers::forward;
   static void forward(auto& ops, auto l) { ops.missing(l); }
 };
 struct last final : minimal {
   static void forward(auto& ops, auto l) { ops.missing(l); }
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.missing(dy, dx);
-  }
+  static void backward_input(auto& ops, auto l) { ops.missing(l.dy, l.dx); }
   static int count(int);
 };
 struct last_without final : minimal {};
@@ -151,14 +147,14 @@ constexpr bool has(bool forward, bool backward_input, bool backward_parameters, 
          info.has_backward_parameters == backward_parameters && info.has_count == count;
 }
 static_assert(has<minimal>(false, false, false, false));
-static_assert(has<five_arguments>(true, true, false, false));
+static_assert(has<other_numbers>(true, true, false, false));
 static_assert(has<two_arguments>(true, false, true, false));
 static_assert(has<two_overloads>(true, true, false, false));
 static_assert(has<last>(true, true, false, true));
 static_assert(has<last_without>(false, false, false, false));
 
 TEST(Layer, BodiesAreFoundWithoutBeingInstantiated) {
-  EXPECT_TRUE(has<five_arguments>(true, true, false, false));
+  EXPECT_TRUE(has<other_numbers>(true, true, false, false));
 }
 
 // Near misses of the protocol's names count only where the proper name is missing, and a layer's

@@ -47,4 +47,16 @@ TEST(Layout, OtherRowsAreNotJoined) {
                      .allowed);  // no row
 }
 
+// Along data, then along replicas: a block that replicas have cut is no run of elements for data.
+TEST(Layout, OfElementsCutAlongTwoAxesTheLastCutGoesFirst) {
+  constexpr auto cut = shard<dim::elements>;
+  constexpr auto both = anywhere.with(axis::data, cut).with(axis::replica, cut);
+  static_assert(transition_between(both, both.with(axis::replica, invariant)) ==
+                layout_transition{movement::all_gather, axis::replica, true});
+  static_assert(!transition_between(both, both.with(axis::data, invariant)).allowed);
+  static_assert(transition_between(both.with(axis::replica, partial), both).allowed);
+  static_assert(!transition_between(both.with(axis::data, partial), both).allowed);
+  static_assert(transition_between(both.with(axis::tensor, partial), both).allowed);
+}
+
 }  // namespace

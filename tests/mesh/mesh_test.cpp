@@ -187,6 +187,22 @@ TEST(Mesh, APlaceInAGroupIsThatAmongItsMembers) {
       }
 }
 
+// Blocks are numbered as scatters leave them, along data and then along replicas, whatever the
+// order of ranks is.
+TEST(Mesh, BlocksAreNumberedInTheOrderOfScatters) {
+  plait::mesh data_first, data_last;
+  data_first.add(axis::data, 2), data_first.add(axis::stage, 2), data_first.add(axis::replica, 3);
+  data_last.add(axis::replica, 3), data_last.add(axis::stage, 2), data_last.add(axis::data, 2);
+  auto const cut = axis::replica | axis::data;
+  for (auto const& grid : {data_first, data_last})
+    for (int rank = 0; rank < grid.world_size(); ++rank) {
+      auto const at = grid.coordinates_of(rank);
+      EXPECT_EQ(grid.block_of(at, cut), 3 * at.along(axis::data) + at.along(axis::replica));
+      EXPECT_EQ(grid.block_of(at, axis::replica), at.along(axis::replica));
+      EXPECT_EQ(grid.block_of(at, {}), 0);
+    }
+}
+
 TEST(Mesh, FitsWhereSizesAreTheSameOrLeftToTheLaunch) {
   plait::mesh planned, same, other_order, other_size, at_launch;
   planned.add(axis::stage, 2), planned.add(axis::data, 3);

@@ -72,20 +72,59 @@ elseif(MODE STREQUAL "installed")
 elseif(MODE STREQUAL "subdirectory")
   run(${configure} -D "CONSUMER_SUBDIRECTORY=${SOURCE}" -D "CONSUMER_COMPONENTS=${COMPONENTS}")
   build_and_run()
+  # As a variable or on the command line.
+  set(of_subdirectory -D "CONSUMER_SUBDIRECTORY=${SOURCE}" -D CONSUMER_COMPONENTS=)
+  refused("plait has no component 'telepathy'; its components are: blas, safetensors"
+    ${of_subdirectory} -D CONSUMER_COMPONENTS=telepathy)
+  refused("plait has no component 'telepathy'; its components are: blas, safetensors"
+    ${of_subdirectory} -D PLAIT_COMPONENTS=telepathy)
+  # CMake says that there is no such target, and what has been said before says why.
+  refused("PLAIT_COMPONENTS is '', and plait::<name> is a target for those alone; set it before add_subdirectory"
+    ${of_subdirectory} -D PLAIT_COMPONENTS= -D CONSUMER_UNNAMED=plait::blas)
 
 elseif(MODE STREQUAL "unknown_component")
   refused("plait has no component 'telepathy'; its components are: blas, safetensors"
     -D "CONSUMER_COMPONENTS=telepathy")
 
 elseif(MODE STREQUAL "missing_dependency")
-  # Without nlohmann_json everything but plait::safetensors and what builds on it is available, and
-  # those say why.
+  # Without nlohmann_json everything but plait::safetensors and what builds on it is available.
   set(without -D CMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
   run(${configure} -D "CMAKE_PREFIX_PATH=${installed}" ${without})
-  refused("plait::safetensors: not available, it needs nlohmann_json"
-    -D CONSUMER_COMPONENTS=safetensors ${without})
-  refused("plait::checkpoint: not available, it needs nlohmann_json"
-    -D CONSUMER_COMPONENTS=checkpoint ${without})
+
+  # hidden(<component> <what its sentence says> <options that hide it>...)
+  function(hidden component needs)
+    refused("plait::${component}: not available, it needs ${needs}" -D CONSUMER_COMPONENTS=${component}
+      -U CMAKE_DISABLE_FIND_PACKAGE_* -U CMAKE_MODULE_PATH -U PLAIT_* ${ARGN})
+  endfunction()
+  set(does_not_build ", which was found but does not build")
+  hidden(safetensors "nlohmann_json 3.9 or newer (Debian: nlohmann-json3-dev)" ${without})
+  hidden(checkpoint "nlohmann_json 3.9 or newer (Debian: nlohmann-json3-dev)" ${without})
+  hidden(elastic "libcurl 7.88 or newer (Debian: libcurl4-openssl-dev)" -D CMAKE_DISABLE_FIND_PACKAGE_CURL=ON)
+  hidden(tensorboard "Protocol Buffers (Debian: libprotobuf-dev)" -D CMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON)
+  hidden(gloo "Gloo (Debian: libgloo-dev)" -D CMAKE_DISABLE_FIND_PACKAGE_Gloo=ON)
+  hidden(mpi "an MPI library (Debian: libopenmpi-dev or libmpich-dev)" -D CMAKE_DISABLE_FIND_PACKAGE_MPI=ON)
+  hidden(cuda "the CUDA toolkit 12.4 or newer" -D CMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+  hidden(cudnn "plait::cuda, that is the CUDA toolkit" -D CMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+  # What is found, or leaves its target behind, and is not there.
+  file(WRITE "${scratch}/left/FindMPI.cmake" "add_library(MPI::MPI_CXX INTERFACE IMPORTED)
+    set(MPI_CXX_FOUND FALSE)\n")
+  hidden(mpi "an MPI library (Debian: libopenmpi-dev or libmpich-dev)" -D "CMAKE_MODULE_PATH=${scratch}/left")
+  file(WRITE "${scratch}/lies/FindMPI.cmake" "add_library(MPI::MPI_CXX INTERFACE IMPORTED)
+    target_include_directories(MPI::MPI_CXX INTERFACE \"${scratch}/lies\")
+    set(MPI_CXX_FOUND TRUE)\n")
+  file(WRITE "${scratch}/lies/mpi.h" "#error no MPI\n")
+  hidden(mpi "an MPI library (Debian: libopenmpi-dev or libmpich-dev)${does_not_build}"
+    -D "CMAKE_MODULE_PATH=${scratch}/lies")
+  file(WRITE "${scratch}/cblas.h" "int wrong;\n")
+  hidden(blas "OpenBLAS with cblas.h (Debian: libopenblas-dev)${does_not_build}"
+    -D PLAIT_CBLAS_INCLUDE_DIR=${scratch} -D PLAIT_CBLAS_LIBRARY=m)
+  file(WRITE "${scratch}/isa-l/crc.h" "int wrong;\n")
+  hidden(checkpoint "ISA-L (Debian: libisal-dev)${does_not_build}"
+    -D PLAIT_ISAL_INCLUDE_DIR=${scratch} -D PLAIT_ISAL_LIBRARY=m)
+  file(WRITE "${scratch}/hiredis.h" "int wrong;\n")
+  refused("hiredis (Debian: libhiredis-dev)${does_not_build}" -D CONSUMER_COMPONENTS=gloo
+    -U CMAKE_DISABLE_FIND_PACKAGE_* -U CMAKE_MODULE_PATH -U PLAIT_*
+    -D PLAIT_HIREDIS_INCLUDE_DIR=${scratch} -D PLAIT_HIREDIS_LIBRARY=m)
 
 elseif(MODE STREQUAL "wrong_version")
   refused("requested version \"999.0\"" -D CONSUMER_VERSION=999.0)

@@ -20,16 +20,13 @@ struct scale {  // y = x times one learned number for each feature
       for (std::size_t c = 0; c < columns; ++c) y[c] = x[c] * f[c];
     }
   };
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.rows(multiply_row{}, y, x, p[factor{}]);
+  static void forward(auto& ops, auto l) { ops.rows(multiply_row{}, l.y, l.x, l.p[factor{}]); }
+  static void backward_input(auto& ops, auto l) {
+    ops.rows(multiply_row{}, l.dx, l.dy, l.p[factor{}]);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.rows(multiply_row{}, dx, dy, p[factor{}]);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_columns(plait::functions::multiply{}, saved[plait::input_slot{}], dy,
-                           dp[factor{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_columns(plait::functions::multiply{}, l.saved[plait::input_slot{}], l.dy,
+                           l.dp[factor{}]);
   }
 };
 

@@ -15,6 +15,7 @@
 
 #include "plait/backend/simulated/simulated.hpp"
 #include "plan/expected_calls.hpp"
+#include "testing/broken_layers.hpp"
 #include "train/small_gpt.hpp"
 
 namespace {
@@ -121,9 +122,7 @@ void expect_each_row_counts(job_part part, int rank) {
     if (on_other_axes[i].row() != list[i].row()) {
       EXPECT_NE(lines(on_other_axes), right) << i;
     }
-    // Of an output, all microbatches are gathered before it is sent to the other stages.
     if (i + 1 == list.size() || list[i + 1].place != list[i].place ||
-        list[i].place == plait::planning::exchange_place::output ||
         list[i + 1].item != list[i].item || list[i + 1] == list[i])
       continue;
     auto in_other_order = list;
@@ -255,30 +254,164 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
   expect_calls_of_the_list<sliced_job>(plait::threads{});
 }
 
+/// The rows of a place, in words.
+template <class Plan>
+std::vector<std::string> moves_at(job_part part, plait::planning::exchange_place place) {
+  std::vector<std::string> out;
+  for (auto const& row : plait::planning::exchanges_of<Plan>(0, {}, part))
+    if (row.place == place)
+      out.push_back(std::string(to_string(row.row().moves)) + " over " + to_string(row.row().over) +
+                    " of " + std::to_string(row.count));
+  return out;
+}
+
 // Sums are scattered along the axis whose ranks own blocks before they are added up along others;
 // an export gathers blocks first.
 TEST(ExchangesOfBlocks, AreInTheNormalForm) {
   using zero = hybrid<data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>;
   using plan = small_gpt::job<zero, plait::precision<plait::bfloat16, float>>::plan_type;
-  auto const moves_at = [](job_part part, plait::planning::exchange_place place) {
-    std::vector<std::string> out;
-    for (auto const& row : plait::planning::exchanges_of<plan>(0, {}, part))
-      if (row.place == place)
-        out.push_back(std::string(to_string(row.row().moves)) + " over " +
-                      to_string(row.row().over) + " of " + std::to_string(row.count));
-    return out;
-  };
   auto const regions = plan::parameter_layout_for(0, plan::grid).regions;
   auto const n = std::to_string(regions[0].count), m = std::to_string(regions[1].count);
   using lines = std::vector<std::string>;
-  EXPECT_EQ(moves_at(job_part::training, plait::planning::exchange_place::gradients),
+  using plait::planning::exchange_place;
+  EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::gradients),
             (lines{"reduce_scatter over data of " + n, "reduce_scatter over data of " + m,
                    "all_reduce over tensor of " + std::to_string(regions[1].count / 2)}));
   lines const gathers{"all_gather over data of " + n, "all_gather over data of " + m};
-  EXPECT_EQ(moves_at(job_part::training, plait::planning::exchange_place::refresh), gathers);
-  EXPECT_EQ(moves_at(job_part::export_parameters, plait::planning::exchange_place::blocks),
-            gathers);
-  EXPECT_EQ(moves_at(job_part::export_gradients, plait::planning::exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::refresh), gathers);
+  EXPECT_EQ(moves_at<plan>(job_part::export_parameters, exchange_place::blocks), gathers);
+  EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
+}
+
+// What is scattered last is gathered first, whichever of the axes varies faster among the ranks.
+TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
+  using replicas = small_gpt::sharded_replicas<3>;
+  using zero = data_parallel<2, plait::zero<1>>;
+  auto const expect = [](auto job) {
+    using plan = typename decltype(job)::plan_type;
+    auto const all = plan::parameter_layout_for(0, plan::grid).regions[0].count;
+    auto const n = std::to_string(all), half = std::to_string(all / 2);
+    using lines = std::vector<std::string>;
+    using plait::planning::exchange_place;
+    EXPECT_EQ(
+        moves_at<plan>(job_part::training, exchange_place::gradients),
+        (lines{"reduce_scatter over data of " + n, "reduce_scatter over replica of " + half}));
+    lines const gathers{"all_gather over replica of " + half, "all_gather over data of " + n};
+    EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::refresh), gathers);
+    EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
+  };
+  expect(small_gpt::job<hybrid<replicas, zero>>{});
+  expect(small_gpt::job<hybrid<zero, replicas>>{});
+}
+
+/// What is said of the list of a part for these numbers; nothing if there is a list.
+std::string said_of(plait::planning::listed_plan const& plan, job_part part) {
+  plait::planning::listed_parameters const parameters{.regions{{{0, 384}, {384, 384}}}};
+  try {
+    (void)plait::planning::list_exchanges(plan, parameters, 0, {}, part);
+  } catch (plait::error const& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// No policy can say so: numbers that are wrong, as a fault of plait's would make them.
+TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
+  using namespace plait;
+  auto const allowed =
+      "; allowed are all_reduce over several axes or one other movement along one axis, and of "
+      "elements cut along several axes the last cut in the order of scatters: list one row for "
+      "each movement";
+  using job = small_gpt::job<hybrid<small_gpt::sharded_replicas<3>, data_parallel<2, zero<1>>>>;
+  auto const right = planning::plan_numbers<job::plan_type>;
+  EXPECT_EQ(said_of(right, job_part::training), "");
+  EXPECT_EQ(said_of(right, job_part::hand_over), "");
+  // A row that the table lacks has no movement: it must not be left out for that.
+  auto without_row = right;
+  without_row.rules.summed = right.rules.summed.with(axis::data, partial_max);
+  EXPECT_EQ(
+      said_of(without_row, job_part::training),
+      "list of exchanges: no movement of the table: at 'gradients' a value goes from {data: "
+      "partial_max, stage: only<0>, replica: shard<elements>} to {data: shard<elements>, "
+      "stage: only<0>, replica: shard<elements>}, which is partial_max -> shard<elements> (no "
+      "row) on data" +
+          std::string(allowed));
+  // Of two movements in one row none is the row's.
+  auto of_two_axes = right;
+  of_two_axes.is_elastic = true;
+  of_two_axes.has_copies = true;
+  EXPECT_EQ(
+      said_of(of_two_axes, job_part::hand_over),
+      "list of exchanges: no movement of the table: at 'state' a value goes from {data: "
+      "only<0>, replica: only<0>} to {}, which is only<0> -> invariant (broadcast) on data and "
+      "only<0> -> invariant (broadcast) on replica" +
+          std::string(allowed));
+}
+
+// Those of a layer's body are what its form lists, from the first microbatch on, on every rank.
+struct moving_job
+    : plait::parallel<
+          plait::objective<plait::named<"row", broken::moving_row>, plait::nn::cross_entropy<8>>,
+          small_gpt::tp2, plait::precision<plait::bfloat16, float>> {};
+
+/// What the ranks say of a step, in which the body of the layer makes such moves.
+std::vector<std::string> said_of_moves(broken::moving_row::moves fault, auto const& backend) {
+  broken::moving_row::fault = fault;
+  auto const data = plait::in_memory<float>::random_classes(batch, 12, 8);
+  std::vector<std::string> said(2);
+  plait::launch<moving_job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<moving_job>(rank, plait::adamw{});
+    auto batches = plait::batches<plait::bfloat16>(data, plait::global_batch<>{batch}, rank,
+                                                   {.epochs = 0, .microbatches = microbatches});
+    auto const& first = batches.at(0);
+    std::vector<plait::detail::logged_call> log;
+    auto& group = rank.group(plait::axis::tensor);
+    try {
+      trainer.evaluate(first);  // compares the batches
+      group.log_calls(&log, static_cast<int>(plait::axis_set(plait::axis::tensor).bits));
+      trainer.step(first);
+      plait::workload const load{.rows = batch / microbatches, .microbatches = microbatches};
+      EXPECT_EQ(expansion<moving_job>(rank.grid(), rank.place(), load, job_part::training).lines(),
+                lines_of(log));
+    } catch (plait::error const& e) {
+      said[std::size_t(rank.world_rank())] = e.what();
+    }
+    group.log_calls(nullptr, 0);
+  });
+  return said;
+}
+
+template <class Backend>
+struct ExchangesOfBodies : testing::Test {};
+using backends_of_bodies = testing::Types<plait::threads, plait::simulated>;
+TYPED_TEST_SUITE(ExchangesOfBodies, backends_of_bodies);
+
+TYPED_TEST(ExchangesOfBodies, AreThoseThatTheFormLists) {
+  using moves = broken::moving_row::moves;
+  auto const expect_said = [](moves fault, std::string const& text) {
+    EXPECT_EQ(said_of_moves(fault, TypeParam{}), std::vector<std::string>(2, text));
+  };
+  std::string const begin = "ops.move in layer row forward, form \"row\": ";
+  std::string const end = "; write one inner<From, To, Width> for each move, in their order";
+  expect_said(moves::as_listed, "");
+  expect_said(moves::once_more, begin +
+                                    "move 3 of the body is partial_max -> replicate of 4 values in "
+                                    "4 rows, but the form lists only 2 of them" +
+                                    end);
+  expect_said(moves::once_less, begin +
+                                    "the body ends without move 2, and the form lists there "
+                                    "partial_max -> replicate of 1 values per row" +
+                                    end);
+  expect_said(moves::wider, begin +
+                                "move 2 of the body is partial_max -> replicate of 8 values in 4 "
+                                "rows, but the form lists there partial_max -> replicate of 1 "
+                                "values per row" +
+                                end);
+  expect_said(moves::elsewhere, begin +
+                                    "move 1 of the body is partial_max -> replicate of 4 values in "
+                                    "4 rows, but the form lists there partial -> invariant of 8 "
+                                    "values per row" +
+                                    end);
 }
 
 TEST(ExchangesInPrecision, HaveTheTypesOfTheJob) {

@@ -25,9 +25,6 @@ inline plait::collective collective_of(plait::movement moves, bool sends) {
     case reduce_scatter: return plait::collective::reduce_scatter;
     case all_to_all: return plait::collective::all_to_all;
     case broadcast: return plait::collective::broadcast;
-    case reduce: return plait::collective::reduce;
-    case scatter: return plait::collective::scatter;
-    case gather: return plait::collective::gather;
     case send: return sends ? plait::collective::send : plait::collective::receive;
     default: return plait::collective::barrier;  // never asked for
   }
@@ -158,7 +155,7 @@ class expansion {
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::work::forward:
           items(forward, plan::code.items.size());
-          if (plan::is_last(stage())) output_of(false);  // for measures
+          at(output);  // for measures
           break;
         case plait::work::backward: items(backward, plan::code.items.size()); break;
         case plait::work::send_activation: edge(activation_edge, true); break;
@@ -181,21 +178,14 @@ class expansion {
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::work::forward:
           items(forward, plan::code.items.size() - 1);
-          if (plan::is_last(stage())) output_of(false);
+          at(output);
           break;
         case plait::work::send_activation: edge(activation_edge, true); break;
         case plait::work::receive_activation: edge(activation_edge, false); break;
         default: break;
       }
-    output_of(true);
+    at(rank_outputs);
     at(outputs);
-  }
-  /// The output of one microbatch within the last stage, or of all to the others.
-  void output_of(bool to_stages) {
-    call_all([&](exchange const& what) {
-      return what.place == exchange_place::output &&
-             (what.row().moves == plait::movement::broadcast) == to_stages;
-    });
   }
 
   // The blocks of the arena; then as the layers stand: stage by stage, copy by copy.

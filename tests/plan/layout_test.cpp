@@ -121,6 +121,10 @@ void expect_sound_arena(workload const& load) {
 template <class Plan>
 void expect_sound_parameters() {
   std::set<int> numbers;
+  auto const number = [](int entry, int copy) {
+    return plait::planning::number_of_tensor(Plan::code, Plan::entries,
+                                             plait::planning::one_if_owner, entry, copy);
+  };
   for (int stage = 0; stage < Plan::stages; ++stage) {
     auto const layout = Plan::parameter_layout_for(stage, Plan::grid);
     std::vector<bool> taken(layout.kept_count() + layout.tied_count, false);
@@ -153,7 +157,7 @@ void expect_sound_parameters() {
                  layout.kept_count(), taken.size());
           continue;
         }
-        EXPECT_TRUE(numbers.insert(Plan::parameter_number(e, here.first_copy + k)).second);
+        EXPECT_TRUE(numbers.insert(number(e, here.first_copy + k)).second);
         EXPECT_EQ(layout.gradient_offset[at], layout.offset[at]);
         auto const region = entry.is_frozen ? element_range{layout.count(), layout.frozen_count}
                                             : layout.regions[entry.reduced_over_tensor() ? 1 : 0];

@@ -81,13 +81,17 @@ static_assert(planned<serial>::sequence_length == length);
 
 TEST(Plan, ParameterNumbersFollowTheLayers) {
   using gpt_plan = planned<serial>;
+  auto const number = [](int entry, int copy) {
+    return plait::planning::number_of_tensor(gpt_plan::code, gpt_plan::entries,
+                                             plait::planning::one_if_owner, entry, copy);
+  };
   // wte, wpe, then twelve parameters for each block.
-  EXPECT_EQ(gpt_plan::parameter_number(0, 0), 0);
-  EXPECT_EQ(gpt_plan::parameter_number(1, 0), 1);
-  EXPECT_EQ(gpt_plan::parameter_number(2, 0), 2);
-  EXPECT_EQ(gpt_plan::parameter_number(2, 1), 14);
-  EXPECT_EQ(gpt_plan::parameter_number(13, 3), 2 + 3 * 12 + 11);
-  EXPECT_EQ(gpt_plan::parameter_number(14, 0), 2 + 4 * 12);
+  EXPECT_EQ(number(0, 0), 0);
+  EXPECT_EQ(number(1, 0), 1);
+  EXPECT_EQ(number(2, 0), 2);
+  EXPECT_EQ(number(2, 1), 14);
+  EXPECT_EQ(number(13, 3), 2 + 3 * 12 + 11);
+  EXPECT_EQ(number(14, 0), 2 + 4 * 12);
 }
 
 // --- traffic ------------------------------------------------------------------------------------

@@ -76,4 +76,28 @@ TEST(Policies, TheSequenceIsCutOnlyByTheSwitch) {
   EXPECT_TRUE((tensor_parallel<2, sequence::sharded>::forms.sequence));
 }
 
+struct own_data {
+  using concept_tag = policy_tag;
+  static constexpr axis along = axis::data;
+  static constexpr int ranks = 2;
+  static constexpr placement samples = shard<dim::batch>;
+  static constexpr parameter_rule parameters{.summed = partial};
+};
+struct own_replicas : own_data {
+  static constexpr axis along = axis::replica;
+};
+
+// What `explain` advises.
+TEST(Policies, BlocksOfOwnersAreAdvisedInTheWordsOfThePolicy) {
+  using detail::with_owned_blocks;
+  EXPECT_EQ((with_owned_blocks<hybrid<pipeline<2>, data_parallel<3>>>()),
+            "data_parallel<3, zero<1>>");
+  EXPECT_EQ(with_owned_blocks<data_parallel<>>(), "data_parallel<plait::at_launch, zero<1>>");
+  auto const own =
+      "`.owned = plait::shard<plait::dim::elements>` in the `parameters` of each policy";
+  for (auto const& text : {with_owned_blocks<own_data>(), with_owned_blocks<own_replicas>(),
+                           with_owned_blocks<hybrid<data_parallel<2>, own_replicas>>()})
+    EXPECT_TRUE(text.starts_with(own)) << text;
+}
+
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies with one argument and with several, and layers that need more than a product: rotary
+// Layers of one's own: gradients by a product, and what needs more than a product: rotary
 // positions, heads that share keys and values, a causal convolution.
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ namespace {
 using plait::shard;
 namespace dim = plait::dim;
 
-// ---- the same layer in both ways of writing it
+// ---- a gradient that is a product
 
 template <std::size_t In, std::size_t Out>
-struct dense_base {
+struct product {
   using concept_tag = plait::layer_tag;
   using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.3)>;
   using parameters = plait::parameter_list<weight>;
@@ -28,32 +28,13 @@ struct dense_base {
   using forms = plait::forms<plait::whole, plait::column<plait::split<weight, 1>>,
                              plait::row_split<plait::split<weight, 0>>>;
   using saved = plait::saved<plait::input_slot>;
-};
 
-template <std::size_t In, std::size_t Out>
-struct by_name : dense_base<In, Out> {
-  using typename dense_base<In, Out>::weight;
   static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
   static void backward_input(auto& ops, auto l) {
     ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
   }
   static void backward_parameters(auto& ops, auto l) {
     ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
-  }
-};
-
-template <std::size_t In, std::size_t Out>
-struct by_order : dense_base<In, Out> {
-  using typename dense_base<In, Out>::weight;
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, p[weight{}], y);
-  }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, plait::transposed(p[weight{}]), dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(plait::transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
   }
 };
 
@@ -79,15 +60,9 @@ std::vector<double> train() {
   return losses;
 }
 
-TEST(Body, TakesItsViewsByNameOrInOrder) {
-  auto const named = train<job<by_name, double>>();
-  EXPECT_EQ(named.size(), 4u);
-  EXPECT_EQ(named, (train<job<by_order, double>>()));
-}
-
 template <std::size_t In, std::size_t Out>
-struct by_product : by_name<In, Out> {
-  using gradient_by_product = typename by_name<In, Out>::weight;
+struct by_product : product<In, Out> {
+  using gradient_by_product = typename product<In, Out>::weight;
 };
 // Its gradient of the weight is made by something else than one product.
 template <std::size_t In, std::size_t Out>
@@ -98,19 +73,19 @@ struct by_no_product : by_product<In, Out> {
 template <std::size_t In, std::size_t Out>
 struct by_two_products : by_product<In, Out> {
   static void backward_parameters(auto& ops, auto l) {
-    by_name<In, Out>::backward_parameters(ops, l);
-    by_name<In, Out>::backward_parameters(ops, l);
+    product<In, Out>::backward_parameters(ops, l);
+    product<In, Out>::backward_parameters(ops, l);
   }
 };
 template <std::size_t In, std::size_t Out>
-struct twice : by_name<In, Out> {
+struct twice : product<In, Out> {
   static void backward_parameters(auto& ops, auto l) {
     by_two_products<In, Out>::backward_parameters(ops, l);
   }
 };
 
 TEST(Body, FirstProductOfAGradientIsWrittenAndFurtherOnesAreAdded) {
-  EXPECT_EQ((train<job<by_name, double>>()), (train<job<by_product, double>>()));
+  EXPECT_EQ((train<job<product, double>>()), (train<job<by_product, double>>()));
   EXPECT_EQ((train<job<twice, double>>()), (train<job<by_two_products, double>>()));
   auto const report = plait::testing::check_layer<by_product<6, 8>>();
   EXPECT_TRUE(report.passed()) << report.text();

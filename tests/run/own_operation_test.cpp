@@ -44,14 +44,14 @@ struct cubic {
   using kept = plait::slot<"kept", Width, plait::follows::features>;
   using saved = plait::saved<plait::input_slot, kept>;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const& saved) {
-    if constexpr (How == how::by_map) ops.map(cube{}, x, y);
-    else ops.run(cube_kernel{}, x, y);
-    if constexpr (How != how::forgetful) ops.map(cube{}, x, saved[kept{}]);
+  static void forward(auto& ops, auto l) {
+    if constexpr (How == how::by_map) ops.map(cube{}, l.x, l.y);
+    else ops.run(cube_kernel{}, l.x, l.y);
+    if constexpr (How != how::forgetful) ops.map(cube{}, l.x, l.saved[kept{}]);
   }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(cube_derivative{}, saved[plait::input_slot{}], dy, dx);
-    if constexpr (How == how::forgetful) ops.add(saved[kept{}], dx, dx);
+  static void backward_input(auto& ops, auto l) {
+    ops.map(cube_derivative{}, l.saved[plait::input_slot{}], l.dy, l.dx);
+    if constexpr (How == how::forgetful) ops.add(l.saved[kept{}], l.dx, l.dx);
   }
 };
 

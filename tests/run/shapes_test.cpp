@@ -26,15 +26,10 @@ struct forgetful {
   using output = plait::features<Out>;
   using saved = plait::saved<plait::input_slot>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, p[weight{}], y);
-  }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, p[weight{}], dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(transposed(saved[plait::input_slot{}]), dy, dp[weight{}]);
+  static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) { ops.matmul(l.dy, l.p[weight{}], l.dx); }
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
   }
 };
 

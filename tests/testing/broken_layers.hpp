@@ -74,15 +74,12 @@ struct scale_rows {
   using forms = plait::forms<whole, by_sequence<use<weight, Use>>>;
   using saved = plait::saved<input_slot>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.rows(multiply_row{}, x, p[weight{}], y);
+  static void forward(auto& ops, auto l) { ops.rows(multiply_row{}, l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.rows(multiply_row{}, l.dy, l.p[weight{}], l.dx);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.rows(multiply_row{}, dy, p[weight{}], dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.rows(accumulate_row{}, saved[input_slot{}], dy, dp[weight{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.rows(accumulate_row{}, l.saved[input_slot{}], l.dy, l.dp[weight{}]);
   }
 };
 using missing_all_reduce = scale_rows<invariant>;
@@ -98,17 +95,16 @@ struct bias_on_every_rank {
   using forms = plait::forms<whole, row_split<split<weight, 0>, use<bias, invariant>>>;
   using saved = plait::saved<input_slot>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, p[weight{}], y);
-    ops.add_row(retagged<decltype(y)::at>(p[bias{}]), y);
+  static void forward(auto& ops, auto l) {
+    ops.matmul(l.x, l.p[weight{}], l.y);
+    ops.add_row(retagged<decltype(l.y)::at>(l.p[bias{}]), l.y);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, transposed(p[weight{}]), dx);
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, transposed(l.p[weight{}]), l.dx);
   }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(transposed(saved[input_slot{}]), dy, dp[weight{}]);
-    ops.accumulate_column_sums(dy, retagged<decltype(dy)::at>(dp[bias{}]));
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(transposed(l.saved[input_slot{}]), l.dy, l.dp[weight{}]);
+    ops.accumulate_column_sums(l.dy, retagged<decltype(l.dy)::at>(l.dp[bias{}]));
   }
 };
 
@@ -121,43 +117,59 @@ struct overwritten_gradient {
   using output = features<8>;
   using saved = plait::saved<input_slot>;
 
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.matmul(x, p[weight{}], y);
+  static void forward(auto& ops, auto l) { ops.matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.matmul(l.dy, transposed(l.p[weight{}]), l.dx);
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(dy, transposed(p[weight{}]), dx);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.matmul(transposed(saved[input_slot{}]), dy, dp[weight{}]);
+  static void backward_parameters(auto& ops, auto l) {
+    ops.matmul(transposed(l.saved[input_slot{}]), l.dy, l.dp[weight{}]);
   }
 };
 
 /// y += x w without having set y.
 struct unwritten_output : overwritten_gradient {
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    ops.accumulate_matmul(x, p[weight{}], y);
-  }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(transposed(saved[input_slot{}]), dy, dp[weight{}]);
+  static void forward(auto& ops, auto l) { ops.accumulate_matmul(l.x, l.p[weight{}], l.y); }
+  static void backward_parameters(auto& ops, auto l) {
+    ops.accumulate_matmul(transposed(l.saved[input_slot{}]), l.dy, l.dp[weight{}]);
   }
 };
 
-/// A row-split layer that adds up its summands itself and does not list the move in its form.
-struct unlisted_move : unwritten_output {
-  using forms = plait::forms<form<"row", shard<dim::features>, invariant, split<weight, 0>>>;
-  static void forward(auto& ops, auto const& p, auto x, auto y, auto const&) {
-    auto const summand = retagged<partial>(y);
-    ops.matmul(x, p[weight{}], summand);
-    static_cast<void>(ops.template move<invariant>(summand));
+/// A row-split layer that adds up its summands itself, behind which it wants the largest of each
+/// row of its input. `fault` says what of it the form does not list.
+struct moving_row {
+  enum class moves { as_listed, once_more, once_less, wider, elsewhere };
+  static inline moves fault = moves::as_listed;
+
+  using concept_tag = layer_tag;
+  using weight = parameter<"weight", extents<12, 8>, normal(0.1)>;
+  using parameters = parameter_list<weight>;
+  using input = features<12>;
+  using output = features<8>;
+  using forms = plait::forms<
+      form<"row", shard<dim::features>, invariant, split<weight, 0>,
+           inner<partial, invariant, 8, slot_element::compute>, inner<partial_max, replicate, 1>>>;
+  using saved = plait::saved<input_slot>;
+  using largest = slot<"largest", 2, slot_element::accumulate>;
+  using scratch = plait::scratch<largest>;
+
+  static void forward(auto& ops, auto const& l) {
+    auto most = retagged<partial_max>(l.scratch[largest{}]);
+    most.columns = 1;
+    ops.row_max(l.x, most);
+    if (fault == moves::wider) most.columns = 2;
+    auto const summand = retagged<partial>(l.y);
+    ops.matmul(l.x, l.p[weight{}], summand);
+    if (fault != moves::elsewhere) static_cast<void>(ops.template move<invariant>(summand));
+    if (fault != moves::once_less) static_cast<void>(ops.template move<replicate>(most));
+    if (fault == moves::elsewhere) static_cast<void>(ops.template move<invariant>(summand));
+    if (fault == moves::once_more) static_cast<void>(ops.template move<replicate>(most));
   }
-  static void backward_input(auto& ops, auto const& p, auto const&, auto dy, auto dx) {
-    ops.matmul(retagged<replicate>(dy), transposed(p[weight{}]), dx);
+  static void backward_input(auto& ops, auto const& l) {
+    ops.matmul(retagged<replicate>(l.dy), transposed(l.p[weight{}]), l.dx);
   }
-  static void backward_parameters(auto& ops, auto const&, auto const& saved, auto dy,
-                                  auto const& dp) {
-    ops.accumulate_matmul(transposed(saved[input_slot{}]), retagged<replicate>(dy), dp[weight{}]);
+  static void backward_parameters(auto& ops, auto const& l) {
+    ops.accumulate_matmul(transposed(l.saved[input_slot{}]), retagged<replicate>(l.dy),
+                          l.dp[weight{}]);
   }
 };
 
@@ -175,12 +187,8 @@ struct batch_sum {
     ops.copy(x, y);
     ops.add_row(read_only(sums), y);
   }
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const& saved) {
-    add_sum(ops, x, y, saved[sum{}]);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    add_sum(ops, dy, dx, saved[sum{}]);
-  }
+  static void forward(auto& ops, auto l) { add_sum(ops, l.x, l.y, l.scratch[sum{}]); }
+  static void backward_input(auto& ops, auto l) { add_sum(ops, l.dy, l.dx, l.scratch[sum{}]); }
 };
 
 /// y = 3 x in two steps, the second of which reads x again: y must not be x.
@@ -191,13 +199,13 @@ struct three_times {
   using output = features<12>;
   static constexpr aliasing may_alias{.forward = Forward, .backward = Backward};
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(twice_of{}, x, y);
-    ops.add(x, y, y);
+  static void forward(auto& ops, auto l) {
+    ops.map(twice_of{}, l.x, l.y);
+    ops.add(l.x, l.y, l.y);
   }
-  static void backward_input(auto& ops, auto const&, auto const&, auto dy, auto dx) {
-    ops.map(twice_of{}, dy, dx);
-    ops.add(dy, dx, dx);
+  static void backward_input(auto& ops, auto l) {
+    ops.map(twice_of{}, l.dy, l.dx);
+    ops.add(l.dy, l.dx, l.dx);
   }
 };
 
@@ -208,11 +216,9 @@ struct wrong_derivative {
   using output = features<12>;
   using saved = plait::saved<input_slot>;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.map(square_of{}, x, y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(product_of{}, saved[input_slot{}], dy, dx);
+  static void forward(auto& ops, auto l) { ops.map(square_of{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.map(product_of{}, l.saved[input_slot{}], l.dy, l.dx);
   }
 };
 

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plait/nn/activation.hpp"
 #include "testing/broken_layers.hpp"
@@ -47,10 +49,30 @@ TEST(CheckLayer, SeesMemoryThatIsReadBeforeItIsWritten) {
   expect_reported(report, "nan");
 }
 
-TEST(CheckLayer, SeesAMoveThatTheFormDoesNotList) {
-  auto const report = check_layer<broken::unlisted_move>();
-  expect_reported(report, "form row on 2 tensor ranks: rank 1 moved ");
-  expect_only(report, {"bytes over the tensor group, the plan says "});
+TEST(CheckLayer, SeesMovesThatTheFormDoesNotList) {
+  using enum broken::moving_row::moves;
+  auto const report_of = [](broken::moving_row::moves fault) {
+    broken::moving_row::fault = fault;
+    return check_layer<broken::moving_row>();
+  };
+  auto const good = report_of(as_listed);
+  EXPECT_TRUE(good.passed()) << good.text();
+  for (auto const& [fault, text] :
+       {std::pair{once_more, "move 3 of the body is partial_max -> replicate"},
+        std::pair{once_less, "the body ends without move 2"},
+        std::pair{wider, "move 2 of the body is partial_max -> replicate of 72 values in 36 rows"},
+        std::pair{elsewhere, "move 1 of the body is partial_max -> replicate"}})
+    expect_only(report_of(fault), {text});
+}
+
+TEST(CheckLayer, SeesBytesThatThePlanDoesNotCount) {
+  plait::testing::detail::trial got;
+  got.ranks.resize(2);
+  got.ranks[1].moved = {{"tensor", 8, 16}, {"data", 8, 8}};
+  plait::testing::check_report report;
+  plait::testing::detail::check_bytes(report, "form row", got);
+  EXPECT_EQ(report.failures, std::vector<std::string>{"form row: rank 1 moved 16 bytes over the "
+                                                      "tensor group, the plan says 8"});
 }
 
 TEST(CheckLayer, SeesTokensThatDoNotFit) {
@@ -58,6 +80,8 @@ TEST(CheckLayer, SeesTokensThatDoNotFit) {
   options.tokens = {1, 2, 3};
   auto const report = check_layer<broken::unscaled_gradient>(options);
   expect_only(report, {"options.tokens has 3 elements, needed are 36"});
+  EXPECT_THROW((void)check_layer<broken::unscaled_gradient>({.token_count = -1}),
+               plait::input_error);
 }
 
 // A gradient that has another factor than its loss.

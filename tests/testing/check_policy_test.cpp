@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+
 namespace {
 
 using namespace plait;
@@ -49,6 +52,16 @@ TEST(CheckPolicy, APolicyOfOnesOwnInAHybrid) {
   // example-end
 }
 
+// Each of six ranks owns a block; with the axes the other way round and a size given at launch,
+// too.
+TEST(CheckPolicy, OptimizersThatOwnBlocksAlongTwoAxes) {
+  using data_last = hybrid<sharded_replicas<2>, data_parallel<3, zero<1>>>;
+  using data_first = hybrid<data_parallel<at_launch, zero<1>>, sharded_replicas<3>>;
+  for (auto const& report : {plait::testing::check_policy<data_last>(),
+                             plait::testing::check_policy<data_first>({.data_ranks = 2})})
+    EXPECT_TRUE(report.passed()) << report.text();
+}
+
 TEST(CheckPolicy, APolicyThatConsistsOfOthers) {
   static_assert(mesh_of<rows_of_two>.world_size() == 4);
   static_assert(mesh_of<rows_of_two>.fits(mesh_of<hybrid<pipeline<2>, data_parallel<2>>>));
@@ -73,6 +86,9 @@ TEST(CheckPolicy, ADifferenceIsASentenceWithBothNumbers) {
   auto const report = plait::testing::check_policy<data_parallel<3>>({.tolerance = 0});
   EXPECT_FALSE(report.passed());
   EXPECT_NE(report.text().find("the same as on one rank"), std::string::npos) << report.text();
+  // Everything is near everything if the bound is no number.
+  EXPECT_THROW((void)plait::testing::check_policy<data_parallel<3>>({.tolerance = std::nan("")}),
+               input_error);
 }
 
 }  // namespace

@@ -56,18 +56,18 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
       pass<Kind == send>(call);
     } else {
       auto const letters = exchange(call);
-      if (Kind == all_reduce || Kind == reduce || Kind == reduce_scatter) {
+      if (Kind == all_reduce || Kind == reduce_scatter) {
         std::size_t const first = Kind == reduce_scatter ? mine * n : 0;
-        for (std::size_t i = 0; i < n && (Kind != reduce || rank_ == call.other); ++i)
+        for (std::size_t i = 0; i < n; ++i)
           out[i] = combined<T>(letters, first + i, call.operation);
-      } else if (Kind == all_gather || (Kind == gather && rank_ == call.other)) {
+      } else if (Kind == all_gather) {
         for (std::size_t r = 0; r < letters.size(); ++r) copy(letters[r], 0, out + r * n, n);
       } else if (Kind == all_to_all) {
         std::size_t const each = n / letters.size();
         for (std::size_t r = 0; r < letters.size(); ++r)
           copy(letters[r], mine * each, out + r * each, each);
-      } else if (Kind == broadcast || Kind == scatter) {
-        copy(letters[static_cast<std::size_t>(call.other)], Kind == scatter ? mine * n : 0, out, n);
+      } else if (Kind == broadcast) {
+        copy(letters[static_cast<std::size_t>(call.other)], 0, out, n);
       }
     }
   }
@@ -134,7 +134,7 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
 
   std::vector<letter> exchange(call_type const& call) {
     using enum plait::collective;
-    bool const whole = call.kind == reduce_scatter || call.kind == scatter;
+    bool const whole = call.kind == reduce_scatter;
     write(file("call", rank_, 0, ++calls_), call, whole ? call.whole_bytes : call.bytes);
     std::filesystem::remove(file("call", rank_, 0, calls_ - 2));  // whose readers have come further
     std::vector<letter> letters;
@@ -146,8 +146,7 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
             members_[0], letters[0].call, members_[std::size_t(r)], theirs, members_));
     }
     for (int r = 0; r < size(); ++r)
-      plait::detail::check_shape(members_[std::size_t(r)], r == call.other,
-                                 letters[std::size_t(r)].call, members_);
+      plait::detail::check_shape(members_[std::size_t(r)], letters[std::size_t(r)].call, members_);
     return letters;
   }
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -191,6 +193,55 @@ TEST(Measures, RefuseWhatDoesNotFitTheModel) {
   EXPECT_THROW(
       measures::mean_absolute_error::add(outputs, std::span<double const>(numbers), 1, sums),
       input_error);
+}
+
+/// Writes behind its numbers.
+template <std::size_t Behind>
+struct overrun {
+  using concept_tag = measure_tag;
+  static constexpr std::size_t numbers = 2;
+  static void add(std::span<double const>, auto, double weight, std::span<double> sums) {
+    sums.data()[1 + Behind] += weight;
+  }
+  static double value(std::span<double const> sums, evaluation_totals const&) { return sums[1]; }
+};
+
+TEST(Measures, OneThatWritesBehindItsNumbersIsNamed) {
+  EXPECT_EQ(refusal(samples(), overrun<0>{}), "");
+  auto const text = refusal(samples(), overrun<1>{});
+  EXPECT_NE(text.find("overrun<1"), std::string::npos) << text;
+  EXPECT_NE(text.find("has written behind its numbers, of which it has 2;"), std::string::npos);
+  EXPECT_NE(refusal(samples(), overrun<4>{}).find("overrun<4"), std::string::npos);
+}
+
+template <class Backend>
+void expect_unlike_measures_are_named(Backend const& backend) {
+  using job = by_class<grid>;
+  std::mutex mutex;
+  std::multiset<std::string> texts;
+  launch<job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, sgd{});
+    try {
+      if (rank.world_rank() == 5)
+        (void)trainer.evaluate(samples(), global_batch<8>{}, measures::top<2>{});
+      else (void)trainer.evaluate(samples(), global_batch<8>{}, measures::accuracy{});
+    } catch (input_error const& problem) {
+      std::scoped_lock const lock{mutex};
+      texts.insert(problem.what());
+    }
+  });
+  ASSERT_EQ(texts.size(), 8u);
+  EXPECT_EQ(texts.count(*texts.begin()), 8u) << "the same on all ranks";
+  EXPECT_NE(texts.begin()->find("batches 1: the ranks differ in the measures: "
+                                "'plait::measures::top<1>' on rank 0, "
+                                "'plait::measures::top<2>' on rank 5"),
+            std::string::npos)
+      << *texts.begin();
+}
+
+TEST(Measures, UnlikeOnesOnRanksAreNamedOnAllRanks) {
+  expect_unlike_measures_are_named(threads{});
+  expect_unlike_measures_are_named(simulated{});
 }
 
 TEST(Measures, MemoryIsThePlans) {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,9 +21,10 @@
 #include <utility>
 #include <vector>
 
-#include "plait/backend/host/run_ranks.hpp"
+#include "plait/backend/process/processes.hpp"
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
+#include "testing/threads_on.hpp"
 
 namespace {
 
@@ -85,6 +86,55 @@ TEST(Mistakes, BatchesKeepADataSetThatIsMadeInTheCall) {
   });
 }
 
+TEST(Mistakes, ABatchIsUsedBeforeTheNextOneIsMade) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    auto trainer = plait::trainer<grid_job>(rank, sgd{});
+    auto from = batches(samples(), global_batch<4>{}, rank);
+    auto const says = [](auto use) {
+      EXPECT_SAYS(message_of<error>(use),
+                  "trainer 1: the batch of step 0 is used after that of step 1 was made in its "
+                  "place; use each batch before the next one is made, or make it again: "
+                  "batches.at(0)");
+    };
+    auto const& kept = from.at(0);
+    auto const copy = kept;
+    double const loss = trainer.evaluate(kept);
+    auto const next = from.at(1);
+    says([&] { trainer.step(kept); });
+    says([&] { trainer.step(copy); });
+    says([&] { trainer.gradients_of(copy); });
+    says([&] { trainer.evaluate(copy); });
+    says([&] { (void)trainer.predict(copy); });
+    EXPECT_NE(trainer.evaluate(next), loss);
+    from.at(0);
+    EXPECT_EQ(trainer.evaluate(copy), loss);
+  });
+}
+
+TEST(Mistakes, AStepThatBatchesDoNotHaveIsAnErrorWithBothNumbers) {
+  launch<grid_job>(threads{}, [](auto& rank) {
+    auto all = batches(samples(), global_batch<4>{}, rank, {.epochs = 2});
+    auto const says = [](auto ask, std::string const& words) {
+      EXPECT_SAYS(message_of<input_error>(ask), words);
+    };
+    says(
+        [&] { all.at(1000); },
+        "batches: the batch of step 1000 was asked for, and the epochs, 2 of 5 batches, end behind "
+        "step 9; ask for a step before, or for more .epochs, of which 0 go on for ever");
+    says([&] { all.at(10); }, "the batch of step 10 was asked for");
+    says([&] { (void)all.from(1000); },
+         "batches: those from step 1000 on were asked for, and the epochs, 2 of 5 batches, end");
+    says([&] { (void)all.from(11); }, "those from step 11 on were asked for");
+    int left = 0;
+    for (auto const& batch : all.from(9)) left += batch.microbatches;
+    EXPECT_EQ(left, 1);
+    for (auto const& batch : all.from(10)) left += batch.microbatches;  // after the last step
+    EXPECT_EQ(left, 1);
+    auto for_ever = batches(samples(), global_batch<4>{}, rank, {.epochs = 0});
+    for_ever.at(1000);
+  });
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(Mistakes, ABatchThatNoHostHoldsIsAnErrorWithItsBytes) {
   for (auto const size : {std::size_t{1} << 50, std::size_t{1} << 62}) {
@@ -99,6 +149,83 @@ TEST(Mistakes, ABatchThatNoHostHoldsIsAnErrorWithItsBytes) {
   }
 }
 #endif
+
+// --- numbers of options
+// --------------------------------------------------------------------------------------
+
+/// How a trainer with these is refused.
+template <class Optimizer>
+auto made_with(Optimizer optimizer, trainer_options const& options = {}) {
+  return [=] {
+    launch<grid_job>(threads{},
+                     [&](auto& rank) { (void)plait::trainer<grid_job>(rank, optimizer, options); });
+  };
+}
+struct launched_job : parallel<model, data_parallel<>, double> {};
+template <class Backend>
+auto launched_on(Backend const& backend) {
+  return [=] { launch<launched_job>(backend, [](auto&) {}); };
+}
+
+// The fields of the backends of other components have tests there.
+TEST(Mistakes, ANumberOutOfItsRangeIsRefusedWhereItIsGiven) {
+  struct line {
+    std::function<void()> run;
+    std::string words;
+  };
+  double const nan = std::nan(""), inf = INFINITY;
+  std::string const finite = "it must be a finite number from 0 on",
+                    decay = "it must be from 0 to below 1";
+  using std::chrono::milliseconds;
+  std::vector<line> lines{
+      {made_with(sgd{.learning_rate = -0.01}), "optimizer's learning_rate is -0.01; " + finite},
+      {made_with(sgd{.learning_rate = inf}), "the optimizer's learning_rate is inf; " + finite},
+      {made_with(sgd{.momentum = 1}), "the optimizer's momentum is 1; " + decay},
+      {made_with(sgd{.momentum = -0.5}), "the optimizer's momentum is -0.5; " + decay},
+      {made_with(sgd{.weight_decay = -1}), "the optimizer's weight_decay is -1; " + finite},
+      {made_with(adamw{.learning_rate = nan}), "the optimizer's learning_rate is nan; " + finite},
+      {made_with(adamw{.beta1 = 1}), "the optimizer's beta1 is 1; " + decay},
+      {made_with(adamw{.beta2 = 1}), "the optimizer's beta2 is 1; " + decay},
+      {made_with(adamw{.beta2 = nan}), "the optimizer's beta2 is nan; " + decay},
+      {made_with(adamw{.epsilon = -1}), "epsilon is -1; it must be a finite number above 0"},
+      {made_with(adamw{.epsilon = 0}), "epsilon is 0; it must be a finite number above 0"},
+      {made_with(adamw{.weight_decay = inf}), "the optimizer's weight_decay is inf; " + finite},
+      {made_with(sgd{}, {.clip = nan}), "clip is nan; it must be from 0, which does not clip, on"},
+      {made_with(sgd{}, {.clip = -1}), "trainer_options::clip is -1; it must be from 0"},
+      {made_with(sgd{}, {.average = 1}),
+       "average is 1; it must be from 0, which keeps no averages"},
+      {[&] {
+         launch<grid_job>(threads{}, [](auto& rank) {
+           batches(samples(), global_batch<4>{}, rank, {.microbatches = -2});
+         });
+       },
+       "batch_options::microbatches is -2; it must be at least 0"},
+      {launched_on(threads{.data_ranks = -2}), "asked for -2 ranks, it takes at least 1"},
+      {launched_on(simulated{.data_ranks = -2}), "asked for -2 ranks, it takes at least 1"},
+      {launched_on(threads{.options = {.timeout = {}}}),
+       "thread_options::timeout in seconds is 0; it must be above 0"},
+      {launched_on(threads{.options = {.yields = -2}}), "yields is -2; it must be at least -1"},
+      {launched_on(threads{.options = {.spins = -2}}), "spins is -2; it must be at least -1"},
+      {launched_on(processes{.data_ranks = 1, .timeout = milliseconds{-5}}),
+       "processes::timeout in seconds is -0.005; it must be above 0"},
+      {launched_on(processes{.data_ranks = 1, .start_timeout = {}}),
+       "processes::start_timeout in seconds is 0; it must be above 0"},
+      {[] { progress{-3}; }, "progress: total_steps is -3; it must be at least 0"},
+      {[] { csv_log("none.csv", {.from_step = -4}); },
+       "log_options::from_step is -4; it must be at least 0"},
+  };
+  lines.push_back({made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }}),
+                   "trainer_options::rate gives 30 at step 0; it is no learning rate but the "
+                   "factor that the optimizer's learning_rate is multiplied by"});
+  lines.push_back(
+      {made_with(sgd{}, {.rate = rates::linear(10, 1.5)}), "rate gives 1.05 at step 1"});
+  for (auto const& [run, words] : lines) {
+    auto const text = message_of<input_error>(run);
+    EXPECT_SAYS(text, words);
+  }
+  made_with(sgd{.learning_rate = 0}, {.clip = inf})();  // both have a use
+  made_with(sgd{}, {.rate = [](std::int64_t) { return 30.0; }, .rate_above_1 = true})();
+}
 
 // --- what must be the same on all ranks
 // -----------------------------------------------------------
@@ -177,7 +304,72 @@ TEST(Mistakes, WhatDiffersBetweenRanksIsNamedWithBothValues) {
               "differ in seed: 0 on rank 0, 5 on rank 2");
 }
 
-TEST(Mistakes, AGroupThatMatchesNothingIsNamedOnAllRanks) {
+/// 200 samples, one of which may have other features. Fingerprints are made of every third.
+struct one_is_other {
+  using concept_tag = dataset_tag;
+  using element = double;
+  std::size_t which = 200;
+  [[nodiscard]] std::size_t size() const { return 200; }
+  [[nodiscard]] std::size_t sequence_length() const { return 1; }
+  [[nodiscard]] std::size_t width() const { return ::width; }
+  void inputs(std::size_t sample, std::span<double> out) const {
+    std::ranges::fill(out, double(sample) + (sample == which ? 0.5 : 0));
+  }
+  void targets(std::size_t sample, std::span<std::int32_t> out) const {
+    out[0] = std::int32_t(sample % classes);
+  }
+};
+
+/// What each rank says where rank `where` has another sample `which`.
+template <class Job, class Backend = threads>
+std::string with_other_samples(int where, std::size_t which, Backend const& backend = {}) {
+  std::mutex mutex;
+  std::multiset<std::string> texts;
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, sgd{});
+    one_is_other const data{rank.world_rank() == where ? which : 200};
+    auto from = batches(data, global_batch<8>{}, rank, {.how = sample_order::sequential});
+    auto const text = message_of<input_error>([&] { trainer.step(from.at(0)); });
+    std::scoped_lock const lock{mutex};
+    texts.insert(text);
+  });
+  EXPECT_EQ(texts.count(*texts.begin()), 4u) << "the same on all ranks";
+  return *texts.begin();
+}
+
+TEST(Mistakes, RanksReadTheSameDataSet) {
+  auto const says = [](std::string const& text, int rank) {
+    EXPECT_SAYS(text,
+                "batches 1: the ranks differ in the fingerprint of the data set, of which "
+                "each data rank takes its share: ");
+    EXPECT_SAYS(text, " on rank 0, ");
+    EXPECT_SAYS(text, " on rank " + std::to_string(rank) + "; what trains together");
+  };
+  for (int const where : {1, 2, 3}) {
+    says(with_other_samples<grid_job>(where, 3), where);
+    says(with_other_samples<staged_job>(where, 3), where);
+  }
+  says(with_other_samples<grid_job>(2, 3, simulated{}), 2);
+}
+
+// Where fingerprints leave a sample out, those see it that are to have the same ones.
+TEST(Mistakes, RanksOfOneDataRankHaveTheSameSamples) {
+  auto const says = [](std::string const& text, int one, int other, int data_rank) {
+    EXPECT_SAYS(text, "batches 1: rank " + std::to_string(one) + " and rank " +
+                          std::to_string(other) + " are both data rank " +
+                          std::to_string(data_rank) +
+                          ", and their samples of step 0 are not the same: these have the digest ");
+    EXPECT_SAYS(text, " on rank " + std::to_string(other) +
+                          "; a data set gives the same inputs, targets and weights of a sample on "
+                          "every rank");
+  };
+  says(with_other_samples<grid_job>(1, 1), 0, 1, 0);
+  says(with_other_samples<grid_job>(3, 5), 2, 3, 1);
+  says(with_other_samples<staged_job>(2, 1), 0, 2, 0);
+  says(with_other_samples<staged_job>(3, 5, simulated{}), 1, 3, 1);
+}
+
+TEST(Mistakes, AGroupWithoutEffectIsNamedOnAllRanks) {
   auto const says = [](trainer_options const& options, std::string const& words) {
     std::mutex mutex;
     std::multiset<std::string> texts;
@@ -193,9 +385,63 @@ TEST(Mistakes, AGroupThatMatchesNothingIsNamedOnAllRanks) {
   says({.groups = {{.pattern = "first.*"}, {.pattern = "frist.*"}}},
        "trainer_options::groups: the pattern 'frist.*' matches no parameter of the model; names "
        "are like 'first.weight', and a * stands for any characters");
-  says({.groups = {{.pattern = "last.*", .rate = -1}}}, "the pattern 'last.*' has the factor -1");
+  says({.groups = {{.pattern = "last.*", .rate = -1}}}, ".rate of the pattern 'last.*' is -1;");
   says({.groups = {{.pattern = "last.*", .decay = INFINITY}}},
        "it must be a finite number from 0 on");
+  says({.groups = {{.pattern = "*.weight", .rate = 2}, {.pattern = "last.weight", .rate = 0.1}}},
+       "the pattern 'last.weight' has no effect, as all parameters that it matches belong to "
+       "'*.weight' before it; the first group that matches counts, so write narrower patterns");
+  says({.groups = {{.pattern = "*.weight"}, {.pattern = "l*.bias"}, {.pattern = "last.*"}}},
+       "the pattern 'last.*' has no effect, as all parameters that it matches belong to "
+       "'*.weight', 'l*.bias' before it;");
+  says({.groups = {{.pattern = "*"}, {.pattern = "*"}}}, "the pattern '*' has no effect");
+}
+
+/// What each rank says when rank `odd` imports by source(name, values) and the others zeros.
+template <class Job, class Backend = threads, class Source>
+std::multiset<std::string> of_imports(int odd, Source source, Backend const& backend = {}) {
+  std::mutex mutex;
+  std::multiset<std::string> texts;
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, sgd{});
+    auto const text = message_of<input_error>([&] {
+      trainer.import_parameters(
+          [&](std::string const& name, auto const&, std::span<double> values) {
+            std::ranges::fill(values, 0);
+            return rank.world_rank() != odd || source(name, values);
+          });
+    });
+    std::scoped_lock const lock{mutex};
+    texts.insert(text);
+  });
+  return texts;
+}
+
+TEST(Mistakes, OtherValuesImportedOnOneRankAreNamedOnAllRanks) {
+  auto const one_element = [](std::string const& name, std::span<double> values) {
+    if (name == "second.weight") values.back() = 1e-300;
+    return true;
+  };
+  auto const expect_said = [](std::multiset<std::string> const& texts, std::string const& words,
+                              std::string const& other) {
+    EXPECT_EQ(texts.count(*texts.begin()), 4u);
+    EXPECT_SAYS(*texts.begin(), words);
+    EXPECT_SAYS(*texts.begin(), other);
+  };
+  for (int const odd : {1, 2, 3})
+    expect_said(of_imports<grid_job>(odd, one_element),
+                "trainer 1: import_parameters: the ranks differ in the values of 'second.weight': "
+                "digest ",
+                " on rank " + std::to_string(odd) + "; the source gives the same whole values");
+  // Ranks 0 and 1 have the first stage.
+  auto const last = [](std::string const& name, std::span<double> values) {
+    if (name == "last.bias") values[1] = 1;
+    return name != "last.bias";
+  };
+  expect_said(of_imports<staged_job>(3, last), "the values of 'last.bias': digest ",
+              " on rank 2, left as it was on rank 3;");
+  expect_said(of_imports<grid_job>(0, last, simulated{}), "'last.bias': left as it was on rank 0, ",
+              " on rank 1;");
 }
 
 TEST(Mistakes, AveragesThatAreNotThereOrInTheWay) {
@@ -293,6 +539,27 @@ tensors averages_of(Trainer& trainer) {
   return trainer.with_averages([&] { return weights_of(trainer); });
 }
 
+/// Gives back what a trainer had, and for some parameters values with which a product overflows.
+/// No rank compares what comes from checkpoints, which are one for all.
+class planted_source final : public state_source {
+ public:
+  planted_source(tensors const& all, std::set<std::string> planted)
+      : all_(all), planted_(std::move(planted)) {}
+  void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
+            void* to) override {
+    auto* out = static_cast<double*>(to);
+    for (std::size_t row = where.row; row < where.row + where.rows; ++row) {
+      auto const* const from = all_.at(name).data() + row * info.columns + where.column;
+      out = planted_.contains(name) ? std::fill_n(out, where.columns, 1e308)
+                                    : std::copy_n(from, where.columns, out);
+    }
+  }
+
+ private:
+  tensors const& all_;
+  std::set<std::string> planted_;
+};
+
 /// Makes the values of some parameters so large on rank `where` that a product overflows, before
 /// step 2.
 template <class Job, class Optimizer, class Backend>
@@ -311,10 +578,9 @@ void expect_to_end_before_it_is_ruined(Backend const& backend, Optimizer optimiz
     static tensors whole;  // of the root
     if (rank.is_root()) whole = kept;
     rank.world().barrier();
-    trainer.import_parameters([&](std::string const& name, auto const&, std::span<double> out) {
-      std::ranges::copy(whole.at(name), out.begin());
-      if (rank.world_rank() == where && planted.contains(name)) std::ranges::fill(out, 1e308);
-    });
+    planted_source from_there(whole,
+                              rank.world_rank() == where ? planted : std::set<std::string>{});
+    trainer.state()->restore(0, from_there);
     auto const before = weights_of(trainer);
     auto const averages_before = averages_of(trainer);
     try {
@@ -503,38 +769,16 @@ struct small_device : host_device {
   [[nodiscard]] arena allocate(std::size_t bytes) const { return {bytes, left}; }
 };
 
-struct small_machine {
-  std::function<std::size_t(coordinates const&)> bytes_of;
-  int data_ranks = 0;
-  using concept_tag = backend_tag;
-  using rank_type = rank_handle<small_device, thread_communicator>;
-
-  void run(mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
-    auto const& grid = groups.grid();
-    thread_world world(grid.world_size());
-    auto const ids = declare_groups(groups, [&](std::vector<int> members, axis_set) {
-      return world.add_group(std::move(members));
-    });
-    run_ranks(world, [&](int rank) {
-      std::vector<thread_communicator> members;
-      for (int i = 0; i < groups.sets().size(); ++i)
-        members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
-                             grid.group_of(rank, groups.sets()[i]), rank);
-      small_device device;
-      device.left = std::make_shared<std::size_t>(bytes_of(grid.coordinates_of(rank)));
-      rank_type handle(groups, rank, std::move(device), std::move(members));
-      program(handle);
-    });
-  }
-};
-
 template <class Job>
 void expect_the_plans_memory(int missing, double average = 0) {
   using plan = typename Job::plan_type;
   workload const load{
       .rows = 2, .microbatches = 2, .averages = average > 0, .prediction = predicted::of_all};
-  small_machine const machine{[&](coordinates const& at) {
-    return plan::memory(at.along(axis::stage), load).total() - std::size_t(missing);
+  plait_test::threads_on<small_device> const machine{[&](coordinates const& at) {
+    small_device device;
+    device.left = std::make_shared<std::size_t>(plan::memory(at.along(axis::stage), load).total() -
+                                                std::size_t(missing));
+    return device;
   }};
   launch<Job>(machine, [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{}, {.clip = 1, .average = average});

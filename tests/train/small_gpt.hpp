@@ -57,6 +57,17 @@ using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;
 using three_axes = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, tp2>;
 using three_axes_sharded = plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, tp2_sharded>;
 
+/// Copies of the data ranks' work, whose optimizers own blocks.
+template <int Ranks>
+struct sharded_replicas {
+  using concept_tag = plait::policy_tag;
+  static constexpr plait::axis along = plait::axis::replica;
+  static constexpr int ranks = Ranks;
+  static constexpr plait::placement samples = plait::shard<plait::dim::batch>;
+  static constexpr plait::parameter_rule parameters{.summed = plait::partial,
+                                                    .owned = plait::shard<plait::dim::elements>};
+};
+
 inline plait::byte_text text() {
   std::string bytes;
   for (unsigned i = 0; i < 600; ++i) bytes.push_back(static_cast<char>('a' + i * i % 23));

@@ -151,12 +151,15 @@ void expect_all_pairs(std::vector<runner> const& plans, double tolerance) {
 constexpr adamw by_adamw{.learning_rate = 0.02, .weight_decay = 0.1};
 
 TEST(TrainerState, GoesFromEachPlanToEachOther) {
-  using zero = hybrid<pipeline<2>, data_parallel<at_launch, zero<1>>, small_gpt::tp2>;
+  using data = data_parallel<at_launch, zero<1>>;
+  using zero = hybrid<pipeline<2>, data, small_gpt::tp2>;
+  using two_cut_axes = hybrid<small_gpt::sharded_replicas<2>, data, small_gpt::tp2>;
   expect_all_pairs(
       {run_of<serial, double>(by_adamw, 0.9), run_of<data_parallel<2>, double>(by_adamw, 0.9),
        run_of<small_gpt::tp2_sharded, double>(by_adamw, 0.9),
        run_of<pipeline<2>, double>(by_adamw, 0.9), run_of<zero, double>(by_adamw, 0.9, 2),
-       run_of<small_gpt::three_axes, double>(by_adamw, 0.9)},
+       run_of<small_gpt::three_axes, double>(by_adamw, 0.9),
+       run_of<two_cut_axes, double>(by_adamw, 0.9, 2)},
       1e-10);
 }
 

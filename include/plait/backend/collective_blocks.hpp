@@ -49,14 +49,11 @@ void do_part(Member const& member, collective_call const& call) {
     return static_cast<T*>(member.target(of)) + static_cast<std::size_t>(index) * each;
   };
   [[maybe_unused]] auto const peer = [&](int i) { return (rank + i) % size; };
-  if constexpr (Kind == collective::all_reduce || Kind == collective::reduce) {
+  if constexpr (Kind == collective::all_reduce) {
     auto const [first, last] = share_of<T>(count, rank, size);
     member.template combine<T>(
         call.operation, last - first, [&](int from) { return source(from, 0, 0) + first; },
-        [&](int i) {
-          return target(Kind == collective::reduce ? call.other : peer(i), 0, 0) + first;
-        },
-        Kind == collective::reduce ? 1 : size);
+        [&](int i) { return target(peer(i), 0, 0) + first; }, size);
   } else if constexpr (Kind == collective::reduce_scatter) {
     member.template combine<T>(
         call.operation, count, [&](int from) { return source(from, rank, count); },
@@ -68,13 +65,9 @@ void do_part(Member const& member, collective_call const& call) {
     std::size_t const each = count / static_cast<std::size_t>(size);
     for (int i = 0; i < size; ++i)
       member.copy(source(peer(i), rank, each), target(rank, peer(i), each), each * sizeof(T));
-  } else if constexpr (Kind == collective::broadcast) {
-    member.copy(source(call.other, 0, 0), target(rank, 0, 0), call.bytes);
-  } else if constexpr (Kind == collective::gather) {
-    member.copy(source(rank, 0, 0), target(call.other, rank, count), call.bytes);
   } else {
-    static_assert(Kind == collective::scatter);
-    member.copy(source(call.other, rank, count), target(rank, 0, 0), call.bytes);
+    static_assert(Kind == collective::broadcast);
+    member.copy(source(call.other, 0, 0), target(rank, 0, 0), call.bytes);
   }
 }
 

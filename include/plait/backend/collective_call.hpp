@@ -9,6 +9,7 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait::detail {
 
@@ -40,10 +41,11 @@ struct collective_call {
   int other = 0;                // rank in the group of the root, or of the other end
   int tag = 0;                  // of send and receive
   std::size_t bytes = 0;        // of the buffer that has one size on all ranks: vector or block
-  std::size_t whole_bytes = 0;  // of the other buffer, on the ranks where it is used
+  std::size_t whole_bytes = 0;  // of the other buffer, if there is one
   void const* source = nullptr;
   void* target = nullptr;
   std::uint64_t caller = 0;  // the number of the trainer that calls; 0 outside of one
+  axis_set over{};           // of the group: those of equal members meet in one place
 
   bool agrees_with(collective_call const& call) const {
     return kind == call.kind && operation == call.operation && other == call.other && fits(call);
@@ -52,7 +54,7 @@ struct collective_call {
   // The same of the two ends of a message.
   bool fits(collective_call const& call) const {
     return element == call.element && tag == call.tag && bytes == call.bytes &&
-           caller == call.caller;
+           caller == call.caller && over == call.over;
   }
 };
 
@@ -66,10 +68,7 @@ struct logged_call {
   std::size_t tensor_bytes = 0;  ///< of the whole tensor that the call denotes
 };
 
-inline constexpr bool has_root(collective kind) {
-  return kind == collective::broadcast || kind == collective::reduce ||
-         kind == collective::gather || kind == collective::scatter;
-}
+inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }
 
 // "{0,2,4}"
 [[gnu::cold]] inline std::string group_text(std::vector<int> const& members) {
@@ -84,18 +83,11 @@ inline constexpr bool has_root(collective kind) {
                                            std::vector<int> const& members) {
   std::string text = to_string(call.kind);
   if (call.kind != collective::barrier) text += " of " + std::to_string(call.bytes) + " bytes";
-  switch (call.kind) {
-    case collective::all_gather:
-    case collective::reduce_scatter:
-    case collective::gather:
-    case collective::scatter: text += " per rank"; break;
-    default: break;
-  }
+  if (call.kind == collective::all_gather || call.kind == collective::reduce_scatter)
+    text += " per rank";
   if (has_root(call.kind) || call.kind == collective::send || call.kind == collective::receive) {
-    bool const outward = call.kind == collective::reduce || call.kind == collective::gather ||
-                         call.kind == collective::send;
     bool const known = call.other >= 0 && call.other < static_cast<int>(members.size());
-    text += outward ? " to " : " from ";
+    text += call.kind == collective::send ? " to " : " from ";
     text += known ? "rank " + std::to_string(members[static_cast<std::size_t>(call.other)])
                   : "member " + std::to_string(call.other);
   }
@@ -125,14 +117,16 @@ inline constexpr bool has_root(collective kind) {
 [[gnu::cold]] inline std::string mismatch_text(int rank_a, collective_call const& a, int rank_b,
                                                collective_call const& b,
                                                std::vector<int> const& members) {
-  return "rank " + std::to_string(rank_a) + " called " + full_call_text(a, members) +
-         ", but rank " + std::to_string(rank_b) + " called " + full_call_text(b, members);
+  auto const text = [&](int rank, collective_call const& call) {
+    return "rank " + std::to_string(rank) + " called " + full_call_text(call, members) +
+           (a.over == b.over ? "" : " over " + to_string(call.over));
+  };
+  return text(rank_a, a) + ", but " + text(rank_b, b);
 }
 
 // Throws size_mismatch or input_error if `call`, made by world rank `rank`, cannot be carried out.
 // Every member checks the calls of all members in one order, so that all throw the same.
-inline void check_shape(int rank, bool is_root, collective_call const& call,
-                        std::vector<int> const& members) {
+inline void check_shape(int rank, collective_call const& call, std::vector<int> const& members) {
   auto const p = members.size();
   auto const fail = [&](std::string const& reason) {
     throw size_mismatch("rank " + std::to_string(rank) + " called " + call_text(call, members) +
@@ -142,10 +136,6 @@ inline void check_shape(int rank, bool is_root, collective_call const& call,
     throw input_error("rank " + std::to_string(rank) + " called " + call_text(call, members) +
                       ": the root must be from 0 to " + std::to_string(p - 1));
   switch (call.kind) {
-    case collective::gather:
-    case collective::scatter:
-      if (!is_root) return;
-      [[fallthrough]];
     case collective::all_gather:
     case collective::reduce_scatter:
       if (call.whole_bytes != p * call.bytes)

@@ -75,26 +75,6 @@ concept can_broadcast = communicator<Comm> && requires(Comm& comm, std::span<T> 
   { comm.broadcast(inout, root) } -> std::same_as<void>;
 };
 
-/// Adds `inout` over all ranks into that of rank `root`; the other ranks' buffers stay as they are.
-template <class Comm, class T>
-concept can_reduce = communicator<Comm> && requires(Comm& comm, std::span<T> inout, int root) {
-  { comm.reduce(inout, root) } -> std::same_as<void>;
-};
-
-/// Concatenates `send` of all ranks, in rank order, into `receive` on rank `root`.
-template <class Comm, class T>
-concept can_gather = communicator<Comm> &&
-                     requires(Comm& comm, std::span<T const> send, std::span<T> receive, int root) {
-                       { comm.gather(send, receive, root) } -> std::same_as<void>;
-                     };
-
-/// Leaves block r of `send` of rank `root` in `receive` on rank r.
-template <class Comm, class T>
-concept can_scatter = communicator<Comm> && requires(Comm& comm, std::span<T const> send,
-                                                     std::span<T> receive, int root) {
-  { comm.scatter(send, receive, root) } -> std::same_as<void>;
-};
-
 /// Moves values from one rank to another; neither side may count on buffering.
 template <class Comm, class T>
 concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<T const> values,
@@ -107,8 +87,7 @@ concept can_send_receive = communicator<Comm> && requires(Comm& comm, std::span<
 template <class Comm, class T>
 concept can_all =
     can_all_reduce<Comm, T> && can_all_gather<Comm, T> && can_reduce_scatter<Comm, T> &&
-    can_all_to_all<Comm, T> && can_broadcast<Comm, T> && can_reduce<Comm, T> &&
-    can_gather<Comm, T> && can_scatter<Comm, T> && can_send_receive<Comm, T>;
+    can_all_to_all<Comm, T> && can_broadcast<Comm, T> && can_send_receive<Comm, T>;
 
 /// What one member of a group was asked to move, counted without any knowledge of a plan.
 ///
@@ -117,8 +96,8 @@ concept can_all =
 class traffic {
  public:
   /// The bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole tensor
-  /// that the call denotes: the vector of all_reduce, broadcast, reduce and send, the big buffer of
-  /// all_gather, reduce_scatter, gather and scatter, all ranks' buffers together of all_to_all.
+  /// that the call denotes: the vector of all_reduce, broadcast and send, the big buffer of
+  /// all_gather and reduce_scatter, all ranks' buffers together of all_to_all.
   [[nodiscard]] static constexpr std::uint64_t wire_bytes(collective kind,
                                                           std::uint64_t tensor_bytes, int ranks) {
     if (ranks <= 1) return 0;
@@ -127,12 +106,9 @@ class traffic {
     switch (kind) {
       case collective::all_reduce: return divide_up(2 * tensor_bytes * (p - 1), p);
       case collective::all_gather:
-      case collective::reduce_scatter:
-      case collective::gather:
-      case collective::scatter: return divide_up(tensor_bytes * (p - 1), p);
+      case collective::reduce_scatter: return divide_up(tensor_bytes * (p - 1), p);
       case collective::all_to_all: return divide_up(tensor_bytes * (p - 1), p * p);
       case collective::broadcast:
-      case collective::reduce:
       case collective::send: return tensor_bytes;
       case collective::receive:  // counted where it was sent
       case collective::barrier: return 0;

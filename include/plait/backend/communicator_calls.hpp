@@ -9,6 +9,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait {
 
@@ -24,6 +25,10 @@ template <class Self>
 class communicator_calls {
  public:
   using concept_tag = communicator_tag;
+
+  /// `over`: the axes of the group, which its members compare with their calls: a backend may let
+  /// all groups of equal members meet in one place.
+  explicit communicator_calls(axis_set over = {}) : over_(over) {}
 
   /// What this member was asked to move since construction or the last reset. What a recorded step
   /// repeats is not counted again.
@@ -101,42 +106,6 @@ class communicator_calls {
     ask<collective::broadcast, T>(call, inout.size_bytes());
   }
 
-  /// Adds `inout` over all ranks into that of rank `root`; the others keep theirs as it is.
-  ///
-  /// Shapes:  inout (n), the same n on every rank.
-  template <class T>
-  void reduce(std::span<T> inout, int root) {
-    auto call = call_of<T>(collective::reduce, inout.size(), 0, inout.data(), inout.data());
-    call.other = root;
-    ask<collective::reduce, T>(call, inout.size_bytes());
-  }
-
-  /// Concatenates `send` of all ranks, in rank order, into `receive` on rank `root`.
-  ///
-  /// Shapes:  send (n), the same n on every rank; receive (size()*n) on the root and ignored
-  ///          elsewhere; on the root send may be its own block of receive.
-  template <class T>
-  void gather(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    bool const is_root = self().rank() == root;
-    auto call = call_of<T>(collective::gather, send.size(), is_root ? receive.size() : 0,
-                           send.data(), receive.data());
-    call.other = root;
-    ask<collective::gather, T>(call, on_all_ranks(send.size_bytes()));
-  }
-
-  /// Leaves block r of `send` of rank `root` in `receive` on rank r.
-  ///
-  /// Shapes:  receive (n), the same n on every rank; send (size()*n) on the root and ignored
-  ///          elsewhere; on the root receive may be its own block of send.
-  template <class T>
-  void scatter(std::type_identity_t<std::span<T const>> send, std::span<T> receive, int root) {
-    bool const is_root = self().rank() == root;
-    auto call = call_of<T>(collective::scatter, receive.size(), is_root ? send.size() : 0,
-                           send.data(), receive.data());
-    call.other = root;
-    ask<collective::scatter, T>(call, on_all_ranks(receive.size_bytes()));
-  }
-
   /// Hands `values` to rank `to`, which receives them with the same tag; messages of one sender
   /// come in order. Neither side may count on buffering.
   template <class T>
@@ -163,7 +132,11 @@ class communicator_calls {
             .whole_bytes = whole_elements * sizeof(T),
             .source = source,
             .target = target,
-            .caller = caller_};
+            .caller = caller_,
+            .over = over_};
+  }
+  [[nodiscard]] detail::collective_call call_of_barrier() const {
+    return {.kind = collective::barrier, .over = over_};
   }
 
   void count(collective kind, std::size_t tensor_bytes) {
@@ -196,6 +169,7 @@ class communicator_calls {
   std::vector<detail::logged_call>* log_ = nullptr;
   int group_in_log_ = 0;
   std::uint64_t caller_ = 0;
+  axis_set over_;
 };
 
 }  // namespace plait

@@ -75,6 +75,13 @@ class rank_handle {
     if constexpr (requires { world().sums_in_room(); }) return world().sums_in_room();
     else return false;
   }
+  /// The room that they have taken so far.
+  [[nodiscard]] std::size_t room_of_sums_bytes() {
+    std::size_t bytes = 0;
+    if constexpr (requires { world().room_bytes(); })
+      for (auto const& member : members_) bytes += member.room_bytes();
+    return bytes;
+  }
 
   /// 1, 2, 3 and so on: the same on every rank, if all ranks ask in the same order.
   [[nodiscard]] std::uint64_t next_batches() { return ++last_number_; }

@@ -30,6 +30,11 @@ struct checkpoint_save {
   std::int64_t step = 0;
   std::string name{};            ///< in the folder of checkpoints; for the other ranks
   std::filesystem::path path{};  ///< where every rank puts its files
+
+  [[nodiscard]] bool is_best() const {
+    auto const parts = detail::checkpoint_name::from(name);
+    return parts && parts->is_best;
+  }
 };
 
 /// The folder in which a job's checkpoints appear, complete or not at all: step-00000200 with its
@@ -80,14 +85,14 @@ class checkpoint_folder {
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
 
-  /// Cleans what killed jobs have left, and makes the folder of a new save. One save at a time:
-  /// what has begun before and is not committed is removed.
-  checkpoint_save begin(std::int64_t step) {
+  /// Cleans what killed jobs have left, and makes the folder of a new save, or of one that has the
+  /// best weights. One save at a time: what has begun before and is not committed is removed.
+  checkpoint_save begin(std::int64_t step, bool is_best = false) {
     if (step < 0) name_.refuse("takes no step " + std::to_string(step) + ", which is negative");
     if (locked_) clean();
     int code = EEXIST;
     for (int tries = 0; tries < 16 && code == EEXIST; ++tries) {
-      auto name = name_of::of(step, name_of::partial, disk_.random_digits());
+      auto name = name_of::of(step, name_of::partial, disk_.random_digits(), is_best);
       code = disk_.make_folder(path_ / name);
       if (code != 0) continue;
       code = disk_.make_folder(path_ / name / detail::optimizer_folder);
@@ -124,24 +129,20 @@ class checkpoint_folder {
     }
   }
 
+  /// Removes the best weights of this job but for those of `step`.
+  ///
+  /// Errors: as remove_older.
+  std::vector<std::string> remove_other_best(std::int64_t step) {
+    return remove_behind(step, true, [&](auto const& one) { return one.step != step; });
+  }
   /// Removes checkpoints of this job that are older than the one of `step`, which is complete, but
   /// for the newest; with that one, `keep` stay. Newer ones and those of other jobs are let alone.
   ///
   /// Errors: a sentence for each that could not be removed; input_error if `step` is not complete.
   std::vector<std::string> remove_older(std::int64_t step, std::size_t keep) {
-    auto const list = list_checkpoints(path_, disk_);
-    auto const is_this = [&](auto const& one) {
-      return one.step == step && one.complete() && one.job == job_;
-    };
-    if (std::ranges::none_of(list, is_this))
-      name_.refuse("has no complete checkpoint of step " + std::to_string(step) + " of job " +
-                   detail::in_quotes(job_) + ", so that no older one is removed");
-    std::vector<found_checkpoint> older;
     std::size_t kept = 1;
-    for (auto const& one : list)
-      if (one.step < step && one.complete() && one.job == job_ && kept++ >= keep)
-        older.push_back(one);
-    return discard(older);
+    return remove_behind(step, false,
+                         [&](auto const& one) { return one.step < step && kept++ >= keep; });
   }
 
   /// Writes a small file by which other hosts see that the folder is the same for them
@@ -170,6 +171,21 @@ class checkpoint_folder {
     return name.starts_with(probe_start) && name_of::is_random(name.substr(probe_start.size()));
   }
 
+  /// Removes complete checkpoints of this job, newest first, if is_old(one) and the one of `step`
+  /// is complete.
+  template <class IsOld>
+  std::vector<std::string> remove_behind(std::int64_t step, bool are_best, IsOld is_old) {
+    auto list = detail::list_checkpoints(path_, are_best, disk_);
+    std::erase_if(list, [&](auto const& one) { return !one.complete() || one.job != job_; });
+    if (std::ranges::find(list, step, &found_checkpoint::step) == list.end())
+      name_.refuse("has no complete checkpoint of step " + std::to_string(step) + " of job " +
+                   detail::in_quotes(job_) + ", so that no older one is removed");
+    std::vector<found_checkpoint> old;
+    for (auto const& one : list)
+      if (is_old(one)) old.push_back(one);
+    return discard(old);
+  }
+
   void check(checkpoint_save const& save, checkpoint_manifest const& manifest,
              detail::file_name const& name) const {
     auto const parts = name_of::from(save.name);
@@ -184,7 +200,8 @@ class checkpoint_folder {
   }
 
   void commit_or_throw(checkpoint_save const& save, checkpoint_manifest const& manifest) {
-    auto const begun = path_ / save.name, last = path_ / name_of::of(save.step);
+    bool const is_best = save.is_best();
+    auto const begun = path_ / save.name, last = path_ / name_of::of(save.step, is_best);
     detail::file_name const name("checkpoint", last);
     auto const must = [&](int code) {
       if (code != 0) name.fail("cannot be written", code);
@@ -207,7 +224,8 @@ class checkpoint_folder {
       name.refuse("is there and belongs to job " + detail::in_quotes(old.job) + ", not to " +
                   detail::in_quotes(job_));
     // List and the next begin() know one that lies aside; whatever cannot be ours stays there.
-    auto const aside = path_ / name_of::of(save.step, name_of::replaced, disk_.random_digits());
+    auto const aside =
+        path_ / name_of::of(save.step, name_of::replaced, disk_.random_digits(), is_best);
     int const moved = disk_.rename(last, aside);
     if (moved != ENOENT) must(moved);
     if (int const code = disk_.rename(begun, last); code != 0) {
@@ -239,7 +257,7 @@ class checkpoint_folder {
       if (parts->what == name_of::removing) {
         if (found.job.empty() || found.job == job_) remains.push_back(path);
       } else if (found.job == job_) {
-        auto const last = path_ / name_of::of(parts->step);
+        auto const last = path_ / name_of::of(parts->step, parts->is_best);
         if (detail::look_at_checkpoint(last, parts->step, disk_).complete())
           replaced.push_back(found);
         else if (found.complete()) (void)disk_.rename(path, last);  // only if nothing is there

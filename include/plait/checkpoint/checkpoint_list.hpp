@@ -32,33 +32,38 @@ namespace plait {
 
 namespace detail {
 
-/// What the name of a folder says: step-00000200, or with one of these and 16 digits behind it.
+/// What the name of a folder says: step-00000200, or best-00000200 of the best weights, or with one
+/// of these and 16 digits behind it.
 struct checkpoint_name {
   enum kind { complete, partial, replaced, removing };
   static constexpr std::string_view suffixes[]{"", ".partial-", ".replaced-", ".removing-"};
 
   std::int64_t step = 0;
   kind what = complete;
+  bool is_best = false;
 
-  static std::string of(std::int64_t step) {
+  static std::string of(std::int64_t step, bool is_best = false) {
     char text[32];
-    std::snprintf(text, sizeof text, "step-%08lld", static_cast<long long>(step));
+    std::snprintf(text, sizeof text, "%s-%08lld", is_best ? "best" : "step",
+                  static_cast<long long>(step));
     return text;
   }
-  static std::string of(std::int64_t step, kind what, std::string const& digits) {
-    return of(step) + std::string(suffixes[what]) + digits;
+  static std::string of(std::int64_t step, kind what, std::string const& digits,
+                        bool is_best = false) {
+    return of(step, is_best) + std::string(suffixes[what]) + digits;
   }
 
   static std::optional<checkpoint_name> from(std::string_view name) {
     auto const dot = std::min(name.find('.'), name.size());
     auto const suffix = name.substr(dot);
     checkpoint_name out;
-    constexpr std::string_view start = "step-";
-    if (!name.starts_with(start)) return std::nullopt;
-    auto const number = name.substr(start.size(), dot - start.size());
+    out.is_best = name.starts_with("best-");
+    if (!out.is_best && !name.starts_with("step-")) return std::nullopt;
+    constexpr std::size_t start = 5;
+    auto const number = name.substr(start, dot - start);
     auto const [end, problem] =
         std::from_chars(number.data(), number.data() + number.size(), out.step);
-    if (problem != std::errc{} || out.step < 0 || name.substr(0, dot) != of(out.step))
+    if (problem != std::errc{} || out.step < 0 || name.substr(0, dot) != of(out.step, out.is_best))
       return std::nullopt;
     if (suffix.empty()) return out;
     for (kind const what : {partial, replaced, removing})
@@ -132,42 +137,48 @@ inline found_checkpoint look_at_checkpoint(std::filesystem::path const& path, st
   return out;
 }
 
-}  // namespace detail
-
-/// The checkpoints of a folder, newest first; none if there is no folder. A damaged one comes with
-/// its reason, so that the one after it can be taken. The content of files is not read: who reads a
-/// block compares its CRC-32.
-///
-/// One that was to be replaced by another of its step is listed while that one is not complete.
-///
-/// Errors:  input_error if the folder cannot be read.
-/// Threads: any rank may list, whoever writes.
+/// Those that are the best weights, or all others: see list_checkpoints.
 inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
-                                                      detail::disk& on = detail::the_disk()) {
-  using detail::checkpoint_name;
+                                                      bool are_best, disk& on) {
   std::vector<std::string> names;
   int const code = on.names(folder, detail::disk::links::followed, names);
   if (code == ENOENT) return {};
-  if (code != 0) detail::file_name("folder of checkpoints", folder).fail("cannot be read", code);
+  if (code != 0) file_name("folder of checkpoints", folder).fail("cannot be read", code);
   // By step; the one under the final name before one that it replaces.
   std::map<std::int64_t, std::vector<std::pair<checkpoint_name::kind, std::string>>, std::greater<>>
       steps;
   for (auto const& name : names)
     if (auto const parts = checkpoint_name::from(name);
-        parts &&
+        parts && parts->is_best == are_best &&
         (parts->what == checkpoint_name::complete || parts->what == checkpoint_name::replaced))
       steps[parts->step].emplace_back(parts->what, name);
   std::vector<found_checkpoint> out;
   for (auto& [step, candidates] : steps) {
     std::ranges::sort(candidates);
     for (auto const& [what, name] : candidates) {
-      auto found = detail::look_at_checkpoint(folder / name, step, on);
+      auto found = look_at_checkpoint(folder / name, step, on);
       bool const complete = found.complete();
       if (complete || what == checkpoint_name::complete) out.push_back(std::move(found));
       if (complete) break;
     }
   }
   return out;
+}
+
+}  // namespace detail
+
+/// The checkpoints of a folder, newest first; none if there is no folder. A damaged one comes with
+/// its reason, so that the one after it can be taken. The content of files is not read: who reads a
+/// block compares its CRC-32.
+///
+/// One that was to be replaced by another of its step is listed while that one is not complete. The
+/// best weights are not among them, see find_best.
+///
+/// Errors:  input_error if the folder cannot be read.
+/// Threads: any rank may list, whoever writes.
+inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
+                                                      detail::disk& on = detail::the_disk()) {
+  return detail::list_checkpoints(folder, false, on);
 }
 
 /// Whether this host sees, in a folder of checkpoints, the probe of that name with those bytes:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,43 +15,25 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "plait/checkpoint/best_checkpoint.hpp"
 #include "plait/checkpoint/checkpoint_folder.hpp"
 #include "plait/checkpoint/checkpoint_list.hpp"
+#include "plait/checkpoint/checkpoint_options.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
 #include "plait/checkpoint/state_files.hpp"
 #include "plait/checkpoint/state_reader.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/saved_state.hpp"
 
 namespace plait {
-
-/// Where checkpoints are and when they are made.
-struct checkpoint_options {
-  /// All ranks see it; it is made if it is not there.
-  std::filesystem::path folder{};
-  /// Steps from one checkpoint to the next; 0 makes those alone that `save` asks for.
-  std::int64_t every = 0;
-  /// How many are kept; older ones are removed when a newer one is complete.
-  int keep = 3;
-  /// Whether a checkpoint that cannot be written is an error; otherwise training goes on.
-  bool required = false;
-  /// Whether the bytes of a checkpoint are compared with their CRCs before they are used.
-  bool verify = true;
-  /// Settings that may be others than in the checkpoint: "schedule", "learning_rate",
-  /// "global_batch", ...
-  std::vector<std::string> allow{};
-  /// Kept in each checkpoint, for the program, until `set_extra`; 16 MiB at most. What a run goes
-  /// on from has its own.
-  std::vector<std::byte> extra{};
-};
 
 /// Saves what a trainer has, step by step, and goes on from there, under the same plan or any
 /// other:
@@ -92,10 +75,9 @@ class checkpoints {
         steps_per_epoch_(steps_per_epoch),
         options_(std::move(options)),
         settings_(state_->settings()) {
-    if (options_.keep < 1 || options_.every < 0)
-      throw input_error("checkpoint_options: .keep is " + std::to_string(options_.keep) +
-                        " and .every " + std::to_string(options_.every) +
-                        "; at least one checkpoint is kept, and .every is 0 or more");
+    detail::require_range("checkpoint_options::keep", options_.keep, number_ranges::at_least_1);
+    detail::require_range("checkpoint_options::every", static_cast<double>(options_.every),
+                          number_ranges::at_least_0);
     add_settings_of_batches();
     set_extra(std::move(options_.extra));
     copies_.rank = state_->rank();
@@ -157,34 +139,37 @@ class checkpoints {
 
   /// To be called after each step: makes a checkpoint if it is time for one.
   void after_step() {
-    if (is_new_run_ && found_) refuse_new_run();
+    refuse_mixed_runs();
     if (saving_) proceed();
     if (options_.every > 0 && state_->step() % options_.every == 0) save();
   }
 
   /// Makes a checkpoint of what the trainer has now, and returns when it is copied.
-  [[gnu::cold]] void save() {
-    if (is_new_run_ && found_) refuse_new_run();
+  void save() { save_as({}); }
+
+  /// To be called after an evaluation with the value of `checkpoint_options::best`, the same on all
+  /// ranks, as trainer.evaluate returns it. If it is better than all before, also those of before
+  /// the run was gone on with, what the trainer has now becomes the best weights, in the place of
+  /// the last ones, and it returns true.
+  ///
+  /// Waits for a checkpoint that is being written.
+  /// Errors: input_error, on all ranks, without such a measure, for values that differ between
+  ///         ranks, and for one that is not a number.
+  bool after_evaluation(double value) {
+    if (!options_.best.is_given())
+      throw input_error(
+          "checkpoints: after_evaluation was called without a measure; write "
+          "checkpoint_options{.best = plait::measures::mean_loss{}}, or another one");
+    refuse_mixed_runs();
+    detail::check_best_value(options_.best,
+                             state_->of_all_ranks({std::bit_cast<std::uint64_t>(value)}));
     finish();
-    std::uint64_t number = 0;
-    auto const begin = [&] {
-      auto const save = folder_->begin(state_->step());
-      number = std::stoull(save.name.substr(save.name.size() - 16), nullptr, 16);
-    };
-    last_saved_ = state_->step();
-    if (!on_root("be written", begin, &number)) return;
-    saving_ = std::make_unique<saving>();
-    saving_->at = save_of(number);
-    try {
-      saving_->manifest = manifest_now();
-      for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
-    } catch (std::exception const& problem) {  // of a rank without memory all learn
-      return fail(problem.what());
-    }
-    for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
-      state_->copy(kind, copies_.bytes[kind].data());
-    run([of = &copies_, now = saving_.get()] { detail::state_writer(*of).write(now->at.path); });
+    if (best_ && !options_.best.is_better(value, best_->value)) return false;
+    save_as(value);
+    return true;
   }
+  /// The best weights that are complete, those of before it was gone on with, too.
+  [[nodiscard]] std::optional<best_checkpoint> const& best() const { return best_; }
 
   /// Waits until no checkpoint is written any more.
   void finish() {
@@ -221,12 +206,12 @@ class checkpoints {
   [[nodiscard]] std::vector<std::byte> const& extra() const { return extra_; }
 
  private:
-  using settings_type = std::vector<std::pair<std::string, std::string>>;
   enum class progress : int { running, done, failed };
   /// A checkpoint that is being written.
   struct saving {
     checkpoint_save at;
     checkpoint_manifest manifest;
+    std::optional<double> value{};  // of best weights
     bool is_committing = false;
     std::atomic<progress> mine{progress::running};
     std::string problem{};
@@ -235,11 +220,36 @@ class checkpoints {
 
   [[nodiscard]] bool is_root() const { return state_->rank() == 0; }
 
+  /// Makes a checkpoint, or, with the value of their measure, the best weights.
+  [[gnu::cold]] void save_as(std::optional<double> value) {
+    refuse_mixed_runs();
+    finish();
+    if (!value) last_saved_ = state_->step();
+    std::uint64_t number = 0;
+    auto const begin = [&] {
+      auto const save = folder_->begin(state_->step(), value.has_value());
+      number = std::stoull(save.name.substr(save.name.size() - 16), nullptr, 16);
+    };
+    if (!on_root("be written", begin, &number)) return;
+    saving_ = std::make_unique<saving>();
+    saving_->at = save_of(number, value.has_value());
+    saving_->value = value;
+    try {
+      saving_->manifest = manifest_now();
+      for (auto& bytes : copies_.bytes) bytes.resize(state_->count() * copies_.element_bytes);
+    } catch (std::exception const& problem) {  // of a rank without memory all learn
+      return fail(problem.what());
+    }
+    for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
+      state_->copy(kind, copies_.bytes[kind].data());
+    run([of = &copies_, now = saving_.get()] { detail::state_writer(*of).write(now->at.path); });
+  }
+
   /// What the root has begun, for all ranks: `number` is the random part of its name.
-  [[nodiscard]] checkpoint_save save_of(std::uint64_t number) const {
+  [[nodiscard]] checkpoint_save save_of(std::uint64_t number, bool is_best) const {
     using detail::checkpoint_name;
     auto const name = checkpoint_name::of(state_->step(), checkpoint_name::partial,
-                                          checkpoint_name::digits_of(number));
+                                          checkpoint_name::digits_of(number), is_best);
     return {state_->step(), name, options_.folder / name};
   }
 
@@ -283,6 +293,10 @@ class checkpoints {
     if (saving_->is_committing) {
       warning_ = text_of(all[0]);
       problem_.clear();
+      if (saving_->value) {
+        auto const name = detail::checkpoint_name::of(saving_->at.step, true);
+        best_ = {saving_->at.step, *saving_->value, options_.best.text(), options_.folder / name};
+      }
       saving_.reset();
       return;
     }
@@ -292,7 +306,8 @@ class checkpoints {
         now->manifest.blocks = detail::blocks_in(now->at.path);
         folder->commit(now->at, now->manifest);
         try {  // what is complete stays so, whatever becomes of older ones
-          for (auto const& problem : folder->remove_older(now->at.step, keep))
+          for (auto const& problem : now->value ? folder->remove_other_best(now->at.step)
+                                                : folder->remove_older(now->at.step, keep))
             now->problem = problem;
         } catch (std::exception const& problem) {
           now->problem = problem.what();
@@ -370,8 +385,22 @@ class checkpoints {
     }
     if (folder_) folder_->remove_probe(probe);
     if (auto const found = newest(0)) found_ = found->step;
+    if (options_.best.is_given()) find_best_so_far();
+    if (!found_ && best_) found_ = best_->step;
     problem_.clear();
     left_out_.clear();
+  }
+  /// The best weights of the run that may be gone on with.
+  [[gnu::cold]] void find_best_so_far() {
+    std::optional<best_checkpoint> found;
+    on_root("be used", [&] { found = detail::find_best_by(options_.best, options_.folder); });
+    auto const root = state_->of_all_ranks(!found ? said(0, 0, "")
+                                                  : said(std::uint64_t(found->step) + 1,
+                                                         std::bit_cast<std::uint64_t>(found->value),
+                                                         found->path.filename().string()));
+    if (root[0][0] != 0)
+      best_ = {std::int64_t(root[0][0] - 1), std::bit_cast<double>(root[0][1]),
+               options_.best.text(), options_.folder / text_of(root[0])};
   }
   /// The same on the root alone. With a number that all ranks are told, failing is no error but
   /// where checkpoints are required.
@@ -430,7 +459,7 @@ class checkpoints {
 
   [[gnu::cold]] void check(checkpoint_manifest const& manifest,
                            std::filesystem::path const& folder) const {
-    auto const allowed = allowed_beside(manifest.settings);
+    auto const allowed = detail::allowed_settings(options_.allow, manifest.settings, settings_);
     auto const found = differences(manifest.settings, settings_, allowed);
     if (found.empty()) return;
     std::string all;
@@ -440,32 +469,8 @@ class checkpoints {
                       "of train_gpt");
   }
 
-  /// What may be others than in a checkpoint with these settings: with the optimizer its numbers,
-  /// which stand behind it.
-  ///
-  /// Errors: input_error for a name that is no setting, of the checkpoint or now.
-  [[nodiscard]] [[gnu::cold]] std::vector<std::string_view> allowed_beside(
-      settings_type const& saved) const {
-    std::vector<std::string_view> out;
-    for (auto const& name : options_.allow) {
-      std::string known;
-      for (auto const* const settings : {&saved, &std::as_const(settings_)}) {
-        bool is_of_optimizer = false;
-        for (auto const& [setting, value] : *settings) {
-          is_of_optimizer = (is_of_optimizer || setting == "optimizer") && setting != "schedule";
-          if (setting == name || (name == "optimizer" && is_of_optimizer)) out.push_back(setting);
-          if (known.find(" " + setting + ",") == std::string::npos) known += " " + setting + ",";
-        }
-      }
-      if (std::ranges::find(out, std::string_view(name)) != out.end()) continue;
-      known.back() = '.';
-      throw input_error("checkpoint_options::allow has " + detail::in_quotes(name) +
-                        ", which is no setting; there are" + known);
-    }
-    return out;
-  }
-
-  [[noreturn]] [[gnu::cold]] void refuse_new_run() const {
+  void refuse_mixed_runs() const {
+    if (!is_new_run_ || !found_) return;
     throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
                       " has those of another run, up to step " + std::to_string(*found_) +
                       "; go on from there (resume, --resume of train_gpt), or give another folder");
@@ -507,6 +512,12 @@ class checkpoints {
           throw input_error("checkpoint_options: " + std::string(names[i]) + " is " +
                             std::to_string(all[0][i]) + " on rank 0 and " +
                             std::to_string(all[rank][i]) + " on rank " + std::to_string(rank));
+    auto const best = state_->of_all_ranks(said(0, 0, options_.best.text()));
+    for (std::size_t rank = 1; rank < best.size(); ++rank)
+      if (best[rank] != best[0])
+        throw input_error("checkpoint_options: .best is " + detail::in_quotes(text_of(best[0])) +
+                          " on rank 0 and " + detail::in_quotes(text_of(best[rank])) + " on rank " +
+                          std::to_string(rank));
   }
 
   /// The number of the next batch: each step takes one.
@@ -538,6 +549,11 @@ class checkpoints {
     out.settings = settings_;
     out.job = settings_.front().second;
     out.extra = extra_;
+    if (saving_->value) {
+      out.settings.emplace_back(detail::best_setting, options_.best.text());
+      out.settings.emplace_back(detail::best_value_setting,
+                                detail::best_value_text(*saving_->value));
+    }
     if (!is_root()) return out;
     for (auto const& [name, info] : state_->tensors())
       out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
@@ -559,7 +575,7 @@ class checkpoints {
   batch_description batches_;
   std::uint64_t steps_per_epoch_;
   checkpoint_options options_;
-  settings_type settings_;
+  detail::checkpoint_settings settings_;
   std::optional<checkpoint_folder> folder_{};  // on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
@@ -570,6 +586,7 @@ class checkpoints {
   std::int64_t last_saved_ = -1;
   bool is_new_run_ = !state_->is_held();
   std::optional<std::int64_t> found_{};  // the newest that was there at first
+  std::optional<best_checkpoint> best_{};
   int exceptions_ = std::uncaught_exceptions();
 };
 

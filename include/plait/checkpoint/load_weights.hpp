@@ -61,11 +61,11 @@ namespace detail {
 ///                         {.missing = {"head."}, .extra = {"lm_head."}});
 ///
 /// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call it.
-/// Moves:  nothing.
+/// Moves:  what `import_parameters` does.
 /// Cost:   each rank reads the whole tensors of its stage.
 /// Errors: input_error that names what the file lacks, what no parameter takes and what has another
 ///         shape, unless `names` allow it; on all ranks, since all compare all names. Also if a
-///         value is not finite.
+///         value is not finite or another one than on another rank.
 template <class Trainer, class Source>
 [[gnu::cold]] void load_weights(Trainer& trainer, Source&& source, weight_names const& names = {}) {
   std::vector<std::string> lacking, unused;

@@ -13,13 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
+#include "plait/io/json_events.hpp"
 #include "plait/io/safetensors_header.hpp"
 
 namespace plait::detail {
@@ -52,28 +51,23 @@ inline std::string hex_from_crc(std::uint32_t crc) {
   return hex_from_bytes(bytes);
 }
 
-/// Reads the JSON of a manifest event by event, so that no tree of it is built: known keys, each
-/// once, with values of their kind. The checks of manifest_rules.hpp come after it.
+/// Reads the JSON of a manifest: known keys, each once, with values of their kind. The checks of
+/// manifest_rules.hpp come after it.
 ///
 /// Cost:   memory some times that of the text.
 /// Errors: input_error, one sentence with the manifest's name and the key.
-class manifest_parser {
-  using json = nlohmann::json;
-
+class manifest_parser : public json_events<manifest_parser> {
  public:
   static checkpoint_manifest parse(std::string const& text, file_name const& file) {
-    // For the library a 0 would be the end.
-    if (text.find('\0') != std::string::npos) file.refuse("is not JSON");
-    manifest_parser handler(file);
-    json::sax_parse(text, &handler);
-    return std::move(handler.out_);
+    manifest_parser parser(file);
+    parser.read(text);
+    return std::move(parser.out_);
   }
 
-  bool null() { refuse_value(); }
-  bool boolean(bool) { refuse_value(); }
-  bool number_integer(json::number_integer_t) { refuse_value(); }
-  bool number_float(json::number_float_t, std::string const&) { refuse_value(); }
-  bool binary(json::binary_t&) { refuse_value(); }
+  bool other_value() { refuse_value(); }
+  bool refuse_text(std::size_t at) const {
+    file_.refuse("is not JSON (at its byte " + std::to_string(at) + ")");
+  }
 
   bool number_unsigned(json::number_unsigned_t value) {
     if (where_ == place::list) {
@@ -187,11 +181,6 @@ class manifest_parser {
   bool end_array() {
     where_ = where_ == place::list ? list_place_ : place::top;
     return true;
-  }
-
-  template <class Problem>
-  bool parse_error(std::size_t at, std::string const&, Problem const&) {
-    file_.refuse("is not JSON (at its byte " + std::to_string(at) + ")");
   }
 
  private:

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -44,8 +43,6 @@ class state_reader final : public state_source {
     return std::ranges::any_of(tensors_,
                                [&](auto const& one) { return one.first.ends_with(kind); });
   }
-  /// Bytes that have been read of tensors so far.
-  [[nodiscard]] std::uint64_t bytes_read() const { return bytes_read_; }
 
   /// Errors: also input_error if there is no such tensor or it has another shape than `info`.
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
@@ -115,7 +112,6 @@ class state_reader final : public state_source {
       file(block->file)
           .read_block(name, sizes_of(info, row - has.row, column - has.column),
                       sizes_of(info, height, width), to);
-      bytes_read_ += to.size_bytes();
       for (std::size_t i = 0; i < (in_place ? 0 : height); ++i)
         std::ranges::copy(to.subspan(i * width, width),
                           out.begin() + static_cast<std::ptrdiff_t>(first + i * where.columns));
@@ -148,7 +144,6 @@ class state_reader final : public state_source {
   std::size_t element_bytes_;
   std::map<std::string, known, std::less<>> tensors_{};
   std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
-  std::uint64_t bytes_read_ = 0;
 };
 
 }  // namespace plait::detail

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +29,16 @@ class digest {
     for (int shift = 0; shift < 64; shift += 8)
       value_ = (value_ ^ (number >> shift & 0xff)) * 0x100000001b3u;
     return *this;
+  }
+
+  /// Many bytes, eight at a time: not the number that add() makes of them.
+  digest& add_many(std::span<std::byte const> bytes) {
+    for (std::uint64_t word = 0; bytes.size() >= sizeof word; bytes = bytes.subspan(sizeof word)) {
+      std::memcpy(&word, bytes.data(), sizeof word);
+      value_ =
+          std::rotl(value_ ^ word, 29) * 0x9e3779b97f4a7c15u;  // rotated, so that the top counts
+    }
+    return add(bytes);
   }
 
   [[nodiscard]] std::uint64_t value() const { return value_; }

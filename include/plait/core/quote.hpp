@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -59,15 +60,21 @@ inline std::string escaped(std::string_view text) {
 
 /// A text from outside as part of a message: escaped, and shortened to about 80 bytes.
 inline std::string in_quotes(std::string_view text) {
-  std::size_t end = 80;
-  if (text.size() <= end) return "'" + escaped(text) + "'";
-  while (end > 76 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
-  return "'" + escaped(text.substr(0, end)) + "...'";
+  std::size_t end = std::min<std::size_t>(text.size(), 80);
+  bool const is_cut = end < text.size();
+  while (is_cut && end > 76 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
+  std::string out = "'";  // appended to, as g++ 12 warns of "'" + std::string where it is inlined
+  out += escaped(text.substr(0, end));
+  out += is_cut ? "...'" : "'";
+  return out;
 }
 
 /// A path as part of a message: escaped and never shortened, since its end says most.
 inline std::string path_in_quotes(std::filesystem::path const& path) {
-  return "'" + escaped(path.native()) + "'";
+  std::string out = "'";
+  out += escaped(path.native());
+  out += "'";
+  return out;
 }
 
 }  // namespace plait::detail

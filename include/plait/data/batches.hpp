@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/data/batch_size.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/data/loader.hpp"
@@ -39,7 +40,9 @@ struct batch_options {
 ///
 /// All ranks that differ only along the tensor or stage axis get the same samples, every sample
 /// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it.
-/// Cost:   one allocation when it is made; the next batch takes the place of the last.
+/// Cost:   one allocation and loader::fingerprint when it is made; each batch takes the place of
+/// the
+///         one before.
 /// Errors: input_error if the samples of a data rank do not divide into microbatches, or those of a
 ///         batch into slices, or if the data set is smaller than one batch and the last is dropped;
 ///         out_of_memory.
@@ -62,6 +65,8 @@ class batch_range {
         sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
         size_(size),
         epochs_(options.epochs) {
+    detail::require_range("batch_options::microbatches", options.microbatches,
+                          number_ranges::at_least_0);
     if (steps_per_epoch() == 0)
       throw input_error("batches: a global batch of " + std::to_string(size.samples) +
                         " samples is larger than the data set of " + std::to_string(data_.size()) +
@@ -82,12 +87,12 @@ class batch_range {
     batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(target);
     batch_.inputs = buffer_.data();
     batch_.targets = buffer_.data() + targets_at();
+    batch_.host_inputs = host_inputs_.data();
     batch_.host_targets = host_targets_.data();
     if (!host_weights_.empty()) {
       batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
       batch_.host_weights = host_weights_.data();
     }
-    if constexpr (std::is_integral_v<element>) batch_.tokens = host_inputs_.data();
     batch_.sample_numbers = samples_.data();
     batch_.description = &description_;
     description_ = {.number = rank.next_batches(),
@@ -95,7 +100,8 @@ class batch_range {
                     .samples = size.samples,
                     .data_set = data_.size(),
                     .is_shuffled = options.how == sample_order::shuffled,
-                    .keeps_last = options.last == last_batch::keep};
+                    .keeps_last = options.last == last_batch::keep,
+                    .content = loader_.fingerprint()};
   }
   batch_range(batch_range const&) = delete;
   batch_range& operator=(batch_range const&) = delete;
@@ -105,11 +111,16 @@ class batch_range {
 
   /// True from the first step after the last epoch on.
   [[nodiscard]] bool is_past_end(std::uint64_t step) const {
-    return epochs_ != 0 && step >= epochs_ * steps_per_epoch();
+    return epochs_ != 0 && step / steps_per_epoch() >= epochs_;
   }
 
-  /// The batch of step `step`, counted from 0 over all epochs; valid until the next call.
-  batch_type const& at(std::uint64_t step) {
+  /// The batch of step `step`, counted from 0 over all epochs. It is used before the next one is
+  /// made, which takes its place: trainers refuse it afterwards.
+  ///
+  /// Errors: input_error if the step is past the end.
+  batch_type at(std::uint64_t step) & {
+    if (is_past_end(step)) refuse("the batch of step " + std::to_string(step) + " was");
+    batch_.step = description_.step = step;
     auto const where = sampler_.position(size_, step);
     std::size_t const first = where.batch * size_.samples;
     batch_.missing_samples =
@@ -124,11 +135,13 @@ class batch_range {
     if (!host_weights_.empty()) upload(host_weights_, batch_.weights);
     return batch_;
   }
+  /// A batch would lie in the memory of batches that nobody keeps.
+  batch_type at(std::uint64_t step) && = delete;
 
   class iterator {
    public:
     iterator(batch_range& range, std::uint64_t step) : range_(&range), step_(step) {}
-    batch_type const& operator*() const { return range_->at(step_); }
+    batch_type operator*() const { return range_->at(step_); }
     iterator& operator++() {
       ++step_;
       return *this;
@@ -155,16 +168,19 @@ class batch_range {
     batch_range* range_;
     std::uint64_t step_;
   };
-  [[nodiscard]] rest from(std::uint64_t step) & { return {*this, step}; }
+  /// Behind the last step there are none.
+  ///
+  /// Errors: input_error if the step is further past the end than that.
+  [[nodiscard]] rest from(std::uint64_t step) & {
+    if (step > 0 && is_past_end(step - 1))
+      refuse("those from step " + std::to_string(step) + " on were");
+    return {*this, step};
+  }
   /// A loop over what is left of batches that nobody keeps would use them after their end.
   rest from(std::uint64_t step) && = delete;
 
-  /// What is said of them to compare them, also what the data set is made of.
-  [[nodiscard]] [[gnu::cold]] batch_description description() {
-    auto out = description_;
-    out.content = loader_.fingerprint();
-    return out;
-  }
+  /// What is said of them to compare them.
+  [[nodiscard]] batch_description const& description() const { return description_; }
 
  private:
   [[nodiscard]] int data_rank() const {
@@ -172,6 +188,13 @@ class batch_range {
   }
   [[nodiscard]] int data_ranks() const { return rank_.grid().size(batch_axes); }
 
+  [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const {
+    auto const each = steps_per_epoch();
+    throw input_error("batches: " + what + " asked for, and the epochs, " +
+                      std::to_string(epochs_) + " of " + std::to_string(each) +
+                      " batches, end behind step " + std::to_string(epochs_ * each - 1) +
+                      "; ask for a step before, or for more .epochs, of which 0 go on for ever");
+  }
   [[gnu::cold]] void cut_into_microbatches(int asked) {
     batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
     std::size_t const per_rank = size_.per_rank(data_ranks());

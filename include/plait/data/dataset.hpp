@@ -50,14 +50,16 @@ inline constexpr bool has_targets_per_sample = [] {
 ///          inputs(sample, std::span<element>), targets(sample, std::span<target>) -> void, all
 ///          const. It may have target, an integer of 32 bits (as it is without) or a floating-point
 ///          type, target_width() -> std::size_t, `static constexpr bool targets_per_sample`, and
-///          weight(sample) -> double, by which the sample's share of the loss is multiplied.
+///          weight(sample) -> double, by which the sample's share of the loss is multiplied, and
+///          fingerprint() -> std::uint64_t, which stands for all samples.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) per sample: then they stand at the last position, and the others do
 ///          not count.
 /// Meaning: samples are 0 to size()-1 and never change; inputs and targets write all of a span of
 ///          exactly the length of one sample, allocate nothing, and may run on several threads at
 ///          the same time. A real target that is not a number does not count. Weights are not
-///          negative.
+///          negative. All ranks have the same samples: they compare fingerprint(), or, without it,
+///          64 samples that are spread over the data set.
 template <class D>
 concept dataset = std::same_as<typename D::concept_tag, dataset_tag> &&
                   (std::same_as<target_of<D>, std::int32_t> || std::floating_point<target_of<D>>) &&

@@ -96,7 +96,7 @@ class loader {
   }
 
   /// A number that is another one if the data set is: made of its shape and of 64 samples that are
-  /// spread over it.
+  /// spread over it, or of its own fingerprint.
   ///
   /// Cost: reads those samples.
   [[nodiscard]] [[gnu::cold]] std::uint64_t fingerprint() {
@@ -106,6 +106,8 @@ class loader {
     };
     std::uint64_t const shape[]{data_->size(), sequence_, width_, target_width_};
     add(shape, sizeof shape);
+    if constexpr (requires { data_->fingerprint(); })
+      return out.add(std::uint64_t{data_->fingerprint()}).value();
     constexpr std::size_t most = 64;
     std::size_t const count = std::min(most, data_->size());
     for (std::size_t i = 0; i < count; ++i) {

@@ -20,6 +20,7 @@
 #include "plait/backend/process/processes.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/elastic_member.hpp"
 #include "plait/elastic/elastic_options.hpp"
@@ -239,6 +240,10 @@ class elastic_run {
   }
   [[nodiscard]] membership_terms times() const {
     auto const [min, max] = bounds();
+    require_range("elastic::gather", options_.gather, number_ranges::from_0);
+    require_range("elastic::timeout", options_.timeout, number_ranges::above_0);
+    require_range("elastic::wait_for_members", options_.wait_for_members, number_ranges::from_0);
+    require_range("elastic::wait_for_state", options_.wait_for_state, number_ranges::from_0);
     return {.replica = terms_.replica,
             .min = min,
             .max = max,

@@ -14,12 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
+#include "plait/io/json_events.hpp"
 
 namespace plait {
 
@@ -111,13 +110,11 @@ struct safetensors_header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads a header event by event, so that no tree of it is built. Refuses what JSON allows and the
-/// format does not: keys given twice, other fields, other types.
+/// Reads a header. Refuses what JSON allows and the format does not: keys given twice, other
+/// fields, other types.
 ///
 /// Cost: n log n for n tensors; memory some times that of the text.
-class safetensors_header_parser {
-  using json = nlohmann::json;
-
+class safetensors_header_parser : public json_events<safetensors_header_parser> {
  public:
   /// `data_bytes`: how many follow the header.
   ///
@@ -125,20 +122,15 @@ class safetensors_header_parser {
   static safetensors_header parse(std::string const& text, std::size_t data_bytes,
                                   file_name const& file) {
     if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");
-    // For the library that would be the end.
-    if (auto const zero = text.find('\0'); zero != std::string::npos)
-      file.refuse("has a header that is not JSON (at its byte " + std::to_string(zero + 1) + ")");
-    safetensors_header_parser handler(data_bytes, file);
-    json::sax_parse(text, &handler);
-    return std::move(handler.out_);
+    safetensors_header_parser parser(data_bytes, file);
+    parser.read(text);
+    return std::move(parser.out_);
   }
 
-  // What the library calls; true: it shall go on.
-  bool null() { refuse_value(); }
-  bool boolean(bool) { refuse_value(); }
-  bool number_integer(json::number_integer_t) { refuse_value(); }
-  bool number_float(json::number_float_t, std::string const&) { refuse_value(); }
-  bool binary(json::binary_t&) { refuse_value(); }
+  bool other_value() { refuse_value(); }
+  bool refuse_text(std::size_t at) const {
+    file_.refuse("has a header that is not JSON (at its byte " + std::to_string(at) + ")");
+  }
 
   bool number_unsigned(json::number_unsigned_t value) {
     if (where_ != place::list) refuse_value();
@@ -195,12 +187,6 @@ class safetensors_header_parser {
     if (field_ == field::data_offsets && offsets_.size() != 2) refuse_value();
     where_ = place::tensor;
     return true;
-  }
-
-  // Also for numbers that are too large for their type.
-  template <class Problem>
-  bool parse_error(std::size_t at, std::string const&, Problem const&) {
-    file_.refuse("has a header that is not JSON (at its byte " + std::to_string(at) + ")");
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
+#include "plait/io/json_events.hpp"
 #include "plait/io/safetensors_header.hpp"
 
 namespace plait {
@@ -24,25 +25,21 @@ using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<
 
 namespace detail {
 
-/// Reads {"NAME": {"saved_offsets": [r, c]}, ...} event by event. Other things that are said of a
-/// tensor are for whoever knows them, as PyTorch may say more one day.
-class sharding_info_parser {
-  using json = nlohmann::json;
-
+/// Reads {"NAME": {"saved_offsets": [r, c]}, ...}. Other things that are said of a tensor are for
+/// whoever knows them, as PyTorch may say more one day.
+class sharding_info_parser : public json_events<sharding_info_parser> {
  public:
   static sharding_info parse(std::string const& text, file_name const& file) {
-    // For the library a 0 would be the end.
-    if (text.find('\0') != std::string::npos) refuse(file, "is not JSON");
-    sharding_info_parser handler(file);
-    json::sax_parse(text, &handler);
-    return std::move(handler.out_);
+    sharding_info_parser parser(file);
+    parser.read(text);
+    return std::move(parser.out_);
   }
 
-  bool null() { return value(); }
-  bool boolean(bool) { return value(); }
-  bool number_integer(json::number_integer_t) { return value(); }
-  bool number_float(json::number_float_t, std::string const&) { return value(); }
-  bool binary(json::binary_t&) { return value(); }
+  bool other_value() { return value(); }
+  bool refuse_text(std::size_t at) const {
+    refuse("is not JSON (at its byte " + std::to_string(at) + ")");
+  }
+
   bool string(std::string&) { return value(); }
 
   bool number_unsigned(json::number_unsigned_t number) {
@@ -62,9 +59,9 @@ class sharding_info_parser {
     if (foreign_depth_ > 0) return true;
     if (depth_ == 1) {
       name_ = std::move(value);
-      if (out_.contains(name_)) refuse(file_, "names " + in_quotes(name_) + " twice");
+      if (out_.contains(name_)) refuse("names " + in_quotes(name_) + " twice");
       if (out_.size() == most_tensors)
-        refuse(file_, "has more than " + std::to_string(most_tensors) + " tensors");
+        refuse("has more than " + std::to_string(most_tensors) + " tensors");
     } else if (value != "saved_offsets") {
       foreign_next_ = true;
     } else if (std::exchange(has_offsets_, true)) {
@@ -93,21 +90,17 @@ class sharding_info_parser {
     --depth_;
     return true;
   }
-  template <class Problem>
-  bool parse_error(std::size_t at, std::string const&, Problem const&) {
-    refuse(file_, "is not JSON (at its byte " + std::to_string(at) + ")");
-  }
 
  private:
   explicit sharding_info_parser(file_name const& file) : file_(file) {}
 
-  [[noreturn]] static void refuse(file_name const& file, std::string const& what) {
-    file.refuse_part("DCP_SHARDING_INFO", what);
+  [[noreturn]] void refuse(std::string const& what) const {
+    file_.refuse_part("DCP_SHARDING_INFO", what);
   }
   [[noreturn]] void refuse_value() const {
-    if (depth_ == 0) refuse(file_, "is not an object");
-    refuse(file_, "must give " + in_quotes(name_) + " saved_offsets once, a list of up to " +
-                      std::to_string(most_dimensions) + " positions");
+    if (depth_ == 0) refuse("is not an object");
+    refuse("must give " + in_quotes(name_) + " saved_offsets once, a list of up to " +
+           std::to_string(most_dimensions) + " positions");
   }
 
   /// Whether the value that comes is another's than saved_offsets, or within such a value.

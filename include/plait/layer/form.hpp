@@ -21,8 +21,8 @@ namespace plait {
 template <class Parameter, placement At>
 struct use {};
 
-/// In a form: a transition of `Width` values per row inside the layer's body, see `ops.move`; of
-/// the type that sums are kept in, unless said otherwise.
+/// In a form: an `ops.move` of `Width` values per row in the layer's forward; of the type that sums
+/// are kept in, unless said otherwise. A form lists all of them, in their order.
 template <placement From, placement To, std::size_t Width,
           slot_element Element = slot_element::accumulate>
 struct inner {};
@@ -108,6 +108,15 @@ struct read_clause {
   static constexpr void apply(form_info&) {}
 };
 
+/// Whether a parameter comes from how it is kept to `used` without a message, and its gradient back
+/// by a sum at most: all that steps do with parameters.
+constexpr bool is_kept_parameter(placement used) {
+  auto const row = transition_between(planning::stored(used), used);
+  auto const back = adjoint(row);
+  return row.allowed() && !communicates(row.moves) && back.allowed() &&
+         (!communicates(back.moves) || back.moves == movement::all_reduce);
+}
+
 template <class Parameters, class Saved, class Scratch, class Key, placement At>
 struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
   static constexpr void apply(form_info& info) {
@@ -117,6 +126,10 @@ struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
                   "form<...>: a clause names a parameter that is not in the layer's "
                   "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
                   "it there");
+    static_assert(index < 0 || is_kept_parameter(At),
+                  "use<Parameter, placement>: the table lacks the row from how this parameter is "
+                  "kept to placement, or its gradient would be no sum; allowed are invariant, "
+                  "replicate, shard<dimension> and partial");
     if constexpr (index >= 0) info.uses[static_cast<std::size_t>(index)] = At;
     else if constexpr (slot >= 0)
       info.slots.at(static_cast<std::size_t>(info.slot_count++)) = {slot, At};
@@ -126,10 +139,9 @@ struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
 template <class Keys, placement From, placement To, std::size_t Width, slot_element Element>
 struct read_clause<Keys, inner<From, To, Width, Element>> {
   static constexpr void apply(form_info& info) {
-    static_assert(
-        transition_between(From, To).allowed(),
-        "inner<From, To, Width>: there is no transition between these placements; the "
-        "rows partial -> invariant and partial_max -> invariant are what ops.move can do");
+    static_assert(reduces_in_place(transition_between(From, To).moves),
+                  "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
+                  "write one of the rows partial or partial_max -> invariant or replicate");
     info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width, Element};
   }
 };
@@ -153,6 +165,11 @@ struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
     static_assert(has_room,
                   "form<...>: a form may have four inner<...> moves at most; put what moves at the "
                   "same time side by side in one slot");
+    static_assert(transition_between(Input, invariant).allowed() &&
+                      transition_between(Output, invariant).allowed(),
+                  "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
+                  "Output to invariant, by which predictions are made whole; allowed are "
+                  "replicate, invariant, shard<dimension>, partial and only<rank>");
     form_info info{Label, Input, Output};
     info.uses.fill(Input == invariant ? invariant : replicate);
     if constexpr (has_room) (read_clause<Keys, Clauses>::apply(info), ...);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "plait/placement/placement.hpp"
+#include "plait/placement/transition.hpp"
 
 /// Which placements the operands and the result of an operation may have on one axis.
 ///
@@ -244,6 +245,16 @@ consteval void check_run() {
                 "rows, what is read may be replicate and what is written partial (sums over the "
                 "rows); correct the form, or declare `static constexpr bool any_placement = true;` "
                 "in a kernel that is right for these placements");
+}
+
+/// Whether ops.move<To>(x) reduces an x placed `From`; else it is that value already.
+template <placement From, placement To>
+consteval bool moves_values() {
+  constexpr transition row = transition_between(From, To);
+  static_assert(row.allowed() && (row.moves == movement::none || reduces_in_place(row.moves)),
+                "ops.move<To>(x): inside a layer a value can change its placement only in place; "
+                "the rows partial -> invariant and partial -> replicate do");
+  return row.moves != movement::none;
 }
 
 template <placement At>

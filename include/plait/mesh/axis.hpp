@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/static_vector.hpp"
+
 namespace plait {
 
 /// The roles that an axis of a mesh may have. A role is what the typing rules say of the axis, so
@@ -61,6 +63,16 @@ inline constexpr axis_set world_axes = [] {
   for (axis const which : all_axes) all = all | which;
   return all;
 }();
+
+/// The order in which elements are cut along several axes, wherever these stand in a mesh: into
+/// blocks along the first, each of which into blocks along the next. Sums are scattered in this
+/// order and blocks gathered in the opposite one; `mesh::block_of` numbers them.
+constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
+  static_vector<axis, int(axis_count)> out;
+  for (axis const which : all_axes)
+    if (cut.contains(which)) out.push_back(which);
+  return out;
+}
 
 /// For example "data x tensor".
 constexpr std::string to_string(axis_set over) {

@@ -64,7 +64,7 @@ constexpr std::string to_string(layout const& where) {
 struct layout_transition {
   movement moves = movement::none;
   axis_set over{};
-  bool allowed = true;  ///< each axis has a row, and those that communicate are one collective
+  bool allowed = true;  ///< each axis has a row; those that communicate are one movement
 
   friend constexpr bool operator==(layout_transition const&, layout_transition const&) = default;
 };
@@ -73,13 +73,20 @@ struct layout_transition {
 /// rows that communicate must be the same movement and become one collective over their axes.
 ///
 /// Sums over several axes are one sum over the union of the groups; of other movements only one
-/// axis may need one.
+/// axis may need one. Of elements that are cut along several axes only the last cut, in the order
+/// of scatters, can be made or undone.
 constexpr layout_transition transition_between(layout const& from, layout const& to) {
+  auto const is_cut = [](placement at) { return at == shard<dim::elements>; };
+  axis_set stays_cut;
+  for (axis const which : all_axes)
+    if (is_cut(from.at(which)) && is_cut(to.at(which))) stays_cut = stays_cut | which;
   layout_transition out;
   for (axis const which : all_axes) {
     auto const row = transition_between(from.at(which), to.at(which));
-    out.allowed = out.allowed && row.allowed();
+    out.allowed = out.allowed && row.is_made();
     if (!communicates(row.moves)) continue;
+    if ((is_cut(row.from) || is_cut(row.to)) && scatter_order(stays_cut | which).back() != which)
+      out.allowed = false;
     bool const sums = row.moves == movement::all_reduce || row.moves == movement::all_reduce_max;
     if (out.moves != movement::none && (out.moves != row.moves || !sums)) out.allowed = false;
     out.moves = row.moves;

@@ -139,6 +139,14 @@ struct mesh {
     return place;
   }
 
+  /// The number of a rank's block among those of elements that are cut along the axes `cut`: in the
+  /// order of scatters, not in that of rank numbers.
+  [[nodiscard]] constexpr int block_of(coordinates const& at, axis_set cut) const {
+    int block = 0;
+    for (axis const which : scatter_order(cut)) block = block * size(which) + at.along(which);
+    return block;
+  }
+
   /// The ranks that differ from `rank` only along the axes `over`, `rank` included, in the order of
   /// rank numbers.
   [[nodiscard]] constexpr std::vector<int> group_of(int rank, axis_set over) const {

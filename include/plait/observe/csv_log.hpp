@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plait/core/file.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/observe/training_log.hpp"
 
@@ -29,6 +30,9 @@ class csv_writer {
   [[gnu::cold]] csv_writer(std::filesystem::path const& path, int rank, log_options const& how)
       : path_(detail::path_of_rank(path, rank)) {
     std::error_code none;
+    if (how.from_step)
+      detail::require_range("log_options::from_step", static_cast<double>(*how.from_step),
+                            number_ranges::at_least_0);
     if (how.append && std::filesystem::is_regular_file(path_, none)) {
       header_ = first_line();
       if (how.from_step) cut_from(*how.from_step);

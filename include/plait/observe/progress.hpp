@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <string>
 
+#include "plait/core/number_range.hpp"
+
 namespace plait {
 
 /// Shows how far a training is: one live line on a terminal (step, loss, tokens per second, time
@@ -17,8 +19,12 @@ namespace plait {
 /// Threads: used by one thread, that of the root rank.
 class progress {
  public:
+  /// Errors: input_error if `total_steps` is negative.
   explicit progress(std::int64_t total_steps, std::FILE* out = stdout)
-      : total_(total_steps), out_(out), live_(isatty(fileno(out)) != 0) {}
+      : total_(total_steps), out_(out), live_(isatty(fileno(out)) != 0) {
+    detail::require_range("progress: total_steps", static_cast<double>(total_steps),
+                          number_ranges::at_least_0);
+  }
 
   /// Says that step `step` (from 0) has ended with this loss.
   void update(std::int64_t step, double loss, double tokens_per_second) {
@@ -34,7 +40,7 @@ class progress {
     double const left = seconds / double(step + 1) * double(total_ - step - 1);
     if (live_) {
       constexpr int width = 24;
-      int const filled = int(double(width) * double(step + 1) / double(total_));
+      int const filled = int(double(width) * std::min(1.0, double(step + 1) / double(total_)));
       std::fprintf(out_, "\r[%.*s%*s] ", filled, "========================", width - filled, "");
     }
     std::fprintf(out_, "step %*lld/%lld  loss %.4f  %.0f tokens/s  %s left%s",

@@ -10,16 +10,13 @@ enum class collective : int {
   reduce_scatter,
   all_to_all,
   broadcast,
-  reduce,
-  gather,
-  scatter,
   send,
   receive,
   barrier
 };
 
 /// The number of values of `collective`.
-inline constexpr int collective_count = 11;
+inline constexpr int collective_count = 8;
 
 /// The name of the member function that a communicator offers for `kind`.
 [[nodiscard]] constexpr char const* to_string(collective kind) {
@@ -29,9 +26,6 @@ inline constexpr int collective_count = 11;
     case collective::reduce_scatter: return "reduce_scatter";
     case collective::all_to_all: return "all_to_all";
     case collective::broadcast: return "broadcast";
-    case collective::reduce: return "reduce";
-    case collective::gather: return "gather";
-    case collective::scatter: return "scatter";
     case collective::send: return "send";
     case collective::receive: return "receive";
     case collective::barrier: return "barrier";

@@ -42,6 +42,12 @@ struct transition {
 
   /// True if the row may be applied at all.
   [[nodiscard]] constexpr bool allowed() const { return status != derivation::refused; }
+  /// True if communicators can do it, too. Values are not brought to one rank, or from one, block
+  /// by block or as a sum: these rows are in the table as the adjoints of others.
+  [[nodiscard]] constexpr bool is_made() const {
+    return allowed() && moves != movement::reduce && moves != movement::scatter &&
+           moves != movement::gather;
+  }
 };
 
 /// The row of the transition table for a value that is placed `from` and needed `to`.
@@ -136,6 +142,11 @@ constexpr std::int64_t wire_bytes(movement moves, std::int64_t value_bytes, std:
 
 /// True if the movement needs other ranks.
 constexpr bool communicates(movement moves) { return moves >= movement::all_reduce; }
+
+/// True if the movement leaves a value where it lies, in which case a layer's body may ask for it.
+constexpr bool reduces_in_place(movement moves) {
+  return moves == movement::all_reduce || moves == movement::all_reduce_max;
+}
 
 /// The movement in words, for print-outs.
 constexpr char const* to_string(movement moves) {

@@ -108,7 +108,9 @@ consteval void check_forms() {
                        Ranks>();
   static_assert(Error != planning_error::no_chain,
                 "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
-                "a form that ends as it began); unpin a form, or add a `whole` form to your layer");
+                "a form that ends as it began; a form with only<k> stands between forms with "
+                "invariant, as nothing is reduced or gathered to one rank, or scattered from one); "
+                "unpin a form, or add a `whole` form to your layer");
 }
 
 enum class missing_kind : int { none, forward, backward_input, backward_parameters, count };

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/layout.hpp"
@@ -46,19 +48,30 @@ enum class exchange_place : int {
   slices,           ///< behind the passes: of gradients that are summed slice by slice
   ties,             ///< gradients of tied uses, to be added to their owner's
   gradients,
-  loss,       ///< and whether to stop
-  squares,    ///< of the gradients, for their norm
-  measures,   ///< of an evaluation, once for all its batches
-  refresh,    ///< behind the update: from what optimizers own to what layers see
-  output,     ///< of a prediction, for one data rank
-  outputs,    ///< of all data ranks
-  blocks,     ///< before an export: what optimizers own, where that is not all
-  parameter,  ///< of an export
-  state       ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
+  loss,          ///< and whether to stop
+  squares,       ///< of the gradients, for their norm
+  measures,      ///< of an evaluation, once for all its batches
+  refresh,       ///< behind the update: from what optimizers own to what layers see
+  output,        ///< of a microbatch, within the last stage
+  rank_outputs,  ///< of a prediction, of one data rank: to all stages
+  outputs,       ///< of all data ranks
+  blocks,        ///< before an export: what optimizers own, where that is not all
+  parameter,     ///< of an export
+  state          ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 18;
+inline constexpr int exchange_places = 19;
+
+/// For example "gradients".
+constexpr char const* to_string(exchange_place place) {
+  constexpr std::array<char const*, std::size_t(exchange_places)> words{
+      "agreement",     "labels",   "forward",   "backward",  "activation_edge",
+      "gradient_edge", "slices",   "ties",      "gradients", "loss",
+      "squares",       "measures", "refresh",   "output",    "rank_outputs",
+      "outputs",       "blocks",   "parameter", "state"};
+  return words[static_cast<std::size_t>(place)];
+}
 
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
@@ -82,6 +95,24 @@ struct exchange {
   }
   friend constexpr bool operator==(exchange const&, exchange const&) = default;
 };
+
+/// The rows of an exchange that the table does not have as one movement, and what it may be.
+[[gnu::cold]] inline std::string refused_rows(exchange const& made) {
+  std::string text = std::string("at '") + to_string(made.place) + "' a value goes from " +
+                     to_string(made.from) + " to " + to_string(made.to) + ", which is ";
+  char const* separator = "";
+  for (axis const which : all_axes) {
+    auto const row = transition_between(made.from.at(which), made.to.at(which));
+    if (row.from == row.to) continue;
+    text += std::string(separator) + to_string(row.from) + " -> " + to_string(row.to) + " (" +
+            (row.allowed() ? to_string(row.moves) : "no row") + ") on " + to_string(which);
+    separator = " and ";
+  }
+  return text +
+         "; allowed are all_reduce over several axes or one other movement along one axis, and of "
+         "elements cut along several axes the last cut in the order of scatters: list one row for "
+         "each movement";
+}
 
 /// What the list is made of, as numbers: the same type for all plans.
 struct listed_plan {
@@ -122,6 +153,7 @@ struct exchange_lister {
   listed_parameters const& parameters;
   int stage;
   workload const& load;
+  bool has_still = false;  ///< also values that lie where they are wanted
   std::vector<exchange> out{};
 
   [[nodiscard]] constexpr bool is_first() const { return stage == 0; }
@@ -144,8 +176,12 @@ struct exchange_lister {
   constexpr std::int64_t copies(int item) const {
     return copies_in(plan.items.first, item, plan.stage_units[stage]).copies;
   }
+  /// Errors: error, with the place and both layouts, for what is no movement of the table.
   constexpr void add(exchange const& made) {
-    if (made.times > 0 && communicates(made.row().moves)) out.push_back(made);
+    auto const row = made.row();
+    if (!row.allowed)
+      throw error("list of exchanges: no movement of the table: " + refused_rows(made));
+    if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 
   /// A sum of numbers that all ranks of some axes have a summand of.
@@ -165,7 +201,7 @@ struct exchange_lister {
 
   /// The regions of the parameters' arena from one layout to another. Along each axis of which one
   /// block stays the sums are scattered first, so that what the other axes add up is a block;
-  /// blocks are gathered last.
+  /// blocks are gathered last, in the order opposite to that of scatters.
   constexpr void add_regions(exchange_place place, layout from, layout const& to,
                              exchange_element element, int region) {
     auto const all = parameters.regions[std::size_t(region)];
@@ -176,19 +212,23 @@ struct exchange_lister {
       from = next;
     };
     auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
-    auto const moves = [&](axis which) {
-      return transition_between(from.at(which), to.at(which)).moves;
+    auto const axes_that = [&](movement moves) {
+      axis_set they;
+      for (axis const which : all_axes)
+        if (transition_between(from.at(which), to.at(which)).moves == moves) they = they | which;
+      return they;
     };
-    for (axis const which : all_axes)
-      if (moves(which) == movement::reduce_scatter)
-        go_to(from.with(which, to.at(which))), count /= ranks(which);
+    for (axis const which : scatter_order(axes_that(movement::reduce_scatter)))
+      go_to(from.with(which, to.at(which))), count /= ranks(which);
     layout summed = from;
+    auto const sums = axes_that(movement::all_reduce);
     for (axis const which : all_axes)
-      if (moves(which) == movement::all_reduce) summed = summed.with(which, to.at(which));
+      if (sums.contains(which)) summed = summed.with(which, to.at(which));
     if (summed != from) go_to(summed);
-    for (axis const which : all_axes)
-      if (moves(which) == movement::all_gather)
-        count *= ranks(which), go_to(from.with(which, to.at(which)));
+    auto const gathers = scatter_order(axes_that(movement::all_gather));
+    for (int i = gathers.size() - 1; i >= 0; --i)
+      count *= ranks(gathers[i]), go_to(from.with(gathers[i], to.at(gathers[i])));
+    go_to(to);  // sends nothing, or is refused
   }
 
   constexpr void add_item(exchange_place place, int item) {
@@ -242,10 +282,25 @@ struct exchange_lister {
     if (!is_first()) add_edge(exchange_place::gradient_edge, units.begin, stage);
   }
 
+  /// Numbers of the loss: each slice has a place of its own among zeros.
+  constexpr std::size_t terms() const {
+    return std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
+  }
+  constexpr void add_labels() { add_sum(exchange_place::labels, over_samples(), terms()); }
+  /// Whether to stop is for all ranks to know; of those that have the same loss, one counts. Each
+  /// stage has the terms of its layers; with zeros elsewhere it is a sum over the stages, too.
+  constexpr void add_loss(bool stops) {
+    if (stops) add_sum(exchange_place::loss, over_all_ranks(), terms() + 1);
+    else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial), terms());
+  }
+  /// Each block of a gradient counts on one of the ranks that have it.
+  constexpr void add_squares() {
+    if (plan.squares > 0)
+      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.squares));
+  }
+
   constexpr void add_step(bool training) {
-    // Of numbers each slice has a place of its own among zeros.
-    auto const terms = std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
-    add_sum(exchange_place::labels, over_samples(), terms);
+    add_labels();
     add_passes(training, plan.items.size());
     if (!training && load.measured_numbers > 0) add_output();
     if (training) {
@@ -257,18 +312,13 @@ struct exchange_lister {
                     at.owned, exchange_element::gradient, region);
       }
     }
-    // Whether to stop is for all ranks to know; of those that have the same loss, one counts. Each
-    // stage has the terms of its layers; with zeros elsewhere it is a sum over the stages, too.
-    if (training && load.stops) add_sum(exchange_place::loss, over_all_ranks(), terms + 1);
-    else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial), terms);
+    add_loss(training && load.stops);
     if (!training) {
       if (load.measured_numbers > 0)
         add_sum(exchange_place::measures, over_all_ranks(), load.measured_numbers);
       return;
     }
-    // Each block of a gradient counts on one of the ranks that have it.
-    if (load.gradient_norm && plan.squares > 0)
-      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.squares));
+    if (load.gradient_norm) add_squares();
     for (int region : {0, 1}) {
       auto const at = layouts_of_region(region);
       add_regions(exchange_place::refresh, at.owned, at.kept,
@@ -325,7 +375,7 @@ struct exchange_lister {
     }
   }
 
-  /// The output of each microbatch, whole, within the last stage; its elements.
+  /// The output of each microbatch, whole, within the last stage; elements of all.
   constexpr std::size_t add_output() {
     auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
     std::size_t const count = load.rows * made.info.width;
@@ -339,9 +389,8 @@ struct exchange_lister {
     add_passes(false, plan.items.size() - 1);
     std::size_t const all = add_output();
     auto const last = of_samples(invariant).on_stage(plan.stages() - 1);
-    auto const everywhere = last.with(axis::stage, invariant);
-    if (plan.stages() > 1)
-      add({exchange_place::output, last, everywhere, exchange_element::compute, all});
+    auto const everywhere = plan.stages() > 1 ? last.with(axis::stage, invariant) : last;
+    add({exchange_place::rank_outputs, last, everywhere, exchange_element::compute, all});
     if (load.prediction == predicted::of_all) add_outputs(everywhere, all);
   }
 
@@ -407,14 +456,16 @@ struct exchange_lister {
 };
 
 /// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once,
-/// whatever the number of its copies and of microbatches.
+/// whatever the number of its copies and of microbatches. `has_still`: also the values that lie
+/// where they are wanted.
 ///
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
 constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
                                                listed_parameters const& parameters, int stage,
-                                               workload const& load, job_part part) {
-  exchange_lister list{plan, parameters, stage, load};
+                                               workload const& load, job_part part,
+                                               bool has_still = false) {
+  exchange_lister list{plan, parameters, stage, load, has_still};
   switch (part) {
     case job_part::set_up: list.add_agreement(); break;
     case job_part::training: list.add_step(true); break;
@@ -425,6 +476,14 @@ constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
     case job_part::hand_over: list.add_hand_over(); break;
   }
   return std::move(list.out);
+}
+
+/// Elements of the greatest value of a place: what its ranks have room for.
+constexpr std::size_t greatest_at(std::vector<exchange> const& values, exchange_place place) {
+  std::size_t most = 0;
+  for (auto const& made : values)
+    if (made.place == place) most = std::max(most, made.count);
+  return most;
 }
 
 /// A plan as numbers, but for a size of its mesh that is left to the launch.
@@ -447,16 +506,39 @@ inline constexpr listed_plan plan_numbers{
     .slices = Plan::slices,
     .is_elastic = Plan::is_elastic};
 
-/// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch.
+/// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
+/// its microbatches are those of the rank, also where another rank has more of the slices.
 template <class Plan>
-constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, job_part part) {
+constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, job_part part,
+                                             bool has_still = false) {
   listed_plan numbers = plan_numbers<Plan>;
   numbers.grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
   return list_exchanges(numbers,
                         {parameters.regions, parameters.tied(), parameters.frozen_count,
                          parameters.gradient_offset.data()},
-                        stage, Plan::completed(load), part);
+                        stage, load, part, has_still);
+}
+
+/// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.
+template <class Plan>
+constexpr std::vector<exchange> values_of(int stage, workload const& load, job_part part) {
+  return exchanges_of<Plan>(stage, load, part, true);
+}
+
+/// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
+template <class Plan>
+constexpr std::vector<exchange> step_numbers_of(mesh const& grid) {
+  listed_plan numbers = plan_numbers<Plan>;
+  numbers.grid = grid;
+  listed_parameters const none;
+  workload const load;
+  exchange_lister list{numbers, none, 0, load, true};
+  list.add_agreement();
+  list.add_labels();
+  list.add_loss(true);
+  list.add_squares();
+  return std::move(list.out);
 }
 
 /// The sets of axes over which the ranks of a plan communicate in any part of a job, on any stage.

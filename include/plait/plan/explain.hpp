@@ -162,8 +162,8 @@ template <class Plan>
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
 }
 
-/// What zero<1> would save, where the data ranks hold and update the same optimizer state; nothing
-/// else is changed by it, so it is offered and never chosen.
+/// What blocks of owners (zero<1>) would save, where the data ranks hold and update the same
+/// optimizer state; nothing else is changed by it, so it is offered and never chosen.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
   int const ranks = Plan::grid_for(load).size(batch_axes);
@@ -172,9 +172,9 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage)
     most = std::max(most, Plan::memory(stage, load).optimizer);
   auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
-  return "  with data_parallel<" + std::to_string(ranks) + ", zero<1>> a rank would hold " +
-         size(most / std::size_t(ranks)) + " of the optimizer's " + size(most) +
-         " and update as much less, for the same bytes sent\n";
+  return "  with " + detail::with_owned_blocks<typename Plan::policy_type>() +
+         " a rank would hold " + size(most / std::size_t(ranks)) + " of the optimizer's " +
+         size(most) + " and update as much less, for the same bytes sent\n";
 }
 
 template <class Plan>

@@ -92,8 +92,9 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
 /// Elements sent per row by a transition of a value of `width` elements per row, and its adjoint.
 constexpr form_cost transition_cost(placement from, placement to, std::size_t width, int ranks,
                                     bool differentiable) {
-  auto const row = transition_between(from, to);
-  if (row.status != derivation::automatic) return impossible;
+  auto const row = transition_between(from, to), back = adjoint(row);
+  if (row.status != derivation::automatic || !row.is_made()) return impossible;
+  if (differentiable && !back.is_made()) return impossible;
   form_cost cost;
   auto const count = [&](movement moves) {
     // A million rows, so that rounding up to whole bytes does not show.
@@ -103,7 +104,7 @@ constexpr form_cost transition_cost(placement from, placement to, std::size_t wi
     cost.calls += communicates(moves);
   };
   count(row.moves);
-  if (differentiable) count(adjoint(row).moves);
+  if (differentiable) count(back.moves);
   return cost;
 }
 

@@ -253,13 +253,13 @@ struct owned_block {
   std::size_t state_offset = 0;
 };
 
-/// What the optimizer of a rank owns: of each region the block of its place among the ranks that
-/// share it. Blocks behind each other are one.
+/// What the optimizer of a rank owns: of each region its block among those of the ranks that share
+/// it. Blocks behind each other are one.
 constexpr static_vector<owned_block, 2> owned_blocks(std::array<element_range, 2> const& regions,
                                                      axis_set cut_axes, mesh const& grid,
                                                      coordinates const& place) {
   auto const ranks = static_cast<std::size_t>(grid.size(cut_axes));
-  auto const mine = static_cast<std::size_t>(grid.place_in_group(place, cut_axes));
+  auto const mine = static_cast<std::size_t>(grid.block_of(place, cut_axes));
   static_vector<owned_block, 2> out;
   if (ranks == 1) {
     out.push_back({{0, regions[1].end()}, 0});

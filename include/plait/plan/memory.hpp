@@ -121,12 +121,17 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   auto const take = [&next](std::size_t bytes) {
     return std::exchange(next, next + aligned(bytes));
   };
+  auto const numbers = step_numbers_of<Plan>(grid);
+  auto const bytes_at = [&](exchange_place place) {
+    return greatest_at(numbers, place) * sizeof(double);
+  };
   if (Plan::slices > 0)
-    out.slices_at = take((2 * std::size_t(Plan::slices * Plan::loss_terms()) + 1) * sizeof(double));
-  out.squares_at = take(std::size_t(Plan::squares_count()) * sizeof(double));
+    out.slices_at = take(bytes_at(exchange_place::labels) + bytes_at(exchange_place::loss));
+  out.squares_at = take(bytes_at(exchange_place::squares));
   out.updated_at = take(local * number_tables::update_bytes);
   out.squared_at = take(squared * number_tables::squares_bytes);
-  out.agreed_at = take(std::size_t(grid.world_size()) * agreed_fields * sizeof(std::uint64_t));
+  static_assert(sizeof(std::uint64_t) == sizeof(double));
+  out.agreed_at = take(bytes_at(exchange_place::agreement));
   out.total = next;
   return out;
 }
@@ -167,23 +172,27 @@ constexpr slice_arena lay_out_slices(parameter_layout<Leaves> const& layout, int
   return out;
 }
 
-/// Bytes of the outputs that a rank gets from a prediction, and of the room in which those of one
-/// microbatch are brought together; for measures the outputs of one microbatch and the numbers.
+/// Where a rank has the outputs of the model: those that a prediction gives it, or of one
+/// microbatch for measures; behind them what those of one microbatch are brought together in, and
+/// the numbers of measures.
+struct output_room {
+  std::size_t elements = 0;                               ///< of the outputs
+  std::size_t staging_at = 0, numbers_at = 0, total = 0;  ///< in bytes
+};
+
+/// `part`: a prediction, or an evaluation.
 template <class Plan>
-constexpr std::size_t output_bytes(workload const& load) {
-  auto const& code = Plan::code;
-  std::size_t const each = load.rows * code.values[code.items[code.items.size() - 1].in].info.width;
-  std::size_t const ranks =
-      load.prediction == predicted::of_all ? std::size_t(Plan::grid_for(load).size(batch_axes)) : 1;
-  std::size_t const of_prediction =
-      load.prediction == predicted::nothing
-          ? 0
-          : (each * std::size_t(load.microbatches) * ranks + each) * Plan::element_bytes;
-  std::size_t const of_measures =
-      load.measured_numbers == 0
-          ? 0
-          : aligned(2 * each * Plan::element_bytes) + load.measured_numbers * sizeof(double);
-  return std::max(of_prediction, of_measures);
+constexpr output_room lay_out_outputs(int stage, workload const& load, job_part part) {
+  auto const values = values_of<Plan>(stage, load, part);
+  auto const elements = [&](exchange_place place) { return greatest_at(values, place); };
+  std::size_t const staging = elements(exchange_place::output);
+  output_room out;
+  out.elements = std::max(
+      {staging, elements(exchange_place::rank_outputs), elements(exchange_place::outputs)});
+  out.staging_at = out.elements * Plan::element_bytes;
+  out.numbers_at = aligned(out.staging_at + staging * Plan::element_bytes);
+  out.total = out.numbers_at + elements(exchange_place::measures) * sizeof(double);
+  return out;
 }
 
 /// Bytes that a rank of one stage of a plan needs.
@@ -194,6 +203,9 @@ constexpr std::size_t output_bytes(workload const& load) {
 template <class Plan>
 constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slots const& slots) {
   auto const grid = Plan::grid_for(load);
+  auto const outputs = [&](bool wanted, job_part part) {
+    return wanted ? lay_out_outputs<Plan>(stage, load, part).total : 0;
+  };
   auto const parameters = Plan::parameter_layout_for(stage, grid);
   std::size_t const kept = parameters.kept_count(), trained = parameters.count();
   std::size_t const owned = trained / std::size_t(grid.size(Plan::rules.cut_axes()));
@@ -204,7 +216,8 @@ constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slo
           load.averages ? owned * Plan::parameter_bytes : 0,
           lay_out_stage<Plan>(stage, load, slots).total_bytes,
           batch_bytes<Plan>(load),
-          output_bytes<Plan>(load),
+          std::max(outputs(load.prediction != predicted::nothing, job_part::prediction),
+                   outputs(load.measured_numbers > 0, job_part::evaluation)),
           lay_out_numbers<Plan>(stage, grid).total,
           load.ranked_sums ? room_of_sums<Plan>(stage, load) : 0};
 }

@@ -24,8 +24,9 @@ struct parallel {
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
                 "`using concept_tag = plait::policy_tag;`");
+  // Before the plan, whose errors would come first.
+  static_assert(mesh_of<Policy>.dimension_count >= 0);
   using model = Model;
-  using policy_type = Policy;
   /// The types of activations, of parameters in the optimizer's hands, and of their gradients.
   using element = typename precision_of<Element>::compute;
   using parameter_element = typename precision_of<Element>::parameters;

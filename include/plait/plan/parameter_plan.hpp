@@ -170,7 +170,7 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
       if (owner.info.rows != entry.info.rows || owner.info.columns != entry.info.columns ||
           owner.info.padding != entry.info.padding)
         problem = tie_error::other_shape;
-      else if (owner.stored != entry.stored || !tie_transition(entry, owner).allowed())
+      else if (owner.stored != entry.stored || !tie_transition(entry, owner).is_made())
         problem = tie_error::other_placement;
       else if (code.items[entry.item].repeated || code.items[owner.item].repeated)
         problem = tie_error::other_item;

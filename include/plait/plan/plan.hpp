@@ -99,6 +99,7 @@ constexpr form_cuts form_cuts_of() {
 template <class Model, class Policy, class Element = float>
 struct plan {
   using model = Model;
+  using policy_type = Policy;
   using leaf_types = leaves_of<Model>;
   using tensor_policy = policy_along<Policy, axis::tensor>;
   using stage_policy = planning::stage_policy<policy_along<Policy, axis::stage>>;
@@ -340,11 +341,6 @@ struct plan {
                                                            mesh const& complete) {
     return blocks_of_layout(code, entries.view(), parameter_layout_for(stage, complete),
                             parameter_names(tree, entries), tensor_rank, tensor_ranks);
-  }
-
-  /// The number of the parameter `entry` of copy `copy` among all parameters of the model.
-  static constexpr int parameter_number(int entry, int copy) {
-    return number_of_tensor(code, entries, one_if_owner, entry, copy);
   }
 
   /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that

@@ -39,6 +39,7 @@ struct step_shape {
 struct step_operations {
   /// The number of each in wait sites: of the row, or -1 - that of the phase.
   std::vector<int> numbers{};
+  std::vector<char const*> names{};
   std::vector<stream_operation> touched{};
 };
 
@@ -52,41 +53,43 @@ constexpr int number_of(step_phase which) { return -1 - static_cast<int>(which);
     std::vector<exchange> const& list, mesh const& grid, step_shape const& of) {
   enum buffer : int { labels, scale, loss, gradients, squares, parameters };
   step_operations out;
-  auto const add = [&out](int number, stream_operation touched) {
+  auto const add = [&out](int number, char const* name, stream_operation touched) {
     out.numbers.push_back(number);
+    out.names.push_back(name);
     out.touched.push_back(std::move(touched));
   };
-  auto const compute = [&](step_phase which, std::vector<int> reads, std::vector<int> writes) {
-    add(number_of(which), {stream::compute, std::move(reads), std::move(writes)});
+  auto const compute = [&](step_phase which, char const* name, std::vector<int> reads,
+                           std::vector<int> writes) {
+    add(number_of(which), name, {stream::compute, std::move(reads), std::move(writes)});
   };
-  auto const rows = [&](exchange_place place, buffer touched) {
+  auto const rows = [&](exchange_place place, char const* name, buffer touched) {
     for (std::size_t i = 0; i < list.size(); ++i)
       if (list[i].place == place && grid.size(list[i].row().over) > 1)
-        add(static_cast<int>(i), {stream_of(list[i].row().over), {touched}, {touched}});
+        add(static_cast<int>(i), name, {stream_of(list[i].row().over), {touched}, {touched}});
   };
-  compute(step_phase::send, {}, {labels, loss});
-  rows(exchange_place::labels, labels);
-  compute(step_phase::scale, {labels}, {scale});
-  compute(step_phase::passes, {scale, parameters}, {loss, gradients});
+  compute(step_phase::send, "send", {}, {labels, loss});
+  rows(exchange_place::labels, "a row of labels", labels);
+  compute(step_phase::scale, "scale", {labels}, {scale});
+  compute(step_phase::passes, "passes", {scale, parameters}, {loss, gradients});
   if (of.has_gradients) {
-    rows(exchange_place::slices, gradients);
-    rows(exchange_place::ties, gradients);
-    compute(step_phase::add, {gradients}, {gradients});
-    rows(exchange_place::gradients, gradients);
+    rows(exchange_place::slices, "a row of slices", gradients);
+    rows(exchange_place::ties, "a row of ties", gradients);
+    compute(step_phase::add, "add", {gradients}, {gradients});
+    rows(exchange_place::gradients, "a row of gradients", gradients);
   }
-  rows(exchange_place::loss, loss);
-  if (of.has_slices) compute(step_phase::total, {loss}, {loss});
+  rows(exchange_place::loss, "a row of the loss", loss);
+  if (of.has_slices) compute(step_phase::total, "total", {loss}, {loss});
   if (of.clips) {
-    compute(step_phase::square, {gradients}, {squares});
-    rows(exchange_place::squares, squares);
+    compute(step_phase::square, "square", {gradients}, {squares});
+    rows(exchange_place::squares, "a row of squares", squares);
   }
   if (of.updates) {
     std::vector<int> reads{gradients, squares};
     if (of.checks_loss) reads.push_back(loss);
-    compute(step_phase::update, std::move(reads), {parameters});
-    rows(exchange_place::refresh, parameters);
+    compute(step_phase::update, "update", std::move(reads), {parameters});
+    rows(exchange_place::refresh, "a row of the refresh", parameters);
   }
-  compute(step_phase::read, {labels, loss}, {});
+  compute(step_phase::read, "read", {labels, loss}, {});
   return out;
 }
 

@@ -60,8 +60,8 @@ constexpr wire_need wire_of_list(std::vector<exchange> const& list, element_size
 /// The same of one training step of a plan.
 template <class Plan>
 constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load) {
-  return wire_of_list(exchanges_of<Plan>(stage, load, job_part::training), sizes_of<Plan>, over,
-                      Plan::grid_for(load).size(over), stage);
+  return wire_of_list(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training),
+                      sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
 /// The room in which ranks add up what their groups exchange; each group has room for the greatest
@@ -94,8 +94,9 @@ template <class Plan>
 constexpr std::size_t room_of_sums(int stage, workload const& load) {
   auto const grid = Plan::grid_for(load);
   rooms_of_sums rooms;
-  for (auto const part : {job_part::set_up, job_part::training, job_part::evaluation})
-    rooms.add(exchanges_of<Plan>(stage, load, part), sizes_of<Plan>, grid);
+  for (int part = 0; part < job_parts; ++part)
+    if (job_part(part) != job_part::prediction || load.prediction != predicted::nothing)
+      rooms.add(exchanges_of<Plan>(stage, load, job_part(part)), sizes_of<Plan>, grid);
   std::size_t sum = 0;
   for (auto const bytes : rooms.bytes) sum += bytes;
   return sum;

@@ -13,6 +13,30 @@ concept is_composed = requires { typename P::policies; };
 template <class P>
 concept has_axis = requires { P::along; };
 
+// A name that is nearly one of the protocol's counts only where the proper one is missing.
+template <class P>
+concept says_rank_for_ranks = requires { P::rank; } && !requires { P::ranks; };
+template <class P>
+concept says_sample_for_samples = requires { P::sample; } && !requires { P::samples; };
+template <class P>
+concept says_parameter_for_parameters = requires { P::parameter; } && !requires { P::parameters; };
+template <class P>
+concept says_form_for_forms = requires { P::form; } && !requires { P::forms; };
+template <class P>
+concept says_slice_for_slices = requires { P::slice; } && !requires { P::slices; };
+template <class P>
+concept says_schedule_for_schedule_type =
+    requires { typename P::schedule; } && !requires { typename P::schedule_type; };
+template <class P>
+concept says_cut_for_cuts = requires { typename P::cut; } && !requires { typename P::cuts; };
+
+/// Whether P has a member that would be taken for not there.
+template <class P>
+concept has_near_miss =
+    says_rank_for_ranks<P> || says_sample_for_samples<P> || says_parameter_for_parameters<P> ||
+    says_form_for_forms<P> || says_slice_for_slices<P> || says_schedule_for_schedule_type<P> ||
+    says_cut_for_cuts<P>;
+
 /// The parameter rule of a policy, or that of one that says none.
 template <class P>
 constexpr parameter_rule rule_of() {
@@ -23,6 +47,32 @@ template <class P>
 constexpr placement samples_along() {
   if constexpr (requires { P::samples; }) return P::samples;
   else return invariant;
+}
+
+/// Members that would be taken for not there. Policy is the template argument that compilers print.
+template <class Policy>
+consteval void check_policy_names() {
+  static_assert(!says_rank_for_ranks<Policy>,
+                "this policy has `rank`, which nothing reads, and no `ranks`; write `static "
+                "constexpr int ranks = N;`");
+  static_assert(!says_sample_for_samples<Policy>,
+                "this policy has `sample`, which nothing reads, and no `samples`; write `static "
+                "constexpr plait::placement samples = plait::shard<plait::dim::batch>;`");
+  static_assert(!says_parameter_for_parameters<Policy>,
+                "this policy has `parameter`, which nothing reads, and no `parameters`; write "
+                "`static constexpr plait::parameter_rule parameters{...};`");
+  static_assert(!says_form_for_forms<Policy>,
+                "this policy has `form`, which nothing reads, and no `forms`; write `static "
+                "constexpr plait::form_cuts forms{...};`");
+  static_assert(!says_slice_for_slices<Policy>,
+                "this policy has `slice`, which nothing reads, and no `slices`; write `static "
+                "constexpr int slices = G;`");
+  static_assert(!says_schedule_for_schedule_type<Policy>,
+                "this policy has `schedule`, which nothing reads, and no `schedule_type`; write "
+                "`using schedule_type = ...;`");
+  static_assert(!says_cut_for_cuts<Policy>,
+                "this policy has `cut`, which nothing reads, and no `cuts`; write `using cuts = "
+                "plait::cut_at<...>;`");
 }
 
 template <class Policy>
@@ -90,7 +140,9 @@ consteval void check_policy_rules() {
 /// Refuses what no policy can mean.
 template <class P>
 consteval void check_policy() {
-  if constexpr (!has_axis<P>) {
+  if constexpr (has_near_miss<P>) {
+    check_policy_names<P>();
+  } else if constexpr (!has_axis<P>) {
     check_policy_without_axis<P>();
   } else {
     check_policy_ranks<P>();

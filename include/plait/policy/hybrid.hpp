@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <type_traits>
 
 #include "plait/mesh/mesh.hpp"
@@ -55,7 +56,7 @@ struct policy_traits<P> {
   static_assert((check_policy<P>(), true));
   static constexpr mesh grid() {
     mesh out;
-    out.add(P::along, P::ranks == at_launch ? 0 : P::ranks);
+    if constexpr (requires { P::ranks; }) out.add(P::along, P::ranks == at_launch ? 0 : P::ranks);
     return out;
   }
   static constexpr void add_rules(policy_rules& to) { to.add<P>(); }
@@ -144,6 +145,23 @@ constexpr policy_rules rules_of() {
     if (out.slices > 0 && out.parameters.summed.at(which) == partial)
       out.parameters.summed = out.parameters.summed.with(which, sliced);
   return out;
+}
+
+template <class>
+inline constexpr int ranks_of_data_parallel = 0;
+template <int Ranks, class Sharding>
+inline constexpr int ranks_of_data_parallel<data_parallel<Ranks, Sharding>> = Ranks;
+
+/// What a program writes in place of P so that each rank owns a block of the parameters.
+template <class P>
+[[gnu::cold]] std::string with_owned_blocks() {
+  using traits = policy_traits<P>;
+  constexpr int ranks = ranks_of_data_parallel<typename traits::template along<axis::data>>;
+  if (ranks == 0 || traits::grid().has(axis::replica))
+    return "`.owned = plait::shard<plait::dim::elements>` in the `parameters` of each policy whose "
+           "ranks have samples of their own (zero<1> in data_parallel)";
+  return "data_parallel<" + (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)) +
+         ", zero<1>>";
 }
 
 }  // namespace detail

@@ -47,9 +47,6 @@ template <class P, class Y, class D, class V, class W>
 backward_parameters_body(P, Y, D, V, W, layer_context const&)
     -> backward_parameters_body<P, Y, D, V, W>;
 
-// A body takes (ops, l). Layers may also take the members one by one, as the first version of the
-// protocol had it; scratch is then read through `saved`.
-
 template <class L, bool CanBeCalled>
 consteval void check_body() {
   static_assert(CanBeCalled,
@@ -60,35 +57,21 @@ consteval void check_body() {
 
 template <class L, class Ops, class Body>
 void call_forward(Ops& ops, Body const& l) {
-  if constexpr (requires { L::forward(ops, l); }) {
-    L::forward(ops, l);
-  } else {
-    constexpr bool in_order = requires { L::forward(ops, l.p, l.x, l.y, l.saved.and_scratch()); };
-    check_body<L, in_order>();
-    if constexpr (in_order) L::forward(ops, l.p, l.x, l.y, l.saved.and_scratch());
-  }
+  constexpr bool can_be_called = requires { L::forward(ops, l); };
+  check_body<L, can_be_called>();
+  if constexpr (can_be_called) L::forward(ops, l);
 }
 template <class L, class Ops, class Body>
 void call_backward_input(Ops& ops, Body const& l) {
-  if constexpr (requires { L::backward_input(ops, l); }) {
-    L::backward_input(ops, l);
-  } else {
-    constexpr bool in_order =
-        requires { L::backward_input(ops, l.p, l.saved.and_scratch(), l.dy, l.dx); };
-    check_body<L, in_order>();
-    if constexpr (in_order) L::backward_input(ops, l.p, l.saved.and_scratch(), l.dy, l.dx);
-  }
+  constexpr bool can_be_called = requires { L::backward_input(ops, l); };
+  check_body<L, can_be_called>();
+  if constexpr (can_be_called) L::backward_input(ops, l);
 }
 template <class L, class Ops, class Body>
 void call_backward_parameters(Ops& ops, Body const& l) {
-  if constexpr (requires { L::backward_parameters(ops, l); }) {
-    L::backward_parameters(ops, l);
-  } else {
-    constexpr bool in_order =
-        requires { L::backward_parameters(ops, l.p, l.saved.and_scratch(), l.dy, l.dp); };
-    check_body<L, in_order>();
-    if constexpr (in_order) L::backward_parameters(ops, l.p, l.saved.and_scratch(), l.dy, l.dp);
-  }
+  constexpr bool can_be_called = requires { L::backward_parameters(ops, l); };
+  check_body<L, can_be_called>();
+  if constexpr (can_be_called) L::backward_parameters(ops, l);
 }
 
 }  // namespace plait::execution

@@ -18,6 +18,12 @@ template <class Plan, class Rank>
   load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
   return exchanges_of<Plan>(rank.stage(), load, part);
 }
+/// The same with the values that lie where they are wanted.
+template <class Plan, class Rank>
+[[gnu::cold]] std::vector<exchange> values_on(Rank const& rank, workload load, job_part part) {
+  load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
+  return values_of<Plan>(rank.stage(), load, part);
+}
 
 /// Carries out exchanges of a plan's list on one rank. Beside `move_value`, which does so for the
 /// rows whose placements are types, it is the only caller of communicators: a trainer sends
@@ -118,7 +124,7 @@ class exchange_runner {
     for (axis const which : all_axes)
       if (what.from.at(which) == shard<dim::elements> && !row.over.contains(which))
         cut = cut | which;
-    auto const block = static_cast<std::size_t>(rank.grid().place_in_group(rank.place(), cut));
+    auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
     int root = 0;
     for (axis const which : all_axes)
       if (row.over.contains(which)) root = what.from.at(which).index;

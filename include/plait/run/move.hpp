@@ -74,7 +74,7 @@ struct mover {
 template <placement From, placement To, class Comm, class T>
 void move_in_place(Comm& comm, std::span<T> values) {
   constexpr auto moves = transition_between(From, To).moves;
-  static_assert(moves == movement::all_reduce || moves == movement::all_reduce_max,
+  static_assert(reduces_in_place(moves),
                 "move_in_place<From, To>: this row of the table is no reduction; use move_value");
   comm.all_reduce(values, moves == movement::all_reduce ? reduction::sum : reduction::max);
 }
@@ -93,6 +93,9 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   static_assert(row.allowed(),
                 "move_value<From, To>: the table of transitions has no row From -> To; go through "
                 "a placement that has, such as invariant");
+  static_assert(!row.allowed() || row.is_made(),
+                "move_value<From, To>: communicators have no reduce, gather or scatter, which this "
+                "row to or from only<k> is; go through invariant");
   mover<Queue, Comm, T> const with{queue, comm, shape, staging};
   std::size_t const all = shape.count(), block = with.block();
   bool const at_from =
@@ -142,22 +145,6 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   } else if constexpr (moves == movement::broadcast) {
     if (at_from) with.copy(in, out, all);
     comm.broadcast(to_span(out, all), From.index);
-  } else if constexpr (moves == movement::reduce) {
-    // The summands of the other ranks stay as they are; only the root's buffer is written.
-    if (comm.rank() == To.index) {
-      with.copy(in, out, all);
-      comm.reduce(to_span(out, all), To.index);
-    } else {
-      comm.reduce(to_span(const_cast<T*>(in), all), To.index);
-    }
-  } else if constexpr (moves == movement::scatter) {
-    T const* packed = at_from ? with.pack(To, in) : nullptr;
-    comm.scatter(from_span(packed, at_from ? all : 0), to_span(out, block), From.index);
-  } else if constexpr (moves == movement::gather) {
-    bool const root = comm.rank() == To.index;
-    comm.gather(from_span(in, block),
-                to_span(root ? with.unpacked(From, out) : nullptr, root ? all : 0), To.index);
-    if (root) with.unpack(From, out);
   } else if constexpr (moves == movement::send) {
     if (comm.rank() == From.index) comm.send(from_span(in, all), To.index, 0);
     if (comm.rank() == To.index) comm.receive(to_span(out, all), From.index, 0);

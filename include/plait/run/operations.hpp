@@ -14,7 +14,6 @@
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
-#include "plait/placement/transition.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
@@ -474,24 +473,26 @@ class operations {
     return view_of<T, at>{result.data, result.rows, result.columns};
   }
 
-  /// The same values in another placement, in place: a sum or maximum over the tensor axis, or
-  /// nothing if the view has that placement already. List it in the form as inner<...>.
+  /// The same values in another placement, in place, where nothing has to be sent for it; what the
+  /// forward of a layer may send is in forward_operations.
   template <placement To, class T, placement From>
   view_of<T, To> move(view_of<T, From> x) {
-    constexpr transition row = transition_between(From, To);
-    static_assert(
-        row.allowed() && (row.moves == movement::none || row.moves == movement::all_reduce ||
-                          row.moves == movement::all_reduce_max),
-        "ops.move<To>(x): inside a layer a value can change its placement only in place; "
-        "the rows partial -> invariant and partial -> replicate do");
-    if constexpr (row.moves != movement::none)
-      rank_.cross(within_layers, {wait_site::part::layer, leaf_, 2 * moves_++}, [&] {
-        move_in_place<From, To>(rank_.tensor_group(), std::span<T>(x.data, x.count()));
-      });
+    static_assert(!typing::moves_values<From, To>(),
+                  "ops.move<To>(x): only the forward of a layer may send this to other ranks, as "
+                  "no clause of a form lists a move in a backward; move it in the forward and save "
+                  "it, or give the form placements that need no sum here");
     return {x.data, x.rows, x.columns};
   }
 
  protected:
+  /// Carries out move `number` of a body, which reduces.
+  template <placement To, class T, placement From>
+  void reduce_in_place(view_of<T, From> x, int number) {
+    rank_.cross(within_layers, {wait_site::part::layer, leaf_, 2 * number}, [&] {
+      move_in_place<From, To>(rank_.tensor_group(), std::span<T>(x.data, x.count()));
+    });
+  }
+
   // Functions, since nvcc does not compile initializer lists in these calls.
   template <class View>
   static named_shape named(char const* operand, View const& x) {
@@ -581,7 +582,6 @@ class operations {
 
  private:
   int leaf_;
-  int moves_ = 0;  // made so far
   void const* not_begun_ = nullptr;
 };
 

@@ -9,6 +9,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/memory.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/stream_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
@@ -42,18 +43,18 @@ class prediction {
     auto const& grid = rank.grid();
     workload load = passes.load();
     load.prediction = which;
-    std::size_t const each = load.rows * width;
-    std::size_t const of_rank = each * static_cast<std::size_t>(load.microbatches);
     bool const all = which == predicted::of_all;
     int const ranks = grid.size(batch_axes), mine = grid.place_in_group(rank.place(), batch_axes);
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
-    std::size_t const count = of_rank * static_cast<std::size_t>(end - first);
     if (all && batch.slices % ranks != 0)
       throw input_error("predict: " + std::to_string(batch.slices) +
                         " slices are not the same number on each of " + std::to_string(ranks) +
                         " data ranks, so that their outputs cannot be gathered; ask for "
                         "predicted::of_data_rank");
-    take_room(rank, load);
+    auto const where = take_room(rank, load, job_part::prediction);
+    std::size_t const count = where.elements,
+                      of_rank = count / static_cast<std::size_t>(end - first);
+    std::size_t const each = of_rank / static_cast<std::size_t>(load.microbatches);
     received_.resize(count);
     values_.resize(count);
     auto* const whole = reinterpret_cast<T*>(room_.data());
@@ -61,13 +62,13 @@ class prediction {
     auto* const own = whole + begin;
     passes.run_forward(rank, batch, {}, [&](int microbatch, std::byte const* made) {
       bring_together(rank, load.rows, made, own + each * static_cast<std::size_t>(microbatch),
-                     whole + count);
+                     where);
     });
     device.synchronize();
     exchange_runner<Rank> const exchanges(rank,
                                           exchanges_on<plan>(rank, load, job_part::prediction));
     if constexpr (plan::stages > 1) {
-      exchanges.run_broadcasts(exchange_place::output, own);
+      exchanges.run_broadcasts(exchange_place::rank_outputs, own);
       device.synchronize();
     }
     for (auto const& row : exchanges.at(exchange_place::outputs)) {
@@ -97,13 +98,13 @@ class prediction {
   template <class Batch, class Each>
   [[gnu::cold]] void measure(Rank& rank, timetable_runner<Job, Rank>& passes, Batch const& batch,
                              workload const& load, loss_sum const& loss, Each each) {
-    take_room(rank, load);
-    std::size_t const count = load.rows * width;
+    auto const where = take_room(rank, load, job_part::evaluation);
+    std::size_t const count = where.elements;
     received_.resize(std::max(received_.size(), count));
     row_.resize(width);
     auto* const whole = reinterpret_cast<T*>(room_.data());
     passes.run_forward(rank, batch, loss, [&](int microbatch, std::byte const* made) {
-      bring_together(rank, load.rows, made, whole, whole + count);
+      bring_together(rank, load.rows, made, whole, where);
       if (rank.tensor_rank() != 0) return;
       rank.device().download(whole, received_.data(), count * sizeof(T));
       rank.device().synchronize();
@@ -124,8 +125,8 @@ class prediction {
     auto& device = rank.device();
     exchange_runner<Rank> const exchanges(rank,
                                           exchanges_on<plan>(rank, load, job_part::evaluation));
-    auto* const room =
-        reinterpret_cast<double*>(room_.data() + aligned(2 * load.rows * width * sizeof(T)));
+    auto const where = lay_out_outputs<plan>(rank.stage(), load, job_part::evaluation);
+    auto* const room = reinterpret_cast<double*>(room_.data() + where.numbers_at);
     device.upload(numbers.data(), room, numbers.size_bytes());
     device.synchronize();
     for (auto const& row : exchanges.at(exchange_place::measures)) exchanges.run_sum(row, room);
@@ -136,23 +137,25 @@ class prediction {
 
  private:
   /// The output of a microbatch, whole, in `to`.
-  void bring_together(Rank& rank, std::size_t rows, std::byte const* made, T* to, T* staging) {
+  void bring_together(Rank& rank, std::size_t rows, std::byte const* made, T* to,
+                      output_room const& where) {
     auto& device = rank.device();
     device.synchronize();  // nothing here is worth a wait of its own
     move_value<output.at, invariant>(device.on(within_layers), rank.tensor_group(),
                                      whole_shape{rows, width}, reinterpret_cast<T const*>(made), to,
-                                     staging);
+                                     reinterpret_cast<T*>(room_.data() + where.staging_at));
     device.synchronize();
   }
 
   /// What the plan says for the outputs.
-  void take_room(Rank& rank, workload const& load) {
-    std::size_t const bytes = output_bytes<plan>(load);
-    if (room_.size() >= bytes) return;
-    plait::detail::allocate_for_plan(rank, plan::memory(rank.stage(), load), [&]() -> auto& {
-      room_ = {};
-      return room_ = rank.device().allocate(bytes);
-    });
+  output_room take_room(Rank& rank, workload const& load, job_part part) {
+    auto const where = lay_out_outputs<plan>(rank.stage(), load, part);
+    if (room_.size() < where.total)
+      plait::detail::allocate_for_plan(rank, plan::memory(rank.stage(), load), [&]() -> auto& {
+        room_ = {};
+        return room_ = rank.device().allocate(where.total);
+      });
+    return where;
   }
 
   std::vector<T> received_, values_;

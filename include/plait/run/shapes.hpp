@@ -83,6 +83,12 @@ class shape_checks {
         ": its gradient_by_product says that ops.accumulate_matmul adds to that gradient, and "
         "the body has not called it; take gradient_by_product out");
   }
+  /// The layer, for a message.
+  [[nodiscard]] [[gnu::cold]] std::string layer_text() const {
+    std::string layer = body_;  // of a model of one layer " forward", without a name
+    if (layer.empty() || layer.front() == ' ') layer.insert(0, std::to_string(leaf_));
+    return layer;
+  }
 
  private:
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail(char const* operation, named_shape a,
@@ -90,11 +96,6 @@ class shape_checks {
                                                          std::string const& rule) const {
     throw size_mismatch("ops." + std::string(operation) + " in layer " + layer_text() + ": " +
                         text(a) + ", " + text(b) + ": " + rule);
-  }
-  [[gnu::cold]] std::string layer_text() const {
-    std::string layer = body_;  // of a model of one layer " forward", without a name
-    if (layer.empty() || layer.front() == ' ') layer.insert(0, std::to_string(leaf_));
-    return layer;
   }
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void unexpected(char const* operation,
                                                                named_shape of, std::size_t rows,

@@ -16,9 +16,8 @@ namespace plait::execution {
 /// Adds up the gradients of the slices of a global batch along their tree: within a rank while the
 /// passes run, and over the ranks behind them. The sum ends where the first accumulator is.
 ///
-/// Cost:    of n slices a rank with k roots adds n - k times one accumulator to another; none of
-/// its
-///          calls allocates.
+/// Cost:    of n slices a rank with k roots adds n - k times one accumulator to another; no call
+///          allocates.
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank, bool HasSlices = (Job::plan_type::slices > 0)>

@@ -223,21 +223,16 @@ class stage_memory {
     }
   };
 
-  /// Which lists of a layer's slots an access has.
-  enum class slot_lists : int { saved, scratch, both };
+  /// Which of a layer's lists of slots an access has.
+  enum class slot_list : int { saved, scratch };
 
-  template <int Step, bool IsConst, slot_lists Lists = slot_lists::saved>
+  template <int Step, bool IsConst, slot_list List = slot_list::saved>
   struct slot_access {
     static constexpr int leaf = code.steps[Step].leaf;
     using layer_type = layer_of_step<Step>;
     stage_memory const& stage;
     std::byte* input;
     std::byte* output;
-
-    /// For bodies that take scratch through `saved`.
-    auto and_scratch() const {
-      return slot_access<Step, IsConst, slot_lists::both>{stage, input, output};
-    }
 
     auto operator[](input_slot) const {
       static_assert(plan::tree.leaves[leaf].saved.keeps_input,
@@ -258,15 +253,12 @@ class stage_memory {
           detail::slot_number<typename detail::saved_of<layer_type>::type,
                               typename detail::scratch_of<layer_type>::type, decltype(key)>;
       constexpr bool is_scratch = number >= slots_info::most_slots;
-      static_assert(Lists != slot_lists::saved || (number >= 0 && !is_scratch),
+      static_assert(List != slot_list::saved || (number >= 0 && !is_scratch),
                     "saved[slot{}]: the layer saves no such slot; add it to its saved<...>, or "
                     "read it as l.scratch[slot{}] if it is in scratch<...>");
-      static_assert(Lists != slot_lists::scratch || is_scratch,
+      static_assert(List != slot_list::scratch || is_scratch,
                     "scratch[slot{}]: the layer has no such scratch; add the slot to its "
                     "scratch<...>, or read it as l.saved[slot{}] if it is in saved<...>");
-      static_assert(Lists != slot_lists::both || number >= 0,
-                    "saved[slot{}]: the layer has no such slot; add it to its saved<...> or "
-                    "scratch<...>");
       constexpr auto& slots =
           is_scratch ? plan::tree.leaves[leaf].scratch : plan::tree.leaves[leaf].saved;
       constexpr auto at = static_cast<std::size_t>(number - slots.first_number);

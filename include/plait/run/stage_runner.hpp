@@ -14,6 +14,7 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/forward_operations.hpp"
 #include "plait/run/forward_watch.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
@@ -58,10 +59,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   template <int Leaf, bool IsGradient>
   using parameter_access = typename base::template parameter_access<Leaf, IsGradient>;
   template <int Step, bool IsConst>
-  using saved_access = typename base::template slot_access<Step, IsConst, base::slot_lists::saved>;
+  using saved_access = typename base::template slot_access<Step, IsConst, base::slot_list::saved>;
   template <int Step>
-  using scratch_access =
-      typename base::template slot_access<Step, false, base::slot_lists::scratch>;
+  using scratch_access = typename base::template slot_access<Step, false, base::slot_list::scratch>;
   template <int Step>
   using operations_type = std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].has_term(),
                                              term_operations<Rank>, operations<Rank>>;
@@ -332,8 +332,10 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     constexpr int leaf = code.steps[Step].leaf;
     [[maybe_unused]] auto const mark =
         rank_.device().mark(forward_names_[std::size_t(leaf)].c_str());
-    auto ops = operations_of<operations_type<Step>>(Step, forward_names_);
+    forward_operations<operations_type<Step>, Job, leaf> ops(
+        operations_of<operations_type<Step>>(Step, forward_names_));
     call_forward<layer_of_step<Step>>(ops, forward_views<Step>(input, output, copy));
+    ops.require_all_moves();
     if constexpr (has_scratch<leaf>) forget_scratch(leaf);
   }
   template <int Step>

@@ -18,7 +18,8 @@ struct batch_description {
   std::size_t samples = 0;   ///< of a global batch
   std::size_t data_set = 0;  ///< samples in all
   bool is_shuffled = false, keeps_last = false;
-  std::uint64_t content = 0;  ///< loader::fingerprint of the data set; 0: nobody has asked for it
+  std::uint64_t content = 0;  ///< loader::fingerprint of the data set
+  std::uint64_t step = 0;     ///< of the batch that lies in their memory now
 };
 
 /// Neighbours in an order of samples: the indices `first` to `first + count - 1`.
@@ -47,6 +48,7 @@ template <class Memory>
 struct device_batch {
   using memory = Memory;
 
+  std::uint64_t step = 0;   ///< whose batch it is, see batch_range::at
   std::size_t samples = 0;  ///< of one microbatch on this data rank
   std::size_t sequence = 1;
   int microbatches = 1;
@@ -66,13 +68,18 @@ struct device_batch {
   std::size_t target_bytes = sizeof(std::int32_t);
   double* weights = nullptr;  ///< of rows, all microbatches together; null if all are 1
   // The same in host memory.
+  void const* host_inputs = nullptr;
   void const* host_targets = nullptr;
   double const* host_weights = nullptr;
-  std::int32_t const* tokens = nullptr;         ///< the inputs in host memory, if they are tokens
   std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
   /// The same for all batches that lie in the same memory.
   batch_description const* description = nullptr;
 
+  /// The inputs in host memory, if they are tokens.
+  [[nodiscard]] std::int32_t const* tokens() const {
+    return input.kind == value_kind::tokens ? static_cast<std::int32_t const*>(host_inputs)
+                                            : nullptr;
+  }
   /// The targets in host memory, if they are integers.
   [[nodiscard]] std::int32_t const* labels() const {
     return target.kind == value_kind::tokens ? static_cast<std::int32_t const*>(host_targets)

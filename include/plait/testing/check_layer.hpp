@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/number_range.hpp"
 #include "plait/core/random_normal.hpp"
 #include "plait/testing/layer_forms.hpp"
 #include "plait/testing/layer_laws.hpp"
@@ -339,7 +340,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - parameter gradients are added to what is there;
 /// - `may_alias` is true: shared buffers change nothing;
 /// - nothing is read that was not written: unused memory is filled with NaN;
-/// - the communicators count the bytes that the plan says.
+/// - the forward moves what its form lists, and the communicators count the bytes that the plan
+///   says.
 ///
 /// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` run each form on two or
 /// three ranks in that type, and compare with double: to 1e-5 and to 0.03 of the largest element.
@@ -353,6 +355,7 @@ check_report check_layer(layer_options const& options = {}) {
       layer<L>,
       "check_layer<L>: L is not a layer; it needs `using concept_tag = plait::layer_tag;`, "
       "`using input = ...;` and `using output = ...;`");
+  require_range("layer_options::token_count", options.token_count, number_ranges::at_least_0);
   if constexpr (std::is_same_v<Element, double>) return detail::layer_checker<L>(options).report();
   else return detail::precision_checker<L, Element>(options).report();
 }

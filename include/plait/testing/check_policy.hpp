@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plait/backend/host/threads.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/byte_text.hpp"
 #include "plait/data/in_memory.hpp"
@@ -108,7 +109,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
   policy_run out;
   std::mutex mutex;
   int const data_ranks = plan::grid.is_complete() ? 0 : options.data_ranks;
-  launch<job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
+  launch<job>(threads{.data_ranks = data_ranks, .in_each_process = true}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, adamw{.learning_rate = 0.01}, {.clip = options.clip});
     int steps = 0;
     workload load;
@@ -195,6 +196,7 @@ void check_policy_on(check_report& report, policy_options const& options) {
 /// Cost: seconds to compile, milliseconds to run.
 template <class Policy>
 check_report check_policy(policy_options const& options = {}) {
+  require_range("policy_options::tolerance", options.tolerance, number_ranges::finite_from_0);
   check_report report;
   if constexpr (!planning::form_cuts_of<policy_along<Policy, axis::tensor>>().sequence)
     detail::check_policy_on<detail::checked_features, Policy>(report, options);

@@ -29,12 +29,12 @@ enum class mistake {
   root,
   trainer,
   trainer_of_message,
+  axes,
   blocks_of_one_rank,
   tag,
   size_of_message,
   element_of_message,
   blocks,
-  blocks_of_root,
   equal_blocks,
   other_buffer,
   root_outside,
@@ -59,13 +59,14 @@ inline constexpr communicator_error communicator_errors[] = {
     {mistake::size, "another n", different, {"16 bytes", "20 bytes"}, true},
     {mistake::element, "another element type", different, {"float32", "int32"}, true},
     {mistake::operation, "another operation", different, {"sum", "max"}, true},
-    {mistake::root, "another root", different, {"to rank 0", "to rank 1"}, true},
+    {mistake::root, "another root", different, {"from rank 0", "from rank 1"}, true},
     {mistake::trainer, "another trainer", different, {"trainer 1", "trainer 2"}, true},
     {mistake::trainer_of_message,
      "a message for another trainer",
      different,
      {"trainer 1", "trainer 2"},
      true},
+    {mistake::axes, "other axes, equal members", different, {"rank 0", "all_reduce of 16"}, true},
     {mistake::tag, "a message with another tag", different, {"tag 7", "tag 8"}, true},
     {mistake::size_of_message,
      "a message of another size",
@@ -81,11 +82,6 @@ inline constexpr communicator_error communicator_errors[] = {
      "wrong blocks on one rank",
      thrown_type::size_mismatch,
      {"all_gather", "16 bytes"},
-     true},
-    {mistake::blocks_of_root,
-     "wrong blocks on the root",
-     thrown_type::size_mismatch,
-     {"scatter", "16 bytes"},
      true},
     {mistake::blocks,
      "wrong blocks on all ranks",
@@ -107,6 +103,9 @@ inline bool is_message(mistake which) {
   return which == mistake::tag || which == mistake::size_of_message ||
          which == mistake::element_of_message || which == mistake::trainer_of_message;
 }
+
+// Their groups have the members of those over axis::data.
+inline constexpr axis_set other_axes = axis::data | axis::tensor;
 
 // Nothing, or what is wrong with what was thrown.
 [[gnu::cold]] inline std::string fault_of(communicator_error const& expected,
@@ -152,7 +151,9 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
       if (other) return comm.broadcast(y.first(4), 0);
       return comm.broadcast(four, 0);
     case mistake::operation: return comm.all_reduce(four, other ? reduction::max : reduction::sum);
-    case mistake::root: return comm.reduce(four, other ? 1 : 0);
+    case mistake::root: return comm.broadcast(four, other ? 1 : 0);
+    case mistake::axes:
+      return other ? rank.group(other_axes).all_reduce(four) : comm.all_reduce(four);
     case mistake::trainer: return comm.all_reduce(four);
     case mistake::trainer_of_message: return pass(four, 7);
     case mistake::tag: return pass(four, other ? 8 : 7);
@@ -160,7 +161,6 @@ void make_mistake(mistake which, Rank& rank, Comm& comm, std::span<float> x, std
     case mistake::element_of_message: return other ? pass(y.first(4), 7) : pass(four, 7);
     case mistake::blocks_of_one_rank:
       return comm.all_gather(four, all.first(4 * p - (other ? 1 : 0)));
-    case mistake::blocks_of_root: return comm.scatter(all.first(4 * p - 1), four, 0);
     case mistake::blocks: return comm.reduce_scatter(all.first(4 * p + 1), four);
     case mistake::equal_blocks: return comm.all_to_all(x.first(p + 1), all.first(p + 1));
     case mistake::other_buffer: return comm.all_to_all(x.first(p), all.first(2 * p));
@@ -222,16 +222,14 @@ inline communicator_error const& communicator_error_at(int which) {
 
 }  // namespace detail
 
-/// For example "a message with another tag".
-///
-/// Errors:  input_error if there is no such number.
-[[nodiscard]] inline std::string communicator_error_name(int which) {
-  return detail::communicator_error_at(which).name;
-}
-
 /// True if only a backend whose ranks compare their calls finds mistake `which`.
 [[nodiscard]] inline bool communicator_error_is_compared(int which) {
   return detail::communicator_error_at(which).compared;
+}
+/// True if only a backend finds mistake `which` whose groups of equal members compare their calls
+/// together.
+[[nodiscard]] inline bool communicator_error_is_of_equal_groups(int which) {
+  return detail::communicator_error_at(which).which == detail::mistake::axes;
 }
 
 /// Lets the ranks of a launch make mistake `which`: each that takes part must be told by an error
@@ -255,7 +253,7 @@ template <class Backend>
     report.failures.push_back(std::string("error: ") + expected.name + ": " + text);
   };
   try {
-    backend.run(mesh_groups(grid),
+    backend.run(mesh_groups(grid, {axis::data, detail::other_axes}),
                 [&](auto& rank) { detail::check_mistake(rank, expected, witness); });
     if (witness.took_part > 0) failed("the run ended without an error");
   } catch (std::exception const& thrown) {

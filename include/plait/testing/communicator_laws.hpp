@@ -136,49 +136,12 @@ void check_all_to_all(Probe& p, std::size_t n) {
 }
 
 template <class T, class Probe>
-void check_broadcast_and_reduce(Probe& p, std::size_t n) {
+void check_broadcast(Probe& p, std::size_t n) {
   for (int const root : roots_of(p, n)) {
-    auto x = p.template put_own<T>(n), y = p.template put_own<T>(n);
+    auto x = p.template put_own<T>(n);
     p.settle();
     p.comm().broadcast(x.span(), root);
-    p.comm().reduce(y.span(), root);
     p.expect(x, probe_values<T>(root, n, p.salt), {"broadcast", n, root, "the root's values"});
-    if (p.me() == root) {
-      auto const sum = summed_values<T>(p.size(), n, p.salt, 0, p.sums_in_rank_order);
-      p.expect(y, sum.values, {"reduce", n, root, "the sum on the root"}, sum.bounds);
-    } else {
-      p.expect(y, probe_values<T>(p.me(), n, p.salt),
-               {"reduce", n, root, "other ranks keep their values"});
-    }
-    ++p.salt;
-  }
-}
-
-template <class T, class Probe>
-void check_gather_and_scatter(Probe& p, std::size_t n) {
-  for (int const root : roots_of(p, n)) {
-    bool const is_root = p.me() == root;
-    std::size_t const all = is_root ? p.blocks() * n : 0;
-    auto const own = probe_values<T>(p.me(), n, p.salt);
-    auto const gathered = probe_values_of_all<T>(is_root ? p.size() : 0, n, p.salt);
-    auto send = p.put(own), receive = p.template put_zeros<T>(all);
-    auto source = p.put(gathered), part = p.template put_zeros<T>(n);
-    p.settle();
-    p.comm().gather(send.read_only(), receive.span(), root);
-    p.comm().scatter(source.read_only(), part.span(), root);
-    p.expect(receive, gathered, {"gather", n, root, "all blocks in rank order on the root"});
-    p.expect(part, own, {"scatter", n, root, "block r of the root's values"});
-    p.expect(source, gathered, {"scatter", n, root, "send stays as it is"});
-
-    std::vector<T> start(all);  // in place: the root's own block takes part in both
-    if (is_root) std::ranges::copy(own, start.begin() + static_cast<std::ptrdiff_t>(n) * root);
-    auto whole = p.put(start);
-    auto const mine = is_root ? whole.block(root, n) : send.span();
-    p.settle();
-    p.comm().gather(mine, whole.span(), root);
-    p.comm().scatter(whole.read_only(), mine, root);
-    p.expect(whole, gathered, {"gather", n, root, "the root's send is its own block of receive"});
-    p.expect(send, own, {"scatter", n, root, "the root's receive is its own block of send"});
     ++p.salt;
   }
 }
@@ -233,8 +196,7 @@ void check_calls(Probe& p, std::size_t n) {
   check_all_gather<T>(p, n), ++p.salt;
   check_reduce_scatter<T>(p, n), ++p.salt;
   check_all_to_all<T>(p, n), ++p.salt;
-  check_broadcast_and_reduce<T>(p, n);
-  check_gather_and_scatter<T>(p, n);
+  check_broadcast<T>(p, n);
   check_ring<T>(p, n);
   check_pairs<T>(p, n);
 }

@@ -12,6 +12,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -47,6 +48,8 @@ struct communicator_suite_options {
   /// Ranks whose calls differ are told. Else only those mistakes are made that each rank sees
   /// alone.
   bool compares_calls = true;
+  /// That also holds for calls of two groups with equal members, over other axes.
+  bool compares_equal_groups = true;
   /// Launches that fail are part of it. False for processes that do not live on after an error:
   /// start one job for each `check_communicator_error`.
   bool errors = true;
@@ -149,6 +152,10 @@ template <class Elements = communicator_elements, class Backend>
   []<class... T>(element_list<T...>) {
     (detail::require_all_calls<communicator_type, T>(), ...);
   }(Elements{});
+  plait::detail::require_range("communicator_suite_options::ranks", options.ranks,
+                               number_ranges::at_least_1);
+  plait::detail::require_range("communicator_suite_options::rounds", options.rounds,
+                               number_ranges::at_least_0);
   check_report report;
   std::size_t most = static_cast<std::size_t>(-1);
   for (mesh const& grid : detail::meshes_of(options.ranks)) {
@@ -158,6 +165,7 @@ template <class Elements = communicator_elements, class Backend>
   for (int which = 0; options.errors && options.ranks > 1 && which < communicator_error_count;
        ++which) {
     if (!options.compares_calls && communicator_error_is_compared(which)) continue;
+    if (!options.compares_equal_groups && communicator_error_is_of_equal_groups(which)) continue;
     auto const found = check_communicator_error(backend, which, options.ranks);
     report.failures.insert(report.failures.end(), found.failures.begin(), found.failures.end());
     report.checked.insert(report.checked.end(), found.checked.begin(), found.checked.end());

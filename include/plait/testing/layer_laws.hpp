@@ -149,9 +149,7 @@ inline void check_bytes(check_report& report, std::string const& where, trial co
       if (moved.planned != moved.counted)
         report.failures.push_back(where + ": rank " + std::to_string(r) + " moved " +
                                   std::to_string(moved.counted) + " bytes over the " + moved.group +
-                                  " group, the plan says " + std::to_string(moved.planned) +
-                                  "; list every ops.move of the body in the form as "
-                                  "inner<From, To, Width>");
+                                  " group, the plan says " + std::to_string(moved.planned));
 }
 
 }  // namespace plait::testing::detail

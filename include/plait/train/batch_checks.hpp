@@ -37,6 +37,20 @@ template <class Memory>
                         "; write plait::batches<typename job::element>(data, ...)");
 }
 
+/// A batch is used before the next one takes its place. trainer() is how messages begin.
+///
+/// Errors: error.
+template <class Memory, class Trainer>
+void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
+  if (batch.description == nullptr || batch.description->step == batch.step) return;
+  auto const step = std::to_string(batch.step);
+  throw error(trainer() + ": the batch of step " + step + " is used after that of step " +
+              std::to_string(batch.description->step) +
+              " was made in its place; use each batch before the next one is made, or make it "
+              "again: batches.at(" +
+              step + ")");
+}
+
 /// Where sums are made slice by slice, each microbatch is one of the slices `mine` of `slices`.
 ///
 /// Errors: size_mismatch.
@@ -73,7 +87,7 @@ template <class Memory>
   std::size_t const row = index % batch.rows();
   std::size_t const place = index / batch.rows() * batch.samples + row % batch.samples;
   throw input_error(
-      trainer + " got token " + std::to_string(batch.tokens[index]) + " at position " +
+      trainer + " got token " + std::to_string(batch.tokens()[index]) + " at position " +
       std::to_string(row / batch.samples) + " of sample " +
       std::to_string(batch.sample_numbers != nullptr ? batch.sample_numbers[place] : place) +
       (batch.sample_numbers != nullptr ? " of the data set" : " of the batch") +
@@ -85,16 +99,17 @@ template <class Memory>
 /// Cost: reads the tokens once, on the host.
 template <class Memory>
 std::ptrdiff_t find_bad_token(device_batch<Memory> const& batch, std::size_t vocabulary) {
-  if (batch.tokens == nullptr) return -1;
+  auto const* const tokens = batch.tokens();
+  if (tokens == nullptr) return -1;
   std::size_t const count = batch.rows() * static_cast<std::size_t>(batch.microbatches);
   std::uint32_t largest = 0;  // a negative one is large
   for (std::size_t i = 0; i < count; ++i) {
-    auto const token = static_cast<std::uint32_t>(batch.tokens[i]);
+    auto const token = static_cast<std::uint32_t>(tokens[i]);
     largest = token > largest ? token : largest;
   }
   if (largest < vocabulary) return -1;
   std::size_t at = 0;
-  while (static_cast<std::uint32_t>(batch.tokens[at]) < vocabulary) ++at;
+  while (static_cast<std::uint32_t>(tokens[at]) < vocabulary) ++at;
   return static_cast<std::ptrdiff_t>(at);
 }
 

@@ -1,26 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 
+#include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
+#include "plait/core/type_name.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/measures.hpp"
 
 namespace plait::execution {
 
-template <class Measure, class Target>
+template <class Measure, std::size_t Most, std::size_t Outputs>
+consteval void check_outputs() {
+  static_assert(
+      Most < Outputs,
+      "trainer.evaluate(data, size, measures...): this measure counts a class among the Most "
+      "greatest outputs, and the model has no more than Most, so that it is always 1; write "
+      "top<Most> with a Most below the number of outputs");
+}
+
+template <class Measure, class Target, std::size_t Outputs>
 consteval void check_measure() {
   static_assert(measure<Measure>,
                 "trainer.evaluate(data, size, measures...): this type is no measure; give it "
                 "`using concept_tag = plait::measure_tag;`, numbers and value, as "
                 "plait/train/measures.hpp has them");
   if constexpr (measure<Measure>) {
+    if constexpr (requires { Measure::needs_more_outputs_than; })
+      check_outputs<Measure, Measure::needs_more_outputs_than, Outputs>();
     constexpr bool can_add =
         Measure::numbers == 0 ||
         requires(std::span<double const> outputs, std::span<Target const> of_row,
@@ -33,16 +48,38 @@ consteval void check_measure() {
   }
 }
 
+/// Errors: input_error, since a measure has written behind its numbers.
+[[noreturn]] [[gnu::cold]] inline void refuse_write(std::string const& measure,
+                                                    std::size_t numbers) {
+  throw input_error("evaluate: the measure " + measure +
+                    " has written behind its numbers, of which it has " + std::to_string(numbers) +
+                    "; let `numbers` be as many as its add writes to");
+}
+
 /// What an evaluation of a data set adds up over its batches.
 template <class Terms, class... Measures>
 class evaluation_sums {
-  static_assert((check_measure<Measures, typename Terms::target>(), ..., true));
+  static_assert((check_measure<Measures, typename Terms::target, Terms::outputs()>(), ..., true));
 
  public:
   /// How many numbers the measures have.
   static constexpr std::size_t count = (std::size_t{Measures::numbers} + ... + 0);
 
+  evaluation_sums() {
+    [[maybe_unused]] double* next = added_.data();
+    ((next = std::fill_n(next + Measures::numbers, guards, untouched)), ...);
+  }
+
+  /// The measures' names, one behind the other.
+  [[nodiscard]] [[gnu::cold]] static std::string names() {
+    std::string out;
+    ((out += (out.empty() ? "" : ", ") + type_name<Measures>()), ...);
+    return out;
+  }
+
   /// What the measures say of a row of a batch; rows without targets that count are left out.
+  ///
+  /// Errors: those of the measures; input_error that names one that writes behind its numbers.
   template <class Memory>
   void add_row(device_batch<Memory> const& batch, std::size_t row,
                std::span<double const> outputs) {
@@ -52,14 +89,24 @@ class evaluation_sums {
         static_cast<target const*>(batch.host_targets) + row * width, width);
     if (!Terms::any_counts(of_row)) return;
     double const weight = batch.host_weights == nullptr ? 1 : batch.host_weights[row];
-    outputs = Terms::without_padding(outputs);
-    double* next = sums_.data();
+    outputs = outputs.first(Terms::outputs());
+    double* next = added_.data();
     auto const add = [&]<class Measure>(Measure*) {
-      if constexpr (Measure::numbers > 0)
-        Measure::add(outputs, of_row, weight, std::span<double>(next, Measure::numbers));
-      next += Measure::numbers;
+      double* const end = next + Measure::numbers;
+      if constexpr (Measure::numbers > 0) {
+        Measure::add(outputs, of_row, weight, std::span<double>(next, end));
+        if (std::any_of(end, end + guards, [](double guard) { return guard != untouched; }))
+          refuse_write(type_name<Measure>(), Measure::numbers);
+      }
+      next = end + guards;
     };
     (add(static_cast<Measures*>(nullptr)), ...);
+  }
+
+  /// add_row of a batch.
+  template <class Memory>
+  [[nodiscard]] auto adder(device_batch<Memory> const& batch) {
+    return [&](std::size_t row, std::span<double const> outputs) { add_row(batch, row, outputs); };
   }
 
   /// The terms of the loss of a batch, each the mean over what it counts, and that.
@@ -70,7 +117,12 @@ class evaluation_sums {
     }
   }
 
-  [[nodiscard]] std::span<double> numbers() { return std::span(sums_).first(count); }
+  /// The numbers of all measures, one behind the other, when all rows have been added.
+  [[nodiscard]] std::span<double> numbers() {
+    double *to = sums_.data(), *from = added_.data();
+    ((to = std::copy_n(from, Measures::numbers, to), from += Measures::numbers + guards), ...);
+    return std::span(sums_).first(count);
+  }
 
   /// What the measures make of all that, as a tuple.
   [[nodiscard]] auto values(Measures const&... measures) const {
@@ -87,6 +139,12 @@ class evaluation_sums {
   }
 
  private:
+  /// Behind the numbers of each measure, to see whether it writes there; whatever is added changes
+  /// them.
+  static constexpr std::size_t guards = 4;
+  static constexpr double untouched = 0x1.8p-1000;
+
+  std::array<double, count + guards * sizeof...(Measures) + 1> added_{};
   std::array<double, count + 1> sums_{};
   std::array<double, std::size_t(Terms::count)> losses_{}, counted_{};
 };

@@ -116,8 +116,8 @@ template <class Job, class Rank, class T, class Sink>
   using plan = typename Job::plan_type;
   using element = typename Job::element;
   auto& device = rank.device();
-  std::size_t longest = 0;
-  for (auto const& entry : plan::entries) longest = std::max(longest, entry.info.count());
+  std::size_t const longest =
+      greatest_at(values_on<plan>(rank, {}, part), exchange_place::parameter);
   static_assert(sizeof(T) >= sizeof(element));
   auto const room = device.allocate(longest * sizeof(T));
   auto const staging = device.allocate(longest * sizeof(T));

@@ -79,7 +79,7 @@ gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& ste
 /// without one.
 ///
 /// Moves: what the plan's list has for ties and gradients: for each region of the arena one
-///        all_reduce over the axes that it is summed over, in place, or a reduce_scatter along the
+///        all_reduce over the axes that it is summed over, in place, or a reduce_scatter along each
 ///        axis whose ranks own blocks.
 template <class Job, class Rank>
 gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
@@ -88,12 +88,17 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
                 "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
                 "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
                 "out");
-  step_runner<Rank> step(rank, exchanges_on<plan>(rank, {}, job_part::training),
-                         {.has_gradients = true, .updates = true});
-  step.pass(step_phase::passes);
+  auto list = exchanges_on<plan>(rank, {}, job_part::training);
+  std::erase_if(list, [](exchange const& row) {
+    return row.place != exchange_place::ties && row.place != exchange_place::gradients;
+  });
+  step_runner<Rank> step(rank, list, {.has_gradients = true, .updates = true});
+  for (auto const which : {step_phase::send, step_phase::scale, step_phase::passes})
+    step.pass(which);
   auto const out = settle_gradients<Job>(
       rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), nullptr, [] {});
   step.pass(step_phase::update);  // what comes next waits for the sums
+  step.pass(step_phase::read);
   return out;
 }
 

@@ -73,12 +73,13 @@ struct loss_terms {
   }
 
   /// The outputs of a row without padding: as many as the losses have classes, if they have any.
-  static std::span<double const> without_padding(std::span<double const> outputs) {
+  static consteval std::size_t outputs() {
+    std::size_t count = Plan::tree.leaves[Plan::leaf_count - 1].inputs[0].width;
     for_each_term([&]<int Leaf, class Layer>(Layer*) {
       if constexpr (requires { Layer::classes; })
-        if (Layer::classes < outputs.size()) outputs = outputs.first(Layer::classes);
+        if (Layer::classes < count) count = Layer::classes;
     });
-    return outputs;
+    return count;
   }
 
  private:

@@ -23,14 +23,20 @@ struct evaluation_totals {
   double labels = 0;  ///< the targets that count, or the sum of their weights
 };
 
+/// Which of two values of a measure is the better one.
+enum class better { lower, greater };
+
 /// What `trainer.evaluate(data, size, measures...)` adds up over the samples of a data set.
 ///
 /// Syntax:  numbers: how many it adds up, static constexpr;
 ///          value(std::span<double const> sums, evaluation_totals const&), of the sums over all
 ///          samples. If numbers is not 0, add(outputs, targets, weight, sums), static: `outputs` is
 ///          a std::span<double const> of one row, without padding, `targets` a span of
-///          std::int32_t or of float or double, `sums` a std::span<double>.
-/// Meaning: add() is called once for each row that counts, on one rank; sums start at 0.
+///          std::int32_t or of float or double, `sums` a std::span<double>. For
+///          `checkpoint_options::best` it has name() -> std::string, static, and
+///          `static constexpr plait::better is_better`.
+/// Meaning: add() is called once for each row that counts, on one rank; sums start at 0. It writes
+///          to its sums alone. All ranks evaluate the same measures.
 template <class M>
 concept measure = std::same_as<typename M::concept_tag, measure_tag> &&
                   requires(M const& of, std::span<double const> sums) {
@@ -57,6 +63,8 @@ namespace measures {
 /// The loss, as `evaluate` of one batch has it.
 struct mean_loss {
   using concept_tag = measure_tag;
+  static constexpr better is_better = better::lower;
+  static std::string name() { return "mean_loss"; }
   static constexpr std::size_t numbers = 0;
   static double value(std::span<double const>, evaluation_totals const& of) { return of.loss; }
 };
@@ -64,21 +72,25 @@ struct mean_loss {
 /// exp of the mean loss.
 struct perplexity {
   using concept_tag = measure_tag;
+  static constexpr better is_better = better::lower;
+  static std::string name() { return "perplexity"; }
   static constexpr std::size_t numbers = 0;
   static double value(std::span<double const>, evaluation_totals const& of) {
     return std::exp(of.loss);
   }
 };
 
-/// The share of rows whose class is among the `Most` greatest outputs; of equal outputs the first
-/// ones count.
+/// The share of rows whose class is among the `Most` greatest outputs, of which the model has more;
+/// of equal outputs the first ones count.
 template <std::size_t Most>
 struct top {
   static_assert(Most > 0,
                 "top<Most>: Most is the number of outputs among which a class counts; "
                 "write at least 1");
   using concept_tag = measure_tag;
-  static constexpr std::size_t numbers = 2;
+  static constexpr better is_better = better::greater;
+  static std::string name() { return Most == 1 ? "accuracy" : "top_" + std::to_string(Most); }
+  static constexpr std::size_t numbers = 2, needs_more_outputs_than = Most;
   static void add(std::span<double const> outputs, std::span<std::int32_t const> label,
                   double weight, std::span<double> sums) {
     auto const mine = detail::class_of(label, outputs.size(), "measures::top");
@@ -124,6 +136,8 @@ struct confusion_matrix {
 /// |output - target|, the mean over all numbers that count.
 struct mean_absolute_error {
   using concept_tag = measure_tag;
+  static constexpr better is_better = better::lower;
+  static std::string name() { return "mean_absolute_error"; }
   static constexpr std::size_t numbers = 2;
   template <std::floating_point Target>
   static void add(std::span<double const> outputs, std::span<Target const> targets, double weight,

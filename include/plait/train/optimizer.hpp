@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/core/number_range.hpp"
 
 namespace plait {
 
@@ -29,10 +30,11 @@ inline bool decay_all(parameter_description const&) { return true; }
 /// Decay matrices, not biases and norms.
 inline bool decay_matrices(parameter_description const& what) { return what.rank == 2; }
 
-/// A number of an optimizer that must be the same on all ranks.
+/// A number of an optimizer that must be the same on all ranks, and what it may be.
 struct setting {
   char const* name = "";
   double value = 0;
+  number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
 };
 
 /// AdamW as in PyTorch: decoupled decay, bias correction.
@@ -51,13 +53,14 @@ struct adamw {
   double weight_decay = 1e-2;
   bool (*decays)(parameter_description const&) = decay_all;
 
-  /// What trainers compare between ranks, besides `numbers`.
+  /// What trainers check, and compare between ranks besides `numbers`.
   [[nodiscard]] std::array<setting, 5> settings() const {
-    return {{{"learning_rate", learning_rate},
-             {"beta1", beta1},
-             {"beta2", beta2},
-             {"epsilon", epsilon},
-             {"weight_decay", weight_decay}}};
+    using namespace number_ranges;
+    return {{{"learning_rate", learning_rate, finite_from_0},
+             {"beta1", beta1, from_0_to_below_1},
+             {"beta2", beta2, from_0_to_below_1},
+             {"epsilon", epsilon, finite_above_0},
+             {"weight_decay", weight_decay, finite_from_0}}};
   }
   /// What changes from step to step, at step `step` counted from 0.
   [[nodiscard]] numbers numbers_of(std::int64_t step, double rate_factor) const {
@@ -86,8 +89,10 @@ struct sgd {
 
   /// \see adamw::settings
   [[nodiscard]] std::array<setting, 3> settings() const {
-    return {
-        {{"learning_rate", learning_rate}, {"momentum", momentum}, {"weight_decay", weight_decay}}};
+    using namespace number_ranges;
+    return {{{"learning_rate", learning_rate, finite_from_0},
+             {"momentum", momentum, from_0_to_below_1},
+             {"weight_decay", weight_decay, finite_from_0}}};
   }
   /// \see adamw::numbers_of
   [[nodiscard]] numbers numbers_of(std::int64_t, double rate_factor) const {
@@ -100,8 +105,7 @@ struct sgd {
   }
 };
 
-/// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, one
-/// of
+/// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, among
 ///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
 ///          `state_names`: then checkpoints have `state_0`, ...
 /// Meaning: update() leaves everything as it is if `*of.gradient_scale` is not a number, and takes

@@ -48,17 +48,21 @@ struct update_factors {
   double rate = 1, decay = 1;
 };
 
+/// The first group that matches a parameter, or null.
+[[gnu::cold]] inline parameter_group const* first_match(std::vector<parameter_group> const& groups,
+                                                        std::string_view name) {
+  for (auto const& group : groups)
+    if (matches(group.pattern, name)) return &group;
+  return nullptr;
+}
+
 /// Those of a parameter: of the first group that matches, and no decay where the optimizer has
 /// none.
 template <class Decays>
 [[gnu::cold]] update_factors factors_of(parameter_description const& what, Decays const& decays,
                                         std::vector<parameter_group> const& groups) {
   update_factors out;
-  for (auto const& group : groups)
-    if (matches(group.pattern, what.name)) {
-      out = {group.rate, group.decay};
-      break;
-    }
+  if (auto const* const group = first_match(groups, what.name)) out = {group->rate, group->decay};
   if (!decays(what)) out.decay = 0;
   return out;
 }

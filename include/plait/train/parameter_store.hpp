@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/finite.hpp"
 #include "plait/plan/exchanges.hpp"
@@ -16,6 +17,7 @@
 #include "plait/plan/memory.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/train/export.hpp"
+#include "plait/train/imported_values.hpp"
 #include "plait/train/start_values.hpp"
 
 namespace plait::execution {
@@ -131,12 +133,15 @@ class parameter_store {
 
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// and keeps this rank's block. A source that returns false has left the parameter as it is.
+  /// Returns what ranks compare of that.
   ///
   /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
   template <class Source>
-  [[gnu::cold]] void import_from(Source source) {
+  [[gnu::cold]] std::vector<imported_values> import_from(Source source) {
+    std::vector<imported_values> out;
     std::vector<parameter_element> values, block;
     for (auto const& parameter : local_) {
+      out.push_back({.name = parameter.name});
       auto const& info = entry_of(parameter).info;
       values.resize(info.unpadded().count());
       block.resize(parameter.count);
@@ -149,7 +154,10 @@ class parameter_store {
         throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
       take_block<parameter_element>(parameter.in_block(), info.columns, values, block);
       set(parameter, block);
+      auto const number = digest().add_many(std::as_bytes(whole)).value();
+      out.back().digest = std::max(number, imported_values::kept + 1);
     }
+    return out;
   }
 
   /// \see export_tensors
@@ -209,14 +217,12 @@ class parameter_store {
     return detail::allocate_for_plan(rank_, need, [&] { return rank_.device().allocate(bytes); });
   }
 
-  /// Bytes of the arenas.
+  /// Bytes of the arenas, and of the room that the rank's sums have taken.
   [[nodiscard]] memory_need allocated() const {
-    return {arenas_.parameters.size() + arenas_.copies.size(),
-            arenas_.gradients.size(),
-            arenas_.state.size(),
-            0,
-            0,
-            0};
+    return {.parameters = arenas_.parameters.size() + arenas_.copies.size(),
+            .gradients = arenas_.gradients.size(),
+            .optimizer = arenas_.state.size(),
+            .sums = rank_.room_of_sums_bytes()};
   }
 
  private:

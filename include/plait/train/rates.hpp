@@ -14,28 +14,11 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
-
-namespace plait::detail {
-
-/// Errors: input_error "rates::cosine: total is 0; ..." unless `is_right`.
-[[gnu::cold]] inline void require_rate(bool is_right, std::string const& which, double value,
-                                       char const* wanted) {
-  if (is_right) return;
-  char number[32];
-  std::snprintf(number, sizeof number, "%.6g", value);
-  throw input_error("rates::" + which + " is " + number + "; it must be " + wanted);
-}
-[[gnu::cold]] inline void require_steps(std::int64_t steps, std::string const& which) {
-  require_rate(steps >= 1, which, static_cast<double>(steps), "at least 1");
-}
-[[gnu::cold]] inline void require_fraction(double value, std::string const& which) {
-  require_rate(std::isfinite(value) && value >= 0, which, value, "a finite number from 0 on");
-}
-
-}  // namespace plait::detail
+#include "plait/core/number_range.hpp"
 
 /// Ready-made functions for `trainer_options::rate`: of the step, counted from 0, to the factor of
-/// the optimizer's learning rate. A function of your own, such as a lambda, is as good.
+/// the optimizer's learning rate, which is its greatest one. A function of your own, such as a
+/// lambda, is as good.
 ///
 /// All numbers of steps count from the start of training, those in a `warm_up` as well: in
 /// `warm_up(10, cosine(100))` the rate rises in steps 0 to 9, falls from step 10 on and is at its
@@ -56,8 +39,10 @@ class cosine {
   /// Errors: input_error if `total` is below 1 or `final_fraction` negative or not finite.
   explicit cosine(std::int64_t total, double final_fraction = 0.1)
       : total_(total), final_(final_fraction) {
-    detail::require_steps(total, "cosine: total");
-    detail::require_fraction(final_fraction, "cosine: final_fraction");
+    detail::require_range("rates::cosine: total", static_cast<double>(total),
+                          number_ranges::at_least_1);
+    detail::require_range("rates::cosine: final_fraction", final_fraction,
+                          number_ranges::finite_from_0);
   }
   [[nodiscard]] std::int64_t total() const { return total_; }
   /// `first`: the step from which it falls.
@@ -80,8 +65,10 @@ class linear {
   /// Errors: as cosine.
   explicit linear(std::int64_t total, double final_fraction = 0)
       : total_(total), final_(final_fraction) {
-    detail::require_steps(total, "linear: total");
-    detail::require_fraction(final_fraction, "linear: final_fraction");
+    detail::require_range("rates::linear: total", static_cast<double>(total),
+                          number_ranges::at_least_1);
+    detail::require_range("rates::linear: final_fraction", final_fraction,
+                          number_ranges::finite_from_0);
   }
   [[nodiscard]] std::int64_t total() const { return total_; }
   /// \see cosine::operator()
@@ -103,8 +90,9 @@ class step {
  public:
   /// Errors: input_error if `every` is below 1 or `factor` negative or not finite.
   explicit step(std::int64_t every, double factor = 0.1) : every_(every), factor_(factor) {
-    detail::require_steps(every, "step: every");
-    detail::require_fraction(factor, "step: factor");
+    detail::require_range("rates::step: every", static_cast<double>(every),
+                          number_ranges::at_least_1);
+    detail::require_range("rates::step: factor", factor, number_ranges::finite_from_0);
   }
   double operator()(std::int64_t at) const {
     return std::pow(factor_, static_cast<double>(at / every_));
@@ -130,11 +118,11 @@ class one_cycle {
         peak_(rise * static_cast<double>(total) - 1),
         initial_(1 / initial_divisor),
         final_(1 / initial_divisor / final_divisor) {
-    detail::require_steps(total, "one_cycle: total");
-    detail::require_rate(rise >= 0 && rise <= 1, "one_cycle: rise", rise, "from 0 to 1");
+    detail::require_range("rates::one_cycle: total", static_cast<double>(total),
+                          number_ranges::at_least_1);
+    detail::require_range("rates::one_cycle: rise", rise, number_ranges::from_0_to_1);
     for (double const divisor : {initial_divisor, final_divisor})
-      detail::require_rate(std::isfinite(divisor) && divisor > 0, "one_cycle: a divisor", divisor,
-                           "a finite number above 0");
+      detail::require_range("rates::one_cycle: a divisor", divisor, number_ranges::finite_above_0);
   }
   double operator()(std::int64_t at) const {
     auto const now = static_cast<double>(at);
@@ -162,12 +150,14 @@ class warm_up {
  public:
   /// Errors: input_error if `steps` is negative, or if `then` ends before it can begin.
   explicit warm_up(std::int64_t steps, Then then = {}) : steps_(steps), then_(std::move(then)) {
-    detail::require_rate(steps >= 0, "warm_up: steps", static_cast<double>(steps), "at least 0");
+    detail::require_range("rates::warm_up: steps", static_cast<double>(steps),
+                          number_ranges::at_least_0);
     if constexpr (requires { then_.total(); })
-      detail::require_rate(
-          then_.total() > steps, "warm_up(" + std::to_string(steps) + ", then): the total of then",
+      detail::require_range(
+          "rates::warm_up(" + std::to_string(steps) + ", then): the total of then",
           static_cast<double>(then_.total()),
-          "more than the steps of the rise, as it counts from the start of training");
+          {static_cast<double>(steps) + 1, number_ranges::infinite,
+           "more than the steps of the rise, as it counts from the start of training"});
   }
   double operator()(std::int64_t at) const {
     if (at >= steps_) return after(at);
@@ -188,17 +178,38 @@ class warm_up {
 
 namespace plait::execution {
 
+[[noreturn]] [[gnu::cold]] inline void refuse_factor(double factor, std::int64_t step) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%.6g", factor);
+  auto const text = "trainer_options::rate gives " + std::string(number) + " at step " +
+                    std::to_string(step) + "; ";
+  if (!(factor > 1) || std::isinf(factor))
+    throw input_error(text + "the factor of the learning rate must be a finite number from 0 on");
+  throw input_error(text +
+                    "it is no learning rate but the factor that the optimizer's learning_rate is "
+                    "multiplied by: give the greatest rate to the optimizer and let the factor be "
+                    "from 0 to 1, or write .rate_above_1 = true");
+}
+
 /// The factor of the learning rate at a step; 1 if there is no function.
 ///
-/// Errors: input_error if it is negative or not finite.
-inline double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step) {
+/// Errors: input_error if it is negative or not finite, or above 1 and that is not `allowed`.
+inline double rate_at(std::function<double(std::int64_t)> const& rate, std::int64_t step,
+                      bool allowed = false) {
   if (!rate) return 1;
   double const factor = rate(step);
-  if (!(std::isfinite(factor) && factor >= 0))
-    throw input_error("trainer_options::rate gives " + std::to_string(factor) + " at step " +
-                      std::to_string(step) +
-                      "; the factor of the learning rate must be a finite number from 0 on");
-  return factor;
+  constexpr double rounding = 1e-9;  // of a function that reaches 1
+  if (factor >= 0 && factor <= (allowed ? number_ranges::greatest_finite : 1 + rounding))
+    return factor;
+  refuse_factor(factor, step);
+}
+
+/// Calls each(step) for some steps, the first ones and ever fewer up to 2^20: for what is asked of
+/// a schedule as a whole.
+template <class Each>
+void for_some_steps(Each each) {
+  for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
+    each(step);
 }
 
 }  // namespace plait::execution

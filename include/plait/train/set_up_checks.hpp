@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +13,10 @@
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/fields.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/mesh.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/agreement.hpp"
@@ -50,27 +51,50 @@ template <class Plan>
   return out;
 }
 
-[[gnu::cold]] inline void check_average(double average) {
-  if (!(average >= 0 && average < 1))
-    throw input_error("trainer_options::average is " + std::to_string(average) +
-                      "; it must be from 0, which keeps no averages, to below 1");
+/// Errors: input_error if a number of the optimizer is not in its range.
+template <class Optimizer>
+[[gnu::cold]] Optimizer checked(Optimizer optimizer) {
+  if constexpr (requires { optimizer.settings(); })
+    for (auto const& setting : optimizer.settings())
+      require_range(std::string("the optimizer's ") + setting.name, setting.value, setting.range);
+  return optimizer;
 }
+/// Errors: input_error for a factor that is not in its range, and for a group that has no effect,
+///         since no parameter matches or since earlier groups have all that do.
 [[gnu::cold]] inline void check_groups(std::vector<parameter_group> const& groups,
                                        std::vector<model_parameter> const& parameters) {
   for (auto const& group : groups) {
-    std::string const which =
-        "trainer_options::groups: the pattern " + detail::in_quotes(group.pattern) + " ";
-    for (double const factor : {group.rate, group.decay})
-      if (!(factor >= 0 && factor <= std::numeric_limits<double>::max()))
-        throw input_error(which + "has the factor " + std::to_string(factor) +
-                          "; it must be a finite number from 0 on");
-    int matched = 0;
-    for (auto const& parameter : parameters) matched += matches(group.pattern, parameter.name);
-    if (matched == 0)
-      throw input_error(which + "matches no parameter of the model; names are like '" +
+    std::string const which = "the pattern " + detail::in_quotes(group.pattern);
+    require_range("trainer_options::groups: .rate of " + which, group.rate,
+                  number_ranges::finite_from_0);
+    require_range("trainer_options::groups: .decay of " + which, group.decay,
+                  number_ranges::finite_from_0);
+    bool matched = false, counts = false;
+    std::string others;  // that have what it matches
+    for (auto const& parameter : parameters) {
+      if (!matches(group.pattern, parameter.name)) continue;
+      matched = true;
+      auto const& first = *first_match(groups, parameter.name);
+      counts = counts || &first == &group;
+      auto const other = detail::in_quotes(first.pattern);
+      if (others.find(other) == std::string::npos) others += (others.empty() ? "" : ", ") + other;
+    }
+    if (!matched)
+      throw input_error("trainer_options::groups: " + which +
+                        " matches no parameter of the model; names are like '" +
                         (parameters.empty() ? std::string{} : parameters.front().name) +
                         "', and a * stands for any characters");
+    if (!counts)
+      throw input_error("trainer_options::groups: " + which +
+                        " has no effect, as all parameters that it matches belong to " + others +
+                        " before it; the first group that matches counts, so write narrower "
+                        "patterns first");
   }
+}
+
+/// \see rate_at
+inline double rate_at(trainer_options const& options, std::int64_t step) {
+  return rate_at(options.rate, step, options.rate_above_1);
 }
 
 /// The options, which are right by themselves and for the model.
@@ -78,7 +102,11 @@ template <class Plan>
 /// Errors: input_error, the same on all ranks that have the same options.
 template <class Plan>
 [[gnu::cold]] trainer_options const& checked(trainer_options const& options, mesh const& grid) {
-  check_average(options.average);
+  require_range("trainer_options::clip", options.clip,
+                {0, number_ranges::infinite, "from 0, which does not clip, on"});
+  require_range("trainer_options::average", options.average,
+                {0, number_ranges::below_1, "from 0, which keeps no averages, to below 1"});
+  for_some_steps([&](std::int64_t step) { rate_at(options, step); });
   if (!options.groups.empty()) check_groups(options.groups, parameters_of_model<Plan>(grid));
   return options;
 }
@@ -186,8 +214,9 @@ template <class Rank, class Optimizer>
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
-  for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
-    mine.add("rate at step " + std::to_string(step), rate_at(options.rate, step));
+  for_some_steps([&](std::int64_t step) {
+    mine.add("rate at step " + std::to_string(step), rate_at(options, step));
+  });
   mine.add("replay", options.replay);
   mine.add("stop_at_nan", options.stop_at_nan);
   mine.add("stop (1 if it is given)", options.stop != nullptr);
@@ -196,7 +225,7 @@ template <class Rank, class Optimizer>
       mine.add(std::string("the optimizer's ") + setting.name, setting.value);
   for (std::int64_t step : {0, 1}) {
     int field = 0;
-    for_each_field(optimizer.numbers_of(step, rate_at(options.rate, step)), [&](double value) {
+    for_each_field(optimizer.numbers_of(step, rate_at(options, step)), [&](double value) {
       mine.add(
           "number " + std::to_string(field++) + " of the optimizer at step " + std::to_string(step),
           value);
@@ -215,14 +244,54 @@ template <class Rank, class Optimizer>
                  rank.device().kind());
 }
 
-/// Sees to it that all ranks train on the same batches.
+/// A number that is another one if any sample of this rank in a batch is.
+template <class Memory>
+[[gnu::cold]] std::uint64_t digest_of(device_batch<Memory> const& batch) {
+  digest out;
+  auto const add = [&](void const* data, std::size_t bytes) {
+    if (data != nullptr) out.add({static_cast<std::byte const*>(data), bytes});
+  };
+  auto const pieces = static_cast<std::size_t>(batch.microbatches);
+  add(batch.host_inputs, pieces * batch.input_stride_bytes);
+  add(batch.host_targets, pieces * batch.target_stride_bytes);
+  add(batch.host_weights, pieces * batch.rows() * sizeof(double));
+  return out.value();
+}
+
+/// Ranks that differ along no axis of the batch have the same samples. `digest_on(rank)` is what a
+/// rank says of its samples.
+///
+/// Errors: input_error that names two ranks and what they say, on all ranks.
+template <class Digest>
+[[gnu::cold]] void require_same_samples(mesh const& grid, std::string const& subject,
+                                        std::uint64_t step, Digest digest_on) {
+  std::vector<int> first(std::size_t(grid.size(batch_axes)), -1);  // of each data rank
+  for (int rank = 0; rank < grid.world_size(); ++rank) {
+    int const data_rank = grid.place_in_group(grid.coordinates_of(rank), batch_axes);
+    int& other = first[std::size_t(data_rank)];
+    if (other < 0) other = rank;
+    if (digest_on(other) == digest_on(rank)) continue;
+    throw input_error(
+        subject + ": rank " + std::to_string(other) + " and rank " + std::to_string(rank) +
+        " are both data rank " + std::to_string(data_rank) + ", and their samples of step " +
+        std::to_string(step) + " are not the same: these have the digest " +
+        std::to_string(digest_on(other)) + " on rank " + std::to_string(other) + " and " +
+        std::to_string(digest_on(rank)) + " on rank " + std::to_string(rank) +
+        "; a data set gives the same inputs, targets and weights of a sample on "
+        "every rank");
+  }
+}
+
+/// Sees to it that all ranks train on the same batches: what they are made of, and the samples of
+/// the one that is used first; or evaluate them by the same measures, which are given by name.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Rank, class Memory>
 [[gnu::cold]] void compare_batches(Rank& rank, agreement_room const& room,
-                                   device_batch<Memory> const& batch) {
+                                   device_batch<Memory> const& batch, std::string const& measures) {
   auto const& of = *batch.description;
-  agreement mine("batches " + std::to_string(of.number));
+  std::string const subject = "batches " + std::to_string(of.number), last = "the measures";
+  agreement mine(subject);
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
   mine.add("the samples of the data set", of.data_set);
@@ -233,7 +302,17 @@ template <class Rank, class Memory>
   mine.add("seed", of.seed);
   mine.add("how (1 if samples are shuffled)", of.is_shuffled);
   mine.add("last (1 if the last batch is kept)", of.keeps_last);
-  compare(rank, room, mine);
+  mine.add("the fingerprint of the data set, of which each data rank takes its share", of.content);
+  mine.add("the step whose batch is used first", batch.step);
+  mine.add(last, digest().add(measures).value());
+  auto numbers = mine.mine();
+  numbers.back() = digest_of(batch);  // behind what is the same on all ranks
+  auto const all = numbers_of_all(rank, room, numbers);
+  if (mine.first_difference(all) == last) compare_text(rank, room, subject, last, measures);
+  mine.require_equal(all);
+  require_same_samples(rank.grid(), subject, batch.step, [&](int of_rank) {
+    return all[std::size_t(of_rank + 1) * agreed_fields - 1];
+  });
 }
 
 /// The sources of batches that have been compared.

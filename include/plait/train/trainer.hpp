@@ -34,6 +34,7 @@
 #include "plait/train/evaluation_sums.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/held_state.hpp"
+#include "plait/train/imported_values.hpp"
 #include "plait/train/loss_terms.hpp"
 #include "plait/train/measures.hpp"
 #include "plait/train/not_finite.hpp"
@@ -88,7 +89,7 @@ class trainer_on {
 
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
       : rank_(in_mesh_of_the_plan(rank)),
-        optimizer_(std::move(optimizer)),
+        optimizer_(checked(std::move(optimizer))),
         options_(checked<plan>(options, rank.grid())),
         generation_(rank),
         store_(rank, held_.arenas, Optimizer::states, options.average > 0),
@@ -179,7 +180,7 @@ class trainer_on {
   /// ranks: `auto [loss, accuracy] = trainer.evaluate(data, global_batch<64>{},
   /// measures::mean_loss{}, measures::accuracy{})`.
   ///
-  /// Each sample counts once, also those of the last, partial batch.
+  /// Each sample counts once, also those of the last, partial batch. All ranks ask for the same.
   /// Moves: an evaluation's rows for each batch, the outputs within the last stage, and at the end
   ///        one sum over all ranks.
   /// Cost:  makes batches of its own; memory as the plan says with `measured_numbers`.
@@ -188,6 +189,7 @@ class trainer_on {
     evaluation_sums<terms, Measures...> sums;
     constexpr std::size_t count = sums.count;
     auto const mine = calls();
+    measures_ = sums.names();
     workload load{};
     auto all = batches<batch_element>(data, size, rank_,
                                       {.how = sample_order::sequential, .last = last_batch::keep});
@@ -199,14 +201,8 @@ class trainer_on {
               .optimizer_states = Optimizer::states,
               .measured_numbers = count};
       auto const report = evaluate_batch(batch, [&](passes_type& passes, loss_sum const& loss) {
-        if constexpr (count == 0) {
-          passes.run(rank_, batch, loss);
-        } else {
-          prediction_.measure(rank_, passes, batch, load, loss,
-                              [&](std::size_t row, std::span<double const> outputs) {
-                                sums.add_row(batch, row, outputs);
-                              });
-        }
+        if constexpr (count == 0) passes.run(rank_, batch, loss);
+        else prediction_.measure(rank_, passes, batch, load, loss, sums.adder(batch));
       });
       sums.add_loss(report.terms, counted_);
     }
@@ -221,16 +217,14 @@ class trainer_on {
   std::span<T const> predict(batch_type const& batch, predicted which = predicted::of_data_rank) {
     if (which == predicted::nothing) return {};
     auto const mine = calls();
-    require_equal_batches(batch);
-    check_inputs(batch);
+    check(batch);
     averages_.refresh(store_);
     auto& passes = passes_for(batch, purpose::evaluation);
     passes.runner().context() = context_for(batch, false);
     return prediction_.run(rank_, passes, batch, which);
   }
 
-  /// A batch of `plait::batches`. Anything but a batch in the memory of this rank's device, of the
-  /// type that the job takes, does not compile.
+  /// A batch of `plait::batches`; what is no batch of the job on this device does not compile.
   template <class Other>
   step_report step(Other const& batch) {
     if constexpr (is_batch<Other>()) return step(static_cast<batch_type const&>(batch));
@@ -272,15 +266,18 @@ class trainer_on {
   }
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
   /// of this rank's stage and keeps this rank's block; a source that returns false leaves the
-  /// parameter as it is. In a later generation of an elastic job, which has been trained, nothing
-  /// is imported.
+  /// parameter as it is. All ranks call it. In a later generation of an elastic job, which has been
+  /// trained, nothing is imported.
   ///
-  /// Errors: input_error, naming the first, if a parameter has a value that is not finite.
+  /// Moves:  a digest of each parameter, to all ranks.
+  /// Errors: input_error, naming the first parameter with a value that is not finite, or, on all
+  ///         ranks, that ranks give other values.
   template <class Source>
   void import_parameters(Source source) {
     averages_.require_parameters("import_parameters");
     if (generation_.is_held()) return;
-    store_.import_from(source);
+    auto const mine = calls();
+    compare_imported<plan>(rank_, room_to_agree(), name(), store_.import_from(source));
     averages_.restart(store_);
   }
 
@@ -307,7 +304,7 @@ class trainer_on {
     return std::forward<Body>(body)();
   }
 
-  /// Bytes of this rank on its device, but for batches: the plan's, and its libraries' workspace.
+  /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.
   [[nodiscard]] memory_need allocated() const {
     auto need = store_.allocated();
     need.activations = passes_.bytes();
@@ -360,17 +357,15 @@ class trainer_on {
     return name() + ": rank " + std::to_string(rank_.world_rank());
   }
 
-  void require_equal_batches(batch_type const& batch) {
+  void check(batch_type const& batch) {
+    require_in_place(batch, [&] { return name(); });
     if (compared_.is_new(batch) && rank_.world_size() > 1)
-      compare_batches(rank_, room_to_agree(), batch);
+      compare_batches(rank_, room_to_agree(), batch, measures_);
+    check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
   }
   /// Where the ranks compare numbers.
   [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
     return {exchanges_on<plan>(rank_, {}, job_part::set_up), memory_.agreed()};
-  }
-
-  void check_inputs(batch_type const& batch) const {
-    check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
   }
 
   passes_type& passes_for(batch_type const& batch, purpose what) {
@@ -420,14 +415,13 @@ class trainer_on {
   /// What a step needs from the host: room, and the numbers that change from step to step.
   passes_type& begin(batch_type const& batch, purpose what) {
     if constexpr (plan::slices > 0) require_slices(batch, slices_.mine(), plan::slices, name());
-    require_equal_batches(batch);
-    check_inputs(batch);
+    check(batch);
     averages_.refresh(store_);
     auto& ready = passes_for(batch, what);
     ready.runner().context() = context_for(batch, what == purpose::training);
     numbers now;
     now.step = static_cast<std::uint32_t>(held_.step);
-    now.optimizer = optimizer_.numbers_of(held_.step, rate_at(options_.rate, held_.step));
+    now.optimizer = optimizer_.numbers_of(held_.step, rate_at(options_, held_.step));
     if (what == purpose::training) held_.is_ready = false;
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
     now.stop += generation_.asks();
@@ -579,6 +573,7 @@ class trainer_on {
   steps only_loss_{steps_for(job_part::evaluation, false)};
   prediction<Job, Rank> prediction_;
   compared_batches compared_{};
+  std::string measures_{};             // of the last evaluation of a data set
   typename numbers::terms counted_{};  // in the last batch
   std::function<void(step_report const&)> on_stop_{};
 };

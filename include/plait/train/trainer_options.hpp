@@ -21,9 +21,11 @@ struct trainer_options {
   /// function of yours; none is 1. It is a function of the step alone and the same on all ranks,
   /// which are compared at steps 0, 1, 2, 4, ... 2^20.
   std::function<double(std::int64_t)> rate{};
+  /// Whether that factor may be above 1. It mostly is where a learning rate was meant.
+  bool rate_above_1 = false;
   /// Parameters with other rates or decay, by name. The first group that matches a parameter
-  /// counts, and what none matches has factors of 1. One that matches no parameter of the model is
-  /// an error.
+  /// counts, and what none matches has factors of 1. One that matches no parameter of the model, or
+  /// none that earlier ones have left, is an error.
   std::vector<parameter_group> groups{};
   /// Keeps averages of the weights over the steps, for `trainer_on::with_averages`: after each
   /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -76,13 +75,14 @@ template <class Plan, class Optimizer>
   if constexpr (requires { optimizer.settings(); })
     for (auto const& setting : optimizer.settings()) add(setting.name, number_text(setting.value));
   std::string rates;
-  for (std::int64_t step = 0; step <= std::int64_t{1} << 20; step = std::max(2 * step, step + 1))
-    rates += (rates.empty() ? "" : " ") + number_text(rate_at(options.rate, step));
+  for_some_steps([&](std::int64_t step) {
+    rates += (rates.empty() ? "" : " ") + number_text(rate_at(options, step));
+  });
   // These are for people; of many more steps, up to 2^12 of all, there is a number.
   std::string more;
   for (std::int64_t step = 0, each = 1; step <= std::int64_t{1} << 20; step += each) {
     if (step >= std::int64_t{1} << 12 && (step & (step - 1)) == 0) each = step >> 8;
-    more += number_text(rate_at(options.rate, step)) + " ";
+    more += number_text(rate_at(options, step)) + " ";
   }
   add("schedule", rates + ", fingerprint " + fingerprint_of(more));
   std::string factors;

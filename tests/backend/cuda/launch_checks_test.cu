@@ -18,7 +18,7 @@
 
 #include "plait/backend/cuda/cuda.hpp"
 #include "plait/backend/cuda/cuda_process.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/backend/cuda/device/requirements.hpp"
 
@@ -208,6 +208,21 @@ TEST(Launch, RanksOfOneProcessRecordNoGraphs) {
   auto const text = message_of<input_error>([&] { backend.run(two_ranks(), [](auto&) {}); });
   expect_text(text, "ranks that share one process cannot record graphs");
   expect_text(text, "plait::cuda_process{}");
+}
+
+TEST(Launch, NumbersOutOfTheirRangesAreRefused) {
+  auto const says = [](plait::cuda const& backend, char const* text) {
+    expect_text(message_of<input_error>([&] { backend.run(two_ranks(), [](auto&) {}); }), text);
+  };
+  says({.first_device = -1}, "cuda::first_device is -1; it must be at least 0");
+  says({.options = {.timeout = std::chrono::seconds{-1}}},
+       "cuda_options::timeout in seconds is -1; it must be above 0");
+  says({.options = {.staging_bytes = 0}}, "staging_bytes is 0; it must be at least 1");
+  says({.options = {.staging_pieces = -4}}, "staging_pieces is -4; it must be at least 1");
+  plait::cuda_process const process{.ranks = plait::process_ranks{0, 2, 0},
+                                    .options = {.staging_pieces = 0}};
+  expect_text(message_of<input_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
+              "cuda_options::staging_pieces is 0; it must be at least 1");
 }
 
 TEST(Launch, NcclKeepsToTheOrderOfLaunches) {

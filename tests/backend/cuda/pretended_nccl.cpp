@@ -259,13 +259,6 @@ ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDa
     for (auto const& part : call.parts) std::memcpy(part.to, out.data(), out.size());
   });
 }
-ncclResult_t ncclReduce(void const* from, void* to, std::size_t count, ncclDataType_t type,
-                        ncclRedOp_t how, int root, ncclComm_t comm, cudaStream_t stream) {
-  return pretended::collective_call(comm, stream, from, to, [=](auto& call) {
-    pretended::join_values(type, call, 0, count, how,
-                           call.parts[static_cast<std::size_t>(root)].to);
-  });
-}
 ncclResult_t ncclBroadcast(void const* from, void* to, std::size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
   return pretended::collective_call(comm, stream, from, to, [=](auto& call) {

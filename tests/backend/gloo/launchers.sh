@@ -30,7 +30,7 @@ same() { cmp -s losses "$1" || complain "not the losses of threads: $(diff losse
 # until WORDS...: the command succeeds.
 until_true() {
   local tries
-  for ((tries = 0; tries < 1000; ++tries)); do
+  for ((tries = 0; tries < 6000; ++tries)); do
     ! "$@" || return 0
     sleep 0.01
   done

@@ -2,9 +2,10 @@
 // Trains a small model over Gloo's processes, or over threads to compare with, and prints the
 // losses with all their digits.
 //   trained threads|ranked|unchecked|library PLAN [OPTION=VALUE...]
-// Options: steps, timeout (ms), wait (ms after each step), throw (rank 1, after this step), token,
-// redis (host:port), rank and size (instead of what the launcher says), measure=1.
-// After TRAINED_SECONDS (60) the process is ended, so that a wait for ever is a failure.
+// Options: steps, timeout and start (ms, of the latter until all have met), wait (ms after each
+// step), throw (rank 1, after this step), token, redis (host:port), rank and size (instead of what
+// the launcher says), measure=1. After TRAINED_SECONDS (60) the process is ended, so that a wait
+// for ever is a failure.
 #include <unistd.h>
 
 #include <chrono>
@@ -108,7 +109,8 @@ void run(std::string const& backend, options const& with) {
       plait::processes{.engine = plait::gloo({.redis = text("redis")}),
                        .ranks = ranks,
                        .timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
-                       .start_timeout = std::chrono::milliseconds{number(with, "timeout", 5000)},
+                       .start_timeout = std::chrono::milliseconds{number(
+                           with, "start", number(with, "timeout", 5000))},
                        .reduction = backend == "library" ? plait::process_reduction::library
                                                          : plait::process_reduction::ranked,
                        .compare_calls = backend == "ranked",

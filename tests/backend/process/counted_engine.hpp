@@ -69,14 +69,6 @@ class counted_group final : public plait::process_group {
     inside_engine const here;
     inner_->broadcast(inout, bytes, root);
   }
-  void gather(void const* send, void* receive, std::size_t bytes, int root) override {
-    inside_engine const here;
-    inner_->gather(send, receive, bytes, root);
-  }
-  void scatter(void const* send, void* receive, std::size_t bytes, int root) override {
-    inside_engine const here;
-    inner_->scatter(send, receive, bytes, root);
-  }
   void send(void const* data, std::size_t bytes, int to) override {
     inside_engine const here;
     inner_->send(data, bytes, to);

@@ -17,7 +17,7 @@ job() {
   local rank ranks="$1" processes=()
   shift
   for ((rank = 0; rank < ranks; ++rank)); do
-    RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE="$ranks" timeout 60 "$@" >"$rank.out" 2>"$rank.err" &
+    RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE="$ranks" timeout 250 "$@" >"$rank.out" 2>"$rank.err" &
     processes+=($!)
   done
   for ((rank = 0; rank < ranks; ++rank)); do
@@ -32,6 +32,17 @@ job 2 "$suite" gloo 2 ranked
 job 3 "$suite" gloo 3 ranked
 for ((mistake = 0; mistake < 17; ++mistake)); do job 2 "$suite" gloo 2 ranked "$mistake"; done
 
+# Groups of equal members compare their calls with each other's.
+for rank in 0 1; do
+  RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE=2 timeout 250 "$trained" gloo dp2 ranked evaluate >"$rank.out" 2>"$rank.err" &
+done
+wait
+for rank in 0 1; do
+  grep -q "^trained: rank 0 called .* for trainer 1 over data.*, but rank 1 called all_reduce of" "$rank.err" && continue
+  printf 'gloo_suite.sh: one trains, one evaluates: rank %d: %s\n' "$rank" "$(head -n 5 "$rank.err")" >&2
+  failures=$((failures + 1))
+done
+
 # Sums in the order of the ranks have the bits of threads; others are near.
 for case in "3 zero3" "8 dp2.tp2.pp2"; do
   read -r ranks plan <<<"$case"
@@ -44,6 +55,19 @@ for case in "3 zero3" "8 dp2.tp2.pp2"; do
       paste -d' ' threads 0.out | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-10)) exit 1 }'
     fi && continue
     printf 'gloo_suite.sh: %s %s: not the numbers of threads: %s\n' "$plan" "$how" "$(diff threads 0.out)" >&2
+    failures=$((failures + 1))
+  done
+done
+# What all ranks find says each.
+for case in "import 'second.bias': digest" "measure in the measures: '.*<1>' on rank 0, '.*<2>' on rank 1"; do
+  for rank in 0 1; do
+    RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE=2 timeout 60 "$trained" gloo dp2 ranked "${case%% *}" \
+      >"$rank.out" 2>"$rank.err" &
+  done
+  wait
+  for rank in 0 1; do
+    grep -q "^trained: .*the ranks differ .*${case#* }" "$rank.err" && continue
+    printf 'gloo_suite.sh: %s: rank %d: %s\n' "$case" "$rank" "$(cat "$rank.err")" >&2
     failures=$((failures + 1))
   done
 done

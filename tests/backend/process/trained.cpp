@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
 // digit.
-//   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [timeout=MS]
+//   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] [timeout=MS]
 // ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
-// wrong in the fourth step. Rank 0 says on standard error what was allocated after the first steps:
-// after five of twelve, or, of N, after a hundred, and then also by the engine.
+// wrong in the fourth step, or, for dp2, differently behind the third. Rank 0 says on standard
+// error what was allocated after the first steps: after five of twelve, or, of N, after a hundred,
+// and then also by the engine.
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -20,6 +22,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "backend/process/counted_engine.hpp"
@@ -34,7 +37,7 @@ using namespace plait;
 struct wish {
   std::string engine, fault;
   process_reduction reduction = process_reduction::ranked;
-  int steps = 12, seed = 0, batch = 24, timeout = 5'000;
+  int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000;
 };
 
 /// What this process has allocated so far, and the bytes that it has now.
@@ -59,7 +62,7 @@ template <class Policy, class Element>
 struct job : parallel<objective<model, nn::cross_entropy<4>>, Policy, Element> {};
 
 /// What rank 1 does, or the guests of MPI, in the fourth step.
-void go_wrong(std::string const& fault, auto& rank) {
+void go_wrong(std::string const& fault, auto& rank, auto& trainer, auto const& batch) {
   if (fault == "finalize") return (void)plait_test::engines().at("mpi_finalize")();
   if (rank.world_rank() != 1 || fault.empty()) return;
   std::vector<float> numbers(4);
@@ -67,28 +70,37 @@ void go_wrong(std::string const& fault, auto& rank) {
   else if (fault == "kill") ::raise(SIGKILL);
   else if (fault == "leave") ::_exit(3);
   else if (fault == "throw") throw input_error("this rank has had enough");
+  else if (fault == "evaluate") trainer.evaluate(batch);
   else if (fault == "call") rank.world().all_reduce(std::span<float>(numbers));
   else throw input_error("unknown fault " + fault);
 }
 
+/// What rank 1 does differently between steps, which all ranks find.
+void differ(std::string const& fault, auto& trainer, auto const& data) {
+  bool const odd = trainer.rank().world_rank() == 1;
+  if (fault == "import")
+    trainer.import_parameters([&](std::string const& name, auto const&, auto values) {
+      for (auto& value : values) value = odd && name == "second.bias" ? 1 : 0;
+    });
+  if (fault != "measure") return;
+  if (odd) (void)trainer.evaluate(data, global_batch<24>{}, measures::top<2>{});
+  else (void)trainer.evaluate(data, global_batch<24>{}, measures::accuracy{});
+}
+
 /// The room that sums have taken is what the plan says; some are the engine's.
 template <class Job>
-void check_room(auto& rank, std::size_t rows, process_reduction how) {
-  if constexpr (requires { rank.world().room_bytes(); }) {
-    using plan = typename Job::plan_type;
-    std::size_t taken = 0;
-    for (auto const over : rank.groups().sets()) taken += rank.group(over).room_bytes();
-    workload const load{.rows = rows, .gradient_norm = true, .ranked_sums = rank.sums_in_room()};
-    auto const planned = plan::memory(rank.stage(), load).sums;
-    if (how == process_reduction::ranked ? taken != planned : taken > planned)
-      throw error("sums have taken " + std::to_string(taken) + " bytes of room, the plan has " +
-                  std::to_string(planned));
-  }
+void check_room(auto& rank, std::size_t taken, std::size_t rows, process_reduction how) {
+  workload const load{.rows = rows, .gradient_norm = true, .ranked_sums = rank.sums_in_room()};
+  auto const planned = Job::plan_type::memory(rank.stage(), load).sums;
+  if (how == process_reduction::ranked ? taken != planned : taken > planned)
+    throw error("sums have taken " + std::to_string(taken) + " bytes of room, the plan has " +
+                std::to_string(planned));
 }
 
 template <class Job>
 void train(wish const& wanted) {
-  auto const data = in_memory<double>::random_classes(70, 6, 4);
+  auto const data =
+      in_memory<double>::random_classes(70, 6, 4, static_cast<std::uint64_t>(wanted.data));
   auto const program = [&](auto& rank) {
     auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01},
                                        {.seed = std::uint64_t(wanted.seed), .clip = 1});
@@ -102,7 +114,9 @@ void train(wish const& wanted) {
       auto const report = trainer.step(batch);
       rows = batch.rows();
       int const steps = static_cast<int>(report.step) + 1;
-      if (steps == 4) go_wrong(wanted.fault, rank);
+      if constexpr (std::is_same_v<Job, job<data_parallel<2>, double>>)
+        if (steps == 3) differ(wanted.fault, trainer, data);
+      if (steps == 4) go_wrong(wanted.fault, rank, trainer, batch);
       if (rank.is_root()) std::printf("%lld %.17g\n", (long long)report.step, report.loss);
       if (steps == first) early = memory_use();
       if (steps == first + span) early_end = memory_use();
@@ -115,7 +129,8 @@ void train(wish const& wanted) {
       for (auto const value : values) sum = std::fma(0.999, sum, static_cast<double>(value));
     });
     if (rank.is_root()) std::printf("weights %.17g\n", sum);
-    if (wanted.engine != "threads") check_room<Job>(rank, rows, wanted.reduction);
+    if (wanted.engine != "threads")
+      check_room<Job>(rank, trainer.allocated().sums, rows, wanted.reduction);
     if (!rank.is_root() || wanted.engine == "threads") return;
     std::fprintf(stderr, "allocated %zu times in %d steps\n", end.own - early.own,
                  wanted.steps - first);
@@ -133,7 +148,7 @@ void train(wish const& wanted) {
   launch<Job>(processes{.engine = engine,
                         .ranks = told,
                         .timeout = std::chrono::milliseconds{wanted.timeout},
-                        .start_timeout = std::chrono::milliseconds{4 * wanted.timeout},
+                        .start_timeout = std::chrono::seconds{60},  // of a busy machine
                         .reduction = wanted.reduction,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
               program);
@@ -156,7 +171,8 @@ int main(int count, char** words) {
   try {
     if (count < 4 || !plans.contains(words[2])) {
       std::fputs(
-          "trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [timeout=MS]\n",
+          "trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] "
+          "[timeout=MS]\n",
           stderr);
       return 2;
     }
@@ -170,7 +186,7 @@ int main(int count, char** words) {
         return true;
       };
       if (!has("steps", wanted.steps) && !has("seed", wanted.seed) && !has("batch", wanted.batch) &&
-          !has("timeout", wanted.timeout))
+          !has("data", wanted.data) && !has("timeout", wanted.timeout))
         wanted.fault = word;
     }
     plans.at(words[2])(wanted);

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# check.cmake must accept a proper file and report each kind of bad one. Needs COMPILER, INCLUDE.
+# check.cmake must accept a proper file and report each kind of bad one, whether it compiles the file itself or
+# compile_together.cmake did. Needs COMPILER, INCLUDE, TOGETHER.
 cmake_minimum_required(VERSION 3.24)
-set(checker "${CMAKE_CURRENT_LIST_DIR}/../check.cmake")
+set(tests "${CMAKE_CURRENT_LIST_DIR}/..")
+
+function(compile_together folder mistakes)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -D COMPILER=${COMPILER} -D INCLUDE=${INCLUDE} -D FOLDER=${folder}
+      -D TOGETHER=${TOGETHER} -D MISTAKES=${mistakes} -P "${tests}/compile_together.cmake"
+    COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
 
 # Runs the checker on a file of this folder; `report` is what it must say, or "" where it must accept.
 function(expect file report)
   execute_process(
-    COMMAND ${CMAKE_COMMAND} -D COMPILER=${COMPILER} -D INCLUDE=${INCLUDE}
-      -D SOURCE=${CMAKE_CURRENT_LIST_DIR}/${file} -P "${checker}"
+    COMMAND ${CMAKE_COMMAND} -D COMPILER=${COMPILER} -D INCLUDE=${INCLUDE} -D TOGETHER=${together}
+      -D SOURCE=${CMAKE_CURRENT_LIST_DIR}/${file} -P "${tests}/check.cmake"
     RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(report STREQUAL "")
     if(NOT code EQUAL 0)
@@ -25,13 +33,30 @@ function(expect file report)
   endif()
 endfunction()
 
+file(REMOVE_RECURSE "${TOGETHER}")
+compile_together("${CMAKE_CURRENT_LIST_DIR}" OFF)
+compile_together("${CMAKE_CURRENT_LIST_DIR}" ON)
+if(EXISTS "${TOGETHER}/all_build")
+  message(SEND_ERROR "one right way is broken, and yet all are said to build")
+endif()
+
+foreach(together IN ITEMS "" "${TOGETHER}")
+  expect(proper.cpp "")
+  expect(mistake_builds.cpp "the mistake builds; it should not")
+  expect(text_only_in_warning.cpp "the mistake builds; it should not")
+  expect(other_text.cpp "the compiler's output lacks the text")
+  expect(text_of_another.cpp "the compiler's output lacks the text")
+  expect(one_text_of_two.cpp "the compiler's output lacks the text")
+  expect(right_way_broken.cpp "the right way does not build")
+  expect(no_expectation.cpp "no line '// expect: text'")
+  expect(first_error.cpp "")
+  expect(first_error_other.cpp "where an error should say")
+  expect(first_error_too_few.cpp "there is\n  no error")
+endforeach()
+
+# What was compiled together is taken, else none would be quicker: no compiler is there any more.
+set(together "${TOGETHER}")
+set(COMPILER "${TOGETHER}/no compiler")
+file(TOUCH "${TOGETHER}/all_build")
 expect(proper.cpp "")
-expect(mistake_builds.cpp "the mistake builds; it should not")
-expect(text_only_in_warning.cpp "the mistake builds; it should not")
-expect(other_text.cpp "the compiler's output lacks the text")
-expect(one_text_of_two.cpp "the compiler's output lacks the text")
-expect(right_way_broken.cpp "the right way does not build")
-expect(no_expectation.cpp "no line '// expect: text'")
 expect(first_error.cpp "")
-expect(first_error_other.cpp "where an error should say")
-expect(first_error_too_few.cpp "there is\n  no error")

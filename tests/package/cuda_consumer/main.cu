@@ -42,11 +42,9 @@ struct softsign {  // y = x / (1 + |x|)
   using forms = plait::forms<plait::whole, plait::by_features>;
   using saved = plait::saved<plait::input_slot>;
 
-  static void forward(auto& ops, auto const&, auto x, auto y, auto const&) {
-    ops.run(launch_softsign{}, x, y);
-  }
-  static void backward_input(auto& ops, auto const&, auto const& saved, auto dy, auto dx) {
-    ops.map(softsign_derivative{}, saved[plait::input_slot{}], dy, dx);
+  static void forward(auto& ops, auto l) { ops.run(launch_softsign{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.map(softsign_derivative{}, l.saved[plait::input_slot{}], l.dy, l.dx);
   }
 };
 

@@ -24,6 +24,7 @@
 #include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/started_once.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
@@ -44,6 +45,9 @@ struct cuda {
   /// The GPU of rank 0; the others follow.
   int first_device = 0;
   cuda_options options{};
+  /// Whether each of several processes that a launcher has started runs the whole job; without it
+  /// that is an error.
+  bool in_each_process = false;
 
   using concept_tag = backend_tag;
   using rank_type = cuda_rank;
@@ -58,11 +62,14 @@ struct cuda {
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
-  /// Errors: input_error if the options do not go together; cuda_error if the machine lacks
-  ///         something, before any rank runs; the first failure of a rank ends all ranks and is
-  ///         thrown here.
+  /// Errors: input_error if the options do not go together or the process is one of several;
+  ///         cuda_error if the machine lacks something, before any rank runs; the first failure of
+  ///         a rank ends all ranks and is thrown here.
   void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+    if (!in_each_process) detail::require_started_once("cuda", "plait::cuda_process");
     int const ranks = where.grid().world_size();
+    detail::require_ranges(options);
+    detail::require_range("cuda::first_device", first_device, number_ranges::at_least_0);
     if (options.graphs && (share_one_gpu || ranks > 1))
       throw input_error(
           std::string("cuda: ranks that share one ") + (share_one_gpu ? "GPU" : "process") +

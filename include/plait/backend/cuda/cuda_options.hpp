@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "plait/backend/cuda/attention/attention_engine.hpp"
+#include "plait/core/number_range.hpp"
 
 namespace plait {
 
@@ -34,5 +35,17 @@ struct cuda_options {
   /// The gradients of attention have the same bits from run to run. cuDNN is faster without.
   bool deterministic_attention = true;
 };
+
+namespace detail {
+
+/// Errors: input_error if a number is not in its range.
+[[gnu::cold]] inline void require_ranges(cuda_options const& options) {
+  require_range("cuda_options::timeout", options.timeout, number_ranges::above_0);
+  require_range("cuda_options::staging_bytes", static_cast<double>(options.staging_bytes),
+                number_ranges::at_least_1);
+  require_range("cuda_options::staging_pieces", options.staging_pieces, number_ranges::at_least_1);
+}
+
+}  // namespace detail
 
 }  // namespace plait

@@ -18,8 +18,8 @@
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/backend/process/meeting_place.hpp"
-#include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/rendezvous_file.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
 
@@ -64,6 +64,7 @@ struct cuda_process {
   ///         what the program throws. The other processes see it as nccl_error or
   ///         communication_timeout.
   void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+    detail::require_ranges(options);
     auto const here = place();
     check_world_size(here, where.grid().world_size());
     // A launcher may show each process its own GPU only.

@@ -24,7 +24,7 @@
 #include "plait/backend/process/meeting_place.hpp"
 #include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {

@@ -62,7 +62,7 @@ inline ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reductio
 /// group, that of the call, its kind and its size, so that only the ends of one call find together.
 ///
 /// Cost: every collective is one round in which members send to each other directly; a root sends
-///       to all and all to a root. Two small objects of Gloo for each other member and call.
+///       to all. Two small objects of Gloo for each other member and call.
 class gloo_group final : public process_group {
  public:
   gloo_group(std::shared_ptr<gloo_connections> with, std::vector<int> const& members,
@@ -91,29 +91,8 @@ class gloo_group final : public process_group {
   void broadcast(void* inout, std::size_t bytes, int root) override {
     ask("broadcast", [&] {
       auto const slot = next_slot(kind::broadcast, bytes);
-      if (is(root)) return to_all(inout, 0, bytes, slot);
+      if (is(root)) return to_all(inout, bytes, slot);
       post_receive(std::size_t(root), inout, bytes, slot);
-      wait_for_receive(std::size_t(root));
-    });
-  }
-  void gather(void const* send, void* receive, std::size_t bytes, int root) override {
-    ask("gather", [&] {
-      auto const slot = next_slot(kind::gather, bytes);
-      if (!is(root)) return to_one(std::size_t(root), send, bytes, slot);
-      for_others(
-          [&](std::size_t from) { post_receive(from, block(receive, from, bytes), bytes, slot); });
-      copy_bytes(block(receive, rank_, bytes), send, bytes);
-      for_others([&](std::size_t from) { wait_for_receive(from); });
-    });
-  }
-  void scatter(void const* send, void* receive, std::size_t bytes, int root) override {
-    ask("scatter", [&] {
-      auto const slot = next_slot(kind::scatter, bytes);
-      if (is(root)) {
-        copy_bytes(receive, block(send, rank_, bytes), bytes);
-        return to_all(send, bytes, bytes, slot);
-      }
-      post_receive(std::size_t(root), receive, bytes, slot);
       wait_for_receive(std::size_t(root));
     });
   }
@@ -154,15 +133,7 @@ class gloo_group final : public process_group {
 
  private:
   using buffer = std::unique_ptr<::gloo::transport::UnboundBuffer>;
-  enum class kind : std::uint64_t {
-    barrier,
-    all_gather,
-    all_to_all,
-    broadcast,
-    gather,
-    scatter,
-    message
-  };
+  enum class kind : std::uint64_t { barrier, all_gather, all_to_all, broadcast, message };
   static constexpr std::size_t none = ~std::size_t{0};
 
   static int place_of(int rank, std::vector<int> const& members) {
@@ -217,9 +188,8 @@ class gloo_group final : public process_group {
     post_send(to, data, bytes, at);
     wait_for_send(to);
   }
-  /// Blocks of `data` that are `stride` apart.
-  void to_all(void const* data, std::size_t stride, std::size_t bytes, std::uint64_t at) {
-    for_others([&](std::size_t to) { post_send(to, block(data, to, stride), bytes, at); });
+  void to_all(void const* data, std::size_t bytes, std::uint64_t at) {
+    for_others([&](std::size_t to) { post_send(to, data, bytes, at); });
     for_others([&](std::size_t to) { wait_for_send(to); });
   }
   /// A block to and from each.

@@ -20,7 +20,7 @@
 #include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"

@@ -16,6 +16,7 @@
 #include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait {
 
@@ -36,10 +37,11 @@ namespace plait {
 /// Threads: used by the thread of its rank only.
 class thread_communicator : public communicator_calls<thread_communicator> {
  public:
-  /// Joins group `group_id`, which has been declared with the same `members`.
+  /// Joins group `group_id`, which has been declared with the same `members`, for the calls over
+  /// some axes.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
-                      int world_rank)
-      : seat_(join(world, group_id, members, world_rank)) {}
+                      int world_rank, axis_set over = {})
+      : communicator_calls(over), seat_(join(world, group_id, members, world_rank)) {}
 
   thread_communicator(thread_communicator&&) noexcept = default;
   thread_communicator& operator=(thread_communicator&&) noexcept = default;
@@ -48,7 +50,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   [[nodiscard]] int size() const noexcept { return seat_.size(); }
 
   /// \see communicator_calls
-  void wait_for_all() { seat_.meet({.kind = collective::barrier}); }
+  void wait_for_all() { seat_.meet(call_of_barrier()); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
     if constexpr (Kind == collective::send) return seat_.send(call);

@@ -78,7 +78,7 @@ class thread_seat {
                                                   shown(other), group_->members));
     }
     for (int member = 0; member < size(); ++member)
-      check_shape(world_rank(member), member == call.other, shown(member), group_->members);
+      check_shape(world_rank(member), shown(member), group_->members);
   }
 
   // All members come here after a meeting without an error, and none goes before the last is here,

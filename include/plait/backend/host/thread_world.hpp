@@ -31,7 +31,8 @@ class thread_world {
 
   [[nodiscard]] int size() const noexcept { return size_; }
 
-  /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ...
+  /// Declares a group by its world ranks in group order; returns its id: 0, 1, 2, ... One that has
+  /// the members of another is the same, so that all calls among them are compared.
   [[gnu::cold]] int add_group(std::vector<int> members) {
     auto sorted = members;
     std::ranges::sort(sorted);
@@ -39,6 +40,9 @@ class thread_world {
         std::ranges::adjacent_find(sorted) != sorted.end())
       throw input_error("thread_world::add_group: " + detail::group_text(members) +
                         " is not a set of different ranks from 0 to " + std::to_string(size_ - 1));
+    auto const same = std::ranges::find(
+        groups_, members, [](auto const& one) -> auto const& { return one->members; });
+    if (same != groups_.end()) return static_cast<int>(same - groups_.begin());
     auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
     for (auto& box : group.mailboxes) room_.watch(box.state);

@@ -13,6 +13,7 @@
 #include "plait/backend/host/thread_communicator.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/backend/started_once.hpp"
 #include "plait/mesh/groups.hpp"
 
 namespace plait {
@@ -25,6 +26,9 @@ struct threads {
   /// or 1, and `all_processors` as many as fit.
   int data_ranks = 0;
   thread_options options{};
+  /// Whether each of several processes that a launcher has started runs the whole job; without it
+  /// that is an error.
+  bool in_each_process = false;
 
   using concept_tag = backend_tag;
   using rank_type = rank_handle<host_device, thread_communicator>;
@@ -36,9 +40,11 @@ struct threads {
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended.
   ///
-  /// Errors: the first failure of a rank ends all ranks and is thrown here.
+  /// Errors: input_error if the process is one of several; the first failure of a rank ends all
+  ///         ranks and is thrown here.
   [[gnu::cold]] void run(mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
+    if (!in_each_process) detail::require_started_once("threads", "plait::processes");
     host_maths::single_threaded_maths const guard;
     auto const& grid = groups.grid();
     thread_world world(grid.world_size(), options);
@@ -49,7 +55,7 @@ struct threads {
       std::vector<thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
-                             grid.group_of(rank, groups.sets()[i]), rank);
+                             grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i]);
       rank_type handle(groups, rank, host_device(rank), std::move(members));
       program(handle);
     });

@@ -17,6 +17,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
 
 namespace plait {
 
@@ -32,6 +33,14 @@ struct thread_options {
 };
 
 namespace detail {
+
+/// Errors: input_error if a number is not in its range.
+[[gnu::cold]] inline thread_options const& checked(thread_options const& options) {
+  require_range("thread_options::timeout", options.timeout, number_ranges::above_0);
+  require_range("thread_options::yields", options.yields, number_ranges::at_least_minus_1);
+  require_range("thread_options::spins", options.spins, number_ranges::at_least_minus_1);
+  return options;
+}
 
 inline void pause_processor() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -70,8 +79,8 @@ class waiting_room {
   waiting_room(int ranks, thread_options options)
       : ranks_(static_cast<std::size_t>(ranks)),
         can_move_(static_cast<std::size_t>(ranks)),
-        timeout_(std::clamp<std::chrono::nanoseconds>(options.timeout, std::chrono::milliseconds{1},
-                                                      std::chrono::hours{24 * 365})) {
+        timeout_(std::clamp<std::chrono::nanoseconds>(
+            checked(options).timeout, std::chrono::milliseconds{1}, std::chrono::hours{24 * 365})) {
     auto const processors = static_cast<int>(std::thread::hardware_concurrency());
     bool const own_processor = processors == 0 || ranks <= processors;
     spins_ = options.spins >= 0 ? options.spins : own_processor ? 20 : 0;

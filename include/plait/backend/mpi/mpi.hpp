@@ -19,8 +19,8 @@
 
 #include "plait/backend/process/mpi_launcher.hpp"
 #include "plait/backend/process/process_engine.hpp"
-#include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/watchdog.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -250,32 +250,6 @@ class mpi_group final : public process_group {
       if constexpr (sizeof...(request) == 0)
         return MPI_Bcast(inout, all.count(), all.type(), root, comm_);
       else return MPI_Ibcast(inout, all.count(), all.type(), root, comm_, request...);
-    });
-  }
-  void gather(void const* send, void* receive, std::size_t bytes, int root) override {
-    mpi_bytes const each(bytes);
-    bool const in_place = rank_ == root && send == block(receive, rank_, bytes);
-    void const* const from = in_place ? MPI_IN_PLACE : send;
-    ask("MPI_Gather", [&](auto... request) {
-      if constexpr (sizeof...(request) == 0)
-        return MPI_Gather(from, each.count(), each.type(), receive, each.count(), each.type(), root,
-                          comm_);
-      else
-        return MPI_Igather(from, each.count(), each.type(), receive, each.count(), each.type(),
-                           root, comm_, request...);
-    });
-  }
-  void scatter(void const* send, void* receive, std::size_t bytes, int root) override {
-    mpi_bytes const each(bytes);
-    bool const in_place = rank_ == root && receive == block(send, rank_, bytes);
-    void* const to = in_place ? MPI_IN_PLACE : receive;
-    ask("MPI_Scatter", [&](auto... request) {
-      if constexpr (sizeof...(request) == 0)
-        return MPI_Scatter(send, each.count(), each.type(), to, each.count(), each.type(), root,
-                           comm_);
-      else
-        return MPI_Iscatter(send, each.count(), each.type(), to, each.count(), each.type(), root,
-                            comm_, request...);
     });
   }
   void send(void const* data, std::size_t bytes, int to) override {

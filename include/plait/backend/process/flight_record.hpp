@@ -28,7 +28,7 @@
 #include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/shared_file.hpp"
 #include "plait/mesh/axis.hpp"

@@ -18,7 +18,7 @@
 #include <system_error>
 
 #include "plait/backend/process/process_mark.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "plait/backend/process/launcher_variables.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/launcher_variables.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {

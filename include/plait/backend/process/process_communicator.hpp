@@ -18,6 +18,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/ranked_reduction.hpp"
 #include "plait/core/error.hpp"
+#include "plait/mesh/axis.hpp"
 
 namespace plait {
 
@@ -36,9 +37,13 @@ enum class process_reduction : int {
 /// Threads: used by the thread of its rank only.
 class process_communicator : public communicator_calls<process_communicator> {
  public:
-  process_communicator(std::unique_ptr<process_group> group, std::vector<int> members, int rank,
-                       process_reduction how, bool compare_calls, detail::flight_log log = {})
-      : group_(std::move(group)),
+  /// `over`: the axes of the group; those of equal members share what carries the bytes, so that
+  /// all calls among them are compared.
+  process_communicator(std::shared_ptr<process_group> group, std::vector<int> members, int rank,
+                       axis_set over, process_reduction how, bool compare_calls,
+                       detail::flight_log log = {})
+      : communicator_calls(over),
+        group_(std::move(group)),
         members_(std::move(members)),
         shown_(members_.size()),
         rank_(rank),
@@ -64,7 +69,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// \see communicator_calls
   void wait_for_all() {
     if (size() == 1) return;
-    detail::collective_call const call{.kind = collective::barrier};
+    auto const call = call_of_barrier();
     serving const now(*this, call);
     if (compares_) meet(call);
     else group_->barrier();
@@ -78,7 +83,7 @@ class process_communicator : public communicator_calls<process_communicator> {
       pass<Kind>(call);
     } else {
       if (compares_ && size() > 1) meet(call);
-      else detail::check_shape(members_[std::size_t(rank_)], rank_ == call.other, call, members_);
+      else detail::check_shape(members_[std::size_t(rank_)], call, members_);
       log_.site(detail::flight_site::moves);
       if (tensor_bytes != 0) move<Kind, T>(call);
       if (compares_ || !detail::has_root(call.kind))
@@ -91,7 +96,7 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// A call as the others see it.
   struct shown_call {
     std::int32_t kind = 0, element_kind = 0, element_bytes = 0, operation = 0, other = 0, tag = 0;
-    std::uint64_t bytes = 0, whole_bytes = 0, caller = 0;
+    std::uint64_t bytes = 0, whole_bytes = 0, caller = 0, over = 0;
 
     static shown_call of(detail::collective_call const& call) {
       return {static_cast<std::int32_t>(call.kind),
@@ -102,9 +107,12 @@ class process_communicator : public communicator_calls<process_communicator> {
               call.tag,
               call.bytes,
               call.whole_bytes,
-              call.caller};
+              call.caller,
+              call.over.bits};
     }
     [[nodiscard]] detail::collective_call call() const {
+      axis_set axes;
+      axes.bits = static_cast<unsigned>(over);
       return {
           .kind = static_cast<collective>(kind),
           .element = {static_cast<char>(element_kind), static_cast<unsigned char>(element_bytes)},
@@ -113,7 +121,8 @@ class process_communicator : public communicator_calls<process_communicator> {
           .tag = tag,
           .bytes = bytes,
           .whole_bytes = whole_bytes,
-          .caller = caller};
+          .caller = caller,
+          .over = axes};
     }
   };
 
@@ -151,8 +160,7 @@ class process_communicator : public communicator_calls<process_communicator> {
         throw collective_mismatch(
             detail::mismatch_text(world_rank(0), first, world_rank(other), theirs, members_));
     for (int member = 0; member < size(); ++member)
-      detail::check_shape(world_rank(member), member == call.other,
-                          shown_[std::size_t(member)].call(), members_);
+      detail::check_shape(world_rank(member), shown_[std::size_t(member)].call(), members_);
   }
 
   /// A message: where calls are compared, both ends show theirs before it goes.
@@ -200,24 +208,18 @@ class process_communicator : public communicator_calls<process_communicator> {
     } else if constexpr (Kind == collective::reduce_scatter) {
       if (size() == 1) return detail::copy_bytes(target, call.source, call.bytes);
       ranked.reduce_scatter(static_cast<T const*>(call.source), target, count);
-    } else if constexpr (Kind == collective::reduce) {
-      if (size() > 1) ranked.reduce(target, count, call.other);
     } else if constexpr (Kind == collective::all_gather) {
       group_->all_gather(call.source, call.target, call.bytes);
     } else if constexpr (Kind == collective::all_to_all) {
       std::size_t const block = call.bytes / std::size_t(size());
       group_->all_to_all(call.source, block, call.target, block);
-    } else if constexpr (Kind == collective::broadcast) {
-      group_->broadcast(call.target, call.bytes, call.other);
-    } else if constexpr (Kind == collective::gather) {
-      group_->gather(call.source, call.target, call.bytes, call.other);
     } else {
-      static_assert(Kind == collective::scatter);
-      group_->scatter(call.source, call.target, call.bytes, call.other);
+      static_assert(Kind == collective::broadcast);
+      group_->broadcast(call.target, call.bytes, call.other);
     }
   }
 
-  std::unique_ptr<process_group> group_;
+  std::shared_ptr<process_group> group_;
   std::vector<int> members_;  // ranks of the plan in group order
   std::vector<shown_call> shown_;
   detail::reduction_room room_;

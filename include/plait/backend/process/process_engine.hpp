@@ -10,7 +10,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/process/meeting_store.hpp"
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -62,8 +62,6 @@ class process_group {
   virtual void all_to_all(void const* send, std::size_t stride, void* receive,
                           std::size_t bytes) = 0;
   virtual void broadcast(void* inout, std::size_t bytes, int root) = 0;
-  virtual void gather(void const* send, void* receive, std::size_t bytes, int root) = 0;
-  virtual void scatter(void const* send, void* receive, std::size_t bytes, int root) = 0;
   /// Messages of one member to another come in order. send may return before they are received.
   virtual void send(void const* data, std::size_t bytes, int to) = 0;
   virtual void receive(void* data, std::size_t bytes, int from) = 0;

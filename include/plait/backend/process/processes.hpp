@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -20,10 +21,11 @@
 #include "plait/backend/process/process_communicator.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_places.hpp"
-#include "plait/backend/process/process_ranks.hpp"
 #include "plait/backend/process/start_agreement.hpp"
+#include "plait/backend/process_ranks.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/mesh/groups.hpp"
 
 namespace plait {
@@ -117,9 +119,10 @@ struct processes {
                                                      groups);
     });
     auto const on_rank = [&] {
+      process_groups made{{everybody(here.world_size), std::move(world)}};
       std::vector<process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.push_back(member(with, groups, i, places, world, record->log(i)));
+        members.push_back(member(with, groups, i, places, made, record->log(i)));
       for (auto& one : members)
         if (one.size() == here.world_size) one.wait_less_after_meeting(with, in_bounds(timeout));
       rank_type handle(groups, places.rank(), host_device{}, std::move(members), places.hosts());
@@ -139,7 +142,9 @@ struct processes {
     using std::chrono::milliseconds;
     return std::clamp<milliseconds>(time, milliseconds{1}, std::chrono::hours{24 * 365});
   }
-  [[nodiscard]] process_engine& checked_engine() const {
+  [[nodiscard]] [[gnu::cold]] process_engine& checked_engine() const {
+    detail::require_range("processes::timeout", timeout, number_ranges::above_0);
+    detail::require_range("processes::start_timeout", start_timeout, number_ranges::above_0);
     if (engine == nullptr)
       throw input_error(
           "processes: there is no engine; write processes{.engine = plait::mpi()} or "
@@ -160,30 +165,35 @@ struct processes {
     }
   }
 
-  static std::unique_ptr<process_group> group_of_all(process_engine& with, int processes) {
-    if (processes == 1) return std::make_unique<detail::lone_process>(0);
+  /// By their members, as the launcher numbers the processes.
+  using process_groups = std::map<std::vector<int>, std::shared_ptr<process_group>>;
+
+  static std::vector<int> everybody(int processes) {
     std::vector<int> all(static_cast<std::size_t>(processes));
     std::iota(all.begin(), all.end(), 0);
-    return with.make_group(all);
+    return all;
+  }
+  static std::unique_ptr<process_group> group_of_all(process_engine& with, int processes) {
+    if (processes == 1) return std::make_unique<detail::lone_process>(0);
+    return with.make_group(everybody(processes));
   }
 
-  /// The set `index`; that of the world takes the group in which the processes have met, if it has
-  /// their order.
+  /// The set `index`. Sets of equal members share a group, as that of the world takes the one in
+  /// which the processes have met, if it has their order.
   [[nodiscard]] process_communicator member(process_engine& with, mesh_groups const& groups,
                                             int index, detail::process_places const& places,
-                                            std::unique_ptr<process_group>& world,
-                                            detail::flight_log log) const {
+                                            process_groups& made, detail::flight_log log) const {
     auto const over = groups.sets()[index];
     auto all = groups.grid().group_of(places.rank(), over);
     auto names = places.names(all, groups.grid(), over);
     auto const place = names.member;
     auto const numbers = places.processes(all);
-    bool const has_met = index == groups.world() && std::ranges::is_sorted(numbers);
-    auto group = has_met           ? std::move(world)
-                 : all.size() == 1 ? std::make_unique<detail::lone_process>(places.rank())
-                                   : with.make_group(numbers);
+    auto& group = made[numbers];
+    if (group == nullptr)
+      group = all.size() == 1 ? std::make_unique<detail::lone_process>(places.rank())
+                              : with.make_group(numbers);
     group->name(std::move(names));
-    return {std::move(group), std::move(all), place, reduction, compare_calls, log};
+    return {group, std::move(all), place, over, reduction, compare_calls, log};
   }
 };
 

@@ -14,7 +14,7 @@
 namespace plait::detail {
 
 /// Room for reductions in rank order, of which a communicator has one: as much as the greatest call
-/// so far needed, see ranked_sum, also on the root of a reduce.
+/// so far needed, see ranked_sum.
 class reduction_room {
  public:
   [[nodiscard]] std::size_t bytes() const { return size_; }
@@ -59,18 +59,6 @@ class ranked_reduction {
   /// `send` has a block of `count` for each member; `receive` may be this member's.
   void reduce_scatter(T const* send, T* receive, std::size_t count) {
     add_shares(ranked_sum::of_shares(count, sizeof(T), size_), send, receive);
-  }
-
-  /// To the root alone.
-  void reduce(T* inout, std::size_t count, int root) {
-    std::size_t const each = ranked_sum::of_shares(count, sizeof(T), size_).piece;
-    auto* const all = rank_ == root ? elements(each * size_) : nullptr;
-    for (std::size_t first = 0; first < count; first += each) {
-      std::size_t const here = std::min(each, count - first);
-      group_.gather(inout + first, all, here * sizeof(T), root);
-      if (rank_ == root)
-        combine(here, inout + first, [&](std::size_t member) { return all + member * here; });
-    }
   }
 
  private:

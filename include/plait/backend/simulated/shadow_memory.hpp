@@ -130,8 +130,6 @@ class shadow_memory {
     }
   }
 
-  [[nodiscard]] std::size_t cell_count() const { return cells_.size(); }
-
  private:
   struct cell {
     address end = 0;

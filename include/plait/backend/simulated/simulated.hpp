@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,11 +13,13 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_world.hpp"
+#include "plait/backend/host/threads.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
 #include "plait/backend/simulated/simulated_communicator.hpp"
 #include "plait/backend/simulated/simulated_device.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
+#include "plait/backend/started_once.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -53,21 +54,24 @@ struct simulated {
   std::optional<wait_site> without{};
   /// Where to write what happened; also written if the run fails.
   simulated_statistics* statistics = nullptr;
+  /// Whether each of several processes that a launcher has started runs the whole job; without it
+  /// that is an error.
+  bool in_each_process = false;
 
   using concept_tag = backend_tag;
   using rank_type = rank_handle<simulated_device, simulated_communicator>;
 
   /// The ranks that the machine has processors for.
-  [[nodiscard]] static int processors() {
-    return static_cast<int>(std::thread::hardware_concurrency());
-  }
+  [[nodiscard]] static int processors() { return threads::processors(); }
 
   /// Calls program(rank) on every rank of the mesh and returns when all have ended and all is
   /// executed.
   ///
-  /// Errors: the first failure of a rank ends all ranks and is thrown here.
+  /// Errors: input_error if the process is one of several; the first failure of a rank ends all
+  ///         ranks and is thrown here.
   [[gnu::cold]] void run(mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
+    if (!in_each_process) detail::require_started_once("simulated", "plait::processes");
     host_maths::single_threaded_maths const guard;
     auto const& grid = groups.grid();
     detail::simulated_world world(grid.world_size(), order, seed, without);

@@ -38,8 +38,7 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   void wait_for_all() { world_->barrier(seat_->number(), group_); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t) {
-    constexpr bool combines = Kind == collective::all_reduce || Kind == collective::reduce ||
-                              Kind == collective::reduce_scatter;
+    constexpr bool combines = Kind == collective::all_reduce || Kind == collective::reduce_scatter;
     if constexpr (Kind == collective::send || Kind == collective::receive) check_other_end(call);
     auto const on = world_->group_at(group_).on;
     seat_->meet(on, group_, call,

@@ -28,8 +28,7 @@ inline void check_calls(std::span<collective_call const> calls, std::vector<int>
       throw collective_mismatch(mismatch_text(ranks[0], calls[0], ranks[i], calls[i], members));
   }
   if (is_message) return;
-  for (std::size_t i = 0; i < calls.size(); ++i)
-    check_shape(ranks[i], static_cast<int>(i) == calls[i].other, calls[i], members);
+  for (std::size_t i = 0; i < calls.size(); ++i) check_shape(ranks[i], calls[i], members);
 }
 
 // What member `member` reads.
@@ -39,15 +38,10 @@ inline void name_reads(execution& now, collective_call const& call, std::size_t 
     case collective::all_reduce:
     case collective::all_gather:
     case collective::all_to_all:
-    case collective::reduce:
-    case collective::gather:
     case collective::send: return now.read_bytes(call.source, call.bytes);
     case collective::reduce_scatter: return now.read_bytes(call.source, call.whole_bytes);
     case collective::broadcast:
       if (is_root) now.read_bytes(call.source, call.bytes);
-      return;
-    case collective::scatter:
-      if (is_root) now.read_bytes(call.source, call.whole_bytes);
       return;
     case collective::receive:
     case collective::barrier: return;
@@ -61,17 +55,10 @@ inline void name_writes(execution& now, collective_call const& call, std::size_t
     case collective::all_reduce:
     case collective::all_to_all:
     case collective::reduce_scatter:
-    case collective::scatter:
     case collective::receive: return now.write_bytes(call.target, call.bytes);
     case collective::all_gather: return now.write_bytes(call.target, call.whole_bytes);
     case collective::broadcast:
       if (!is_root) now.write_bytes(call.target, call.bytes);
-      return;
-    case collective::reduce:
-      if (is_root) now.write_bytes(call.target, call.bytes);
-      return;
-    case collective::gather:
-      if (is_root) now.write_bytes(call.target, call.whole_bytes);
       return;
     case collective::send:
     case collective::barrier: return;

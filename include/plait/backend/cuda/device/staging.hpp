@@ -19,8 +19,8 @@ namespace plait::detail {
 class staging {
  public:
   staging(cuda_place at, cuda_options const& options)
-      : at_(at), piece_bytes_(std::max<std::size_t>(options.staging_bytes, 1)) {
-    pieces_.resize(static_cast<std::size_t>(std::max(options.staging_pieces, 1)));
+      : at_(at), piece_bytes_(options.staging_bytes) {
+    pieces_.resize(static_cast<std::size_t>(options.staging_pieces));
     void* data = nullptr;
     check(cudaHostAlloc(&data, piece_bytes_ * pieces_.size(), cudaHostAllocPortable),
           "cudaHostAlloc", at_);

@@ -109,12 +109,10 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
     if constexpr (Kind == collective::send || Kind == collective::receive) check_other(call);
     else check_shape(call);
-    constexpr bool in_messages =
-        Kind == collective::all_to_all || Kind == collective::gather || Kind == collective::scatter;
     // A message of no elements is a message, too.
     if (size() > 1 && (tensor_bytes != 0 || is_message(Kind)))
       link_->issue(call, [&](ncclComm_t comm) {
-        if constexpr (in_messages) return together<Kind, T>(call);
+        if constexpr (Kind == collective::all_to_all) return together<T>(call);
         else return one_call<Kind, T>(call, comm);
       });
     copy_own_block<Kind, T>(call);
@@ -147,8 +145,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
 
   void check_shape(detail::collective_call const& call) const {
-    detail::check_shape(members_[static_cast<std::size_t>(rank_)], rank_ == call.other, call,
-                        members_);
+    detail::check_shape(members_[static_cast<std::size_t>(rank_)], call, members_);
   }
 
   static constexpr bool is_message(collective kind) {
@@ -171,31 +168,23 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
       return ncclReduceScatter(from, to, n, type, how, comm, stream());
     else if constexpr (Kind == collective::broadcast)
       return ncclBroadcast(from, to, n, type, call.other, comm, stream());
-    else if constexpr (Kind == collective::reduce)
-      return ncclReduce(from, to, n, type, how, call.other, comm, stream());
     else if constexpr (Kind == collective::send)
       return ncclSend(from, n, type, call.other, comm, stream());
     else return ncclRecv(to, n, type, call.other, comm, stream());
   }
 
-  // What is a group of messages.
-  template <collective Kind, class T>
+  // all_to_all is a group of messages.
+  template <class T>
   ncclResult_t together(detail::collective_call const& call) {
     nccl_group group(*this);
     auto const* const from = static_cast<T const*>(call.source);
     auto* const to = static_cast<T*>(call.target);
-    std::size_t const n = block_length<Kind, T>(call);
-    constexpr bool everyone = Kind == collective::all_to_all;
-    if (everyone || rank_ == call.other)
-      for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank_) continue;
-        if constexpr (Kind != collective::gather)
-          post_send<T>(group, from + offset(peer, n), n, peer);
-        if constexpr (Kind != collective::scatter)
-          post_receive<T>(group, to + offset(peer, n), n, peer);
-      }
-    else if constexpr (Kind == collective::gather) post_send<T>(group, from, n, call.other);
-    else post_receive<T>(group, to, n, call.other);
+    std::size_t const n = each_of_all_to_all<T>(call);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank_) continue;
+      post_send<T>(group, from + offset(peer, n), n, peer);
+      post_receive<T>(group, to + offset(peer, n), n, peer);
+    }
     group.open_ = false;
     return ncclGroupEnd();
   }
@@ -205,22 +194,18 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   void copy_own_block(detail::collective_call const& call) const {
     [[maybe_unused]] auto const* const from = static_cast<T const*>(call.source);
     [[maybe_unused]] auto* const to = static_cast<T*>(call.target);
-    [[maybe_unused]] auto const n = block_length<Kind, T>(call);
     if constexpr (Kind == collective::all_gather || Kind == collective::reduce_scatter) {
       if (size() == 1) copy(from, to, call.bytes);
     } else if constexpr (Kind == collective::all_to_all) {
+      std::size_t const n = each_of_all_to_all<T>(call);
       copy(from + offset(rank_, n), to + offset(rank_, n), n * sizeof(T));
-    } else if constexpr (Kind == collective::gather) {
-      if (rank_ == call.other) copy(from, to + offset(rank_, n), call.bytes);
-    } else if constexpr (Kind == collective::scatter) {
-      if (rank_ == call.other) copy(from + offset(rank_, n), to, call.bytes);
     }
   }
 
-  template <collective Kind, class T>
-  [[nodiscard]] std::size_t block_length(detail::collective_call const& call) const {
-    std::size_t const n = call.bytes / sizeof(T);
-    return Kind == collective::all_to_all ? n / members_.size() : n;
+  // The elements of one block.
+  template <class T>
+  [[nodiscard]] std::size_t each_of_all_to_all(detail::collective_call const& call) const {
+    return call.bytes / sizeof(T) / members_.size();
   }
 
   void check_other(detail::collective_call const& call) const {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environments of launchers as they were recorded: which rank each makes a process, or one
 // sentence.
-#include "plait/backend/process/process_ranks.hpp"
+#include "plait/backend/process_ranks.hpp"
+#include "plait/backend/started_once.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <string>
+
+#include "plait/backend/host/threads.hpp"
+#include "plait/backend/simulated/simulated.hpp"
 
 namespace {
 
@@ -16,15 +21,26 @@ using plait::process_ranks;
 struct environment {
   std::map<std::string, std::string> variables;
 
+  [[nodiscard]] char const* find(char const* name) const {
+    auto const found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  }
   [[nodiscard]] process_ranks read() const {
-    return plait::read_process_ranks([this](char const* name) -> char const* {
-      auto const found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    });
+    return plait::read_process_ranks([this](char const* name) { return find(name); });
   }
   [[nodiscard]] std::string refusal() const {
     try {
       return "no error: " + read().text();
+    } catch (input_error const& problem) {
+      return problem.what();
+    }
+  }
+  /// What a backend with all ranks in one process says.
+  [[nodiscard]] std::string refusal_of_threads() const {
+    try {
+      plait::detail::require_started_once("threads", "plait::processes",
+                                          [this](char const* name) { return find(name); });
+      return "";
     } catch (input_error const& problem) {
       return problem.what();
     }
@@ -319,6 +335,59 @@ TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
                  "this process was started alone, the plan has 2 ranks; start as many: "
                  "scripts/launch -n 2, mpirun -n 2 or srun -n 2 before the program");
   }
+}
+
+TEST(StartedOnce, SeveralProcessesOfABackendThatHasAllRanksInOne) {
+  auto const words = [](std::string const& size, std::string const& variable) {
+    return "launch: the program was started as " + size + " processes (" + variable + "=" + size +
+           "), but the backend is threads; write plait::processes{...}, or start it once; with "
+           ".in_each_process = true each of them runs the whole job";
+  };
+  EXPECT_EQ(of_plait.refusal_of_threads(), words("4", "PLAIT_WORLD_SIZE"));
+  EXPECT_EQ(of_plait.without("PLAIT_JOB").refusal_of_threads(), words("4", "PLAIT_WORLD_SIZE"));
+  EXPECT_EQ(of_torchrun.refusal_of_threads(), words("2", "WORLD_SIZE"));
+  EXPECT_EQ(of_open_mpi.refusal_of_threads(), words("2", "OMPI_COMM_WORLD_SIZE"));
+  EXPECT_EQ(of_mpich.refusal_of_threads(), words("2", "PMI_SIZE"));
+  EXPECT_EQ(of_srun.refusal_of_threads(), words("7", "SLURM_STEP_NUM_TASKS"));
+  EXPECT_EQ(of_open_mpi.in(of_salloc).refusal_of_threads(), words("2", "OMPI_COMM_WORLD_SIZE"));
+}
+
+TEST(StartedOnce, AnAllocationIsNoStart) {
+  EXPECT_EQ(environment{}.refusal_of_threads(), "");
+  for (auto const& one : {of_sbatch, of_salloc, of_interactive_step})
+    EXPECT_EQ(one.refusal_of_threads(), "");
+  // One process, whatever is around it; and what nobody could start processes by.
+  environment const alone{
+      {{"PLAIT_RANK", "0"}, {"PLAIT_WORLD_SIZE", "1"}, {"PLAIT_LOCAL_RANK", "0"}}};
+  EXPECT_EQ(alone.in(of_srun).refusal_of_threads(), "");
+  EXPECT_EQ((environment{{{"WORLD_SIZE", "2"}}}.refusal_of_threads()), "");
+  EXPECT_EQ((environment{{{"RANK", "0"}, {"WORLD_SIZE", "2"}}}.refusal_of_threads()), "");
+  EXPECT_EQ(of_torchrun.with("WORLD_SIZE", "two").refusal_of_threads(), "");
+}
+
+template <class Backend>
+void expect_to_refuse(Backend backend, std::string const& name) {
+  int ranks = 0;
+  auto const program = [&](auto&) { ++ranks; };
+  try {
+    backend.run(plait::mesh{}, program);
+    ADD_FAILURE() << name << " runs in each process";
+  } catch (input_error const& problem) {
+    expect_words(problem.what(), "(PLAIT_WORLD_SIZE=2), but the backend is " + name);
+  }
+  EXPECT_EQ(ranks, 0);
+  backend.in_each_process = true;
+  backend.run(plait::mesh{}, program);
+  EXPECT_EQ(ranks, 1);
+}
+
+TEST(StartedOnce, IsAskedOfThreadsAndTheSimulator) {
+  std::map<char const*, char const*> const variables{
+      {"PLAIT_RANK", "1"}, {"PLAIT_WORLD_SIZE", "2"}, {"PLAIT_LOCAL_RANK", "1"}};
+  for (auto const& [name, value] : variables) ::setenv(name, value, 1);
+  expect_to_refuse(plait::threads{}, "threads");
+  expect_to_refuse(plait::simulated{}, "simulated");
+  for (auto const& [name, value] : variables) ::unsetenv(name);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "plait/backend/process/launcher_variables.hpp"
+#include "plait/backend/launcher_variables.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 
@@ -101,11 +101,26 @@ class launcher_reader {
   std::string used_;
 };
 
+/// The first launcher whose rank, size and local rank are all there, since one may start another;
+/// else the first whose rank is, else null.
+[[nodiscard]] [[gnu::cold]] inline launcher_variables const* find_launcher(
+    find_variable const& variable) {
+  slurm_step const slurm(variable);
+  auto const begins = [&](launcher_variables const& of) {
+    return variable(of.rank) != nullptr && (&of != &launchers[srun_launcher] || slurm.is_of_srun());
+  };
+  auto const is_whole = [&](launcher_variables const& of) {
+    return begins(of) && variable(of.world_size) != nullptr && variable(of.local_rank) != nullptr;
+  };
+  auto const* chosen = std::find_if(launchers.begin(), launchers.end(), is_whole);
+  if (chosen == launchers.end()) chosen = std::find_if(launchers.begin(), launchers.end(), begins);
+  return chosen == launchers.end() ? nullptr : chosen;
+}
+
 }  // namespace detail
 
 /// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH and srun, the first of them
-/// whose rank, size and local rank are all there: one launcher may start another. `variable(name)`
-/// is as std::getenv.
+/// whose rank, size and local rank are all there. `variable(name)` is as std::getenv.
 ///
 /// Errors: input_error if there are none, or some are missing, no sensible numbers, or contradict
 ///         each other, or if Slurm runs the process otherwise than by srun.
@@ -113,18 +128,9 @@ class launcher_reader {
     detail::find_variable const& variable = [](char const* name) -> char const* {
       return std::getenv(name);
     }) {
-  using detail::launchers;
+  if (auto const* const launcher = detail::find_launcher(variable); launcher != nullptr)
+    return detail::launcher_reader(*launcher, variable).read();
   detail::slurm_step const slurm(variable);
-  auto const begins = [&](detail::launcher_variables const& of) {
-    return variable(of.rank) != nullptr &&
-           (&of != &launchers[detail::srun_launcher] || slurm.is_of_srun());
-  };
-  auto const is_whole = [&](detail::launcher_variables const& of) {
-    return begins(of) && variable(of.world_size) != nullptr && variable(of.local_rank) != nullptr;
-  };
-  auto const* chosen = std::find_if(launchers.begin(), launchers.end(), is_whole);
-  if (chosen == launchers.end()) chosen = std::find_if(launchers.begin(), launchers.end(), begins);
-  if (chosen != launchers.end()) return detail::launcher_reader(*chosen, variable).read();
   if (slurm.is_allocated()) slurm.refuse();
   char const* const pmix = variable("PMIX_RANK");
   throw input_error((pmix == nullptr

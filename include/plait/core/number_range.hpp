@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "plait/core/error.hpp"
+
+namespace plait {
+
+/// The numbers that an option takes, and what messages call them.
+struct number_range {
+  double least = 0, most = 0;
+  char const* text = "";
+
+  /// Not a number is in no range.
+  [[nodiscard]] constexpr bool contains(double value) const {
+    return value >= least && value <= most;
+  }
+};
+
+/// Those that options have.
+namespace number_ranges {
+
+inline constexpr double greatest_finite = std::numeric_limits<double>::max();
+inline constexpr double infinite = std::numeric_limits<double>::infinity();
+
+inline constexpr number_range finite_from_0{0, greatest_finite, "a finite number from 0 on"};
+inline constexpr double next_to_0 = std::numeric_limits<double>::denorm_min();
+inline constexpr number_range finite_above_0{next_to_0, greatest_finite, "a finite number above 0"};
+inline constexpr number_range from_0{0, infinite, "from 0 on"};
+inline constexpr number_range above_0{next_to_0, infinite, "above 0"};
+inline constexpr number_range from_0_to_1{0, 1, "from 0 to 1"};
+inline constexpr double below_1 = 1 - std::numeric_limits<double>::epsilon() / 2;
+inline constexpr number_range from_0_to_below_1{0, below_1, "from 0 to below 1"};
+inline constexpr number_range at_least_minus_1{-1, infinite, "at least -1"};
+inline constexpr number_range at_least_0{0, infinite, "at least 0"};
+inline constexpr number_range at_least_1{1, infinite, "at least 1"};
+
+}  // namespace number_ranges
+
+namespace detail {
+
+/// Sees to it that an option, "trainer_options::clip", has a number of its range.
+///
+/// Errors: input_error with the option, its value and its range.
+[[gnu::cold]] inline void require_range(std::string const& option, double value,
+                                        number_range const& range) {
+  if (range.contains(value)) return;
+  char number[32];
+  std::snprintf(number, sizeof number, "%.6g", value);
+  throw input_error(option + " is " + number + "; it must be " + range.text);
+}
+/// The same for a time, in seconds.
+[[gnu::cold]] inline void require_range(std::string const& option,
+                                        std::chrono::duration<double> value,
+                                        number_range const& range) {
+  require_range(option + " in seconds", value.count(), range);
+}
+
+}  // namespace detail
+
+}  // namespace plait

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "plait/core/error.hpp"
+#include "plait/core/name.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/core/precision.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/layer/typing.hpp"
+#include "plait/plan/checks.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+// What compilers print of a move that no clause lists.
+template <class T, placement From, placement To>
+struct unlisted_move {};
+template <printed_text LayerName, class Layer, printed_text Label, class Form, class Move>
+inline constexpr bool is_listed_in_form = false;
+
+template <printed_text LayerName, class Layer, printed_text Label, class Form, class Move>
+consteval void report_unlisted_move() {
+  static_assert(is_listed_in_form<LayerName, Layer, Label, Form, Move>,
+                "ops.move<To>(x): the form of this layer lists no such move of such elements, so "
+                "the plan knows nothing of what it sends; write inner<From, To, Width> into the "
+                "form, one for each move, in their order");
+}
+
+template <class Forms, std::size_t Index>
+struct form_at;
+template <class... Forms, std::size_t Index>
+struct form_at<forms<Forms...>, Index> : std::tuple_element<Index, std::tuple<Forms...>> {};
+
+/// A move of a body, or one that it has not made: without placements.
+struct made_move {
+  int number = 0;
+  placement from{}, to{};
+  std::size_t count = 0, rows = 0;
+};
+
+/// What a body does and what its form lists, side by side.
+[[noreturn]] [[gnu::cold]] [[gnu::noinline]] inline void fail_move(std::string const& layer,
+                                                                   form_info const& form,
+                                                                   made_move const& made) {
+  auto const row = [](placement from, placement to) {
+    return to_string(from) + " -> " + to_string(to);
+  };
+  std::string const number = std::to_string(made.number + 1);
+  std::string text = "ops.move in layer " + layer + ", form \"" + form.label.text() + "\": ";
+  if (made.from != made.to)
+    text += "move " + number + " of the body is " + row(made.from, made.to) + " of " +
+            std::to_string(made.count) + " values in " + std::to_string(made.rows) + " rows, but ";
+  else text += "the body ends without move " + number + ", and ";
+  if (made.number < form.inner_count) {
+    auto const& listed = form.inner[std::size_t(made.number)];
+    text += "the form lists there " + row(listed.from, listed.to) + " of " +
+            std::to_string(listed.width) + " values per row";
+  } else {
+    text += "the form lists only " + std::to_string(form.inner_count) + " of them";
+  }
+  throw error(text + "; write one inner<From, To, Width> for each move, in their order");
+}
+
+/// What the forward of a layer may do: `Operations`, and the moves that the form lists which the
+/// plan has chosen, each of them once and in their order.
+///
+/// Cost: a move compares three integers; a layer whose form lists none compares nothing.
+template <class Operations, class Job, int Leaf>
+class forward_operations final : public Operations {
+  using plan = typename Job::plan_type;
+  static constexpr auto& form = plan::code.forms[Leaf];
+
+ public:
+  explicit forward_operations(Operations const& ops) : Operations(ops) {}
+
+  /// The same values in another placement, in place: a sum or maximum over the tensor axis, or
+  /// nothing if the view has that placement already.
+  ///
+  /// Errors: plait::error on every rank if it is not the next move that the form lists.
+  template <placement To, class T, placement From, class Memory>
+  view<T, To, Memory> move(view<T, From, Memory> x) {
+    if constexpr (typing::moves_values<From, To>()) {
+      constexpr unsigned listed = find_clauses<T>(From, To);
+      check_listed<listed != 0, T, From, To>();
+      std::size_t const rows = this->context.batch * this->context.sequence;
+      if ((listed >> made_ & 1U) == 0 || x.count() != rows * form.inner[std::size_t(made_)].width)
+        fail_move(this->shapes_.layer_text(), form, {made_, From, To, x.count(), rows});
+      this->template reduce_in_place<To>(x, made_++);
+    }
+    return {x.data, x.rows, x.columns};
+  }
+
+  /// Errors: plait::error on every rank if the body has made fewer moves than the form lists.
+  void require_all_moves() const {
+    if constexpr (form.inner_count > 0)
+      if (made_ < form.inner_count) fail_move(this->shapes_.layer_text(), form, {made_});
+  }
+
+ private:
+  /// The clauses that list such a move: bit i is that of clause i.
+  template <class T>
+  static consteval unsigned find_clauses(placement from, placement to) {
+    using element = typename Job::element;
+    unsigned found = 0;
+    for (int i = 0; i < form.inner_count; ++i) {
+      auto const& clause = form.inner[std::size_t(i)];
+      bool const same_type = clause.element == slot_element::compute
+                                 ? std::is_same_v<T, element>
+                                 : std::is_same_v<T, accumulate_t<element>>;
+      if (clause.from == from && clause.to == to && same_type) found |= 1U << i;
+    }
+    return found;
+  }
+
+  template <bool IsListed, class T, placement From, placement To>
+  static consteval void check_listed() {
+    if constexpr (!IsListed) {
+      using layer = planning::leaf_type<typename plan::model, Leaf>;
+      constexpr std::size_t number = [] {
+        std::size_t i = 0;
+        while (leaf_of<layer>.forms[i].label != form.label) ++i;
+        return i;
+      }();
+      report_unlisted_move<printed<planning::leaf_name<typename plan::model, Leaf>{}>, layer,
+                           printed<planning::label_of_form<layer, number>{}>,
+                           typename form_at<typename detail::forms_of<layer>::type, number>::type,
+                           unlisted_move<T, From, To>>();
+    }
+  }
+
+  int made_ = 0;
+};
+
+}  // namespace plait::execution

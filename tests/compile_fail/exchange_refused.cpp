@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: list of exchanges: no movement of the table
+#include "plait/plan/exchanges.hpp"
+
+using plait::layout, plait::axis;
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr auto over_tensor = plait::shard<plait::dim::features>;  // a sum and a gather at once
+#else
+constexpr auto over_tensor = plait::partial;
+#endif
+
+/// How many rows there are in a list of one.
+constexpr std::size_t count_rows(layout const& from, layout const& to) {
+  plait::planning::listed_plan const plan{};
+  plait::planning::listed_parameters const parameters{};
+  plait::workload const load{};
+  plait::planning::exchange_lister list{plan, parameters, 0, load};
+  list.add({plait::planning::exchange_place::gradients, from, to});
+  return list.out.size();
+}
+static_assert(count_rows(layout{}.with(axis::data, plait::partial).with(axis::tensor, over_tensor),
+                         {}) == 1);
+
+int main() {}

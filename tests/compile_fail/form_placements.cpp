@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Placements in forms whose rows no list could have.
+// first: use<Parameter, placement>: the table lacks the row from how this parameter is kept
+// first: form<Label, Input, Output, Clauses...>: the table lacks the row from Input or Output
+#include "plait/layer/layer.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr auto used = plait::only<0>, made = plait::sliced;
+#else
+constexpr auto used = plait::partial, made = plait::partial;
+#endif
+
+template <class Form>
+struct scale {
+  using concept_tag = plait::layer_tag;
+  using weight = plait::parameter<"weight", plait::extents<8>>;
+  using parameters = plait::parameter_list<weight>;
+  using input = plait::features<8>;
+  using output = plait::features<8>;
+  using forms = plait::forms<typename Form::template of<weight>>;
+};
+
+// Of one rank alone: its gradient would have to be broadcast.
+struct of_one_rank {
+  template <class Weight>
+  using of = plait::form<"once", plait::replicate, plait::partial, plait::use<Weight, used>>;
+};
+// How gradients of reproducible<Slices> stand.
+struct by_slices {
+  template <class Weight>
+  using of = plait::form<"slices", plait::replicate, made>;
+};
+
+int main() {
+  return plait::leaf_of<scale<of_one_rank>>.form_count +
+         plait::leaf_of<scale<by_slices>>.form_count;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The room that a plan gives against the list of what is moved through it: for every part of a job,
+// every stage, and ranks that have more and fewer microbatches than others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plait/plait.hpp"
+#include "train/small_gpt.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::planning;
+
+/// What a list moves through room that is too small for it.
+struct too_small {
+  std::vector<std::string> said{};
+  void expect(exchange_place place, std::size_t needed, std::size_t room) {
+    if (needed > room)
+      said.push_back(std::string(to_string(place)) + ": " + std::to_string(needed) + " bytes in " +
+                     std::to_string(room));
+  }
+};
+
+template <class Plan>
+constexpr std::size_t bytes_of(exchange const& made) {
+  return made.count * sizes_of<Plan>.of(made.element);
+}
+
+/// The outputs of a rank of `stage` in `outputs` bytes.
+template <class Plan>
+void check_outputs(too_small& found, int stage, workload const& load, job_part part,
+                   std::size_t outputs) {
+  for (auto const& made : values_of<Plan>(stage, load, part)) switch (made.place) {
+      case exchange_place::output:  // behind all microbatches, or beside the one that it becomes
+      case exchange_place::rank_outputs:
+      case exchange_place::outputs:
+      case exchange_place::measures: found.expect(made.place, bytes_of<Plan>(made), outputs); break;
+      default: break;
+    }
+}
+
+/// Everything else that a rank of `stage` has.
+template <class Plan>
+void check_rooms(too_small& found, int stage, workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  auto const numbers = lay_out_numbers<Plan>(stage, grid);
+  auto const arena = Plan::arena_for(stage, load);
+  auto const parameters = Plan::parameter_layout_for(stage, grid);
+  auto const slices = Plan::slice_arena_for(parameters, grid);
+  auto const need = Plan::memory(stage, load);
+  auto const values = Plan::activation_layout_for(load.rows);
+  std::size_t const staging = values.transient_bytes - values.staging_offset;
+  std::size_t state = 0, passes_of_slices = 0;
+  // The loss of slices stands behind their labels; without slices both are numbers of a step.
+  std::size_t const of_loss =
+      Plan::slices > 0 ? numbers.squares_at - numbers.slices_at : number_tables::step_bytes;
+  std::size_t labels = 0;
+  for (int part = 0; part < job_parts; ++part)
+    for (auto const& made : exchanges_of<Plan>(stage, load, job_part(part))) {
+      auto const bytes = bytes_of<Plan>(made);
+      auto const expect = [&](std::size_t room) { found.expect(made.place, bytes, room); };
+      // Of a region, one block for each of the ranks whose axes the row leaves alone.
+      axis_set cut;
+      for (axis const which : all_axes)
+        if (made.from.at(which) == shard<dim::elements> && !made.row().over.contains(which))
+          cut = cut | which;
+      auto const expect_in = [&](std::size_t elements) {
+        found.expect(made.place, made.offset + made.count * std::size_t(grid.size(cut)), elements);
+      };
+      switch (made.place) {
+        case exchange_place::agreement: expect(numbers.total - numbers.agreed_at); break;
+        case exchange_place::labels:
+          expect(of_loss);
+          labels = bytes;
+          break;
+        case exchange_place::loss: expect(of_loss - labels); break;
+        case exchange_place::squares: expect(numbers.updated_at - numbers.squares_at); break;
+        case exchange_place::forward:
+        case exchange_place::backward:  // columns are packed
+          if (made.row().moves == movement::all_gather ||
+              made.row().moves == movement::reduce_scatter)
+            expect(staging);
+          if (made.row().moves == movement::all_to_all)
+            found.expect(made.place, bytes / std::size_t(grid.size(made.row().over)), staging);
+          break;
+        case exchange_place::activation_edge:
+          expect(made.from.stage() == stage ? arena.output_bytes : arena.input_bytes);
+          break;
+        case exchange_place::gradient_edge:
+          expect(made.from.stage() == stage ? arena.input_bytes : arena.output_bytes);
+          break;
+        case exchange_place::slices:
+          if (made.row().moves == movement::all_to_all) {
+            auto const ranks = std::size_t(grid.size(made.row().over));
+            auto const roots = std::size_t(slices.roots);
+            auto const range = made.count / (ranks * roots);
+            EXPECT_EQ(range * ranks * roots, made.count);
+            found.expect(made.place, made.offset + range, slices.stride);
+            passes_of_slices = std::max(passes_of_slices, ranks * roots * slices.piece);
+          } else {
+            found.expect(made.place, made.offset + made.count, slices.stride);
+          }
+          break;
+        case exchange_place::ties:
+        case exchange_place::gradients: expect_in(slices.stride); break;
+        case exchange_place::refresh:
+        case exchange_place::blocks: expect_in(parameters.count()); break;
+        case exchange_place::state: state += bytes; break;
+        default: break;
+      }
+    }
+  found.expect(exchange_place::slices, passes_of_slices, slices.received_at - slices.sent_at);
+  found.expect(exchange_place::slices, passes_of_slices, slices.total - slices.received_at);
+  if (state > 0) {
+    EXPECT_EQ(state, need.parameters + need.optimizer + need.averages);
+  }
+  // An evaluation has the slots of the training's arena.
+  for (int few = 1; few <= load.microbatches; ++few) {
+    auto const used = evaluation_timetable(Plan::stages, few).stages[std::size_t(stage)].slots;
+    EXPECT_LE(used.activations, arena.slots.activations);
+    EXPECT_LE(used.inputs, arena.slots.inputs);
+  }
+}
+
+/// Calls body(stage, workload) for ranks with more and fewer microbatches than others.
+template <class Plan, class Body>
+void for_each_load(Body body) {
+  auto const sizes = Plan::grid.is_complete() ? std::vector{1} : std::vector{1, 2, 3};
+  for (int const data_ranks : sizes)
+    for (int const microbatches : {1, 2, 4})
+      for (auto const which : {predicted::of_data_rank, predicted::of_all})
+        for (int stage = 0; stage < Plan::stages; ++stage)
+          body(stage, workload{.rows = 2 * small_gpt::length,
+                               .microbatches = microbatches,
+                               .data_ranks = data_ranks,
+                               .averages = true,
+                               .gradient_norm = true,
+                               .stops = true,
+                               .prediction = which,
+                               .measured_numbers = 300});
+}
+
+template <class Policy>
+struct Rooms : ::testing::Test {};
+using replicated = data_parallel<at_launch>;
+using owned = data_parallel<at_launch, zero<1>>;
+using policies =
+    ::testing::Types<serial, data_parallel<2>, small_gpt::tp2, pipeline<2>, pipeline<4>,
+                     hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2_sharded>,
+                     hybrid<replicated, reproducible<4>>, hybrid<owned, reproducible<4>>,
+                     hybrid<replicated, small_gpt::tp2, reproducible<4>>,
+                     hybrid<pipeline<2>, replicated, reproducible<4>>,
+                     hybrid<pipeline<2, gpipe>, owned, reproducible<4>>>;
+TYPED_TEST_SUITE(Rooms, policies);
+
+TYPED_TEST(Rooms, HoldWhatTheListMoves) {
+  auto const check = [](auto job) {
+    using plan = typename decltype(job)::plan_type;
+    for_each_load<plan>([](int stage, workload const& load) {
+      too_small found;
+      check_rooms<plan>(found, stage, load);
+      for (auto const part : {job_part::prediction, job_part::evaluation}) {
+        auto const where = lay_out_outputs<plan>(stage, load, part);
+        check_outputs<plan>(found, stage, load, part, where.total);
+        EXPECT_LE(where.total, plan::memory(stage, load).outputs);
+      }
+      EXPECT_EQ(found.said, std::vector<std::string>{});
+    });
+  };
+  check(small_gpt::job<TypeParam, float>{});
+  check(small_gpt::job<TypeParam, precision<plait::bfloat16, float>>{});
+}
+
+// By hand: the last stage makes a microbatch whole beside what all stages get.
+TEST(RoomsOfOutputs, AreThoseOfTheRank) {
+  using plan = small_gpt::job<hybrid<pipeline<2>, replicated, reproducible<4>>, float>::plan_type;
+  constexpr std::size_t each = 8 * small_gpt::vocabulary, bytes = each * sizeof(float);
+  workload load{.rows = 8, .microbatches = 1, .data_ranks = 2};
+  auto const of_rank = [&](int stage, predicted which) {
+    load.prediction = which;
+    return lay_out_outputs<plan>(stage, load, job_part::prediction).total;
+  };
+  EXPECT_EQ(of_rank(0, predicted::of_data_rank), bytes);
+  EXPECT_EQ(of_rank(1, predicted::of_data_rank), 2 * bytes);
+  EXPECT_EQ(of_rank(0, predicted::of_all), 2 * bytes);
+  EXPECT_EQ(of_rank(1, predicted::of_all), 3 * bytes);
+  // The plan speaks of the rank with the most slices, two on each of two ranks.
+  EXPECT_EQ(plan::memory(1, load).outputs, 5 * bytes);
+  load.prediction = predicted::nothing;
+  load.measured_numbers = 2;
+  EXPECT_EQ(plan::memory(0, load).outputs, 2 * sizeof(double));
+  EXPECT_EQ(plan::memory(1, load).outputs, 2 * bytes + 2 * sizeof(double));
+}
+
+// As it once was: the room was that of the rank's microbatches, the list that of the rank with the
+// most slices.
+TEST(RoomsOfOutputs, OfAnotherFormulaAreFound) {
+  using plan = small_gpt::job<hybrid<pipeline<2>, replicated, reproducible<4>>, float>::plan_type;
+  workload const load{.rows = 8, .microbatches = 1, .prediction = predicted::of_data_rank};
+  std::size_t const each = 8 * small_gpt::vocabulary * sizeof(float);
+  std::size_t const another = each * std::size_t(load.microbatches) + each;
+  too_small found;
+  check_outputs<plan>(found, 0, plan::completed(load), job_part::prediction, another);
+  EXPECT_EQ(found.said, std::vector<std::string>{"rank_outputs: 32768 bytes in 16384"});
+}
+
+}  // namespace
