@@ -124,6 +124,18 @@ TEST_F(FlightRing, ALongTimeWithoutABeatIsKept) {
   EXPECT_GE(head->gap_to_ns - head->gap_from_ns, 2 * flight_ring::long_gap_ns);
 }
 
+TEST_F(FlightRing, AProcessThatEndsBeforeItBeatsAgainHasItsGap) {
+  own_folder const folder(place, "folder");
+  shared_file const file(folder, "rank-0.flight", flight_ring::bytes_for({}), "record");
+  flight_ring ring(file.bytes(), {}, [](flight_header&) {});
+  auto* const head = reinterpret_cast<flight_header*>(file.bytes().data());
+  auto const before = head->beat_ns.load() - 2 * flight_ring::long_gap_ns;
+  head->beat_ns = before;
+  ring.finish(flight_state::cut_off, "it has waited for rank 1");
+  EXPECT_EQ(head->gap_from_ns, before);
+  EXPECT_GE(head->gap_to_ns - head->gap_from_ns, 2 * flight_ring::long_gap_ns);
+}
+
 TEST_F(FlightRing, WhatOthersCouldHavePutThereIsRefused) {
   fs::create_directory(place / "open");
   ::chmod((place / "open").c_str(), 0770);

@@ -22,7 +22,7 @@ namespace plait::detail {
 /// The writer of one flight record, in memory that is a file.
 ///
 /// Cost:    two looks at the clock and a cache line of stores for each call; no system call.
-/// Threads: begin, site and end for one; beat for another; finish for any, the first one counts.
+/// Threads: begin, site and end for one; beat and finish for any, the first finish counts.
 class flight_ring {
  public:
   static constexpr std::uint32_t entries = 256;
@@ -125,8 +125,9 @@ class flight_ring {
   }
   static void end(flight_entry& entry) { entry.end_ns.store(now(), std::memory_order_release); }
 
-  /// The process runs. One that is stopped writes none: all of its threads stand still.
-  void beat() {
+  /// The process runs. One that is stopped writes none: all of its threads stand still. Of two
+  /// threads that call it at a time each writes the same gap.
+  void beat() noexcept {
     auto& head = *header_;
     auto const time = now(), last = head.beat_ns.load(std::memory_order_relaxed);
     if (last != 0 && time - last > long_gap_ns) {
@@ -143,6 +144,7 @@ class flight_ring {
   /// What the process has come to.
   void finish(flight_state how, std::string_view text) noexcept {
     if (finished_.exchange(true)) return;
+    beat();  // a process that was stopped may end before the thread that beats has run again
     put(header_->text, text);
     header_->state_ns.store(now(), std::memory_order_relaxed);
     header_->state.store(how, std::memory_order_release);
