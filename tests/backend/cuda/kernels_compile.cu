@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "all_headers.hpp"
 #include "backend/cuda/stream_launcher.hpp"
 #include "plait/backend/cuda/kernels/attention.hpp"
 #include "plait/backend/cuda/kernels/attention_backward.hpp"
@@ -18,7 +19,8 @@
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Every kernel as nvcc sees it, in each element type. Nothing is run: a device may be missing.
+// Every kernel as nvcc sees it, in each element type, and every header. Nothing is run: a device may be
+// missing.
 
 namespace kernels = plait::cuda_kernels;
 
