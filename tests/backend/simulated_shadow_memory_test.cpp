@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: alone
 #include "plait/backend/simulated/shadow_memory.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: alone
 #include <gtest/gtest.h>
 
 #include <atomic>

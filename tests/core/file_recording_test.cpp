@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: alone
 // What a save does to the disk, call by call: this program's own open, pwrite, fsync and so on
 // stand in front of the system's, write down each call, and can end the process before any of them.
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// test: alone
 #include "plait/data/loader.hpp"
 
 #include <gtest/gtest.h>

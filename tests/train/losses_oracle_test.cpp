@@ -20,7 +20,7 @@ namespace {
 
 using namespace plait;
 
-constexpr std::size_t samples = 30, width = 6, hidden = 12, out = 3;
+constexpr std::size_t samples = 30, input_width = 6, hidden = 12, out = 3;
 constexpr std::uint64_t steps = 20;
 
 // What PyTorch has.
@@ -92,11 +92,11 @@ struct table {
   using target = std::conditional_t<Kind == of::classes, std::int32_t, T>;
   [[nodiscard]] std::size_t size() const { return samples; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
-  [[nodiscard]] std::size_t width() const { return ::width; }
+  [[nodiscard]] std::size_t width() const { return input_width; }
   [[nodiscard]] std::size_t target_width() const { return Kind == of::classes ? 1 : out; }
   void inputs(std::size_t sample, std::span<T> to) const {
     for (std::size_t c = 0; c < to.size(); ++c)
-      to[c] = static_cast<T>(number(sample * ::width + c, 1));
+      to[c] = static_cast<T>(number(sample * input_width + c, 1));
   }
   void targets(std::size_t sample, std::span<target> to) const {
     for (std::size_t c = 0; c < to.size(); ++c)
@@ -111,7 +111,7 @@ struct table {
   }
 };
 
-using body = sequential<named<"first", nn::linear<width, hidden>>, nn::relu<hidden>,
+using body = sequential<named<"first", nn::linear<input_width, hidden>>, nn::relu<hidden>,
                         named<"second", nn::linear<hidden, out>>>;
 template <class Policy, class Loss, class T, class Body = body>
 struct job : parallel<objective<Body, Loss>, Policy, T> {};
@@ -187,7 +187,7 @@ template <class Policy, class T>
 using of_two = job<Policy, sum_of_two, T>;
 template <class Policy, class T>
 using half_frozen = job<Policy, nn::mse<out>, T, frozen<body, "first.*">>;
-using penalized = sequential<named<"first", nn::linear<width, hidden>>, nn::relu<hidden>,
+using penalized = sequential<named<"first", nn::linear<input_width, hidden>>, nn::relu<hidden>,
                              times<fraction(0.25), plait_test::penalty<hidden>>,
                              named<"second", nn::linear<hidden, out>>>;
 template <class Policy, class T>

@@ -30,17 +30,17 @@ namespace {
 
 using namespace plait;
 
-constexpr std::size_t width = 8, classes = 4;
-using body =
-    sequential<named<"first", nn::linear<width, 2 * width>>, named<"act", nn::relu<2 * width>>,
-               named<"second", nn::linear<2 * width, width>>,
-               named<"last", nn::linear<width, classes>>>;
+constexpr std::size_t input_width = 8, classes = 4;
+using body = sequential<named<"first", nn::linear<input_width, 2 * input_width>>,
+                        named<"act", nn::relu<2 * input_width>>,
+                        named<"second", nn::linear<2 * input_width, input_width>>,
+                        named<"last", nn::linear<input_width, classes>>>;
 using model = objective<body, nn::cross_entropy<classes>>;
 struct grid_job : parallel<model, hybrid<data_parallel<2>, tensor_parallel<2>>, double> {};
 struct staged_job : parallel<model, hybrid<pipeline<2>, data_parallel<2>>, double> {};
 
 in_memory<double> const& samples() {
-  static auto const data = in_memory<double>::random_classes(20, width, classes);
+  static auto const data = in_memory<double>::random_classes(20, input_width, classes);
   return data;
 }
 
@@ -77,8 +77,8 @@ TEST(Mistakes, ADataSetBelowOneBatchIsAnErrorWithBothNumbers) {
 TEST(Mistakes, BatchesKeepADataSetThatIsMadeInTheCall) {
   launch<grid_job>(threads{}, [](auto& rank) {
     std::vector<std::int32_t> kept, named;
-    for (auto const& batch :
-         batches(in_memory<double>::random_classes(20, width, classes), global_batch<4>{}, rank))
+    for (auto const& batch : batches(in_memory<double>::random_classes(20, input_width, classes),
+                                     global_batch<4>{}, rank))
       kept.insert(kept.end(), batch.labels(), batch.labels() + batch.rows());
     for (auto const& batch : batches(samples(), global_batch<4>{}, rank))
       named.insert(named.end(), batch.labels(), batch.labels() + batch.rows());
@@ -311,7 +311,7 @@ struct one_is_other {
   std::size_t which = 200;
   [[nodiscard]] std::size_t size() const { return 200; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
-  [[nodiscard]] std::size_t width() const { return ::width; }
+  [[nodiscard]] std::size_t width() const { return input_width; }
   void inputs(std::size_t sample, std::span<double> out) const {
     std::ranges::fill(out, double(sample) + (sample == which ? 0.5 : 0));
   }
@@ -501,10 +501,10 @@ struct some_tokens {
 };
 
 TEST(Mistakes, TokensOutsideTheTableAreNamedWithSampleAndPosition) {
-  using table = nn::embedding<16, width, normal(0.02), 32>;  // padding is no vocabulary
-  using job =
-      parallel<objective<sequential<table, nn::linear<width, classes>>, nn::cross_entropy<classes>>,
-               data_parallel<2>>;
+  using table = nn::embedding<16, input_width, normal(0.02), 32>;  // padding is no vocabulary
+  using job = parallel<
+      objective<sequential<table, nn::linear<input_width, classes>>, nn::cross_entropy<classes>>,
+      data_parallel<2>>;
   for (std::int32_t const odd : {16, 1000000, -1}) {
     auto const text = message_of<input_error>([&] {
       launch<job>(threads{}, [&](auto& rank) {

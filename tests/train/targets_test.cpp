@@ -23,7 +23,7 @@ namespace {
 
 using namespace plait;
 
-constexpr std::size_t length = 3, width = 6, wide = 2, count = 22;
+constexpr std::size_t length = 3, input_width = 6, wide = 2, count = 22;
 
 double input_of(std::size_t sample, std::size_t i) { return std::sin(double(7 * sample + i)); }
 /// One is missing.
@@ -41,7 +41,7 @@ struct table {
   static constexpr bool targets_per_sample = PerSample;
   [[nodiscard]] std::size_t size() const { return count; }
   [[nodiscard]] std::size_t sequence_length() const { return length; }
-  [[nodiscard]] std::size_t width() const { return ::width; }
+  [[nodiscard]] std::size_t width() const { return input_width; }
   [[nodiscard]] std::size_t target_width() const { return wide; }
   void inputs(std::size_t sample, std::span<double> out) const {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = input_of(sample, i);
@@ -57,10 +57,11 @@ struct table {
   }
 };
 
-using body = sequential<named<"in", nn::linear<width, 12>>, nn::gelu<12>,
+using body = sequential<named<"in", nn::linear<input_width, 12>>, nn::gelu<12>,
                         named<"out", nn::linear<12, wide>>>;
-using penalized = sequential<plait_test::penalty<width>, named<"in", nn::linear<width, 12>>,
-                             nn::gelu<12>, named<"out", nn::linear<12, wide>>>;
+using penalized =
+    sequential<plait_test::penalty<input_width>, named<"in", nn::linear<input_width, 12>>,
+               nn::gelu<12>, named<"out", nn::linear<12, wide>>>;
 template <class Policy, class Loss, class Element = double, class Body = body>
 struct job : parallel<objective<Body, Loss>, Policy, Element> {};
 
@@ -175,8 +176,8 @@ TEST(Targets, ATermInMidModelHasTheWeightsOfItsSamples) {
     for (std::uint64_t step : {0u, 1u}) {  // 16 samples, and 6
       double sum = 0, weights = 0;
       for (std::size_t s = 16 * step; s < (step == 0 ? 16 : 22); ++s) {
-        for (std::size_t i = 0; i < length * width; ++i)
-          sum += weight_of(s) * std::pow(input_of(s, i), 2) / width;
+        for (std::size_t i = 0; i < length * input_width; ++i)
+          sum += weight_of(s) * std::pow(input_of(s, i), 2) / input_width;
         weights += weight_of(s) * length;
       }
       auto const report = trainer.step(from.at(step));
@@ -238,9 +239,9 @@ TEST(Targets, ACountThatCannotBeIsAnError) {
 TEST(Targets, MayBeSeveralIntegers) {
   std::vector<double> features;
   std::vector<std::int32_t> targets;
-  for (std::size_t i = 0; i < 20 * width; ++i) features.push_back(input_of(0, i));
+  for (std::size_t i = 0; i < 20 * input_width; ++i) features.push_back(input_of(0, i));
   for (std::size_t i = 0; i < 20 * wide; ++i) targets.push_back(std::int32_t(7 * i / 3 % 4) - 1);
-  in_memory<double> const data(features, targets, width, wide);
+  in_memory<double> const data(features, targets, input_width, wide);
   auto const serial_run = train<integer_job<serial>>(data);
   EXPECT_LT(serial_run.losses.back(), serial_run.losses.front());
   EXPECT_LT(serial_run.labels[0], double(8 * wide));
@@ -248,7 +249,7 @@ TEST(Targets, MayBeSeveralIntegers) {
 }
 
 TEST(Targets, OfAnotherWidthAreRefused) {
-  using narrow = parallel<objective<nn::linear<width, 1>, nn::mse<1>>, serial, double>;
+  using narrow = parallel<objective<nn::linear<input_width, 1>, nn::mse<1>>, serial, double>;
   try {
     launch<narrow>(threads{}, [](auto& rank) {
       auto trainer = plait::trainer<narrow>(rank, sgd{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=300 seconds=20
+// test: timeout=300 seconds=20 alone
 //
 // Optimizers that own blocks of the parameters: the same training as without, in less memory.
 #include <gtest/gtest.h>
