@@ -51,13 +51,16 @@ int main(int count, char** arguments) {
   });
   if (names.empty()) return failure("no test of this program is in the file " + std::string(file));
 
-  // A filter knows names and not files.
-  std::string other;
+  // A filter knows names and not files; and a test in a header would be asked for by nobody.
+  std::string problem;
   for_each_test([&](testing::TestInfo const& test, std::string const& name) {
-    if (!is_of(test, file) && names.contains(name)) other = name + " is in " + test.file();
+    std::string const path = test.file();
+    if (!is_of(test, file) && names.contains(name))
+      problem = name + " is in " + path + " and in " + std::string(file) + ": rename one of them";
+    if (!path.ends_with("_test.cpp"))
+      problem = name + " is in " + path + ": a test file that includes it has to say `alone`";
   });
-  if (!other.empty())
-    return failure(other + " and in " + std::string(file) + ": rename one of them");
+  if (!problem.empty()) return failure(problem);
 
   std::string filter;
   for (auto const& name : names) filter += (filter.empty() ? "" : ":") + name;
