@@ -76,7 +76,8 @@ template <class Plan, class Optimizer>
     for (auto const& setting : optimizer.settings()) add(setting.name, number_text(setting.value));
   std::string rates;
   for_some_steps([&](std::int64_t step) {
-    rates += (rates.empty() ? "" : " ") + number_text(rate_at(options, step));
+    rates += rates.empty() ? "" : " ";
+    rates += number_text(rate_at(options, step));
   });
   // These are for people; of many more steps, up to 2^12 of all, there is a number.
   std::string more;
