@@ -57,7 +57,7 @@ int main(int count, char** arguments) {
     std::string const path = test.file();
     if (!is_of(test, file) && names.contains(name))
       problem = name + " is in " + path + " and in " + std::string(file) + ": rename one of them";
-    if (!path.ends_with("_test.cpp"))
+    if (!path.ends_with("_test.cpp") && !path.ends_with("_test.cu"))
       problem = name + " is in " + path + ": a test file that includes it has to say `alone`";
   });
   if (!problem.empty()) return failure(problem);

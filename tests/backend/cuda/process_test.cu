@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=600
+// test: timeout=600 alone
 //
 // plait::cuda_process from one end to the other: processes of this program, told by the environment
 // who they are, train together and must get the losses of the processor. With fewer GPUs than
