@@ -54,9 +54,9 @@ mutant master_value_dropped train/trainer_state.hpp \
 mutant state_dropped train/trainer_state.hpp \
   's/kind - 1\) \* store_\.owned_count\(\)/kind - kind) * store_.owned_count()/' train/trainer_state
 mutant order_restarted checkpoint/checkpoints.hpp \
-  's/first_batch_ = batch;/first_batch_ = 0;/' checkpoint/checkpoints
+  's/go_on_at\(\{manifest->step, batch\}\)/go_on_at({manifest->step, 0})/' checkpoint/checkpoints
 mutant step_restarted checkpoint/checkpoints.hpp \
-  's/state_->go_on_at\(manifest->step\);//' checkpoint/checkpoints
+  's/state_->go_on_at\(\{manifest->step, batch\}\);//' checkpoint/checkpoints
 mutant crc_not_compared checkpoint/state_reader.hpp \
   's/if \(crc != block\.crc\)/if (false)/' checkpoint/checkpoints
 mutant type_not_compared checkpoint/state_reader.hpp \
