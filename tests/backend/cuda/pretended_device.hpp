@@ -13,6 +13,7 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +23,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -71,6 +73,13 @@ struct machine {
   unsigned devices_set = 0;  // a bit for each that was made current: it has a context then
   bool failed = false;
 
+  // Memory that is freed is kept for the next that is taken: to fill a page that the system has to find first
+  // takes a hundred times as long.
+  machine() {
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  }
   static machine& get() {
     static machine one;
     return one;
