@@ -73,8 +73,8 @@ struct machine {
   unsigned devices_set = 0;  // a bit for each that was made current: it has a context then
   bool failed = false;
 
-  // Memory that is freed is kept for the next that is taken: to fill a page that the system has to find first
-  // takes a hundred times as long.
+  // Memory that is freed is kept for the next that is taken: to fill a page that the system has to
+  // find first takes a hundred times as long.
   machine() {
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_MAX, 0);
