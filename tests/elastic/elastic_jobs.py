@@ -599,6 +599,8 @@ def cut_cable(plan="dp", most=4):
     def ip(*words):
         subprocess.run(["ip", *words], check=True, capture_output=True)
     hosts = ("plait-x", "plait-y")
+    if shutil.which("ip") is None:
+        return "skipped: there is no program ip (iproute2)"
     if os.geteuid() != 0 or subprocess.run(["ip", "link", "add", "plait-br", "type", "bridge"], capture_output=True).returncode:
         return "skipped: name spaces are not permitted here"
     try:
