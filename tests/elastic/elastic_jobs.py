@@ -20,6 +20,9 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../backend/gloo"))
+from strangers import Strangers  # noqa: E402
+
 PROGRAM = FOLDER = None
 CTRL = {"PLAIT_ELASTIC", "PLAIT_ELASTIC_AT", "PLAIT_JOB", "PLAIT_MEMBER"}
 
@@ -316,6 +319,21 @@ def kill_second_rank():
 
 def kill_last_rank():
     kill_one_rank(3)
+
+
+def strangers_at_every_port():
+    """As members of each generation meet, others come to their ports; nobody is let in."""
+    with Job(pause=4) as job:
+        strangers = Strangers(lambda: list(job.members))
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        os.kill(ranks[1], signal.SIGKILL)
+        number, _ = job.generation(2, number)
+        job.add(1)
+        job.generation(3, number)
+        job.check()
+        expect(strangers.stop() > 0, "no port of a member was seen")
 
 
 def come_and_go():
@@ -640,7 +658,7 @@ def cut_cable_of_tensor_replicas():
 USUAL = [storm, cut_cable, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,
          come_and_go, sigterm_to_one, sigterm_to_all_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few,
-         strangers_are_refused, program_is_wrong, times_are_refused, without_launcher]
+         strangers_are_refused, strangers_at_every_port, program_is_wrong, times_are_refused, without_launcher]
 
 
 def main():

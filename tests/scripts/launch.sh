@@ -11,7 +11,7 @@ if ! command -v python3 >/dev/null; then
 fi
 rm -rf "$folder" && mkdir -p "$folder/tmp" && cd "$folder" || exit 1
 export TMPDIR="$folder/tmp"
-unset PLAIT_RENDEZVOUS
+unset PLAIT_RENDEZVOUS PLAIT_JOB_SECRET_FILE
 failures=0
 
 # check NAME CONDITION...
@@ -89,8 +89,17 @@ check "exit code" test "$code" = 0
 check "folder of the rendezvous" says '^\[0\] 700$'
 launch -n 2 sh -c 'echo "$PLAIT_JOB" >>jobs'
 check "a job is one" test "$(sort -u jobs | wc -l) $(wc -l <jobs)" = "2 5"
-PLAIT_RENDEZVOUS=/somewhere/else launch -n 1 sh -c 'echo "$PLAIT_RENDEZVOUS"'
-check "rendezvous of the user's" prints "[0] /somewhere/else"
+PLAIT_RENDEZVOUS=/somewhere/else PLAIT_JOB_SECRET_FILE=/mine launch -n 1 sh -c 'echo "$PLAIT_RENDEZVOUS $PLAIT_JOB_SECRET_FILE"'
+check "rendezvous and secret of the user's" prints "[0] /somewhere/else /mine"
+for i in 1 2; do
+  PLAIT_RENDEZVOUS=/somewhere/else launch -n 2 sh -c 'stat -c "%a %s" "$PLAIT_JOB_SECRET_FILE"; cat "$PLAIT_JOB_SECRET_FILE" >secret.$PLAIT_RANK'
+  check "a secret of the job" prints "[0] 600 32
+[1] 600 32"
+  check "one for all ranks" cmp secret.0 secret.1
+  cat secret.0 >>secrets
+done
+check "another one for each job" test "$(split -b 32 --filter=sha256sum secrets | sort -u | wc -l)" = 2
+check "nothing is left of it" test -z "$(ls -A "$TMPDIR")"
 echo given | "$launcher" -n 2 cat >out 2>err
 check "standard input" prints "[0] given"
 launch -n 64 sh -c 'echo $PLAIT_RANK'

@@ -16,7 +16,7 @@ python=$(python3 -c 'import sys; print(sys.executable)')
 PATH="$(dirname "$python"):$PATH"  # python3 may be a script that looks for it, every time
 rm -rf "$folder" && mkdir -p "$folder/tmp" && cd "$folder" || exit 1
 export TMPDIR="$folder/tmp"
-unset PLAIT_RENDEZVOUS PLAIT_JOB PLAIT_ELASTIC PLAIT_ELASTIC_AT
+unset PLAIT_RENDEZVOUS PLAIT_JOB_SECRET_FILE PLAIT_JOB PLAIT_ELASTIC PLAIT_ELASTIC_AT
 failures=0
 
 # check NAME CONDITION...
@@ -102,7 +102,8 @@ lets_go() { printf %s "$1" >go; }
 # ---- What members find, and the etcd of the job ----
 export PLAIT_RANK=1 PLAIT_WORLD_SIZE=2 PLAIT_LOCAL_RANK=1 PLAIT_LOCAL_SIZE=2 PLAIT_RENDEZVOUS=/a PLAIT_MEMBER=1 RANK=1
 PLAIT_JOB=outer launch --elastic 2:3 sh -c 'echo "$PLAIT_ELASTIC $PLAIT_ELASTIC_AT $PLAIT_JOB"; echo $PLAIT_MEMBER >&2
-  curl -s http://${PLAIT_ELASTIC_AT#etcd://}/health | grep -q true || exit 3; printf %s "$PLAIT_JOB" >job
+  curl -s http://${PLAIT_ELASTIC_AT#etcd://}/health | grep -q true || exit 3
+  [ "$(stat -c "%a %s" "$PLAIT_JOB_SECRET_FILE")" = "600 32" ] || exit 4; printf %s "$PLAIT_JOB" >job
   ls -d "/dev/shm/plait-$PLAIT_JOB" "$TMPDIR/plait-$PLAIT_JOB" >folders 2>/dev/null
   env | grep -E "^(PLAIT_(RANK|WORLD|LOCAL|REND)|RANK)"; true'
 unset PLAIT_RANK PLAIT_WORLD_SIZE PLAIT_LOCAL_RANK PLAIT_LOCAL_SIZE PLAIT_RENDEZVOUS PLAIT_MEMBER RANK

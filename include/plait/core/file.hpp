@@ -60,6 +60,8 @@ class file_descriptor {
     if (value_ >= 0) ::close(value_);
   }
   [[nodiscard]] int get() const { return value_; }
+  /// It is the caller's now.
+  [[nodiscard]] int release() { return std::exchange(value_, -1); }
 
  private:
   int value_;

@@ -3,14 +3,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,9 +16,11 @@
 #include "plait/backend/gloo/gloo_connections.hpp"
 #include "plait/backend/gloo/gloo_device.hpp"
 #include "plait/backend/gloo/gloo_group.hpp"
+#include "plait/backend/gloo/gloo_listener.hpp"
 #include "plait/backend/gloo/gloo_meeting.hpp"
 #include "plait/backend/gloo/gloo_redis.hpp"
 #include "plait/backend/gloo/gloo_store.hpp"
+#include "plait/backend/process/job_secret.hpp"
 #include "plait/backend/process/meeting_place.hpp"
 #include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
@@ -88,24 +88,21 @@ class gloo_engine final : public process_engine {
     std::scoped_lock const lock{mutex_};
     interrupted_ = true;
     if (with_ != nullptr) with_->watch->interrupt();
-    if (connecting_ != nullptr) connecting_->close();  // which ends the wait for the other end
   }
 
  private:
   /// All processes with each other.
   void connect() {
     auto const here = ranks(nullptr);
+    auto secret = read_job_secret();
     gloo_meeting meeting(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
-                         interrupted_);
+                         interrupted_, std::move(secret));
     try {
       auto const marks = meeting.meet();
-      auto with =
-          std::make_shared<gloo_connections>(gloo_device(options_.interface, marks, here.rank),
-                                             here.rank, here.world_size, timeout_, meeting.left());
-      auto const ends = meeting.show("at", with->world->addresses());
-      connecting const now(*this, with);
-      for (int other = 0; other < here.world_size; ++other)
-        if (other != here.rank) connect_to(*with, other, ends[std::size_t(other)], here.rank);
+      auto with = std::make_shared<gloo_connections>(
+          gloo_device(options_.interface, marks, here.rank), meeting.identity(), here.rank,
+          here.world_size, timeout_, meeting.left());
+      connect_all(meeting, *with, here.rank);
       hold(std::move(with));
       std::vector<int> all;
       for (int rank = 0; rank < here.world_size; ++rank) all.push_back(rank);
@@ -122,44 +119,23 @@ class gloo_engine final : public process_engine {
       throw engine_error(text);
     }
   }
-  /// While one of these lives interrupt() ends what is being connected.
-  class connecting {
-   public:
-    connecting(gloo_engine& of, std::shared_ptr<gloo_connections> const& with) : of_(of) {
-      std::scoped_lock const lock{of_.mutex_};
-      of_.connecting_ = with;
-      if (of_.interrupted_) with->close();
+  static void connect_all(gloo_meeting& meeting, gloo_connections& with, int rank) {
+    auto addresses = meeting.show("at", with.world->address());
+    try {
+      with.world->connect(with.identity, std::move(addresses), [&](auto const& now) {
+        meeting.look(now.missing, now.text(with.world->address()));
+      });
+    } catch (engine_error const& problem) {
+      if (problem.rank < 0) throw;
+      throw engine_error("gloo: rank " + std::to_string(rank) + " cannot connect to rank " +
+                         std::to_string(problem.rank) + ": " + problem.what());
     }
-    connecting(connecting const&) = delete;
-    connecting& operator=(connecting const&) = delete;
-    ~connecting() {
-      std::scoped_lock const lock{of_.mutex_};
-      of_.connecting_.reset();
-    }
-
-   private:
-    gloo_engine& of_;
-  };
+  }
   void hold(std::shared_ptr<gloo_connections> with) {
     std::scoped_lock const lock{mutex_};
     if (interrupted_)
       throw engine_error("gloo: the start was ended, as the ranks of the job change");
     with_ = std::move(with);
-    connecting_.reset();
-  }
-  void connect_to(gloo_connections& with, int other, std::string_view ends, int rank) const {
-    constexpr auto each = gloo_mesh::address_bytes;
-    auto const begin = static_cast<std::size_t>(rank) * each;
-    try {
-      if (ends.size() < begin + each) throw engine_error("its address is incomplete");
-      with.world->connect(other, ends.substr(begin, each));
-    } catch (std::exception const& problem) {
-      auto const words = gloo_words(problem);
-      with.close();
-      throw engine_error("gloo: rank " + std::to_string(rank) + " cannot connect to rank " +
-                         std::to_string(other) + ": " + words +
-                         "; do the interfaces of their hosts reach each other (PLAIT_INTERFACE)?");
-    }
   }
 
   [[nodiscard]] std::unique_ptr<meeting_store> store(process_ranks const& here) const {
@@ -173,7 +149,7 @@ class gloo_engine final : public process_engine {
   gloo_options options_;
   std::optional<process_ranks> here_;
   std::chrono::milliseconds timeout_{60'000};
-  std::shared_ptr<gloo_connections> with_, connecting_;
+  std::shared_ptr<gloo_connections> with_;
   std::unique_ptr<meeting_store> store_{};  // of begin_anew
   std::atomic<bool> interrupted_{false};
   std::mutex mutex_;  // of what interrupt() touches
@@ -190,8 +166,10 @@ class gloo_engine final : public process_engine {
 ///          that it waits for; engine_error at once if another process fails or ends. Then all
 ///          connections of this process are closed, so that the others learn it.
 /// Threads: Gloo has a thread of its own in each process.
-/// Safety:  connections are neither encrypted nor checked: whoever reaches the interface while a
-///          job starts can pretend to be a rank. Take one that only the job's hosts reach.
+/// Safety:  before the first call the ends of each connection show each other that they know the
+///          secret of the job, a file that PLAIT_JOB_SECRET_FILE names, or else one that rank 0
+///          leaves where the ranks meet. Whoever merely reaches a port is dropped. What is sent
+///          after that is neither encrypted nor signed. See docs/processes.md.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> gloo(
     gloo_options const& options = {}) {
   return std::make_shared<detail::gloo_engine>(options);

@@ -2,68 +2,76 @@
 #pragma once
 
 #include <gloo/context.h>
-#include <gloo/transport/address.h>
-#include <gloo/transport/context.h>
-#include <gloo/transport/device.h>
-#include <gloo/transport/pair.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "plait/backend/gloo/gloo_challenge.hpp"
+#include "plait/backend/gloo/gloo_device.hpp"
+#include "plait/backend/gloo/gloo_listener.hpp"
+#include "plait/backend/gloo/gloo_pair.hpp"
 #include "plait/backend/gloo/gloo_watch.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/terminate_sentence.hpp"
 #include "plait/core/quote.hpp"
 
 namespace plait::detail {
 
-/// A gloo::Context whose members exchange their addresses as they like: each pair of members has a
-/// connection of its own and each end of it an address.
+/// A gloo::Context over connections whose ends have shown each other who they are: each two members
+/// have one.
 class gloo_mesh final : public ::gloo::Context {
  public:
-  /// `timeout`: for all connections together, which Gloo multiplies by five.
-  gloo_mesh(int own_rank, int members, std::shared_ptr<::gloo::transport::Device> const& device,
-            std::shared_ptr<gloo_watch> watch, std::chrono::milliseconds timeout)
-      : ::gloo::Context(own_rank, members) {
-    constexpr int factor = 5;
-    auto const each = std::max(timeout / factor, std::chrono::milliseconds{1});
-    device_ = device;
-    auto inner = device->createContext(rank, size);
-    inner->setTimeout(each);
-    watched_ = std::make_shared<watched_context>(std::move(inner), std::move(watch));
-    transportContext_ = watched_;
-    setTimeout(each);
-    for (int member = 0; member < size; ++member)
-      if (member != rank) transportContext_->createPair(member);
+  /// `timeout`: of Gloo's own calls, where they are not told another.
+  gloo_mesh(int own_rank, int members, gloo_interface const& over,
+            std::shared_ptr<gloo_watch> const& watch, std::chrono::milliseconds timeout)
+      : ::gloo::Context(own_rank, members), listener_(over.address, over.address_bytes) {
+    device_ = over.device;
+    setTimeout(timeout);
+    for (int tries = 1; inner_ == nullptr; ++tries) try {
+        make(over, watch, timeout);
+      } catch (engine_error const&) {
+        constexpr int most = 3;
+        if (tries == most) throw;
+      }
   }
 
-  /// Of the ends of this member, in the order of the members; its own place is zeros.
-  [[nodiscard]] std::string addresses() {
-    std::string out(address_bytes * static_cast<std::size_t>(size), '\0');
+  /// Where the others reach this member.
+  [[nodiscard]] std::string const& address() const { return listener_.address(); }
+
+  /// All members call it with the addresses of all. \see gloo_listener
+  void connect(gloo_identity const& identity, std::vector<std::string> addresses,
+               std::function<void(gloo_listener::progress const&)> const& look) {
+    gloo_challenge const challenge(identity, rank, std::move(addresses));
+    auto sockets = listener_.connect(challenge, look);
     for (int member = 0; member < size; ++member)
       if (member != rank) {
-        auto const bytes = getPair(member)->address().bytes();
-        std::copy_n(bytes.begin(), std::min(bytes.size(), address_bytes),
-                    out.begin() + static_cast<std::ptrdiff_t>(address_bytes) * member);
+        inner_->adopt(member, std::move(sockets[static_cast<std::size_t>(member)]));
+        watched_->guard(member);
       }
-    return out;
   }
-  /// All members call it for the others in the order of the members.
-  void connect(int member, std::string_view their_end) {
-    auto const bytes = getPair(rank == 0 ? 1 : 0)->address().bytes().size();
-    getPair(member)->connect({their_end.begin(), their_end.begin() + std::ptrdiff_t(bytes)});
-    watched_->guard(member);
-  }
-
-  static constexpr std::size_t address_bytes = ::gloo::transport::Address::kMaxByteSize;
 
  private:
+  void make(gloo_interface const& over, std::shared_ptr<gloo_watch> const& watch,
+            std::chrono::milliseconds timeout) {
+    auto inner = std::make_shared<gloo_context>(over.device, rank, size);
+    inner->setTimeout(timeout);
+    for (int member = 0; member < size; ++member)
+      if (member != rank) inner->createPair(member);
+    inner_ = std::move(inner);
+    watched_ = std::make_shared<watched_context>(inner_, watch);
+    transportContext_ = watched_;
+  }
+
+  gloo_listener listener_;
+  std::shared_ptr<gloo_context> inner_;
   std::shared_ptr<watched_context> watched_;
 };
 
@@ -101,15 +109,19 @@ class ignored_sigpipe {
 /// What an engine and its groups share: the connections of this process, and whether one has
 /// failed.
 struct gloo_connections {
-  gloo_connections(std::shared_ptr<::gloo::transport::Device> over, int own_rank, int processes,
+  gloo_connections(gloo_interface way, gloo_identity of, int own_rank, int processes,
                    std::chrono::milliseconds limit, std::chrono::milliseconds left)
-      : timeout(limit),
-        device(std::move(over)),
-        world(std::make_shared<gloo_mesh>(own_rank, processes, device, watch, left)) {}
+      : sentence(terminate_sentence::shared(own_rank)),
+        timeout(limit),
+        over(std::move(way)),
+        identity(std::move(of)),
+        world(std::make_shared<gloo_mesh>(own_rank, processes, over, watch, left)) {}
 
   std::shared_ptr<ignored_sigpipe> no_signal = ignored_sigpipe::shared();
+  std::shared_ptr<terminate_sentence> sentence;
   std::chrono::milliseconds timeout;
-  std::shared_ptr<::gloo::transport::Device> device;
+  gloo_interface over;
+  gloo_identity identity;
   std::shared_ptr<gloo_watch> watch = std::make_shared<gloo_watch>();
   std::shared_ptr<gloo_mesh> world;              ///< all groups' messages go over it
   std::vector<std::weak_ptr<gloo_mesh>> others;  ///< for the collectives of Gloo itself

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gloo/transport/device.h>
 #include <gloo/transport/tcp/attr.h>
 #include <gloo/transport/tcp/device.h>
 #include <ifaddrs.h>
@@ -10,6 +9,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -67,10 +67,17 @@ struct network_interface {
   }
 };
 
+/// An interface of this host, for Gloo and for the port at which the other processes reach this.
+struct gloo_interface {
+  std::shared_ptr<::gloo::transport::tcp::Device> device;
+  sockaddr_storage address{};
+  std::size_t address_bytes = 0;
+};
+
 /// The interface over which rank `rank` talks: `asked`, or what the environment says, or the
 /// loopback if `marks` say that all ranks can reach it. Never the address of the host's name, which
 /// may be one that no other host can reach.
-[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<::gloo::transport::Device> gloo_device(
+[[nodiscard]] [[gnu::cold]] inline gloo_interface gloo_device(
     std::string const& asked, std::vector<process_mark> const& marks, int rank) {
   auto const there = network_interface::all();
   std::string name = asked, said_by = ".interface";
@@ -109,7 +116,9 @@ struct network_interface {
   what.iface = name;
   what.ai_family = found->second.family;
   try {
-    return ::gloo::transport::tcp::CreateDevice(what);
+    auto const at = ::gloo::transport::tcp::CreateDeviceAttr(what);
+    return {std::make_shared<::gloo::transport::tcp::Device>(at), at.ai_addr,
+            static_cast<std::size_t>(at.ai_addrlen)};
   } catch (std::exception const& problem) {
     throw engine_error("gloo: rank " + std::to_string(rank) + ": interface " + in_quotes(name) +
                        " cannot be used: " + escaped(problem.what()));

@@ -210,19 +210,25 @@ class gloo_group final : public process_group {
     if (members_.size() == static_cast<std::size_t>(with_->world->size) &&
         std::is_sorted(members_.begin(), members_.end()))
       return mesh_ = with_->world;
-    mesh_ = std::make_shared<gloo_mesh>(static_cast<int>(rank_), static_cast<int>(members_.size()),
-                                        with_->device, with_->watch, left());
-    with_->others.push_back(mesh_);
-    auto const mine = mesh_->addresses();
-    std::string theirs(mine.size(), '\0');
-    constexpr auto each = gloo_mesh::address_bytes;
-    exchange(kind::all_to_all, mine.data(), each, theirs.data(), each);
-    for (std::size_t member = 0; member < members_.size(); ++member)
-      if (member != rank_) {
-        other_ = member;
-        mesh_->connect(static_cast<int>(member),
-                       std::string_view(theirs).substr(member * each, each));
-      }
+    auto const size = static_cast<int>(members_.size());
+    auto mesh = std::make_shared<gloo_mesh>(static_cast<int>(rank_), size, with_->over,
+                                            with_->watch, left());
+    auto const& mine = mesh->address();
+    std::string all(mine.size() * members_.size(), '\0');
+    exchange(kind::all_gather, mine.data(), 0, all.data(), mine.size());
+    std::vector<std::string> addresses;
+    for (std::size_t at = 0; at < all.size(); at += mine.size())
+      addresses.push_back(all.substr(at, mine.size()));
+    auto of = with_->identity;
+    of.meeting += ", group " + std::to_string(number_);
+    for (int const member : members_) of.meeting += " " + std::to_string(member);
+    mesh->connect(of, std::move(addresses), [&](gloo_listener::progress const& now) {
+      other_ = static_cast<std::size_t>(now.missing.front());
+      if (std::chrono::steady_clock::now() >= end_ || with_->watch->is_interrupted())
+        throw engine_error("no connection within the time-out");
+    });
+    with_->others.push_back(mesh);
+    mesh_ = std::move(mesh);
     return mesh_;
   }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "plait/backend/communicator.hpp"
+#include "plait/backend/gloo/gloo_challenge.hpp"
 #include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
@@ -35,10 +36,13 @@ namespace plait::detail {
 ///         first to fail leaves its sentence for the others. wait_stopped_by_signal.
 class gloo_meeting {
  public:
-  /// `interrupted`: set by another thread where nobody is to be waited for any more.
+  /// `interrupted`: set by another thread where nobody is to be waited for any more. `secret`: of
+  /// the job; if empty, rank 0 makes one and leaves it with the notes.
   gloo_meeting(std::unique_ptr<meeting_store> store, process_ranks here,
-               std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted)
+               std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted,
+               std::string secret)
       : store_(std::move(store)),
+        key_(std::move(secret)),
         interrupted_(interrupted),
         here_(std::move(here)),
         mark_(process_mark::here()),
@@ -54,11 +58,25 @@ class gloo_meeting {
     else join();
     return marks_ = read_marks(collect("here"));
   }
+  /// Behind meet(): what only the ranks of this meeting know, and which meeting it is.
+  [[nodiscard]] gloo_identity identity() const {
+    return {key_, "job " + here_.job + " of " + std::to_string(here_.world_size) +
+                      " processes, meeting " + number_};
+  }
   /// Leaves `value` under a name and waits for that of every rank.
   [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value) {
     caught_signal::ends_waits const here;
     if (!store_->put(note(name, here_.rank), value)) refuse_double();
     return collect(name);
+  }
+  /// While this rank waits for connections: throws where that is to end. `problem`: what is said if
+  /// it ends because nobody comes.
+  void look(std::vector<int> const& missing, std::string const& problem) {
+    caught_signal::ends_waits const here;
+    check_signal(problem);
+    check_failed();
+    for (int const rank : missing) check_lives(rank, marks_[std::size_t(rank)]);
+    if (is_late()) late(problem);
   }
   /// When all have done so: rank 0 removes what was left.
   void end() noexcept {
@@ -155,7 +173,10 @@ class gloo_meeting {
     }
     number_ = new_number();
     writer_note const mine{number_, std::to_string(here_.world_size), escaped(here_.job), mark_};
-    if (!store_->put("writer", mine.text()) || !store_->put(note("here", 0), mark_.text()))
+    auto const is_secret = !key_.empty();
+    if (!is_secret) key_ = random_bytes();
+    if (!store_->put(note("key", 0), is_secret ? fingerprint() : in_digits(key_)) ||
+        !store_->put("writer", mine.text()) || !store_->put(note("here", 0), mark_.text()))
       throw input_error(store_->name() +
                         " was taken by another rank 0 at the same time; was rank 0 "
                         "started twice?");
@@ -186,6 +207,7 @@ class gloo_meeting {
       } else {
         number_ = writer->number;
         writer_ = writer->mark;
+        take_key();
         if (store_->put(note("here", here_.rank), mark_.text())) return;
         auto const other = store_->get(note("here", here_.rank));
         number_.clear();
@@ -208,10 +230,7 @@ class gloo_meeting {
         }
       if (all) break;
       if (caught_signal::number() != 0 || interrupted_) check_signal(missing_text(name, found));
-      if (auto const why = store_->get(number_ + ".failed"); why) {
-        told_ = true;
-        throw engine_error(whole("the start has failed on " + escaped(*why)));
-      }
+      check_failed();
       constexpr int looks_between = 10;
       if (looks % looks_between == 0) check_others(name, found);
       if (is_late()) late(missing_text(name, found));
@@ -220,18 +239,69 @@ class gloo_meeting {
     for (auto& value : found) out.push_back(std::move(*value));
     return out;
   }
+  /// The key of rank 0, if it has left one; else both have the same secret.
+  void take_key() {
+    auto const left = store_->get(note("key", 0));
+    bool const is_secret = !key_.empty();
+    if (left && is_secret && *left == fingerprint()) return;
+    auto const text = left.value_or("");
+    bool const is_left = left && !text.starts_with(fingerprint_begin);
+    auto key = from_digits(is_left ? text : "");
+    if (!is_secret && key) {
+      key_ = std::move(*key);
+      return;
+    }
+    std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
+    throw input_error(whole(
+        is_left && key ? variable + " was given to this rank and not to rank 0; give it to all"
+        : is_left || !left
+            ? "what rank 0 has left in " + store_->name() + " as a key of the meeting is none"
+        : is_secret ? variable + " is another on rank 0 than on this rank; give all the same"
+                    : variable + " was given to rank 0 and not to this rank; give it to all"));
+  }
+  /// Of a secret, in the notes of rank 0: who reads it learns nothing of the secret.
+  [[nodiscard]] std::string fingerprint() const {
+    return std::string(fingerprint_begin) +
+           in_digits(hmac_sha256(key_, "plait: fingerprint for meeting " + number_));
+  }
+  static constexpr std::string_view fingerprint_begin = "secret ";
+  static constexpr std::string_view hexadecimal = "0123456789abcdef";
+  static std::string in_digits(std::string_view bytes) {
+    std::string out;
+    for (char const c : bytes) {
+      auto const byte = static_cast<unsigned char>(c);
+      (out += hexadecimal[byte >> 4]) += hexadecimal[byte & 0xf];
+    }
+    return out;
+  }
+  static std::optional<std::string> from_digits(std::string_view digits) {
+    constexpr std::size_t bytes = 32;
+    if (digits.size() != 2 * bytes || digits.find_first_not_of(hexadecimal) != digits.npos)
+      return std::nullopt;
+    std::string out;
+    for (std::size_t i = 0; i < digits.size(); i += 2)
+      out += static_cast<char>(hexadecimal.find(digits[i]) << 4 | hexadecimal.find(digits[i + 1]));
+    return out;
+  }
+
+  void check_failed() {
+    auto const why = store_->get(number_ + ".failed");
+    if (!why) return;
+    told_ = true;
+    throw engine_error(whole("the start has failed on " + escaped(*why)));
+  }
+  void check_lives(int rank, process_mark const& mark) const {
+    if (mark.look(mark_) == process_mark::state::ended)
+      throw engine_error(whole("rank " + std::to_string(rank) + ", " + process_text(mark) +
+                               ", has ended before all ranks were connected"));
+  }
   /// Whether those who have come are still there.
   void check_others(std::string_view name, std::vector<std::optional<std::string>> const& found) {
-    auto const check = [&](int rank, process_mark const& mark) {
-      if (mark.look(mark_) == process_mark::state::ended)
-        throw engine_error(whole("rank " + std::to_string(rank) + ", " + process_text(mark) +
-                                 ", has ended before all ranks were connected"));
-    };
-    if (here_.rank != 0) check(0, writer_);
+    if (here_.rank != 0) check_lives(0, writer_);
     for (int rank = 0; rank < here_.world_size; ++rank)
-      if (name != "here" && !found[std::size_t(rank)]) check(rank, marks_[std::size_t(rank)]);
+      if (name != "here" && !found[std::size_t(rank)]) check_lives(rank, marks_[std::size_t(rank)]);
       else if (name == "here" && found[std::size_t(rank)])
-        check(rank, process_mark::of(*found[std::size_t(rank)]));
+        check_lives(rank, process_mark::of(*found[std::size_t(rank)]));
     auto const writer = read_writer();
     if (!writer || writer->number != number_)
       throw engine_error(whole("what the ranks of this job had left in " + store_->name() +
@@ -288,6 +358,7 @@ class gloo_meeting {
   }
 
   std::unique_ptr<meeting_store> store_;
+  std::string key_;
   std::atomic<bool> const& interrupted_;
   process_ranks here_;
   process_mark mark_, writer_;
