@@ -27,6 +27,7 @@
 #include <plait/io/safetensors.hpp>
 #include <plait/observe/csv_log.hpp>
 #include <plait/observe/progress.hpp>
+#include <plait/train/work_failed.hpp>
 
 #include "train_gpt/command_line.hpp"
 #include "train_gpt/options.hpp"
@@ -398,6 +399,11 @@ struct no_sink : train_gpt::tensor_sink {
   void write(std::string const&, std::span<double const>) override {}
 };
 
+std::string saved_text(train_gpt::options const& wanted, std::int64_t step) {
+  return "; the state after step " + std::to_string(step) + " is saved in " +
+         plait::detail::path_in_quotes(wanted.checkpoint);
+}
+
 /// The exit code of the program.
 int train(train_gpt::options const& wanted, entry const& job) {
   auto const opened = open_text(wanted, job);
@@ -499,6 +505,12 @@ int train(train_gpt::options const& wanted, entry const& job) {
     std::printf("\n%s, loss %.4f -> %.4f%s\n", stopped.what(), first_loss, last_loss,
                 save ? "; the weights are saved" : "");
     return stopped.exit_code();
+  } catch (plait::work_failed const& problem) {  // a log's disk is full, or the like
+    bool const is_saved = !wanted.checkpoint.empty() && unsaved.empty();
+    if (is_root)
+      std::fprintf(stderr, "train_gpt: %s%s\n", problem.what(),
+                   is_saved ? saved_text(wanted, problem.step).c_str() : "");
+    return problem.exit_code();
   }
   // example-end
   keep_files();

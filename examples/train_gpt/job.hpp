@@ -129,7 +129,7 @@ outcome run(request const& wanted, Backend const& backend) {
             });
     };
     trainer.on_stop([&](plait::step_report const& last) {
-      say(last);
+      trainer.between_steps([&] { say(last); });
       save();
       if (checkpoints) checkpoints->finish();
     });
@@ -141,8 +141,9 @@ outcome run(request const& wanted, Backend const& backend) {
             [&](std::string const& name, auto const&, std::span<sum const> values) {
               wanted.gradients->write(name, values);
             });
-      say(report);
+      trainer.between_steps([&] { say(report); });
     }
+    trainer.after_steps();
     if (checkpoints) checkpoints->finish();
     std::array<std::int64_t, plait::axis_set_count> moved{};
     auto const& sets = rank.groups().sets();

@@ -265,6 +265,22 @@ TEST_F(ThreadErrors, WaitingForARankThatHasFinished) {
             "deadlock: rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished");
 }
 
+TEST_F(ThreadErrors, RanksThatDoTheSameAreOneRange) {
+  std::vector<int> const members{0, 1, 2, 3};
+  plait::thread_world world{4};
+  int const group = world.add_group(members);
+  world.start();
+  for (int const rank : {1, 2, 3}) world.finish(rank);
+  thread_communicator comm{world, group, members, 0};
+  try {
+    comm.barrier();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (plait::collective_mismatch const& problem) {
+    EXPECT_EQ(std::string(problem.what()),
+              "deadlock: rank 0 waits in barrier on group {0,1,2,3}; ranks 1-3 have finished");
+  }
+}
+
 TEST_F(ThreadErrors, ARankThatFinishesWakesThoseThatSleep) {
   auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
     if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{100});

@@ -46,6 +46,14 @@ TEST(Quote, TextsAreShortenedBetweenCharacters) {
   EXPECT_EQ(in_quotes(std::string(79, 'x') + "üx"), "'" + std::string(79, 'x') + "...'");
 }
 
+TEST(Quote, SentencesOfOthersAreEscapedOnce) {
+  using plait::detail::sentence_of_another;
+  EXPECT_EQ(sentence_of_another("a\x1b[2J\n"), "a\\x1b[2J\\n");
+  EXPECT_EQ(sentence_of_another("log 'a\\x1b[2J' is full"), "log 'a\\x1b[2J' is full");
+  EXPECT_EQ(sentence_of_another(std::string(1001, 'x')), std::string(1000, 'x') + "...");
+  EXPECT_EQ(sentence_of_another(""), "");
+}
+
 TEST(Quote, PathsAreWhole) {
   std::string const folder(500, 'd');
   EXPECT_EQ(path_in_quotes(folder + "/name"), "'" + folder + "/name'");

@@ -146,9 +146,15 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
       throw std::runtime_error("the program is wrong");
     if (auto const pause = of.number("pause", 0); pause > 0)
       std::this_thread::sleep_for(std::chrono::milliseconds{pause});
-    losses.write(trainer.step(batch));
+    auto const report = trainer.step(batch);
+    trainer.between_steps([&] {
+      if (of.number("full", -1) == report.step && rank.is_root())
+        throw input_error("the log has no room");
+      losses.write(report);
+    });
     if (saves) saves->after_step();
   }
+  if (!is_measured) trainer.after_steps();
   std::chrono::duration<double> const seconds = std::chrono::steady_clock::now() - begin;
   if (is_measured && rank.is_root()) std::printf("seconds: %.6f\n", seconds.count());
   std::uint64_t hash = 0xcbf29ce484222325u;

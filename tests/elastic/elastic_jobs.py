@@ -395,6 +395,20 @@ def sigterm_to_all_saves():
         job.check()
 
 
+def a_full_disk_saves():
+    with Job(steps=60, bounds="2:3", every=1000, full=20) as job:
+        job.add(3)
+        got = job.end()
+        expect(got == [1] * 3 and job.texts().count("rank 0: the log has no room") >= 3, "%s %s" % (got, job.texts()))
+        saved = os.listdir(os.path.join(job.folder, "saves"))
+        expect("step-00000022" in saved, "%s %s" % (saved, job.texts()))
+        job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/").decode(),
+                      range_end=base64.b64encode(b"/plait0").decode())
+        job.add(2, full=-1)
+        job.ends.clear()
+        expect(set(job.end()) == {0} and job.hashes() == {undisturbed("dp", 60)[0]}, job.texts())
+
+
 def replica_loses_one_rank(plan):
     with Job(plan=plan, steps=250, bounds="1:3", pause=4) as job:
         job.add(6)
@@ -497,6 +511,36 @@ def strangers_are_refused():
         job.check()
         late = job.add(1)[0]
         expect(late.wait() == 0, job.texts())
+        with open(late.out.name) as file:
+            said = file.read()
+        expect("job '%s' is done" % job.name in said and "nothing is trained; to begin anew give it another name (PLAIT_JOB, .job), "
+               "or delete the key '/plait/%s/done' in etcd" % job.name in said, said)
+        texts = job.texts()
+        expect(texts.count("is done") == 1, texts)
+        # As it says.
+        job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/%s/done" % job.name.encode()).decode())
+        again = job.add(1, steps=301)[0]
+        expect(again.wait() == 0 and "hash: " in open(again.out.name).read(), job.texts())
+
+
+def words_of_the_store_move_no_cursor():
+    with Job(bounds="1:2") as job:
+        def put(key, value):
+            job.etcd.call("kv/put", key=base64.b64encode(("/plait/%s/%s" % (job.name, key)).encode()).decode(),
+                          value=base64.b64encode(value.encode()).decode())
+        evil = "\x1b[2J\x1b]0;x\x07\n"
+        terms = {"id": evil, "plan": evil, "version": evil, "token": 0, "min": 1, "max": 2}
+        for key, value, text in (("job", json.dumps(terms), "has another version of plait: '\\x1b[2J"),
+                                 ("job", evil, "has what no process of an elastic job writes: '\\x1b[2J"),
+                                 ("done", evil, "the job has ended: \\x1b[2J")):
+            job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/").decode(),
+                          range_end=base64.b64encode(b"/plait0").decode())
+            put(key, value)
+            one = job.add(1, wait=500)[0]
+            expect(one.wait() == 1, job.texts())
+            with open(one.out.name) as file:
+                said = file.read()
+            expect(text in said and "\x1b" not in said and "\x07" not in said, repr(said))
 
 
 def program_is_wrong():
@@ -656,9 +700,10 @@ def cut_cable_of_tensor_replicas():
 
 # Killed ranks of each number are also in come_and_go.
 USUAL = [storm, cut_cable, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,
-         come_and_go, sigterm_to_one, sigterm_to_all_saves,
+         come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few,
-         strangers_are_refused, strangers_at_every_port, program_is_wrong, times_are_refused, without_launcher]
+         strangers_are_refused, strangers_at_every_port, words_of_the_store_move_no_cursor, program_is_wrong,
+         times_are_refused, without_launcher]
 
 
 def main():

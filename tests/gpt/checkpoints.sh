@@ -93,6 +93,27 @@ cmp -s undisturbed rest || complain "after a signal at step $((last - 2)): other
 train --steps "$last" --checkpoint stopped --resume
 grep -q '^nothing is left to do$' out || complain "with nothing left to do: $(cat out)"
 
+# A log whose disk is full ends the run with exit code 2, and the state is saved. The full disk is seen by these
+# processes alone.
+if unshare --mount true 2>unshared; then
+  mkdir full
+  for plan in serial dp2.pp2; do
+    unshare --mount sh -c 'mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero >full/other && exec "$@"' sh \
+      "$train_gpt" --data "$text" --generate 0 --plan "$plan" --steps 1000000 --checkpoint "of.$plan" --every 1000000 \
+      --log full/log >out 2>err
+    code=$?
+    [[ $plan == serial ]] && who="" || who="rank 0: "
+    [[ $code == 2 && $(cat err) == "train_gpt: ${who}log 'full/log' cannot be written: No space left on device; the state after step 1 is saved in 'of.$plan'" ]] ||
+      complain "a full disk under $plan: exit code $code: $(cat err)"
+    train --plan "$plan" --steps 4 --save "undisturbed.$plan"
+    train --plan "$plan" --steps 4 --checkpoint "of.$plan" --resume --save rest
+    grep -qF "going on from 'of.$plan/step-00000002'" out || complain "after a full disk under $plan: $(cat out)"
+    cmp -s "undisturbed.$plan" rest || complain "after a full disk under $plan: other weights"
+  done
+else
+  echo "checkpoints.sh: full disks are left out, as name spaces are not permitted: $(cat unshared)"
+fi
+
 # refused WORDS ARGUMENTS...: exit code 2, and so it says.
 refused() {
   local words="$1"

@@ -97,7 +97,7 @@ TEST(Hosts, AnyOrderIsAPermutationThatCrossesNoMore) {
 TEST(Hosts, Text) {
   auto const grid = mesh_of({{axis::data, 2}, {axis::tensor, 2}});
   EXPECT_EQ(explain_hosts(grid, hosts_of("aaba")),
-            "  a: ranks 0-1, 3\n  b: rank 2\n  data groups that cross hosts: {0,2}\n  tensor "
+            "  a: ranks 0, 1 and 3\n  b: rank 2\n  data groups that cross hosts: {0,2}\n  tensor "
             "groups that cross hosts: {2,3}\n");
 }
 

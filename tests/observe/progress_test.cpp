@@ -49,32 +49,59 @@ TEST(Progress, FewStepsGetALineEach) {
   EXPECT_NE(text.find("step 3/3"), std::string::npos);
 }
 
-TEST(Progress, ATerminalGetsOneLiveLine) {
-  int const master = posix_openpt(O_RDWR | O_NOCTTY);
-  if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
-    GTEST_SKIP() << "this system has no pseudo-terminals";
-  int const slave = open(ptsname(master), O_RDWR | O_NOCTTY);
-  ASSERT_GE(slave, 0);
-  {
+// What a terminal is given of 500 steps that are over at once.
+class Terminal : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::unsetenv("OMPI_COMM_WORLD_RANK");
+    ::unsetenv("PMI_RANK");
+    master_ = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master_ < 0 || grantpt(master_) != 0 || unlockpt(master_) != 0)
+      GTEST_SKIP() << "this system has no pseudo-terminals";
+  }
+  void TearDown() override {
+    if (master_ >= 0) close(master_);
+    ::unsetenv("OMPI_COMM_WORLD_RANK");
+  }
+
+  std::string output(plait::progress_lines lines) const {
+    int const slave = open(ptsname(master_), O_RDWR | O_NOCTTY);
+    if (slave < 0) return "";
     file const out(fdopen(slave, "w"));
-    plait::progress progress(500, out.get());
+    plait::progress progress(500, out.get(), lines);
     for (std::int64_t step = 0; step < 500; ++step) progress.update(step, 2.5, 10);
     std::fflush(out.get());
-    // A terminal hands over what has come so far; the last step ends with the only new line.
+    // A terminal hands over what has come so far; the last step ends with a new line.
     std::string text;
-    while (text.find('\n') == std::string::npos) {
+    while (!text.ends_with('\n') || text.find("500/500") == std::string::npos) {
       std::array<char, 8192> chunk{};
-      auto const got = read(master, chunk.data(), chunk.size());
-      ASSERT_GT(got, 0);
+      auto const got = read(master_, chunk.data(), chunk.size());
+      if (got <= 0) return text;
       text.append(chunk.data(), std::size_t(got));
     }
+    return text;
+  }
+  static void expect_live(std::string const& text) {
     EXPECT_EQ(text[0], '\r');
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);  // after the last step
     EXPECT_NE(text.find("[========================] step 500/500"), std::string::npos) << text;
-    // Redrawn ten times a second at most, and 500 steps are over at once.
+    // Redrawn ten times a second at most.
     EXPECT_LE(std::count(text.begin(), text.end(), '\r'), 20);
   }
-  close(master);
+
+ private:
+  int master_ = -1;
+};
+
+TEST_F(Terminal, GetsOneLiveLine) { expect_live(output(plait::progress_lines::as_fits)); }
+
+// mpirun's terminal may be a file.
+TEST_F(Terminal, OfMpirunGetsPlainLinesUnlessLiveOnesAreAskedFor) {
+  ::setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  auto const text = output(plait::progress_lines::as_fits);
+  EXPECT_EQ(text.find("\033"), std::string::npos) << text;
+  EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 20);
+  expect_live(output(plait::progress_lines::live));
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ for victim in launcher worker; do
   case $victim in launcher) kill -9 "$begun" ;; worker) kill -9 "$worker" ;; esac
   end
   check "kill -9 of the $victim" test "$code" = 137 -a "$took" -lt 40000
-  [[ $victim != launcher ]] || check "kill -9 of the launcher" until_true says '^launch: the launcher was killed; ranks 0, 1, 2 were ended$'
+  [[ $victim != launcher ]] || check "kill -9 of the launcher" until_true says '^launch: the launcher was killed; ranks 0-2 were ended$'
   check "kill -9 of the $victim" nothing_is_left
 done
 begin -n 3 sleep 60
@@ -205,7 +205,7 @@ began=$(now)
 kill -TERM "$begun"
 end
 check "a rank that ignores SIGTERM" test "$code" = 137 -a "$took" -lt 20000
-check "a rank that ignores SIGTERM" says '^launch: ranks 0, 1 did not end after SIGTERM and had to be killed$'
+check "a rank that ignores SIGTERM" says '^launch: ranks 0 and 1 did not end after SIGTERM and had to be killed$'
 begin -n 2 --grace 3600 sh -c "$ignores"
 check "ranks" wait_for_lines 2
 kill -INT "$begun"

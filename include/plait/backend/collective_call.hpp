@@ -10,6 +10,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/mesh/axis.hpp"
+#include "plait/mesh/ranks_text.hpp"
 
 namespace plait::detail {
 
@@ -70,12 +71,9 @@ struct logged_call {
 
 inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }
 
-// "{0,2,4}"
+// "{0,2,4}", and of more than eight "{0-31}"
 [[gnu::cold]] inline std::string group_text(std::vector<int> const& members) {
-  std::string text = "{";
-  for (int const rank : members)
-    text += std::string(text.size() > 1 ? "," : "").append(std::to_string(rank));
-  return text + "}";
+  return ranks_in_braces(members);
 }
 
 // "all_reduce of 64 bytes on group {0,1}"

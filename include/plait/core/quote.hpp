@@ -58,6 +58,22 @@ inline std::string escaped(std::string_view text) {
   return out;
 }
 
+/// A sentence that another process has left, as part of a message: escaped, but for what that
+/// process has escaped already, and shortened to about 1000 bytes.
+inline std::string sentence_of_another(std::string_view text) {
+  constexpr std::size_t most = 1000;
+  bool const is_cut = text.size() > most;
+  text = text.substr(0, most);
+  std::string out;
+  for (;;) {
+    auto const end = text.find('\\');
+    out += escaped(text.substr(0, end));
+    if (end == std::string_view::npos) return is_cut ? out + "..." : out;
+    out += '\\';
+    text.remove_prefix(end + 1);
+  }
+}
+
 /// A text from outside as part of a message: escaped, and shortened to about 80 bytes.
 inline std::string in_quotes(std::string_view text) {
   std::size_t end = std::min<std::size_t>(text.size(), 80);

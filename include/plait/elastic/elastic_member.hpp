@@ -91,6 +91,7 @@ class elastic_member {
         auto const state = keys_.read(etcd_.read(keys_.all()));
         reached = now();
         check(state);
+        comes_late_ = state.view.done && terms_.id.empty();
         auto todo = decide(state.view);
         if (todo.what == membership::act::begin) {
           has_announced_ = is_lost_ = is_over_ = has_failed_ = false;
@@ -111,6 +112,8 @@ class elastic_member {
     }
   }
 
+  /// Whether the job had ended before this process came, which so far has seen nothing of it.
+  [[nodiscard]] bool comes_late() const { return comes_late_; }
   /// The signal after which this member leaves, 0 for none.
   [[nodiscard]] int leaving() const { return leaving_; }
   /// While a generation runs: whether it is to end after a step, or the job.
@@ -214,7 +217,8 @@ class elastic_member {
       throw input_error("elastic: job " + in_quotes(job_) + " has another " + what + ": " + theirs +
                         " there, " + mine + " in this process");
     };
-    if (of.version != terms_.version) refuse("version of plait", terms_.version, of.version);
+    if (of.version != terms_.version)
+      refuse("version of plait", terms_.version, in_quotes(of.version));
     if (of.plan != terms_.plan) refuse("plan", in_quotes(terms_.plan), in_quotes(of.plan));
     if (of.min != terms_.min || of.max != terms_.max)
       refuse("number of replicas", std::to_string(terms_.min) + " to " + std::to_string(terms_.max),
@@ -389,6 +393,7 @@ class elastic_member {
   std::atomic<bool> has_failed_{false};  // this member has noticed
   std::optional<membership::time> over_since_{};
   int leaving_ = 0;
+  bool comes_late_ = false;
   std::mutex waking_;
   std::condition_variable wakes_;
   std::uint64_t changes_ = 0, seen_ = 0;  // of the keys, and those that next() has seen

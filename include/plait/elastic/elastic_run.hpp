@@ -109,8 +109,9 @@ class elastic_run {
       switch (next.what) {
         case membership::act::leave: throw stopped_by_signal(member_.leaving(), kept_.step - 1);
         case membership::act::end:
-          if (next.why.empty()) return;
-          throw job_ended("elastic: the job has ended: " + next.why);
+          if (next.why.empty()) return say_if_late();
+          throw job_ended("elastic: the job has ended: " + next.why +
+                          (member_.comes_late() ? "; " + how_to_begin_anew() : ""));
         default: break;
       }
       if (run_generation(next, program)) return;
@@ -179,6 +180,20 @@ class elastic_run {
     bool const is_known = named >= 0 && named < static_cast<int>(members.size());
     member_.report_failure(is_known ? members[std::size_t(ranks.member_of(named))] : "");
     if (has_noticed) std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
+  }
+
+  /// Whoever starts a job again that is done is not to take that for a training.
+  [[gnu::cold]] void say_if_late() const {
+    if (!member_.comes_late()) return;
+    std::fprintf(
+        stderr,
+        "plait: elastic: job '%s' is done: it has come to its end in the last ten minutes, "
+        "and nothing is trained; %s\n",
+        job().c_str(), how_to_begin_anew().c_str());
+  }
+  [[nodiscard]] std::string how_to_begin_anew() const {
+    return "to begin anew give it another name (PLAIT_JOB, .job), or delete the key " +
+           in_quotes(member_.keys().done()) + " in etcd";
   }
 
   // ---- What the user has said, here or by the environment

@@ -90,7 +90,7 @@ class job_keys {
         out.job = terms_in(one);
         out.view.job = out.job.id;
       } else if (one.key == done()) {
-        out.view.done = one.value;
+        out.view.done = sentence_of_another(one.value);
       } else if (one.key.starts_with(members)) {
         out.view.members.push_back(
             {one.key.substr(members.size()), one.value, one.created, one.lease});
@@ -144,7 +144,7 @@ class job_keys {
     auto const value = parsed(entry);
     generation_record out{.number = number<int>(entry, value, "number"),
                           .step = number<std::int64_t>(entry, value, "step"),
-                          .closing = words(entry, value, "closing"),
+                          .closing = sentence_of_another(words(entry, value, "closing")),
                           .signal = number<int>(entry, value, "signal"),
                           .unexplained = number<int>(entry, value, "unexplained")};
     auto const members = value.find("members");

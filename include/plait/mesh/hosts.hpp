@@ -10,6 +10,7 @@
 
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
+#include "plait/mesh/ranks_text.hpp"
 
 namespace plait {
 
@@ -106,12 +107,8 @@ class host_map {
     std::vector<std::vector<int>> const& groups) {
   constexpr std::size_t most = 4;
   std::string text;
-  for (std::size_t i = 0; i < std::min(most, groups.size()); ++i) {
-    text += i == 0 ? "{" : ", {";
-    for (std::size_t k = 0; k < groups[i].size(); ++k)
-      text += (k == 0 ? "" : ",") + std::to_string(groups[i][k]);
-    text += "}";
-  }
+  for (std::size_t i = 0; i < std::min(most, groups.size()); ++i)
+    text += (i == 0 ? "" : ", ") + ranks_in_braces(groups[i]);
   if (groups.size() > most) text += " and " + std::to_string(groups.size() - most) + " more";
   return text;
 }
@@ -122,18 +119,10 @@ class host_map {
                                                              host_map const& hosts) {
   std::string text;
   for (auto const& name : hosts.names()) {
-    std::string ranks;
-    int count = 0;
-    for (int rank = 0; rank < grid.world_size(); ++rank) {
-      if (hosts.name_of(rank) != name) continue;
-      int last = rank;
-      while (last + 1 < grid.world_size() && hosts.name_of(last + 1) == name) ++last;
-      ranks += (count == 0 ? "" : ", ") + std::to_string(rank) +
-               (last == rank ? "" : "-" + std::to_string(last));
-      count += last - rank + 1;
-      rank = last;
-    }
-    text += "  " + name + (count == 1 ? ": rank " : ": ranks ") + ranks + "\n";
+    std::vector<int> ranks;
+    for (int rank = 0; rank < grid.world_size(); ++rank)
+      if (hosts.name_of(rank) == name) ranks.push_back(rank);
+    text += "  " + name + ": " + ranks_text(ranks) + "\n";
   }
   for (int i = 0; i < grid.dimension_count; ++i) {
     auto const which = grid.dimensions[static_cast<std::size_t>(i)].which;

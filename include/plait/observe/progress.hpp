@@ -7,21 +7,31 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "plait/core/number_range.hpp"
 
 namespace plait {
 
-/// Shows how far a training is: one live line on a terminal (step, loss, tokens per second, time
-/// left), about twenty plain lines otherwise.
+/// How progress is shown.
+enum class progress_lines : int {
+  /// Live on a terminal, plain otherwise. Plain under MPI's launchers: mpirun gives ranks terminals
+  /// of its own, and what they write may go to a file.
+  as_fits,
+  live,  ///< one line that is written over again and again
+  plain  ///< about twenty lines
+};
+
+/// Shows how far a training is: step, loss, tokens per second, time left.
 ///
 /// Threads: used by one thread, that of the root rank.
 class progress {
  public:
   /// Errors: input_error if `total_steps` is negative.
-  explicit progress(std::int64_t total_steps, std::FILE* out = stdout)
-      : total_(total_steps), out_(out), live_(isatty(fileno(out)) != 0) {
+  explicit progress(std::int64_t total_steps, std::FILE* out = stdout,
+                    progress_lines lines = progress_lines::as_fits)
+      : total_(total_steps), out_(out), live_(is_live(lines, out)) {
     detail::require_range("progress: total_steps", static_cast<double>(total_steps),
                           number_ranges::at_least_0);
   }
@@ -54,6 +64,12 @@ class progress {
  private:
   using clock = std::chrono::steady_clock;
 
+  static bool is_live(progress_lines lines, std::FILE* out) {
+    if (lines != progress_lines::as_fits) return lines == progress_lines::live;
+    bool const is_under_mpi = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr ||  // Open MPI
+                              std::getenv("PMI_RANK") != nullptr;                // MPICH
+    return isatty(fileno(out)) != 0 && !is_under_mpi;
+  }
   static std::string time_text(double seconds) {
     auto const rounded = static_cast<long long>(seconds + 0.5);
     char text[32];

@@ -131,9 +131,10 @@ struct batch_of : device_batch<Memory> {
 
 namespace detail {
 
-/// `Element` and `Target`: of what the job takes; void for a job that takes no targets.
+/// Whether it is a batch at all. `Element` and `Target`: of what the job takes; void for a job that
+/// takes no targets.
 template <class Batch, class Memory, class Element, class Target>
-consteval void check_batch() {
+consteval bool check_batch() {
   static_assert(
       requires { typename Batch::memory; },
       "trainer: a host buffer was given where a batch on the rank's device is needed; "
@@ -169,6 +170,7 @@ consteval void check_batch() {
         "job forms sums; write plait::batches<typename job::element>(dataset, batch "
         "size, rank)");
   }
+  return std::is_base_of_v<device_batch<Memory>, Batch>;
 }
 
 }  // namespace detail

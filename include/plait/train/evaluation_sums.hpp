@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <exception>
 #include <limits>
 #include <span>
 #include <string>
@@ -103,10 +104,18 @@ class evaluation_sums {
     (add(static_cast<Measures*>(nullptr)), ...);
   }
 
-  /// add_row of a batch.
+  /// add_row of a batch. What a measure throws is kept for values(), as all ranks go on to the end
+  /// of the evaluation together; nothing is added any more.
   template <class Memory>
   [[nodiscard]] auto adder(device_batch<Memory> const& batch) {
-    return [&](std::size_t row, std::span<double const> outputs) { add_row(batch, row, outputs); };
+    return [&](std::size_t row, std::span<double const> outputs) {
+      if (failure_ != nullptr) return;
+      try {
+        add_row(batch, row, outputs);
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    };
   }
 
   /// The terms of the loss of a batch, each the mean over what it counts, and that.
@@ -125,7 +134,10 @@ class evaluation_sums {
   }
 
   /// What the measures make of all that, as a tuple.
+  ///
+  /// Errors: what a measure of this rank has thrown.
   [[nodiscard]] auto values(Measures const&... measures) const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
     evaluation_totals totals{0, counted_[Terms::first_loss]};
     bool any = false;
     for (std::size_t i = 0; i < counted_.size(); ++i)
@@ -147,6 +159,7 @@ class evaluation_sums {
   std::array<double, count + guards * sizeof...(Measures) + 1> added_{};
   std::array<double, count + 1> sums_{};
   std::array<double, std::size_t(Terms::count)> losses_{}, counted_{};
+  std::exception_ptr failure_{};
 };
 
 }  // namespace plait::execution

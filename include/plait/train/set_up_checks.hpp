@@ -27,12 +27,16 @@
 
 namespace plait::execution {
 
-/// Errors: input_error unless a rank that was launched in `launched` can train in `planned`.
-[[gnu::cold]] inline void require_mesh(int rank, mesh const& launched, mesh const& planned) {
-  if (!planned.fits(launched))
-    throw input_error("trainer: rank " + std::to_string(rank) + " runs in the mesh '" +
-                      to_string(launched) + "', the job to be trained has the mesh '" +
+/// A rank that can train in `planned`.
+///
+/// Errors: input_error if it was launched in another mesh.
+template <class Rank>
+[[gnu::cold]] Rank& in_mesh(Rank& rank, mesh const& planned) {
+  if (!planned.fits(rank.grid()))
+    throw input_error("trainer: rank " + std::to_string(rank.world_rank()) + " runs in the mesh '" +
+                      to_string(rank.grid()) + "', the job to be trained has the mesh '" +
                       to_string(planned) + "'; launch the job that is trained");
+  return rank;
 }
 
 /// A parameter of the model by its full name.

@@ -48,6 +48,7 @@
 #include "plait/train/trainer_options.hpp"
 #include "plait/train/trainer_passes.hpp"
 #include "plait/train/trainer_state.hpp"
+#include "plait/train/work_between_steps.hpp"
 
 namespace plait::execution {
 
@@ -76,6 +77,7 @@ class trainer_on {
   using purpose = typename passes_type::purpose;
   using numbers = step_numbers<Optimizer, terms::count>;
   using batch_type = device_batch<memory>;
+  using steps = step_runner<Rank>;
 
  public:
   static_assert(plan::code.has_loss,
@@ -88,7 +90,7 @@ class trainer_on {
                 "`numbers_of`");
 
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
-      : rank_(in_mesh_of_the_plan(rank)),
+      : rank_(in_mesh(rank, plan::grid)),
         optimizer_(checked(std::move(optimizer))),
         options_(checked<plan>(options, rank.grid())),
         generation_(rank),
@@ -146,6 +148,7 @@ class trainer_on {
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       end_at_nan(batch, report);
     generation_.commit(now);
+    work_.end_if_failed(now.stop, rank_, room_to_agree(), report, on_stop_);
     if (now.stop != 0) {
       generation_.end(now.stop);
       end_job(agreed_signal(now.stop), report);
@@ -153,10 +156,23 @@ class trainer_on {
     return report;
   }
 
-  /// Calls hook(report of the last step) on each rank when a signal has ended the job, or when an
-  /// elastic one cannot go on, before `stopped_by_signal` or another job_ended is thrown: to save
-  /// what has been trained. All ranks give one or none.
+  /// Calls hook(report of the last step) on each rank when a signal or work_failed has ended the
+  /// job, or when an elastic one cannot go on, before `stopped_by_signal` or another job_ended is
+  /// thrown: to save what has been trained. All ranks give one or none.
   void on_stop(std::function<void(step_report const&)> hook) { on_stop_ = std::move(hook); }
+
+  /// Calls work(), such as writing a log, on this rank. Where it throws, all ranks end after the
+  /// next step with work_failed; several without `trainer_options::stop` at once, as otherwise.
+  template <class Work>
+  void between_steps(Work&& work) {
+    work_.run(std::forward<Work>(work), can_stop() || rank_.world_size() == 1);
+  }
+  /// Behind the last step, on all ranks: ends the job if work has failed since. Moves: one sum.
+  void after_steps() {
+    auto const mine = calls();
+    auto const last = last_report().value_or(step_report{.step = held_.step - 1});
+    work_.end_if_failed(work_.summand, rank_, room_to_agree(), last, on_stop_);
+  }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
@@ -194,7 +210,7 @@ class trainer_on {
     auto all = batches<batch_element>(data, size, rank_,
                                       {.how = sample_order::sequential, .last = last_batch::keep});
     for (auto const& batch : all) {
-      static_assert(is_batch<std::remove_cvref_t<decltype(batch)>>());
+      static_assert(is_batch<std::remove_cvref_t<decltype(batch)>>);
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
               .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
@@ -227,22 +243,22 @@ class trainer_on {
   /// A batch of `plait::batches`; what is no batch of the job on this device does not compile.
   template <class Other>
   step_report step(Other const& batch) {
-    if constexpr (is_batch<Other>()) return step(static_cast<batch_type const&>(batch));
+    if constexpr (is_batch<Other>) return step(static_cast<batch_type const&>(batch));
     else return {};
   }
   template <class Other>
   step_report gradients_of(Other const& batch) {
-    if constexpr (is_batch<Other>()) return gradients_of(static_cast<batch_type const&>(batch));
+    if constexpr (is_batch<Other>) return gradients_of(static_cast<batch_type const&>(batch));
     else return {};
   }
   template <class Other>
   double evaluate(Other const& batch) {
-    if constexpr (is_batch<Other>()) return evaluate(static_cast<batch_type const&>(batch));
+    if constexpr (is_batch<Other>) return evaluate(static_cast<batch_type const&>(batch));
     else return 0;
   }
   template <class Other>
   std::span<T const> predict(Other const& batch, predicted which = predicted::of_data_rank) {
-    if constexpr (is_batch<Other>()) return predict(static_cast<batch_type const&>(batch), which);
+    if constexpr (is_batch<Other>) return predict(static_cast<batch_type const&>(batch), which);
     else return {};
   }
 
@@ -316,18 +332,9 @@ class trainer_on {
   }
 
  private:
+  using input_element = std::conditional_t<takes_tokens, std::int32_t, T>;
   template <class Other>
-  static constexpr bool is_batch() {
-    using element = std::conditional_t<takes_tokens, std::int32_t, T>;
-    detail::check_batch<Other, memory, element, target>();
-    return std::is_base_of_v<batch_type, Other>;
-  }
-
-  [[gnu::cold]] static Rank& in_mesh_of_the_plan(Rank& rank) {
-    require_mesh(rank.world_rank(), rank.grid(), plan::grid);
-    return rank;
-  }
-
+  static constexpr bool is_batch = detail::check_batch<Other, memory, input_element, target>();
   /// What `batches` is told to make for the job.
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
@@ -379,18 +386,14 @@ class trainer_on {
   }
 
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
-    layer_context context;
-    context.seed = options_.seed;
-    context.step = &memory_.numbers()->step;
-    context.training = training;
-    context.batch = batch.samples;
-    context.sequence = batch.sequence;
-    context.tensor_rank = rank_.tensor_rank();
-    context.tensor_ranks = plan::tensor_ranks;
-    return context;
+    return {.seed = options_.seed,
+            .step = &memory_.numbers()->step,
+            .training = training,
+            .batch = batch.samples,
+            .sequence = batch.sequence,
+            .tensor_rank = rank_.tensor_rank(),
+            .tensor_ranks = plan::tensor_ranks};
   }
-
-  using steps = step_runner<Rank>;
 
   /// Sums up what the plan's list has for a place; a plan of one rank has nothing.
   template <class Number>
@@ -424,7 +427,7 @@ class trainer_on {
     now.optimizer = optimizer_.numbers_of(held_.step, rate_at(options_, held_.step));
     if (what == purpose::training) held_.is_ready = false;
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
-    now.stop += generation_.asks();
+    now.stop += generation_.asks() + work_.asks();
     sums_.upload(rank_, batch, now);
     return ready;
   }
@@ -538,6 +541,7 @@ class trainer_on {
 
   [[noreturn]] [[gnu::cold]] void end_job(int signal, step_report const& last) {
     if (on_stop_) on_stop_(last);
+    work_.rethrow();  // of the hook
     generation_.end_job();
     throw stopped_by_signal(signal, last.step);
   }
@@ -576,6 +580,7 @@ class trainer_on {
   std::string measures_{};             // of the last evaluation of a data set
   typename numbers::terms counted_{};  // in the last batch
   std::function<void(step_report const&)> on_stop_{};
+  work_between_steps work_{};
 };
 
 /// Makes the trainer of a job on one rank: `auto trainer = plait::trainer<job>(rank, adamw{});`

@@ -14,7 +14,7 @@ unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTAR
 failures=0
 declare -A process=() code=()
 what="nothing yet"
-redis=""
+redis="" silent=""
 
 complain() {
   printf 'run.sh: %s: %s\n' "$what" "$*" >&2
@@ -23,6 +23,7 @@ complain() {
 end_all() {
   for name in "${!process[@]}"; do kill -KILL "${process[$name]}" 2>/dev/null || true; done
   [[ -z $redis ]] || kill "$redis" 2>/dev/null || true
+  [[ -z $silent ]] || kill "$silent" 2>/dev/null || true
 }
 trap end_all EXIT
 
@@ -82,6 +83,20 @@ within() {
   local taken=$(($(milliseconds) - $2))
   ((taken < $1)) || complain "it took $taken ms, not below $1 ms"
 }
+
+# A server that takes connections and does not answer: what becomes of it is looked at in the end.
+silent_port=""
+if command -v python3 >many; then
+  python3 -c 'import socket, time
+one = socket.create_server(("127.0.0.1", 0))
+print(one.getsockname()[1], flush=True)
+time.sleep(1000)' >silent_port &
+  silent=$!
+  until_file silent_port
+  silent_port="$(cat silent_port)"
+  silent_begin="$(milliseconds)"
+  start silent 0 2 ranked dp2 redis="127.0.0.1:$silent_port" start=200000
+fi
 
 for case in "2 dp2" "3 dp3" "4 dp2.pp2"; do
   read -r size plan <<<"$case"
@@ -192,6 +207,13 @@ MASTER_PORT=2 start 1 1 2 ranked dp2
 ends 1 1 "is of job 'MASTER_PORT=1', this process is of job 'MASTER_PORT=2'"
 kill -KILL "${process[0]}"
 ends 0 137
+# Words of a note that would move the terminal's cursor, or lead out of the folder.
+what="a note of somebody else"
+for words in $'0123456789abcdef\n\e[2J' $'../../0123456789\n2'; do
+  printf 'plait gloo 1\n%s\n\nx\n' "$words" >meeting/writer
+  start 1 1 2 ranked dp2 timeout=60000
+  ends 1 1 "has a note of the name 'writer' that is none of plait"
+done
 rm -r meeting
 
 what="another token"
@@ -286,6 +308,12 @@ if command -v redis-server >many; then
   [[ ! -e meeting ]] || complain "there is a folder although there is a server"
 else
   echo "run.sh: the cases with a Redis server are left out: there is no redis-server"
+fi
+
+if [[ -n $silent_port ]]; then
+  what="a silent Redis server"
+  ends silent 1 "Redis server '127.0.0.1:$silent_port' cannot be used: it has not answered for 10000 ms; is it running"
+  within 100000 "$silent_begin"
 fi
 
 if ((failures > 0)); then

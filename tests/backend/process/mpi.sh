@@ -71,7 +71,7 @@ values() {
 # What one rank does wrong in the fourth step.
 wrong_steps() {
   job 2 "$trained" mpi dp2 ranked stop
-  says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 5000 ms for the other ranks"
+  says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 5000 ms for rank 1 on host [^ ]* \(MPI\); the job ends here"
   job 2 "$trained" mpi dp2 ranked call
   says 2 "^trained: rank 0 called all_reduce of 8 bytes on group .0,1. .float64, sum. for trainer 1, but rank 1 called"
   job 2 "$trained" mpi dp2 ranked import

@@ -109,7 +109,7 @@ done
 mutant sigpipe gloo gloo/gloo_connections.hpp 's/if \(is_ours_\) ::signal\(SIGPIPE, SIG_IGN\);//' \
   "exit code 141 instead of 1"
 mutant "deadline_$mpi" "$mpi" process/watchdog.hpp 's/until <= none \|\| now\(\) < until/until >= none/' \
-  "has waited 5000 ms for the other ranks.* is not said 1 times"
+  "has waited 5000 ms for rank 1 on host .* is not said 1 times"
 mutant deadline_gloo gloo gloo/gloo_group.hpp 's/(end_ = .*now\(\) \+ )with_->timeout;/\1std::chrono::hours{24};/' \
   "is stopped .*exit code 142 instead of 1"
 mutant start_deadline_gloo gloo gloo/gloo_meeting.hpp \

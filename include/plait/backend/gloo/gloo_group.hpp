@@ -254,6 +254,7 @@ class gloo_group final : public process_group {
     auto const ended = with_->watch->ended();
     int const signal = ended.signal != 0 ? ended.signal : caught_signal::that_ends_waits();
     bool const late = std::chrono::steady_clock::now() >= end_;
+    if (other_ == none && members_.size() == 2) other_ = 1 - rank_;
     auto const other = other_ == none ? std::string("another rank of the group")
                                       : member_text(static_cast<int>(other_));
     auto const words = gloo_words(problem);

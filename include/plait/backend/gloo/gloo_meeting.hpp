@@ -25,6 +25,7 @@
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/mesh/ranks_text.hpp"
 
 namespace plait::detail {
 
@@ -134,6 +135,11 @@ class gloo_meeting {
       out.world_size = line();
       out.job = line();
       out.mark = process_mark::of(line());
+      auto const is_of = [](std::string const& word, char const* known) {
+        return !word.empty() && word.size() <= 16 && word.find_first_not_of(known) == word.npos;
+      };
+      if (!is_of(out.number, "0123456789abcdef") || !is_of(out.world_size, "0123456789"))
+        return std::nullopt;
       return out;
     }
     static constexpr std::string_view first_line = "plait gloo 1\n";
@@ -288,7 +294,7 @@ class gloo_meeting {
     auto const why = store_->get(number_ + ".failed");
     if (!why) return;
     told_ = true;
-    throw engine_error(whole("the start has failed on " + escaped(*why)));
+    throw engine_error(whole("the start has failed on " + sentence_of_another(*why)));
   }
   void check_lives(int rank, process_mark const& mark) const {
     if (mark.look(mark_) == process_mark::state::ended)
@@ -309,13 +315,10 @@ class gloo_meeting {
   }
   [[nodiscard]] std::string missing_text(
       std::string_view name, std::vector<std::optional<std::string>> const& found) const {
-    std::string ranks;
-    int count = 0;
+    std::vector<int> missing;
     for (int rank = 0; rank < here_.world_size; ++rank)
-      if (!found[std::size_t(rank)]) {
-        ranks += (count++ == 0 ? "" : ", ") + std::to_string(rank);
-      }
-    return (count == 1 ? "rank " : "ranks ") + ranks + (count == 1 ? " has" : " have") +
+      if (!found[std::size_t(rank)]) missing.push_back(rank);
+    return ranks_text(missing) + (missing.size() == 1 ? " has" : " have") +
            (name == "here" ? " not come to " : " come, but not opened a connection, at ") +
            store_->name();
   }

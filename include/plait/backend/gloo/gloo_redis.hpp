@@ -4,6 +4,7 @@
 #include <hiredis/hiredis.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -25,11 +26,13 @@ namespace plait::detail {
 /// killed before rank 0 can remove them. A server without a password only.
 class gloo_redis final : public meeting_store {
  public:
-  /// `address`: "host:port". No answer takes longer than `timeout`, and notes stay for two of them.
+  /// `address`: "host:port". No answer takes longer than `timeout`, nor than ten seconds, and notes
+  /// stay for two of `timeout`.
   gloo_redis(std::string const& address, std::string_view job, std::chrono::milliseconds timeout)
       : address_(address),
         prefix_("plait:" + escaped(job) + ":"),
-        stays_(std::to_string(2 * timeout.count() + 10'000)) {
+        stays_(std::to_string(2 * timeout.count() + 10'000)),
+        longest_(std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds{10})) {
     auto const colon = address.rfind(':');
     int port = 0;
     auto host = address.substr(0, colon);
@@ -38,7 +41,7 @@ class gloo_redis final : public meeting_store {
       std::from_chars(address.data() + colon + 1, address.data() + address.size(), port);
     if (host.empty() || port < 1 || port > 65535)
       throw input_error("gloo: .redis " + in_quotes(address) + " is not of the form host:port");
-    auto const milliseconds = timeout.count();
+    auto const milliseconds = longest_.count();
     timeval const most{.tv_sec = milliseconds / 1000, .tv_usec = milliseconds % 1000 * 1000};
     server_.reset(::redisConnectWithTimeout(host.c_str(), port, most));
     if (server_ == nullptr) fail("no memory");
@@ -100,8 +103,11 @@ class gloo_redis final : public meeting_store {
       texts.push_back(word.data());
       sizes.push_back(word.size());
     }
+    auto const begin = std::chrono::steady_clock::now();
     std::unique_ptr<::redisReply, free_reply> reply(static_cast<::redisReply*>(::redisCommandArgv(
         server_.get(), static_cast<int>(words.size()), texts.data(), sizes.data())));
+    if (reply == nullptr && std::chrono::steady_clock::now() - begin >= longest_)
+      fail("it has not answered for " + std::to_string(longest_.count()) + " ms");
     if (reply == nullptr) fail(server_->errstr);
     if (reply->type == REDIS_REPLY_ERROR) fail(reply->str);
     return reply;
@@ -112,6 +118,7 @@ class gloo_redis final : public meeting_store {
   }
 
   std::string address_, prefix_, stays_;
+  std::chrono::milliseconds longest_;
   std::unique_ptr<::redisContext, disconnect> server_;
 };
 

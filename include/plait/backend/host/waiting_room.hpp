@@ -242,17 +242,28 @@ class waiting_room {
     return false;
   }
 
-  // "rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished"
+  // "rank 0 waits in all_reduce of 64 bytes on group {0,1}; rank 1 has finished"; three or more
+  // that follow each other and do the same: "ranks 1-7 wait in ..."
   [[gnu::cold]] std::string state_text() const {
     std::string text;
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      text += (i == 0 ? "rank " : "; rank ") + std::to_string(i);
-      if (ranks_[i].finished) text += " has finished";
-      else if (auto const* const what = ranks_[i].waits)
-        text += " waits in " + call_text(*what->call, *what->members);
-      else text += " is running";
+    for (std::size_t i = 0, next = 0; i < ranks_.size(); i = next) {
+      auto const same = [&](std::size_t other) {
+        return other < ranks_.size() && state_of(other, true) == state_of(i, true);
+      };
+      for (next = i + 1; same(i + 1) && same(i + 2) && same(next); ++next) {
+      }
+      text += i == 0 ? "" : "; ";
+      if (next == i + 1) text += "rank " + std::to_string(i) + state_of(i, false);
+      else
+        text += "ranks " + std::to_string(i) + "-" + std::to_string(next - 1) + state_of(i, true);
     }
     return text;
+  }
+  [[gnu::cold]] std::string state_of(std::size_t rank, bool of_several) const {
+    if (ranks_[rank].finished) return of_several ? " have finished" : " has finished";
+    if (auto const* const what = ranks_[rank].waits)
+      return (of_several ? " wait in " : " waits in ") + call_text(*what->call, *what->members);
+    return of_several ? " are running" : " is running";
   }
 
   std::string deadlock_text() const { return "deadlock: " + state_text(); }

@@ -314,8 +314,8 @@ class mpi_group final : public process_group {
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout, std::string const& when) {
     return "plait: " + of.call_text(function) + " has waited " +
-           (when.empty() ? std::to_string(timeout.count()) + " ms" : when) +
-           " for the other ranks (MPI); the job ends here";
+           (when.empty() ? std::to_string(timeout.count()) + " ms" : when) + " for " +
+           of.others_text() + " (MPI); the job ends here";
   }
 
   MPI_Comm comm_;

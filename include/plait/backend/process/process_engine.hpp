@@ -87,6 +87,10 @@ class process_group {
     return "rank " + std::to_string(names_.ranks[at]) +
            (names_.hosts.empty() ? "" : " on host " + names_.hosts[at]);
   }
+  /// What messages call the others where nobody knows which of them has not come.
+  [[nodiscard]] [[gnu::cold]] std::string others_text() const {
+    return names_.ranks.size() == 2 ? member_text(1 - names_.member) : "the other ranks";
+  }
 
  private:
   group_names names_;

@@ -15,6 +15,7 @@
 #include "plait/backend/process/process_mark.hpp"
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/version.hpp"
@@ -83,7 +84,9 @@ struct shown_terms {
                          std::string const& theirs) {
       return what + ": " + mine + " on rank 0, " + theirs + " on rank " + std::to_string(rank);
     };
-    auto const quoted = [](auto const& text) { return "'" + std::string(text.data()) + "'"; };
+    auto const quoted = [](auto const& text) {
+      return "'" + sentence_of_another(text.data()) + "'";
+    };
     if (version != other.version)
       return say("the version of plait", version_text(version), version_text(other.version));
     if (std::strcmp(mesh.data(), other.mesh.data()) != 0)
@@ -128,11 +131,12 @@ struct start_meeting {
   for (auto const& each : all) {
     auto const first = static_cast<std::size_t>(each.first_here);
     auto const& one = each.first_here < 0 || first >= all.size() ? each : all[first];
-    std::string const name(one.host.data());
     bool const is_taken = std::ranges::any_of(all, [&](auto const& other) {
-      return name == other.host.data() && std::strcmp(one.boot.data(), other.boot.data()) != 0;
+      return one.host == other.host && std::strcmp(one.boot.data(), other.boot.data()) != 0;
     });
-    names.push_back(is_taken ? name + "/" + std::string(one.boot.data()).substr(0, 8) : name);
+    auto const name = std::string(one.host.data()) +
+                      (is_taken ? "/" + std::string(one.boot.data()).substr(0, 8) : "");
+    names.push_back(sentence_of_another(name));
   }
   return host_map(std::move(names));
 }
@@ -143,6 +147,7 @@ struct start_meeting {
   auto const mine = shown_terms::of(terms);
   std::vector<shown_terms> all(static_cast<std::size_t>(processes));
   world.all_gather(&mine, all.data(), sizeof mine);
+  for (auto& each : all) each.mesh.back() = each.host.back() = each.boot.back() = '\0';
   for (int rank = 1; rank < processes; ++rank)
     if (auto const found = all[0].difference(all[std::size_t(rank)], rank); !found.empty())
       return {"processes: the ranks were not told the same: " + found +

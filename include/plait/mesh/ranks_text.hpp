@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace plait {
+
+/// Ranks as words of a sentence, in the order given: of three or more that follow each other the
+/// first and the last, "1-7", each other one by itself.
+[[nodiscard]] [[gnu::cold]] inline std::vector<std::string> rank_ranges(
+    std::vector<int> const& ranks) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    out.push_back(std::to_string(ranks[i]));
+    if (last < i + 2) continue;
+    out.back() += "-" + std::to_string(ranks[last]);
+    i = last;
+  }
+  return out;
+}
+
+/// "rank 3", "ranks 1-7, 9 and 12-31"
+[[nodiscard]] [[gnu::cold]] inline std::string ranks_text(std::vector<int> const& ranks) {
+  auto const words = rank_ranges(ranks);
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < words.size() ? ", " : " and ") + words[i];
+  return text;
+}
+
+/// The members of a group: "{0,2,4}", and of more than eight "{0-31}".
+[[nodiscard]] [[gnu::cold]] inline std::string ranks_in_braces(std::vector<int> const& ranks) {
+  constexpr std::size_t most = 8;
+  std::string text = "{";
+  auto const add = [&](std::string const& word) { text += (text.size() > 1 ? "," : "") + word; };
+  if (ranks.size() <= most)
+    for (int const rank : ranks) add(std::to_string(rank));
+  else
+    for (auto const& word : rank_ranges(ranks)) add(word);
+  return text + "}";
+}
+
+}  // namespace plait

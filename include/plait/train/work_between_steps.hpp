@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/generation.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/core/error.hpp"
+#include "plait/plan/exchanges.hpp"
+#include "plait/train/agreement.hpp"
+#include "plait/train/stop_on_signals.hpp"
+#include "plait/train/trainer_options.hpp"
+#include "plait/train/work_failed.hpp"
+
+namespace plait::execution {
+
+/// What a program does between the steps of a trainer on one rank, and whether that has failed. The
+/// others learn it by the number with which ranks agree to stop on a signal (stop_summand).
+///
+/// Threads: used by the one thread that runs the rank.
+class work_between_steps {
+ public:
+  /// What a rank whose work has failed adds to that number: more than all signals together.
+  static constexpr double summand = 2 * stop_summand(SIGTERM) * 16384;
+  static_assert(summand > 32767 * stop_summand(SIGTERM) && summand < generation::job_cannot_go_on);
+
+  /// Calls work() and, if all ranks will learn it (`keeps`), keeps what it throws; where something
+  /// is kept already it does nothing. What says that ranks cannot communicate any more is not kept.
+  template <class Work>
+  void run(Work&& work, bool keeps) {
+    if (failure_ != nullptr) return;
+    try {
+      std::forward<Work>(work)();
+    } catch (job_ended const&) {
+      throw;
+    } catch (job_aborted const&) {
+      throw;
+    } catch (engine_error const&) {
+      throw;
+    } catch (communication_timeout const&) {
+      throw;
+    } catch (collective_mismatch const&) {
+      throw;
+    } catch (wait_stopped_by_signal const&) {
+      throw;
+    } catch (...) {
+      if (!keeps) throw;
+      failure_ = std::current_exception();
+    }
+  }
+  /// What this rank adds to the number.
+  [[nodiscard]] double asks() const { return failure_ == nullptr ? 0 : summand; }
+  /// Errors: what is kept.
+  void rethrow() const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+  /// If the sum of what all ranks have added says that work may have failed on one of them: calls
+  /// hook(last) and throws what the first of those has kept, on all ranks.
+  ///
+  /// Moves: a row of the list for the set-up.
+  template <class Rank, class Hook>
+  void end_if_failed(double sum, Rank& rank, agreement_room const& room, step_report const& last,
+                     Hook const& hook) const {
+    if (sum < summand) return;
+    auto const failed = of_all(rank, room, last.step);
+    if (failed && hook) hook(last);
+    if (failed) throw *failed;
+  }
+
+ private:
+  template <class Rank>
+  [[nodiscard]] [[gnu::cold]] std::optional<work_failed> of_all(Rank& rank,
+                                                                agreement_room const& room,
+                                                                std::int64_t step) const {
+    enum field : std::size_t { state, text };
+    enum : std::uint64_t { well, failed, failed_by_input };
+    constexpr std::size_t most = (agreed_fields - text) * sizeof(std::uint64_t);
+    std::vector<std::uint64_t> mine(agreed_fields);
+    auto [words, is_input] = what();
+    mine[state] = failure_ == nullptr ? well : is_input ? failed_by_input : failed;
+    if (words.size() > most) words.replace(most - 3, std::string::npos, "...");
+    std::memcpy(mine.data() + text, words.data(), words.size());
+    auto const all = numbers_of_all(rank, room, mine);
+    for (int other = 0; other < rank.world_size(); ++other) {
+      auto const* const row = all.data() + agreed_fields * static_cast<std::size_t>(other);
+      if (row[state] == well) continue;
+      words.assign(most, '\0');
+      std::memcpy(words.data(), row + text, most);
+      words.resize(std::min(words.find('\0'), most));
+      if (other == rank.world_rank()) words = what().text;
+      if (rank.world_size() > 1 && words.find("rank ") == std::string::npos)
+        words = "rank " + std::to_string(other) + ": " + words;
+      return work_failed(words, {.rank = other, .is_input = row[state] == failed_by_input}, step);
+    }
+    return std::nullopt;
+  }
+
+  struct sentence {
+    std::string text{};
+    bool is_input = false;
+  };
+  [[nodiscard]] [[gnu::cold]] sentence what() const {
+    if (failure_ == nullptr) return {};
+    try {
+      std::rethrow_exception(failure_);
+    } catch (input_error const& problem) {
+      return {problem.what(), true};
+    } catch (std::exception const& problem) {
+      return {problem.what(), false};
+    } catch (...) {
+      return {"work between two steps has thrown what is no std::exception", false};
+    }
+  }
+
+  std::exception_ptr failure_{};
+};
+
+}  // namespace plait::execution
