@@ -2,7 +2,8 @@
 // test: timeout=120 seconds=8 optimise
 //
 // The protocol of an elastic job against a simulated store: members that are killed, stopped, cut
-// off and sent away at any moment, whose reads and writes come apart.
+// off and sent away at any moment, whose reads and writes come apart. At times the store is away
+// for all of them.
 #include "plait/elastic/membership.hpp"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,16 @@ struct simulated_generation {
   }
 };
 
-enum class mutant { none, no_swap, no_exchange, no_watch, overwritten, no_lease_check, events };
+enum class mutant {
+  none,
+  no_swap,
+  no_exchange,
+  no_watch,
+  overwritten,
+  no_lease_check,
+  events,
+  outages_count
+};
 
 struct process {
   enum phase { waiting, meeting, receiving, training, gone };
@@ -99,6 +109,7 @@ struct process {
   phase where = waiting;
   bool is_stopped = false;
   bool is_cut_off = false;
+  bool was_there = true;  // all the time
   int leaving = 0;
   // The state, which outlives generations.
   std::int64_t step = 0;
@@ -134,6 +145,7 @@ class simulation {
     for (int turn = 0; turn < most && problem_.empty(); ++turn) {
       now_ += milliseconds{1 + (pick(50) == 0 ? pick(100) : 0)};
       if (turn < faulty && pick(10) == 0) fault();
+      if (is_away_ && (turn >= faulty || pick(25) == 0)) end_outage();
       if (turn == faulty) mend();
       if (turn > faulty && pick(100) == 0)
         for (auto const& uid : dead_leases_) lose(uid);
@@ -174,7 +186,31 @@ class simulation {
     store_.lose(uid);
   }
 
+  /// The time that members count.
+  [[nodiscard]] membership::time counted() const {
+    return mutant_ == mutant::outages_count ? now_ : now_ - away_;
+  }
+  void begin_outage() {
+    is_away_ = true;
+    away_since_ = now_;
+  }
+  /// Either all leases have ended, or the store has begun anew with its data and prolongs them.
+  void end_outage() {
+    now_ += milliseconds{1000 * pick(8)};
+    auto const lasted = now_ - away_since_;
+    is_away_ = false;
+    away_ += lasted;
+    for (auto& one : processes_) {
+      one->waits_since += lasted.count();
+      one->deaf_until = now_.count();
+    }
+    if (pick(2) == 0)
+      for (auto const& one : store_.view().members) lose(one.uid);
+  }
+
   void fault() {
+    if (is_away_) return;
+    if (pick(20) == 0) return begin_outage();
     auto* const one = any();
     switch (pick(9)) {
       case 0:
@@ -212,20 +248,23 @@ class simulation {
   }
 
   void act_one(process& me) {
-    if (me.is_stopped || me.is_cut_off) me.deaf_until = now_.count();
+    if (me.is_stopped || me.is_cut_off) {
+      me.deaf_until = now_.count();
+      me.was_there = false;
+    }
     if (me.is_stopped) return;
     if (me.where == process::waiting) {
-      if (me.is_cut_off) return;
+      if (me.is_cut_off || is_away_) return;
       if (me.todo) return carry_out(me);
       if (me.leaving != 0 && pick(2) == 0) come_back(me);
       me.read = store_.view();
-      me.todo = me.of.decide(*me.read, now_);
+      me.todo = me.of.decide(*me.read, counted());
       if (mutant_ == mutant::events && me.todo->what == act::enroll && me.generation > 0)
         me.todo->number += 1;  // counts what it has seen
       return;
     }
-    if (!me.is_cut_off && mutant_ != mutant::no_watch && pick(2) == 0) {
-      auto const what = me.of.look(store_.view(), "j", now_);
+    if (!me.is_cut_off && !is_away_ && mutant_ != mutant::no_watch && pick(2) == 0) {
+      auto const what = me.of.look(store_.view(), "j", counted());
       if (what == verdict::over || what == verdict::lost) return come_back(me);
       announced_ = announced_ || what == verdict::announce;
     }
@@ -315,7 +354,7 @@ class simulation {
       ++me.barrier;
       return true;
     }
-    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off) {  // a time-out
+    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off && !is_away_) {  // a time-out
       if (over_since_ > 0 && now_.count() - std::max(over_since_, me.deaf_until) > 900 &&
           store_.now->number == me.generation)
         problem_ = "nobody has told " + me.uid + " that its generation is over";
@@ -368,17 +407,19 @@ class simulation {
         for (std::size_t i = std::size_t(me.block); i < here.record.members.size();
              i += std::size_t(terms_.replica))
           if (here.sent.contains(here.record.members[i])) return start_at(me, me.step);
-        if (now_.count() - me.waits_since > 300) come_back(me);
+        if (now_.count() - me.waits_since > 300 && !is_away_) come_back(me);
         return;
       case process::training: {
+        // Without a lease nobody updates, nor is the end written down.
+        if (is_away_ && now_ - away_since_ > milliseconds{100}) return;
         if (!here.record.closing.empty()) {
-          if (!pass(me, here)) return;
+          if (is_away_ || !pass(me, here)) return;
           store_.done = here.record.closing;
           ++store_.revision;
           return kill(me);
         }
         if (me.step == last_step) {
-          if (!pass(me, here)) return;
+          if (is_away_ || !pass(me, here)) return;
           store_.done = "";
           ++store_.revision;
           return kill(me);
@@ -421,6 +462,12 @@ class simulation {
   /// All of a block is gone: not because somebody has given it up who could have gone on.
   void check_lost(simulated_generation const& here) {
     ++lost_;
+    for (auto const& one : processes_) {
+      bool const holds = one->is_whole && one->step > 0 && one->step + 1 >= here.record.step;
+      if (terms_.replica == 1 && holds && one->was_there && one->leaving == 0 &&
+          here.record.rank_of(one->uid) < 0)
+        problem_ = one->uid + " has the state and was there, and the job begins anew";
+    }
     for (auto const& one : processes_)
       if (one->could_catch_up && here.record.rank_of(one->uid) >= 0)
         problem_ = one->uid + " has given up its state, and nobody has it now";
@@ -433,7 +480,8 @@ class simulation {
   std::map<int, simulated_generation> generations_;
   std::vector<std::unique_ptr<process>> processes_;
   std::set<std::string> dead_leases_;
-  membership::time now_{1};
+  membership::time now_{1}, away_{0}, away_since_{0};
+  bool is_away_ = false;
   bool announced_ = false;
   std::int64_t over_since_ = 0;
   int next_ = 0, lost_ = 0;
@@ -478,9 +526,11 @@ TEST(Membership, ItsMutantsAreFound) {
       {mutant::no_watch, "nobody has told"},
       {mutant::overwritten, "has given up its state"},
       {mutant::no_lease_check, "updates without a lease"},
-      {mutant::events, "no end"}};
+      {mutant::events, "no end"},
+      {mutant::outages_count, "has the state and was there"}};
   for (auto const& [which, says] : all) {
-    auto const got = run(which == mutant::overwritten ? 4000 : 400, which);
+    bool const is_rare = which == mutant::overwritten || which == mutant::outages_count;
+    auto const got = run(is_rare ? 4000 : 400, which);
     EXPECT_GT(got.problems, 0) << says;
     EXPECT_NE(got.first.find(says), std::string::npos) << got.first;
   }

@@ -91,6 +91,13 @@ class gloo_engine final : public process_engine {
     if (connecting_ != nullptr) connecting_->close();  // which ends the wait for the other end
   }
 
+  void hold_timeouts(bool on) noexcept override {
+    std::scoped_lock const lock{mutex_};
+    held_ = on;
+    if (with_ != nullptr) with_->watch->hold(on);
+    if (connecting_ != nullptr) connecting_->watch->hold(on);
+  }
+
  private:
   /// All processes with each other.
   void connect() {
@@ -128,6 +135,7 @@ class gloo_engine final : public process_engine {
     connecting(gloo_engine& of, std::shared_ptr<gloo_connections> const& with) : of_(of) {
       std::scoped_lock const lock{of_.mutex_};
       of_.connecting_ = with;
+      with->watch->hold(of_.held_);
       if (of_.interrupted_) with->close();
     }
     connecting(connecting const&) = delete;
@@ -176,7 +184,8 @@ class gloo_engine final : public process_engine {
   std::shared_ptr<gloo_connections> with_, connecting_;
   std::unique_ptr<meeting_store> store_{};  // of begin_anew
   std::atomic<bool> interrupted_{false};
-  std::mutex mutex_;  // of what interrupt() touches
+  bool held_ = false;
+  std::mutex mutex_;  // of what interrupt() and hold_timeouts() touch
   unsigned groups_ = 0;
 };
 
