@@ -486,9 +486,16 @@ def etcd_gone_for(seconds, **settings):
     return without_etcd(seconds, Etcd.kill, Etcd.start, **settings)
 
 
+def stop(etcd):
+    etcd.process.send_signal(signal.SIGSTOP)
+
+
+def go_on(etcd):
+    etcd.process.send_signal(signal.SIGCONT)
+
+
 def etcd_paused_for(seconds, **settings):
-    return without_etcd(seconds, lambda etcd: etcd.process.send_signal(signal.SIGSTOP),
-                        lambda etcd: etcd.process.send_signal(signal.SIGCONT), **settings)
+    return without_etcd(seconds, stop, go_on, **settings)
 
 
 SHORT = {"timeout": 1500, "wait": 1500, "wait_for_state": 1500}  # of the waits, for a short outage
@@ -690,6 +697,41 @@ def storm(changes=40, seed=5):
             job.add(2 - left)
         job.check()
         return "%d generations" % max(event[0] for event in job.events())
+
+
+def storm_with_outages(changes=30, seed=5):
+    """The same, and etcd goes away and comes back at random moments, killed or stopped."""
+    dice = random.Random(seed)
+    with Job(steps=600, bounds="2:6", pause=3, every=50) as job:
+        job.add(4)
+        job.generation(4)
+        outages = 0
+        for change in range(changes):
+            begin, end = dice.choice(((None, None), (Etcd.kill, Etcd.start), (stop, go_on)))
+            if begin:
+                outages += 1
+                begin(job.etcd)
+                time.sleep(dice.choice((0.1, 0.5, 1, 2.5, 4)))
+            with job.lock:
+                living = list(job.members.values())
+            if not living or job.ends and 0 in job.ends.values():
+                if end:
+                    end(job.etcd)
+                break
+            if len(living) > 2 and (len(living) >= 6 or dice.random() < 0.5):
+                dice.choice(living).kill()
+            else:
+                job.add(1)
+            time.sleep(dice.choice((0.02, 0.1, 0.25, 0.5)))
+            if end:
+                end(job.etcd)
+                time.sleep(dice.choice((0, 0.5, 2)))
+        with job.lock:
+            left = len(job.members)
+        if left < 2 and 0 not in job.ends.values():
+            job.add(2 - left)
+        job.check()
+        return "%d outages, %d generations" % (outages, max(event[0] for event in job.events()))
 
 
 def recoveries(plan="dp", replica=1, count=20):
