@@ -502,11 +502,11 @@ SHORT = {"timeout": 1500, "wait": 1500, "wait_for_state": 1500}  # of the waits,
 
 
 def etcd_gone():
-    return etcd_gone_for(5, **SHORT)
+    return etcd_gone_for(7, **SHORT)
 
 
 def etcd_paused():
-    return etcd_paused_for(5, **SHORT)
+    return etcd_paused_for(7, **SHORT)
 
 
 def etcd_gone_for_20_s():
