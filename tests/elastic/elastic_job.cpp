@@ -192,6 +192,7 @@ int run(settings const& of) {
                           .timeout = milliseconds{of.number("timeout", 5000)},
                           .wait_for_members = milliseconds{of.number("wait", 20000)},
                           .wait_for_state = milliseconds{of.number("wait_for_state", 3000)},
+                          .store_wait = milliseconds{of.number("store_wait", 600'000)},
                           .token = of.named.contains("token") ? of.named.at("token") : ""};
     launch<Job>(backend,
                 [&](auto& rank) { train<Job>(rank, of, &stop, rank.generation()->number()); });

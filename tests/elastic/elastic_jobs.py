@@ -76,6 +76,10 @@ class Etcd:
         self.process.kill()
         self.process.wait()
 
+    def is_full(self, full):
+        """As if it had reached its quota: it refuses what would make it larger."""
+        self.call("maintenance/alarm", action="ACTIVATE" if full else "DEACTIVATE", alarm="NOSPACE", memberID="0")
+
     def call(self, what, **body):
         request = urllib.request.Request("http://127.0.0.1:%d/v3/%s" % (self.client, what),
                                          json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -261,6 +265,18 @@ class Job:
             expect(len(samples) == len(set(samples)) == (24 if step % 5 != 4 else 4),
                    "step %d took %d samples, %d different ones" % (step, len(samples), len(set(samples))))
 
+    def begin_again(self, count):
+        """Another job goes on from the checkpoints; it numbers its generations from 1, too."""
+        done = self.step()
+        for name in os.listdir(self.folder):
+            if name.startswith("samples-"):  # are written down before the step
+                with open(os.path.join(self.folder, name)) as file:
+                    lines = [line for line in file if int(line.split()[1]) < done]
+                with open(os.path.join(self.folder, name), "w") as file:
+                    file.writelines(lines)
+        self.ends.clear()
+        self.add(count)
+
     def close(self):
         with self.lock:
             left = list(self.members.values())
@@ -390,8 +406,7 @@ def sigterm_to_all_saves():
         expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
         job.etcd.call("kv/deleterange", key=base64.b64encode(b"/plait/").decode(),
                       range_end=base64.b64encode(b"/plait0").decode())
-        job.add(2)
-        job.ends.clear()
+        job.begin_again(2)
         job.check()
 
 
@@ -468,6 +483,150 @@ def etcd_restarted_without_its_data():
         expect(got and set(got) == {1}, str(got) + job.texts())
         expect("etcd has lost the data of the job" in job.texts(), job.texts())
         expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
+
+
+SILENT = "plait: elastic: etcd at etcd://127.0.0.1:%d does not answer for "
+
+
+def expect_said(job, words, by=None):
+    said = [line for line in job.texts().splitlines() if words in line]
+    expect(len(said) >= (by or 1), "'%s' was said %d times\n%s" % (words, len(said), job.texts()))
+
+
+def without_etcd(seconds, begin, end, **settings):
+    """Etcd is away for longer than members wait for each other: nobody ends, and no step is lost."""
+    with Job(steps=300, bounds="1:3", pause=5, **settings) as job:
+        job.add(3)
+        job.generation(3)
+        job.reach(20)
+        begin(job.etcd)
+        began = time.time()
+        job.until(lambda: SILENT % job.etcd.client in job.texts(), "a sentence")
+        said = time.time() - began
+        expect(said < 30, "the first sentence came after %.1f s" % said)
+        time.sleep(max(0, began + seconds - time.time()))
+        expect(len(job.members) == 3 and not job.ends, job.texts())
+        end(job.etcd)
+        job.check()
+        expect(len(job.ends) == 3, str(job.ends))
+        expect_said(job, SILENT % job.etcd.client, 3 * (1 + int((seconds - 5) / 30)))
+        expect_said(job, "answers again, after ", 3)
+        return "first sentence after %.1f s" % said
+
+
+def etcd_gone_for(seconds, **settings):
+    return without_etcd(seconds, Etcd.kill, Etcd.start, **settings)
+
+
+def stop(etcd):
+    etcd.process.send_signal(signal.SIGSTOP)
+
+
+def go_on(etcd):
+    etcd.process.send_signal(signal.SIGCONT)
+
+
+def etcd_paused_for(seconds, **settings):
+    return without_etcd(seconds, stop, go_on, **settings)
+
+
+SHORT = {"timeout": 1500, "wait": 1500, "wait_for_state": 1500}  # of the waits, for a short outage
+
+
+def etcd_gone():
+    return etcd_gone_for(7, **SHORT)
+
+
+def etcd_paused():
+    return etcd_paused_for(7, **SHORT)
+
+
+def etcd_gone_for_20_s():
+    return etcd_gone_for(20)
+
+
+def etcd_gone_for_35_s():
+    return etcd_gone_for(35)
+
+
+def etcd_gone_for_120_s():
+    return etcd_gone_for(120)
+
+
+def etcd_paused_for_35_s():
+    return etcd_paused_for(35)
+
+
+def etcd_paused_for_120_s():
+    return etcd_paused_for(120)
+
+
+def silent_etcd(job):
+    job.add(3)
+    _, ranks = job.generation(3)
+    job.reach(20)
+    job.etcd.kill()
+    job.until(lambda: job.texts().count(SILENT % job.etcd.client) == 3, "all wait")
+    return ranks
+
+
+def sigterm_to_all_without_etcd_saves():
+    with Job(steps=200, bounds="2:3", pause=4, every=1000, timeout=3000) as job:
+        ranks = silent_etcd(job)
+        time.sleep(3.5)  # whoever has done a step more than others still waits for them
+        begin = time.time()
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGTERM)
+        got = job.end()
+        took = time.time() - begin
+        expect(got == [143] * 3, "%s %s" % (got, job.texts()))
+        expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
+        shutil.rmtree(job.etcd.folder)
+        job.etcd.start()
+        job.begin_again(2)
+        job.check()
+        return "%.1f s" % took
+
+
+def sigterm_to_one_without_etcd():
+    with Job(steps=200, bounds="2:3", pause=4) as job:
+        ranks = silent_etcd(job)
+        begin = time.time()
+        os.kill(ranks[1], signal.SIGTERM)
+        job.until(lambda: job.ends, "it leaves")
+        took = time.time() - begin
+        expect(job.ends == {ranks[1]: 143}, "%s %s" % (job.ends, job.texts()))
+        job.etcd.start()
+        job.check(codes=(0, 143))
+        expect(sorted(job.ends.values()) == [0, 0, 143], str(job.ends))
+        return "%.1f s" % took
+
+
+def store_wait_is_over():
+    with Job(steps=2000, bounds="2:3", pause=5, every=1000, store_wait=4000) as job:
+        silent_etcd(job)
+        got = job.end()
+        expect(got == [1] * 3, str(got) + job.texts())
+        expect_said(job, "and is not waited for any longer (store_wait); the job has ended after step", 3)
+        expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
+
+
+def etcd_over_its_quota():
+    with Job(steps=300, bounds="1:3", pause=4) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        job.etcd.is_full(True)
+        os.kill(ranks[1], signal.SIGKILL)
+        begin = time.time()
+        job.until(lambda: "cannot be used for" in job.texts(), "a sentence")
+        said = time.time() - begin
+        expect(said < 30, "the first sentence came after %.1f s" % said)
+        job.etcd.is_full(False)
+        job.check()
+        expect_said(job, "s, 'etcdserver: mvcc: database space exceeded': no member can join or leave")
+        expect_said(job, "can be used again, after ")
+        return "first sentence after %.1f s" % said
 
 
 def members_without_etcd_but_spares_with_it():
@@ -556,7 +715,8 @@ def times_are_refused():
     for name, value, text in (("gather", -1, "gather in seconds is -0.001; it must be from 0 on"),
                               ("timeout", 0, "timeout in seconds is 0; it must be above 0"),
                               ("wait", -5, "wait_for_members in seconds is -0.005; it must be from 0 on"),
-                              ("wait_for_state", -2000, "wait_for_state in seconds is -2; it must be from 0 on")):
+                              ("wait_for_state", -2000, "wait_for_state in seconds is -2; it must be from 0 on"),
+                              ("store_wait", -2000, "store_wait in seconds is -2; it must be from 0 on")):
         got = subprocess.run([PROGRAM, "dp", "10", os.path.join(FOLDER, "times"), "%s=%d" % (name, value)],
                              env=environment, capture_output=True, text=True, timeout=60)
         expect(got.returncode == 1 and "elastic::" + text in got.stderr, got.stderr)
@@ -599,6 +759,41 @@ def storm(changes=40, seed=5):
             job.add(2 - left)
         job.check()
         return "%d generations" % max(event[0] for event in job.events())
+
+
+def storm_with_outages(changes=30, seed=5):
+    """The same, and etcd goes away and comes back at random moments, killed or stopped."""
+    dice = random.Random(seed)
+    with Job(steps=600, bounds="2:6", pause=3, every=50) as job:
+        job.add(4)
+        job.generation(4)
+        outages = 0
+        for change in range(changes):
+            begin, end = dice.choice(((None, None), (Etcd.kill, Etcd.start), (stop, go_on)))
+            if begin:
+                outages += 1
+                begin(job.etcd)
+                time.sleep(dice.choice((0.1, 0.5, 1, 2.5, 4)))
+            with job.lock:
+                living = list(job.members.values())
+            if not living or job.ends and 0 in job.ends.values():
+                if end:
+                    end(job.etcd)
+                break
+            if len(living) > 2 and (len(living) >= 6 or dice.random() < 0.5):
+                dice.choice(living).kill()
+            else:
+                job.add(1)
+            time.sleep(dice.choice((0.02, 0.1, 0.25, 0.5)))
+            if end:
+                end(job.etcd)
+                time.sleep(dice.choice((0, 0.5, 2)))
+        with job.lock:
+            left = len(job.members)
+        if left < 2 and 0 not in job.ends.values():
+            job.add(2 - left)
+        job.check()
+        return "%d outages, %d generations" % (outages, max(event[0] for event in job.events()))
 
 
 def recoveries(plan="dp", replica=1, count=20):
@@ -701,7 +896,8 @@ def cut_cable_of_tensor_replicas():
 # Killed ranks of each number are also in come_and_go.
 USUAL = [storm, cut_cable, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,
          come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
-         tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few,
+         tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused,
+         etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over,
          strangers_are_refused, strangers_at_every_port, words_of_the_store_move_no_cursor, program_is_wrong,
          times_are_refused, without_launcher]
 

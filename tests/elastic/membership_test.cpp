@@ -2,7 +2,8 @@
 // test: timeout=120 seconds=8 optimise
 //
 // The protocol of an elastic job against a simulated store: members that are killed, stopped, cut
-// off and sent away at any moment, whose reads and writes come apart.
+// off and sent away at any moment, whose reads and writes come apart. At times the store is away
+// for all of them.
 #include "plait/elastic/membership.hpp"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,16 @@ struct simulated_generation {
   }
 };
 
-enum class mutant { none, no_swap, no_exchange, no_watch, overwritten, no_lease_check, events };
+enum class mutant {
+  none,
+  no_swap,
+  no_exchange,
+  no_watch,
+  overwritten,
+  no_lease_check,
+  events,
+  outages_count
+};
 
 struct process {
   enum phase { waiting, meeting, receiving, training, gone };
@@ -116,13 +126,14 @@ struct process {
 class simulation {
  public:
   static constexpr std::int64_t last_step = 15;
+  static constexpr char const* not_waited = "the job has ended as if members had been waited for";
   simulation(std::uint64_t seed, mutant which) : random_(seed), mutant_(which) {
     terms_.replica = pick(3) == 0 ? 2 : 1;
     terms_.min = 1 + pick(2);
     terms_.max = terms_.min + pick(3);
     terms_.gather = milliseconds{20};
     terms_.timeout = milliseconds{400};
-    terms_.wait_for_members = milliseconds{100000};
+    terms_.wait_for_members = milliseconds{20000};  // longer than anything lasts but outages
     terms_.wait_for_state = milliseconds{3000};
     int const count = terms_.replica * terms_.min + pick(3);
     for (int i = 0; i < count; ++i) add();
@@ -134,6 +145,7 @@ class simulation {
     for (int turn = 0; turn < most && problem_.empty(); ++turn) {
       now_ += milliseconds{1 + (pick(50) == 0 ? pick(100) : 0)};
       if (turn < faulty && pick(10) == 0) fault();
+      if (is_away_ && (turn >= faulty || pick(25) == 0)) end_outage();
       if (turn == faulty) mend();
       if (turn > faulty && pick(100) == 0)
         for (auto const& uid : dead_leases_) lose(uid);
@@ -174,7 +186,31 @@ class simulation {
     store_.lose(uid);
   }
 
+  /// The time that members count.
+  [[nodiscard]] membership::time counted() const {
+    return mutant_ == mutant::outages_count ? now_ : now_ - away_;
+  }
+  void begin_outage() {
+    is_away_ = true;
+    away_since_ = now_;
+  }
+  /// Either all leases have ended, or the store has begun anew with its data and prolongs them.
+  void end_outage() {
+    now_ += milliseconds{1000 * pick(40)};
+    auto const lasted = now_ - away_since_;
+    is_away_ = false;
+    away_ += lasted;
+    for (auto& one : processes_) {
+      one->waits_since += lasted.count();
+      one->deaf_until = now_.count();
+    }
+    if (pick(2) == 0)
+      for (auto const& one : store_.view().members) lose(one.uid);
+  }
+
   void fault() {
+    if (is_away_) return;
+    if (pick(20) == 0) return begin_outage();
     auto* const one = any();
     switch (pick(9)) {
       case 0:
@@ -215,17 +251,17 @@ class simulation {
     if (me.is_stopped || me.is_cut_off) me.deaf_until = now_.count();
     if (me.is_stopped) return;
     if (me.where == process::waiting) {
-      if (me.is_cut_off) return;
+      if (me.is_cut_off || is_away_) return;
       if (me.todo) return carry_out(me);
       if (me.leaving != 0 && pick(2) == 0) come_back(me);
       me.read = store_.view();
-      me.todo = me.of.decide(*me.read, now_);
+      me.todo = me.of.decide(*me.read, counted());
       if (mutant_ == mutant::events && me.todo->what == act::enroll && me.generation > 0)
         me.todo->number += 1;  // counts what it has seen
       return;
     }
-    if (!me.is_cut_off && mutant_ != mutant::no_watch && pick(2) == 0) {
-      auto const what = me.of.look(store_.view(), "j", now_);
+    if (!me.is_cut_off && !is_away_ && mutant_ != mutant::no_watch && pick(2) == 0) {
+      auto const what = me.of.look(store_.view(), "j", counted());
       if (what == verdict::over || what == verdict::lost) return come_back(me);
       announced_ = announced_ || what == verdict::announce;
     }
@@ -264,6 +300,7 @@ class simulation {
         }
         break;
       case act::propose: {
+        if (todo.next.closing.starts_with("there were fewer")) problem_ = not_waited;
         bool fits = store_.now_modified == me.read->now_modified && !store_.done;
         for (auto const& uid : todo.next.members) {
           auto const* const seen = me.read->find(uid);
@@ -302,7 +339,9 @@ class simulation {
         if (me.leaving == 0) problem_ = "a member leaves that has not wished to";
         kill(me);
         break;
-      case act::end: kill(me);
+      case act::end:
+        if (todo.why.starts_with("there were fewer")) problem_ = not_waited;
+        kill(me);
     }
   }
 
@@ -315,7 +354,7 @@ class simulation {
       ++me.barrier;
       return true;
     }
-    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off) {  // a time-out
+    if (now_.count() - me.waits_since > 1000 && !me.is_cut_off && !is_away_) {  // a time-out
       if (over_since_ > 0 && now_.count() - std::max(over_since_, me.deaf_until) > 900 &&
           store_.now->number == me.generation)
         problem_ = "nobody has told " + me.uid + " that its generation is over";
@@ -368,17 +407,19 @@ class simulation {
         for (std::size_t i = std::size_t(me.block); i < here.record.members.size();
              i += std::size_t(terms_.replica))
           if (here.sent.contains(here.record.members[i])) return start_at(me, me.step);
-        if (now_.count() - me.waits_since > 300) come_back(me);
+        if (now_.count() - me.waits_since > 300 && !is_away_) come_back(me);
         return;
       case process::training: {
+        // Without a lease nobody updates, nor is the end written down.
+        if (is_away_ && now_ - away_since_ > milliseconds{100}) return;
         if (!here.record.closing.empty()) {
-          if (!pass(me, here)) return;
+          if (is_away_ || !pass(me, here)) return;
           store_.done = here.record.closing;
           ++store_.revision;
           return kill(me);
         }
         if (me.step == last_step) {
-          if (!pass(me, here)) return;
+          if (is_away_ || !pass(me, here)) return;
           store_.done = "";
           ++store_.revision;
           return kill(me);
@@ -433,7 +474,8 @@ class simulation {
   std::map<int, simulated_generation> generations_;
   std::vector<std::unique_ptr<process>> processes_;
   std::set<std::string> dead_leases_;
-  membership::time now_{1};
+  membership::time now_{1}, away_{0}, away_since_{0};
+  bool is_away_ = false;
   bool announced_ = false;
   std::int64_t over_since_ = 0;
   int next_ = 0, lost_ = 0;
@@ -442,7 +484,7 @@ class simulation {
 
 struct tally {
   int problems = 0, generations = 0, lost = 0;
-  std::string first;
+  std::string first, texts;  // of problems
 };
 tally run(int seeds, mutant which) {
   tally out;
@@ -453,6 +495,7 @@ tally run(int seeds, mutant which) {
     out.generations += one.generations();
     out.lost += one.has_lost();
     if (problem.empty()) continue;
+    out.texts += problem + "\n";
     if (out.problems++ == 0) out.first = "seed " + std::to_string(seed) + ": " + problem;
   }
   return out;
@@ -478,11 +521,12 @@ TEST(Membership, ItsMutantsAreFound) {
       {mutant::no_watch, "nobody has told"},
       {mutant::overwritten, "has given up its state"},
       {mutant::no_lease_check, "updates without a lease"},
-      {mutant::events, "no end"}};
+      {mutant::events, "no end"},
+      {mutant::outages_count, "as if members had been waited for"}};
   for (auto const& [which, says] : all) {
     auto const got = run(which == mutant::overwritten ? 4000 : 400, which);
     EXPECT_GT(got.problems, 0) << says;
-    EXPECT_NE(got.first.find(says), std::string::npos) << got.first;
+    EXPECT_NE(got.texts.find(says), std::string::npos) << says << " is not: " << got.first;
   }
 }
 

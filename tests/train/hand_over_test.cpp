@@ -82,7 +82,7 @@ class scripted final : public generation {
     if (signal_ != 0) throw stopped_by_signal(signal_, step);
     throw job_ended("the store is gone after step " + std::to_string(step));
   }
-  void require_membership() override {
+  void require_membership(bool) override {
     if (of_.kept.step == what_.fails_behind)
       throw error("cut off behind step " + std::to_string(of_.kept.step));
   }

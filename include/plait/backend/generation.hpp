@@ -38,10 +38,13 @@ class generation {
   [[nodiscard]] virtual bool is_last() const = 0;
   /// Ends the job: throws what says why. `step` is the last that was done.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
-  /// Before each update: returns when the others still count on this rank.
+  /// Before each update: returns when the others still count on this rank. `parts`: ranks have
+  /// asked for an end, so that it is the last one of the generation whatever others count on.
   ///
   /// Errors: generation_ended.
-  virtual void require_membership() = 0;
+  virtual void require_membership(bool parts) = 0;
+  /// Whether nobody can be asked now who the next ranks are.
+  [[nodiscard]] virtual bool is_alone() { return false; }
   /// What the trainer leaves to that of the next generation, an object of the type that `kind`
   /// stands for; null at first. `step`: how many steps it has done, 0 if it is not whole; `block`:
   /// of which part of a replica it is.

@@ -25,6 +25,7 @@
 #include "plait/elastic/etcd_watch.hpp"
 #include "plait/elastic/job_keys.hpp"
 #include "plait/elastic/membership.hpp"
+#include "plait/elastic/store_silence.hpp"
 
 namespace plait::detail {
 
@@ -35,19 +36,25 @@ namespace plait::detail {
 ///          more waits for changes.
 class elastic_member {
  public:
-  /// `interrupt` ends the waits of the other thread; it may be called by any thread.
+  /// `interrupt` ends the waits of the other thread, hold(true) lets time-outs of them stand still
+  /// until hold(false); both may be called by any thread. Etcd is waited for as long as
+  /// `store_wait`.
   [[gnu::cold]] elastic_member(std::string at, std::string const& job, std::string uid,
                                std::string host, job_keys::terms terms,
-                               membership_terms const& times, std::function<void()> interrupt)
+                               membership_terms const& times, std::chrono::milliseconds store_wait,
+                               std::function<void()> interrupt, std::function<void(bool)> hold)
       : at_(std::move(at)),
         job_(job),
         keys_(job),
         host_(std::move(host)),
         terms_(std::move(terms)),
         times_(times),
+        store_wait_(store_wait),
         interrupt_(std::move(interrupt)),
+        hold_(std::move(hold)),
         etcd_(at_, call_time),
         protocol_(std::move(uid), times),
+        silence_("etcd at " + at_),
         watch_(at_, keys_.all(), [this] { wake(); }),
         keeper_([this](std::stop_token const& ends) { keep(ends); }) {}
   elastic_member(elastic_member const&) = delete;
@@ -57,6 +64,7 @@ class elastic_member {
     keeper_.request_stop();
     wake();
     keeper_.join();
+    hold_(false);
     try {
       if (auto const lease = lease_.exchange(0); lease != 0) etcd_.revoke(lease);
     } catch (etcd_error const&) {
@@ -70,15 +78,14 @@ class elastic_member {
   /// Waits until this member is in a generation, or has no place in the job; it comes with what it
   /// says on the roll.
   ///
-  /// Errors: input_error if the job has other terms, engine_error if etcd has lost the job or
-  ///         cannot be reached for as long as members are waited for.
+  /// Errors: input_error if the job has other terms, engine_error if etcd has lost the job or has
+  ///         been waited for long enough.
   [[nodiscard]] [[gnu::cold]] membership::action next(roll_entry mine) {
     {
       std::scoped_lock const lock{mutex_};
       is_training_ = false;
       protocol_.come_back(mine);
     }
-    auto reached = now();
     for (;;) {
       // From now on it is this that it waits for; a second one ends the process.
       if (int const signal = caught_signal::number().exchange(0); signal != 0) leaving_ = signal;
@@ -87,15 +94,21 @@ class elastic_member {
         std::scoped_lock const lock{mutex_};
         protocol_.come_back(mine);
       }
+      auto const began = now();
+      bool answers = false;
       try {
-        auto const state = keys_.read(etcd_.read(keys_.all()));
-        reached = now();
+        auto const all = etcd_.read(keys_.all());
+        answers = true;
+        auto const state = keys_.read(all);
+        heard(false);
         check(state);
         comes_late_ = state.view.done && terms_.id.empty();
         auto todo = decide(state.view);
         if (todo.what == membership::act::begin) {
-          has_announced_ = is_lost_ = is_over_ = has_failed_ = false;
+          heard(true);
+          has_announced_ = is_lost_ = is_over_ = has_failed_ = has_waited_ = false;
           std::scoped_lock const lock{mutex_};
+          given_up_.clear();
           is_training_ = true;
           number_ = todo.next.number;
         }
@@ -103,10 +116,13 @@ class elastic_member {
             todo.what == membership::act::leave)
           return todo;
         carry_out(todo, state.view, mine);
+        if (todo.what != membership::act::wait) heard(true);
       } catch (etcd_error const& problem) {
-        if (now() - reached > times_.wait_for_members)
-          throw engine_error("elastic: job " + in_quotes(job_) + ": " + problem.what() + ", for " +
-                             std::to_string(times_.wait_for_members.count()) + " ms");
+        auto const lasts = not_heard(problem, began, answers);
+        if (lasts >= store_wait_) throw engine_error("elastic: " + why_given_up());
+        // The others see that the lease ends.
+        if (leaving_ != 0 && lasts >= store_silence::said_after)
+          return {.what = membership::act::leave};
         std::this_thread::sleep_for(std::chrono::milliseconds{100});
       }
     }
@@ -120,16 +136,29 @@ class elastic_member {
   [[nodiscard]] bool has_announced() const {
     return has_announced_ || caught_signal::number() != 0;
   }
-  [[nodiscard]] bool is_lost() const { return is_lost_; }
+  /// Whether etcd has lost the job, or was waited for long enough; the sentence about it.
+  [[nodiscard]] bool is_lost() const { return is_lost_ || has_waited_; }
+  [[nodiscard]] [[gnu::cold]] std::string why_lost() {
+    if (is_lost_) return "etcd has lost the data of the job";
+    if (has_waited_) return why_given_up();
+    return "another process of the job has lost etcd";
+  }
+  /// Whether etcd does not answer.
+  [[nodiscard]] bool is_alone() {
+    std::scoped_lock const lock{mutex_};
+    return silence_.is_silent();
+  }
 
-  /// Returns when the lease is valid: others count on this member now.
+  /// Returns when the lease is valid: others count on this member now. Where all part behind this
+  /// step (`parts`), or this one wants to leave, it is not waited for: such a step is the last one.
   ///
   /// Errors: engine_error if they do not any more.
-  void require_lease() {
-    while (boot_time() >= valid_until_.load(std::memory_order_relaxed) && !is_lost_) {
+  void require_lease(bool parts) {
+    while (boot_time() >= valid_until_.load(std::memory_order_relaxed) && !is_lost()) {
       if (is_over_ || lease_ == 0)
         throw engine_error(
             "elastic: this process was too long without etcd, which has given it up");
+      if (parts || caught_signal::number() != 0) return;
       std::this_thread::sleep_for(std::chrono::milliseconds{5});
     }
   }
@@ -147,20 +176,30 @@ class elastic_member {
     }
   }
   /// The job has ended for all: "" or why. Those who come late are told; what has not come to its
-  /// end may soon be started again.
+  /// end may soon be started again. Of what has, others would begin anew if they were not told:
+  /// then etcd is waited for.
   [[gnu::cold]] void finish(std::string const& why) {
     std::chrono::seconds const kept{why.empty() ? 600 : 10};
-    try {
-      auto const lease = etcd_.grant(kept);
-      auto const of = etcd_condition::of::created;
-      etcd_.change({{keys_.done(), of, 0}}, {{.key = keys_.done(), .value = why, .lease = lease},
-                                             {.key = keys_.job()},
-                                             {.key = keys_.generation()},
-                                             {.key = keys_.all() + "program/", .is_prefix = true}});
-    } catch (etcd_error const& problem) {
-      std::fprintf(stderr, "plait: elastic: the end of the job was not written down: %s\n",
-                   problem.what());
-    }
+    for (auto began = now();; began = now()) try {
+        auto const lease = etcd_.grant(kept);
+        auto const of = etcd_condition::of::created;
+        etcd_.change({{keys_.done(), of, 0}},
+                     {{.key = keys_.done(), .value = why, .lease = lease},
+                      {.key = keys_.job()},
+                      {.key = keys_.generation()},
+                      {.key = keys_.all() + "program/", .is_prefix = true}});
+        heard(true);
+        return;
+      } catch (etcd_error const& problem) {
+        auto const lasts = not_heard(problem, began, true);
+        if (why.empty() && lasts < store_wait_ && caught_signal::number() == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds{100});
+          continue;
+        }
+        std::fprintf(stderr, "plait: elastic: the end of the job was not written down: %s\n",
+                     problem.what());
+        return;
+      }
   }
   /// The program of this process has thrown something. Twice in the same step it is the program
   /// that is wrong, and not a machine: then the job ends.
@@ -201,7 +240,45 @@ class elastic_member {
   }
   membership::action decide(membership_view const& view) {
     std::scoped_lock const lock{mutex_};
-    return protocol_.decide(view, now());
+    return protocol_.decide(view, silence_.without(now()));
+  }
+
+  /// A call was answered, or not; \see store_silence. The second returns for how long that lasts.
+  void heard(bool all) {
+    std::string says;
+    {
+      std::scoped_lock const lock{mutex_};
+      silence_.answered(all);
+      hold_(silence_.is_silent());
+      says = silence_.says("");
+    }
+    say(says);
+  }
+  [[gnu::cold]] membership::time not_heard(etcd_error const& problem, membership::time began,
+                                           bool answers) {
+    std::string says;
+    membership::time lasts{};
+    {
+      std::scoped_lock const lock{mutex_};
+      silence_.failed(began, now(), problem.words, answers);
+      lasts = silence_.lasts();
+      if (lasts >= store_wait_ && given_up_.empty())
+        given_up_ = silence_.text() + ", and is not waited for any longer (store_wait)";
+      if (lasts >= store_wait_ && is_training_) has_waited_ = true;
+      hold_(silence_.is_silent() && lasts < store_wait_);
+      says = silence_.says(!is_training_                ? "this process waits"
+                           : boot_time() < valid_until_ ? "training goes on"
+                                                        : "training waits");
+    }
+    say(says);
+    return lasts;
+  }
+  static void say(std::string const& sentence) {
+    if (!sentence.empty()) std::fprintf(stderr, "%s\n", sentence.c_str());
+  }
+  [[nodiscard]] [[gnu::cold]] std::string why_given_up() {
+    std::scoped_lock const lock{mutex_};
+    return given_up_;
   }
 
   /// Errors: input_error, engine_error.
@@ -265,8 +342,13 @@ class elastic_member {
     }
   }
   [[gnu::cold]] void wait(membership::time when) {
+    membership::time counted{};
+    {
+      std::scoped_lock const lock{mutex_};
+      counted = silence_.without(now());
+    }
     std::unique_lock lock{waking_};
-    auto const left = std::clamp(when - now(), membership::time{1}, look_anyway);
+    auto const left = std::clamp(when - counted, membership::time{1}, look_anyway);
     auto const end = std::chrono::steady_clock::now() + left;
     constexpr std::chrono::milliseconds for_signals{100};
     while (seen_ == changes_ && std::chrono::steady_clock::now() < end &&
@@ -313,6 +395,7 @@ class elastic_member {
         if (seen != changes_) next_look = now();
         seen = changes_;
       }
+      auto const began = now();
       try {
         if (now() >= next_renewal) {
           next_renewal = now() + between_renewals;
@@ -323,7 +406,8 @@ class elastic_member {
           next_look = now() + look_anyway;
           end_if_it_hangs();
         }
-      } catch (etcd_error const&) {  // what it means is decided by whoever needs the lease
+      } catch (etcd_error const& problem) {
+        not_heard(problem, began, false);
         std::this_thread::sleep_for(std::chrono::milliseconds{50});
       }
     }
@@ -331,7 +415,9 @@ class elastic_member {
   void renew(etcd& with) {
     auto const sent = boot_time();
     auto const lease = lease_.load();
-    if (with.keep_alive(lease).count() > 0) {
+    auto const left = with.keep_alive(lease);
+    heard(false);
+    if (left.count() > 0) {
       valid_until_ = sent + in_nanoseconds(time_to_live - margin);
       return;
     }
@@ -343,9 +429,10 @@ class elastic_member {
   [[gnu::cold]] void end_if_it_hangs() {
     {
       std::scoped_lock const lock{mutex_};
+      auto const counted = silence_.without(now());
       if (!is_training_ || !is_over_ || has_failed_) over_since_.reset();
-      else if (!over_since_) over_since_ = now();
-      if (!over_since_ || now() - *over_since_ < 2 * times_.timeout) return;
+      else if (!over_since_) over_since_ = counted;
+      if (!over_since_ || counted - *over_since_ < 2 * times_.timeout) return;
     }
     std::fprintf(
         stderr,
@@ -362,11 +449,13 @@ class elastic_member {
       number = running();
     }
     if (number == 0) return;
-    auto const state = keys_.read(with.read(keys_.all()));
+    auto const all = with.read(keys_.all());
+    heard(false);
+    auto const state = keys_.read(all);
     std::scoped_lock const lock{mutex_};
     if (running() != number) return;  // what was read is older than the generation
     using verdict = membership::verdict;
-    switch (protocol_.look(state.view, terms_.id, now())) {
+    switch (protocol_.look(state.view, terms_.id, silence_.without(now()))) {
       case verdict::go_on: break;
       case verdict::announce: has_announced_ = true; break;
       case verdict::over:
@@ -382,14 +471,19 @@ class elastic_member {
   std::string host_;
   job_keys::terms terms_;
   membership_terms times_;
+  std::chrono::milliseconds store_wait_;
   std::function<void()> interrupt_;
+  std::function<void(bool)> hold_;
   etcd etcd_;
-  std::mutex mutex_;  // of protocol_, is_training_ and number_
+  std::mutex mutex_;  // of protocol_, silence_, is_training_ and number_
   membership protocol_;
+  store_silence silence_;
+  std::string given_up_{};  // why has_waited_
   bool is_training_ = false;
   int number_ = 0;
   std::atomic<std::int64_t> lease_{0}, valid_until_{0};
   std::atomic<bool> has_announced_{false}, is_lost_{false}, is_over_{false};
+  std::atomic<bool> has_waited_{false};  // for etcd, long enough
   std::atomic<bool> has_failed_{false};  // this member has noticed
   std::optional<membership::time> over_since_{};
   int leaving_ = 0;

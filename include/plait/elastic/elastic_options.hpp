@@ -37,8 +37,11 @@ struct elastic {
   std::chrono::milliseconds timeout{60'000};
   /// a job waits while it has fewer than `min`, and
   std::chrono::milliseconds wait_for_members{300'000};
-  /// when no process is left that has what was trained, before it goes on from a checkpoint.
+  /// when no process is left that has what was trained, before it goes on from a checkpoint. None
+  /// of these runs while etcd does not answer:
   std::chrono::milliseconds wait_for_state{30'000};
+  /// for so long a job waits for etcd; then it ends.
+  std::chrono::milliseconds store_wait{600'000};
   /// As processes have them.
   process_reduction reduction = process_reduction::ranked;
   bool compare_calls = true;

@@ -50,13 +50,12 @@ class running_generation final : public generation {
     return member_.is_lost() ? job_cannot_go_on : member_.has_announced() ? 1 : 0;
   }
   [[nodiscard]] bool is_last() const override { return !of_.closing.empty(); }
-  void require_membership() override { member_.require_lease(); }
+  void require_membership(bool parts) override { member_.require_lease(parts); }
+  [[nodiscard]] bool is_alone() override { return member_.is_alone(); }
   [[noreturn]] void end_job(std::int64_t step) override {
     if (of_.signal != 0) throw stopped_by_signal(of_.signal, step);
-    throw job_ended(
-        "elastic: " +
-        (of_.closing.empty() ? std::string("etcd has lost the data of the job") : of_.closing) +
-        "; the job has ended after step " + std::to_string(step));
+    throw job_ended("elastic: " + (of_.closing.empty() ? member_.why_lost() : of_.closing) +
+                    "; the job has ended after step " + std::to_string(step));
   }
   legacy& kept() override { return kept_; }
   [[nodiscard]] int block() const override { return block_; }
@@ -99,8 +98,10 @@ class elastic_run {
       : options_(options),
         terms_(terms),
         here_(process_mark::here()),
-        member_(at(), job(), uid(), here_.host + " " + here_.boot, job_terms_now(), times(),
-                [this] { options_.engine->interrupt(); }) {}
+        member_(
+            at(), job(), uid(), here_.host + " " + here_.boot, job_terms_now(), times(),
+            options_.store_wait, [this] { options_.engine->interrupt(); },
+            [this](bool on) { options_.engine->hold_timeouts(on); }) {}
 
   void run(std::function<void(elastic::rank_type&)> const& program) {
     for (;;) {
@@ -259,6 +260,7 @@ class elastic_run {
     require_range("elastic::timeout", options_.timeout, number_ranges::above_0);
     require_range("elastic::wait_for_members", options_.wait_for_members, number_ranges::from_0);
     require_range("elastic::wait_for_state", options_.wait_for_state, number_ranges::from_0);
+    require_range("elastic::store_wait", options_.store_wait, number_ranges::from_0);
     return {.replica = terms_.replica,
             .min = min,
             .max = max,

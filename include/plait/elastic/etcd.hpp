@@ -131,7 +131,7 @@ class etcd {
   json ask(std::string const& call, json const& body, bool again, int no_error = 0) {
     auto const until = clock::now() + timeout_;
     auto const request = body.dump();
-    std::string problems;
+    std::string problems, words;
     for (auto servers = static_cast<int>(servers_.size()); servers > 0; --servers) {
       auto const& server = servers_[now_];
       call_ = server.name + " answers to " + call;
@@ -143,9 +143,11 @@ class etcd {
       auto const status = http_.status();
       if (status == 200 && problem.empty()) return parsed(http_.text());
       if (status == no_error && status != 0) return json::object();
-      if (status > 200)
+      if (status > 200) {
         problem = "status " + std::to_string(status) + ", " + in_quotes(http_.text());
-      if (status > 200 && status < 500) refuse(problem);
+        words = etcd_words(http_.text());
+      }
+      if (status > 200 && status < 500) refuse(problem, words);
       problems += (problems.empty() ? "" : "; ") + server.name + ": " + problem;
       now_ = (now_ + 1) % servers_.size();
       if (http_.sent() && !again) {
@@ -153,7 +155,7 @@ class etcd {
         break;
       }
     }
-    throw etcd_error("etcd: " + call + " has failed: " + problems);
+    throw etcd_error("etcd: " + call + " has failed: " + problems, words);
   }
   [[nodiscard]] json parsed(std::string const& text) const {
     auto answer = json::parse(text, nullptr, false);
@@ -161,8 +163,8 @@ class etcd {
     if (answer.contains("error")) refuse(in_quotes(text));
     return answer;
   }
-  [[noreturn]] void refuse(std::string const& what) const {
-    throw etcd_error("etcd: " + call_ + ": " + what);
+  [[noreturn]] void refuse(std::string const& what, std::string const& words = {}) const {
+    throw etcd_error("etcd: " + call_ + ": " + what, words);
   }
   // etcd leaves out what is 0 or empty.
   [[nodiscard]] json const& object(json const& in, char const* name) const {

@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/elastic/etcd_text.hpp"
@@ -22,7 +23,10 @@ namespace plait::detail {
 
 /// etcd cannot be reached, or its answer is an error or none of etcd's.
 struct etcd_error : engine_error {
-  using engine_error::engine_error;
+  explicit etcd_error(std::string const& text, std::string said = {})
+      : engine_error(text), words(std::move(said)) {}
+
+  std::string words;  ///< its own, "" if it has said nothing
 };
 
 /// Makes libcurl ready, once for the process.

@@ -92,6 +92,16 @@ inline std::optional<std::string> from_base64(std::string_view text) {
   return out;
 }
 
+/// What etcd says in the answer to a call that it refuses, "" if that is nothing.
+inline std::string etcd_words(std::string const& answer) {
+  auto const said = nlohmann::json::parse(answer, nullptr, false);
+  if (!said.is_object()) return "";
+  for (char const* const name : {"message", "error"})
+    if (auto const found = said.find(name); found != said.end() && found->is_string())
+      return found->get<std::string>();
+  return "";
+}
+
 /// The keys that begin with `prefix`, as etcd has them: from itself to the first that is behind.
 inline nlohmann::json etcd_range(std::string const& prefix) {
   auto end = prefix;

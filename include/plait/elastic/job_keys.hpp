@@ -114,9 +114,10 @@ class job_keys {
   }
 
   [[noreturn]] [[gnu::cold]] static void refuse(etcd_entry const& entry) {
-    throw etcd_error("etcd: the key " + in_quotes(entry.key) +
-                     " has what no process of an elastic job writes: " +
-                     in_quotes(std::string_view(entry.value).substr(0, 200)));
+    auto const words = "the key " + in_quotes(entry.key) +
+                       " has what no process of an elastic job writes: " +
+                       in_quotes(std::string_view(entry.value).substr(0, 200));
+    throw etcd_error("etcd: " + words, words);
   }
   static json parsed(etcd_entry const& entry) {
     auto out = json::parse(entry.value, nullptr, false);

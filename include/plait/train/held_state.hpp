@@ -2,16 +2,19 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "plait/backend/generation.hpp"
+#include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -20,6 +23,7 @@
 #include "plait/train/averages.hpp"
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/saved_state.hpp"
+#include "plait/train/stop_on_signals.hpp"
 
 namespace plait::execution {
 
@@ -158,15 +162,19 @@ class trainer_generation {
     auto* const now = get();
     return now == nullptr ? 0 : now->asks();
   }
+  /// `stop`: the sum of what all ranks have asked for.
+  ///
   /// \see generation::require_membership
-  void require_membership() const {
-    if (auto* const now = get()) now->require_membership();
+  void require_membership(double const* stop) const {
+    if (auto* const now = get()) now->require_membership(*stop != 0);
   }
   /// Whether the job is to end before another step.
   [[nodiscard]] bool is_last() const {
     auto* const now = get();
-    return now != nullptr && now->is_last();
+    return now != nullptr && (now->is_last() || signal_ != 0);
   }
+  /// The signal by which it ends then, 0 if the generation says it.
+  [[nodiscard]] int signal() const { return signal_; }
   /// The step that is done is the trainer's from now on.
   void commit(Numbers const& last) const {
     held_->last = last;
@@ -175,11 +183,14 @@ class trainer_generation {
     if (auto* const now = get()) now->kept().step = held_->step;
   }
   /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
-  /// what all ranks have asked for; returns where the job is to end.
-  [[gnu::cold]] void end(double stop) const {
+  /// what all ranks have asked for. Returns whether the job is to end at once; where signals leave
+  /// nobody who could go on, it ends before the next step.
+  [[gnu::cold]] bool end(double stop, agreement_room const& room) {
     auto* const now = get();
-    if (now != nullptr && stop < generation::job_cannot_go_on)
-      now->end("the ranks change after step " + std::to_string(held_->step - 1));
+    if (now == nullptr || stop >= generation::job_cannot_go_on) return true;
+    signal_ = signal_to_all(*now, room);
+    if (signal_ != 0) return false;
+    now->end("the ranks change after step " + std::to_string(held_->step - 1));
   }
   /// Ends the job, if it is elastic.
   [[gnu::cold]] void end_job() const {
@@ -249,14 +260,46 @@ class trainer_generation {
   }
 
  private:
+  /// The signal that leaves nobody who has some part of the state, else 0. Nothing but connections
+  /// of the ranks is needed to find that; where the next ones cannot be agreed on, others than the
+  /// first have a moment to get theirs.
+  [[nodiscard]] [[gnu::cold]] int signal_to_all(generation& now, agreement_room const& room) const {
+    enum field : std::size_t { caught, alone, late };
+    auto const begin = std::chrono::steady_clock::now();
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds{20})) {
+      std::vector<std::uint64_t> mine(agreed_fields);
+      mine[caught] = static_cast<std::uint64_t>(detail::caught_signal::number().load());
+      mine[alone] = now.is_alone() ? 1 : 0;
+      mine[late] = std::chrono::steady_clock::now() - begin >= for_signals ? 1 : 0;
+      auto const all = numbers_of_all(rank_, room, mine);
+      auto const of = [&](int other, field what) {
+        return all[agreed_fields * static_cast<std::size_t>(other) + what];
+      };
+      double signals = 0;
+      bool waits = false, is_late = false, leaves_none = false;
+      for (int other = 0; other < rank_.world_size(); ++other) {
+        signals += stop_summand(static_cast<int>(of(other, caught)));
+        waits = waits || of(other, alone) != 0;
+        is_late = is_late || of(other, late) != 0;
+        leaves_none =
+            leaves_none || std::ranges::all_of(rank_.grid().group_of(other, batch_axes),
+                                               [&](int one) { return of(one, caught) != 0; });
+      }
+      if (leaves_none) return agreed_signal(signals);
+      if (signals == 0 || !waits || is_late) return 0;
+    }
+  }
   [[nodiscard]] generation* get() const {
     if constexpr (plan::is_elastic && requires { rank_.generation(); }) return rank_.generation();
     else return nullptr;
   }
 
+  static constexpr std::chrono::seconds for_signals{2};
+
   Rank& rank_;
   std::shared_ptr<held_type> held_;
   bool is_held_ = false;
+  int signal_ = 0;
 };
 
 }  // namespace plait::execution

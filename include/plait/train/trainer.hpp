@@ -129,7 +129,7 @@ class trainer_on {
     averages_.require_parameters("step");
     auto const mine = calls();
     if (generation_.is_last())
-      end_job(0, last_report().value_or(step_report{.step = held_.step - 1}));
+      end_job(generation_.signal(), last_report().value_or(step_report{.step = held_.step - 1}));
     caught_signal::ends_waits here(options_.stop != nullptr);
     auto& passes = begin(batch, purpose::training);
     auto const enqueue = [&] {
@@ -149,10 +149,8 @@ class trainer_on {
       end_at_nan(batch, report);
     generation_.commit(now);
     work_.end_if_failed(now.stop, rank_, room_to_agree(), report, on_stop_);
-    if (now.stop != 0) {
-      generation_.end(now.stop);
-      end_job(agreed_signal(now.stop), report);
-    }
+    if (now.stop != 0 && generation_.end(now.stop, room_to_agree()))
+      end_job(generation_.is_elastic() ? 0 : agreed_signal(now.stop), report);
     return report;
   }
 
@@ -489,7 +487,7 @@ class trainer_on {
       if (options_.stop_at_nan)
         for (auto const& term : now->loss)
           queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
-      generation_.require_membership();
+      generation_.require_membership(&now->stop);
       update_with(of);
     });
     if constexpr (plan::cuts_arenas)
@@ -542,7 +540,7 @@ class trainer_on {
   [[noreturn]] [[gnu::cold]] void end_job(int signal, step_report const& last) {
     if (on_stop_) on_stop_(last);
     work_.rethrow();  // of the hook
-    generation_.end_job();
+    if (signal == 0) generation_.end_job();
     throw stopped_by_signal(signal, last.step);
   }
 

@@ -59,6 +59,18 @@ TEST_F(SignalPatience, IsTwiceTheLongestWaitSoFar) {
   EXPECT_EQ(look(3, 22s), SIGTERM);
 }
 
+// Ranks that stand still for a reason that is known are no measure of a step.
+TEST_F(SignalPatience, DoesNotGrowWithTimeThatDoesNotCount) {
+  caught_signal::ends_waits const step;
+  auto const begin = signal_patience::clock::time_point{} + 1h;
+  EXPECT_EQ(look(1, 0s), 0);
+  for (int second = 1; second < 60; ++second)
+    EXPECT_EQ(patience.look(1, begin + std::chrono::seconds(second), false), 0);
+  caught_signal::number() = SIGTERM;
+  EXPECT_EQ(patience.look(1, begin + 60'999ms, false), 0);
+  EXPECT_EQ(patience.look(1, begin + 61s, false), SIGTERM);
+}
+
 // Others write a checkpoint, or the text at the end.
 TEST_F(SignalPatience, WaitsOutsideOfStepsHaveNoEnd) {
   caught_signal::number() = SIGTERM;

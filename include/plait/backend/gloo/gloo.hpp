@@ -90,6 +90,12 @@ class gloo_engine final : public process_engine {
     if (with_ != nullptr) with_->watch->interrupt();
   }
 
+  void hold_timeouts(bool on) noexcept override {
+    std::scoped_lock const lock{mutex_};
+    held_ = on;
+    if (with_ != nullptr) with_->watch->hold(on);
+  }
+
  private:
   /// All processes with each other.
   void connect() {
@@ -135,6 +141,7 @@ class gloo_engine final : public process_engine {
     std::scoped_lock const lock{mutex_};
     if (interrupted_)
       throw engine_error("gloo: the start was ended, as the ranks of the job change");
+    with->watch->hold(held_);
     with_ = std::move(with);
   }
 
@@ -152,7 +159,8 @@ class gloo_engine final : public process_engine {
   std::shared_ptr<gloo_connections> with_;
   std::unique_ptr<meeting_store> store_{};  // of begin_anew
   std::atomic<bool> interrupted_{false};
-  std::mutex mutex_;  // of what interrupt() touches
+  bool held_ = false;
+  std::mutex mutex_;  // of what interrupt() and hold_timeouts() touch
   unsigned groups_ = 0;
 };
 

@@ -234,8 +234,7 @@ class gloo_group final : public process_group {
 
   /// Rounded up: a wait that ends before the deadline would look like a connection that is lost.
   [[nodiscard]] std::chrono::milliseconds left() const {
-    auto const rest =
-        std::chrono::ceil<std::chrono::milliseconds>(end_ - std::chrono::steady_clock::now());
+    auto const rest = std::chrono::ceil<std::chrono::milliseconds>(end_ - with_->watch->time());
     return std::max(rest, std::chrono::milliseconds{1});
   }
 
@@ -243,7 +242,7 @@ class gloo_group final : public process_group {
   void ask(char const* function, Work work) {
     if (with_->has_failed)
       throw engine_error(call_text(function) + ": the connections were closed when a call failed");
-    end_ = std::chrono::steady_clock::now() + with_->timeout;
+    end_ = with_->watch->time() + with_->timeout;
     try {
       work();
     } catch (std::exception const& problem) {
@@ -253,7 +252,7 @@ class gloo_group final : public process_group {
   [[noreturn]] [[gnu::cold]] void fail(char const* function, std::exception const& problem) {
     auto const ended = with_->watch->ended();
     int const signal = ended.signal != 0 ? ended.signal : caught_signal::that_ends_waits();
-    bool const late = std::chrono::steady_clock::now() >= end_;
+    bool const late = with_->watch->time() >= end_;
     if (other_ == none && members_.size() == 2) other_ = 1 - rank_;
     auto const other = other_ == none ? std::string("another rank of the group")
                                       : member_text(static_cast<int>(other_));
@@ -287,7 +286,7 @@ class gloo_group final : public process_group {
   std::size_t rank_;
   std::uint32_t calls_ = 0;
   std::size_t other_ = none;
-  std::chrono::steady_clock::time_point end_;
+  gloo_watch::clock::time_point end_;  // as the watch has the time
 };
 
 }  // namespace plait::detail

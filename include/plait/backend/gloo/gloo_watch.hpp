@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,13 +24,14 @@ namespace plait::detail {
 
 /// Ends waits that Gloo forgets: a connection that breaks wakes those whose message has not begun,
 /// and not the one whose message is half on its way. A thread looks whether the connection of a
-/// long wait has broken, and whether a signal is to end it.
+/// long wait has broken, whether a signal is to end it, and whether its time is over.
 ///
 /// Cost:    a mutex that is nearly always free, twice for each wait.
 /// Threads: one thread waits; the looking one is the watch's own.
 class gloo_watch {
  public:
   using buffer = ::gloo::transport::UnboundBuffer;
+  using clock = std::chrono::steady_clock;
   enum class direction { in, out };
 
   gloo_watch() : thread_([this] { look(); }) {}
@@ -62,6 +64,22 @@ class gloo_watch {
     std::scoped_lock const lock{mutex_};
     return is_interrupted_;
   }
+  /// The time of day, without that in which it was held.
+  [[nodiscard]] clock::time_point time() {
+    std::scoped_lock const lock{mutex_};
+    return counted();
+  }
+  /// Time-outs stand still until hold(false).
+  void hold(bool on) {
+    std::scoped_lock const lock{mutex_};
+    if (on == held_since_.has_value()) return;
+    if (on) {
+      held_since_ = clock::now();
+    } else {
+      held_ += clock::now() - *held_since_;
+      held_since_.reset();
+    }
+  }
   /// \see signal_patience
   void forget_waits() {
     std::scoped_lock const lock{mutex_};
@@ -72,20 +90,23 @@ class gloo_watch {
   class waiting {
    public:
     /// `sentinel` waits on the same connection for what never comes.
-    waiting(gloo_watch& watch, buffer& what, buffer* sentinel, direction way) : watch_(watch) {
-      watch_.set(&what, sentinel, way);
+    waiting(gloo_watch& watch, buffer& what, buffer* sentinel, direction way,
+            std::chrono::milliseconds timeout)
+        : watch_(watch) {
+      watch_.set(&what, sentinel, way, timeout);
     }
     waiting(waiting const&) = delete;
     waiting& operator=(waiting const&) = delete;
-    ~waiting() { watch_.set(nullptr, nullptr, direction::in); }
+    ~waiting() { watch_.set(nullptr, nullptr, direction::in, {}); }
 
    private:
     gloo_watch& watch_;
   };
 
  private:
-  void set(buffer* what, buffer* sentinel, direction way) {
+  void set(buffer* what, buffer* sentinel, direction way, std::chrono::milliseconds timeout) {
     std::scoped_lock const lock{mutex_};
+    end_ = counted() + timeout;
     buffer_ = what;
     sentinel_ = sentinel;
     way_ = way;
@@ -100,13 +121,16 @@ class gloo_watch {
       bool const is_long = seen == waits_;
       seen = waits_;
       if (buffer_ == nullptr) continue;
-      int const signal = patience_.look(waits_);
+      int const signal = patience_.look(waits_, clock::now(), !held_since_);
+      bool const ends = is_interrupted_ || counted() >= end_;
       if (signal != 0) ended_ = {signal, patience_.waited()};
-      else if (!is_interrupted_ && (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_)))
-        continue;
+      else if (!ends && (!is_long || sentinel_ == nullptr || !is_broken(*sentinel_))) continue;
       if (way_ == direction::in) buffer_->abortWaitRecv();
       else buffer_->abortWaitSend();
     }
+  }
+  [[nodiscard]] clock::time_point counted() const {
+    return (held_since_ ? *held_since_ : clock::now()) - held_;
   }
   // A wait that has been aborted before it begins ends at once, or throws what the connection has
   // thrown.
@@ -125,6 +149,9 @@ class gloo_watch {
   buffer *buffer_ = nullptr, *sentinel_ = nullptr;
   direction way_ = direction::in;
   std::uint64_t waits_ = 0;
+  clock::time_point end_{};  // of the wait, as time() has it
+  clock::duration held_{};
+  std::optional<clock::time_point> held_since_{};
   signal_patience patience_;
   ending ended_;
   bool ends_ = false, is_interrupted_ = false;
@@ -173,8 +200,8 @@ class watched_buffer final : public ::gloo::transport::UnboundBuffer {
   bool wait(int other, gloo_watch::direction way, Wait of, std::chrono::milliseconds timeout) {
     {
       auto* const sentinel = other < 0 ? nullptr : sentinels_[std::size_t(other)].get();
-      gloo_watch::waiting const now(watch_, *inner_, sentinel, way);
-      if (of(timeout)) return true;
+      gloo_watch::waiting const now(watch_, *inner_, sentinel, way, timeout);
+      if (of(std::chrono::hours{24 * 365})) return true;  // the watch ends it
     }
     // The message may have ended while the connection broke.
     try {

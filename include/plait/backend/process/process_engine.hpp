@@ -129,6 +129,9 @@ class process_engine {
   /// Ends the call of the other thread, if it waits, and those that it makes from now on until
   /// begin_anew: they throw engine_error. Any thread may call it.
   virtual void interrupt() noexcept {}
+  /// While `on`, the time that waits for others take does not count: they stand still for a reason
+  /// that is known. Any thread may call it.
+  virtual void hold_timeouts(bool /*on*/) noexcept {}
 };
 
 [[gnu::cold]] inline void process_engine::begin_anew(process_ranks const& now,

@@ -20,12 +20,14 @@ class signal_patience {
   static constexpr std::chrono::milliseconds least{2'000};
 
   /// Sees that somebody waits; `wait` is another number for each wait. The signal that is to end
-  /// it, 0 if none is.
-  [[nodiscard]] int look(std::uint64_t wait, clock::time_point now = clock::now()) {
+  /// it, 0 if none is. `counts`: a wait that is as long as others within a step.
+  [[nodiscard]] int look(std::uint64_t wait, clock::time_point now = clock::now(),
+                         bool counts = true) {
     if (wait != wait_) {
       wait_ = wait;
       began_ = since_ = now;
     }
+    if (!counts) began_ = now;
     int const signal = caught_signal::that_ends_waits();
     if (signal != 0)
       return waited(now) >= std::max<clock::duration>(least, 2 * longest_) ? signal : 0;
