@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
+#include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_watch.hpp"
 #include "plait/elastic/job_keys.hpp"
 #include "plait/elastic/membership.hpp"
@@ -36,19 +38,21 @@ namespace plait::detail {
 class elastic_member {
  public:
   /// `interrupt` ends the waits of the other thread; it may be called by any thread.
-  [[gnu::cold]] elastic_member(std::string at, std::string const& job, std::string uid,
-                               std::string host, job_keys::terms terms,
-                               membership_terms const& times, std::function<void()> interrupt)
+  [[gnu::cold]] elastic_member(std::string at, std::shared_ptr<etcd_access> access,
+                               std::string const& job, std::string uid, std::string host,
+                               job_keys::terms terms, membership_terms const& times,
+                               std::function<void()> interrupt)
       : at_(std::move(at)),
+        access_(std::move(access)),
         job_(job),
         keys_(job),
         host_(std::move(host)),
         terms_(std::move(terms)),
         times_(times),
         interrupt_(std::move(interrupt)),
-        etcd_(at_, call_time),
+        etcd_(access_, call_time),
         protocol_(std::move(uid), times),
-        watch_(at_, keys_.all(), [this] { wake(); }),
+        watch_(access_, keys_.all(), [this] { wake(); }),
         keeper_([this](std::stop_token const& ends) { keep(ends); }) {}
   elastic_member(elastic_member const&) = delete;
   elastic_member& operator=(elastic_member const&) = delete;
@@ -64,6 +68,7 @@ class elastic_member {
   }
 
   [[nodiscard]] std::string const& at() const { return at_; }
+  [[nodiscard]] std::shared_ptr<etcd_access> const& access() const { return access_; }
   [[nodiscard]] job_keys const& keys() const { return keys_; }
   [[nodiscard]] std::int64_t lease() const { return lease_; }
 
@@ -297,7 +302,7 @@ class elastic_member {
   // ---- The keeper's thread
 
   void keep(std::stop_token const& ends) {
-    etcd mine(at_, call_time);
+    etcd mine(access_, call_time);
     auto next_renewal = now(), next_look = now();
     std::uint64_t seen = 0;
     while (!ends.stop_requested()) {
@@ -373,7 +378,9 @@ class elastic_member {
     }
   }
 
-  std::string at_, job_;
+  std::string at_;
+  std::shared_ptr<etcd_access> access_;
+  std::string job_;
   job_keys keys_;
   std::string host_;
   job_keys::terms terms_;
