@@ -13,10 +13,12 @@ import random
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,6 +45,8 @@ def free_port():
 
 
 class Etcd:
+    scheme, environment = "etcd", {}
+
     def __init__(self, folder):
         self.folder, self.client, self.peer = folder, free_port(), free_port()
         self.process, self.address = None, None
@@ -91,6 +95,67 @@ class Etcd:
         return int(found[0].get("lease", 0)) if found else 0
 
 
+class SecuredEtcd(Etcd):
+    """One that is reached by TLS, by who knows a password; its tokens end after a second or two."""
+    scheme = "etcds"
+
+    def __init__(self, folder):
+        self.keys, self.token = folder + "-keys", None
+        shutil.rmtree(self.keys, ignore_errors=True)
+        os.makedirs(self.keys)
+        with open(self.path("names"), "w") as file:
+            file.write("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+        kind = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+        for words in ("req -x509 %s -days 2 -subj /CN=ca -keyout ca.key -out ca.pem" % kind,
+                      "req %s -subj /CN=server -keyout server.key -out server.csr" % kind,
+                      "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -days 2 "
+                      "-out server.pem"):
+            subprocess.run(["openssl", *words.split()], cwd=self.keys, check=True, capture_output=True)
+        for name in ("password", "wrong"):
+            with open(os.open(self.path(name), os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                file.write("secret of the job\n" if name == "password" else "another\n")
+        self.context = ssl.create_default_context(cafile=self.path("ca.pem"))
+        self.environment = {"PLAIT_ELASTIC_CA": self.path("ca.pem"), "PLAIT_ELASTIC_USER": "root",
+                            "PLAIT_ELASTIC_PASSWORD_FILE": self.path("password")}
+        super().__init__(folder)
+        self.call("auth/user/add", name="root", password="secret of the job")
+        self.call("auth/user/grant", user="root", role="root")
+        self.call("auth/enable")
+
+    def path(self, name):
+        return os.path.join(self.keys, name)
+
+    def start(self):
+        url = "https://127.0.0.1:%d" % self.client
+        peer = "http://127.0.0.1:%d" % self.peer
+        self.process = subprocess.Popen(
+            ["etcd", "--data-dir", self.folder, "--listen-client-urls", url, "--advertise-client-urls", url,
+             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
+             "--cert-file", self.path("server.pem"), "--key-file", self.path("server.key"), "--auth-token-ttl", "1",
+             "--bcrypt-cost", "4", "--log-level", "error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.time() + 200
+        while time.time() < end:
+            try:
+                with urllib.request.urlopen(url + "/health", timeout=1, context=self.context) as answer:
+                    if b"true" in answer.read():
+                        return
+            except OSError:
+                time.sleep(0.05)
+        raise Wrong("etcd does not come up")
+
+    def call(self, what, **body):
+        headers = {"Content-Type": "application/json"}
+        if not what.startswith("auth/"):
+            headers["Authorization"] = self.call("auth/authenticate", name="root", password="secret of the job")["token"]
+        return self.ask(what, headers, **body)
+
+    def ask(self, what, headers, **body):
+        request = urllib.request.Request("https://127.0.0.1:%d/v3/%s" % (self.client, what), json.dumps(body).encode(),
+                                         headers)
+        with urllib.request.urlopen(request, timeout=20, context=self.context) as answer:
+            return json.load(answer)
+
+
 class Proxy(threading.Thread):
     """Stands between members and etcd; cut() leaves all bytes lie."""
 
@@ -131,7 +196,7 @@ class Job:
     """An elastic job. A member that dies loses its lease at once where revokes is set, as a launcher does it."""
     count, counting = 0, threading.Lock()
 
-    def __init__(self, plan="dp", steps=200, bounds="2:4", revokes=True, **settings):
+    def __init__(self, plan="dp", steps=200, bounds="2:4", revokes=True, store=Etcd, **settings):
         with Job.counting:
             Job.count += 1
             self.name = "job%d" % Job.count
@@ -139,7 +204,7 @@ class Job:
         self.folder = os.path.join(FOLDER, self.name)
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
-        self.etcd = Etcd(os.path.join(self.folder, "etcd"))
+        self.etcd = store(os.path.join(self.folder, "etcd"))
         self.members, self.ends = {}, {}
         self.lock = threading.Lock()
 
@@ -149,7 +214,9 @@ class Job:
     def start_one(self, at, settings):
         uid = os.urandom(8).hex()
         environment = {**os.environ, "PLAIT_ELASTIC": self.bounds, "PLAIT_JOB": self.name, "PLAIT_MEMBER": uid,
-                       "PLAIT_ELASTIC_AT": "etcd://%s:%d" % (self.etcd.address or "127.0.0.1", at or self.etcd.client),
+                       "PLAIT_ELASTIC_AT": "%s://%s:%d" % (self.etcd.scheme, self.etcd.address or "127.0.0.1",
+                                                           at or self.etcd.client),
+                       **self.etcd.environment, **settings.pop("environment", {}),
                        "OPENBLAS_NUM_THREADS": "1"}
         plan = settings.pop("plan", self.plan)
         host, words = settings.pop("host", None), []
@@ -702,6 +769,39 @@ def words_of_the_store_move_no_cursor():
             expect(text in said and "\x1b" not in said and "\x07" not in said, repr(said))
 
 
+def secured_store():
+    if shutil.which("openssl") is None:
+        return "skipped: there is no openssl"
+    with Job(steps=500, bounds="2:3", pause=5, store=SecuredEtcd) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(20)
+        done = {"key": base64.b64encode(("/plait/%s/done" % job.name).encode()).decode(), "value": ""}
+        for headers in ({}, {"Authorization": "guessed.1"}):
+            try:
+                job.etcd.ask("kv/put", headers, **done)
+                raise Wrong("a stranger has ended the job")
+            except urllib.error.HTTPError as refusal:
+                expect(refusal.code in (400, 401), str(refusal))
+        for variable, path, text in (("PASSWORD_FILE", job.etcd.path("wrong"), "user 'root' is not known to etcd, or"),
+                                     ("CA", "/etc/hostname", "TLS: "), ("CA", "/none", "etcd's CA file '/none' cannot")):
+            one = job.add(1, environment={"PLAIT_ELASTIC_" + variable: path})[0]
+            expect(one.wait() == 1, job.texts())
+            with open(one.out.name) as file:
+                said = file.read()
+            expect(text in said and "another" not in said, said)
+            job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
+        os.kill(ranks[1], signal.SIGKILL)
+        number, _ = job.generation(2, number)
+        job.reach(job.step() + 5)
+        job.etcd.kill()  # its tokens are gone
+        job.etcd.start()
+        job.add(1)
+        job.generation(3, number)
+        job.check()
+        expect("secret of the job" not in job.texts(), "a password was printed")
+
+
 def program_is_wrong():
     with Job(steps=100, throws=10) as job:
         job.add(4)
@@ -898,8 +998,8 @@ USUAL = [storm, cut_cable, stopped_for_a_while, members_without_etcd_but_spares_
          come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused,
          etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over,
-         strangers_are_refused, strangers_at_every_port, words_of_the_store_move_no_cursor, program_is_wrong,
-         times_are_refused, without_launcher]
+         strangers_are_refused, strangers_at_every_port, words_of_the_store_move_no_cursor, secured_store,
+         program_is_wrong, times_are_refused, without_launcher]
 
 
 def main():

@@ -4,17 +4,14 @@
 
 #include "plait/elastic/etcd_watch.hpp"
 
+#include "elastic/own_etcd.hpp"
+
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +24,6 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -49,6 +45,7 @@ using plait::detail::etcd;
 using plait::detail::etcd_condition;
 using plait::detail::etcd_error;
 using plait::detail::etcd_watch;
+using plait_test::own_etcd;
 using clock_type = std::chrono::steady_clock;
 using of = etcd_condition::of;
 
@@ -165,94 +162,10 @@ std::string http(std::string const& body, std::string const& status = "200 OK") 
          body;
 }
 
-std::string path_of_etcd() {
-  std::istringstream path(std::getenv("PATH") == nullptr ? "" : std::getenv("PATH"));
-  for (std::string folder; std::getline(path, folder, ':');)
-    if (::access((folder + "/etcd").c_str(), X_OK) == 0) return folder + "/etcd";
-  return "";
-}
-
-/// An etcd of one server, which can be killed and started again.
-class own_etcd {
- public:
-  own_etcd() {
-    std::string name = std::filesystem::temp_directory_path() / "plait-etcd-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = name;
-    listener const client, peer;
-    name_ = client.name();
-    peer_ = peer.name();
-  }
-  own_etcd(own_etcd const&) = delete;
-  own_etcd& operator=(own_etcd const&) = delete;
-  ~own_etcd() {
-    kill();
-    std::filesystem::remove_all(folder_);
-  }
-  [[nodiscard]] std::string const& name() const { return name_; }
-  [[nodiscard]] std::string at() const { return "etcd://" + name_; }
-
-  void start() {
-    std::vector<std::string> words{path_of_etcd(),
-                                   "--data-dir",
-                                   folder_ / "data",
-                                   "--listen-client-urls",
-                                   "http://" + name_,
-                                   "--advertise-client-urls",
-                                   "http://" + name_,
-                                   "--listen-peer-urls",
-                                   "http://" + peer_,
-                                   "--initial-advertise-peer-urls",
-                                   "http://" + peer_,
-                                   "--initial-cluster",
-                                   "default=http://" + peer_,
-                                   "--heartbeat-interval",
-                                   "20",
-                                   "--election-timeout",
-                                   "200"};
-    std::vector<char*> raw;
-    for (auto& word : words) raw.push_back(word.data());
-    raw.push_back(nullptr);
-    auto const log = folder_ / "log";
-    auto const parent = ::getpid();
-    process_ = ::fork();
-    if (process_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      int const out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      ::dup2(out, 1);
-      ::dup2(out, 2);
-      if (::getppid() == parent) ::execv(raw[0], raw.data());
-      ::_exit(127);
-    }
-    auto const begin = clock_type::now();
-    for (etcd client(at(), 500ms); since(begin) < 20s; std::this_thread::sleep_for(20ms)) try {
-        client.read("none");
-        return;
-      } catch (etcd_error const&) {
-      }
-    throw std::runtime_error("etcd does not start");
-  }
-  void kill() {
-    if (process_ <= 0) return;
-    ::kill(process_, SIGKILL);
-    ::waitpid(process_, nullptr, 0);
-    process_ = 0;
-  }
-  void pause(bool on) const {
-    ::kill(process_, on ? SIGSTOP : SIGCONT);
-    if (on) ::waitpid(process_, nullptr, WUNTRACED);  // until all its threads have stopped
-  }
-
- private:
-  std::filesystem::path folder_;
-  std::string name_, peer_;
-  pid_t process_ = 0;
-};
-
 class Etcd : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (path_of_etcd().empty()) return;
+    if (plait_test::path_of_program("etcd").empty()) return;
     server_ = std::make_unique<own_etcd>();
     server_->start();
   }
@@ -769,10 +682,16 @@ TEST(EtcdCall, Addresses) {
                                "etcd://[::g]:1",
                                "etcd://a:99999999999999999999",
                                "ETCD://a:1",
-                               "etcd://u@a:1"}) {
-    expect_words(refusal<plait::input_error>([&] { etcd(at, 1s); }), "etcd://host:port");
-    expect_words(refusal<plait::input_error>([&] { etcd_watch(at, "a", [] {}); }),
-                 "etcd://host:port");
+                               "etcd://u@a:1",
+                               "etcds://a",
+                               "etcds://u:p@a:1",
+                               "etcd+unix://",
+                               "etcd+unix://a:1",
+                               "etcd+tcp://a:1"}) {
+    std::string const words =
+        std::string_view(at).starts_with("etcd+unix:") ? "etcd+unix:///path" : "etcd://host:port";
+    expect_words(refusal<plait::input_error>([&] { etcd(at, 1s); }), words);
+    expect_words(refusal<plait::input_error>([&] { etcd_watch(at, "a", [] {}); }), words);
   }
   auto const servers =
       plait::detail::etcd_servers("etcd://a-b.c_d:1,[fe80::1]:65535,127.0.0.1:2379");

@@ -61,6 +61,7 @@ until_true() {
   done
   return 1
 }
+fails() { ! "$@" >/dev/null 2>&1; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 any_server() { [[ -n $(servers) ]]; }
 has_lines() { (($(wc -l <out) == $1)); }
@@ -69,7 +70,7 @@ none_is_left() { (($(processes) == 0)); }
 nothing_is_left() { until_true none_is_left && [[ -z $(ls tmp; ls -d "/dev/shm/plait-$(cat job)" 2>/dev/null) ]]; }
 # Of those of this test, as others may run.
 servers() { grep -lsz "^MARK=of $$\$" /proc/[0-9]*/environ | sed s/environ/comm/ | xargs grep -lsx etcd | cut -d / -f 3; }
-call() { curl -sf --max-time 2 "http://$(cat at)/v3/$1" -d "$2"; }
+call() { sh call.sh "$(cat at)" "v3/$1" "$2"; }
 as64() { printf %s "$1" | base64 -w 0; }
 range() { call kv/range "{\"key\": \"$(as64 "$1")\"}"; }
 put() { call kv/put "{\"key\": \"$(as64 "$1")\", \"value\": \"$(as64 there)\"}" >/dev/null; }
@@ -77,15 +78,25 @@ has() { range "$1" | grep -q '"kvs"'; }
 has_not() { range "$1" | grep -q '"header"' && ! has "$1"; }
 member_key() { echo "/plait/$(cat job)/members/$(cat "member.$1")"; }
 
+# call.sh AT CALL [BODY]: one question to etcd, where AT is as in PLAIT_ELASTIC_AT; the file token has that of a user.
+cat >call.sh <<'END'
+at="$1" call="$2" body="$3"
+case "$at" in
+  etcd+unix://*) set -- --unix-socket "${at#etcd+unix://}" "http://etcd/$call" ;;
+  etcds://*) set -- --cacert tls/ca.pem "https://${at#etcds://}/$call" ;;
+  *) set -- "http://${at#etcd://}/$call" ;;
+esac
+[ ! -e token ] || set -- -H "Authorization: $(cat token)" "$@"
+exec curl -sf --max-time 2 ${body:+-d "$body"} "$@"
+END
 # A member takes a number, which need not be that of the launcher's.
 cat >member.sh <<'END'
 number=0
 until (set -C; echo $$ >process.$number) 2>/dev/null; do number=$((number + 1)); done
 printf %s "$PLAIT_JOB" >job
 printf %s "$PLAIT_MEMBER" >member.$number
-at="${PLAIT_ELASTIC_AT#etcd://}"
-printf %s "$at" >at
-call() { curl -sf --max-time 2 "http://$at/v3/$1" -d "$2"; }
+printf %s "$PLAIT_ELASTIC_AT" >at
+call() { sh call.sh "$PLAIT_ELASTIC_AT" "v3/$1" "$2"; }
 if [ "${LEASE:-}" ]; then
   id=$(call lease/grant '{"TTL": 60}' | sed 's/.*"ID":"\([0-9]*\)".*/\1/')
   key=$(printf %s "/plait/$PLAIT_JOB/members/$PLAIT_MEMBER" | base64 -w 0)
@@ -102,16 +113,52 @@ lets_go() { printf %s "$1" >go; }
 # ---- What members find, and the etcd of the job ----
 export PLAIT_RANK=1 PLAIT_WORLD_SIZE=2 PLAIT_LOCAL_RANK=1 PLAIT_LOCAL_SIZE=2 PLAIT_RENDEZVOUS=/a PLAIT_MEMBER=1 RANK=1
 PLAIT_JOB=outer launch --elastic 2:3 sh -c 'echo "$PLAIT_ELASTIC $PLAIT_ELASTIC_AT $PLAIT_JOB"; echo $PLAIT_MEMBER >&2
-  curl -s http://${PLAIT_ELASTIC_AT#etcd://}/health | grep -q true || exit 3
+  sh call.sh "$PLAIT_ELASTIC_AT" health | grep -q true || exit 3
   [ "$(stat -c "%a %s" "$PLAIT_JOB_SECRET_FILE")" = "600 32" ] || exit 4; printf %s "$PLAIT_JOB" >job
   ls -d "/dev/shm/plait-$PLAIT_JOB" "$TMPDIR/plait-$PLAIT_JOB" >folders 2>/dev/null
   env | grep -E "^(PLAIT_(RANK|WORLD|LOCAL|REND)|RANK)"; true'
 unset PLAIT_RANK PLAIT_WORLD_SIZE PLAIT_LOCAL_RANK PLAIT_LOCAL_SIZE PLAIT_RENDEZVOUS PLAIT_MEMBER RANK
 check "environment" test "$code $(sort -u -k 2 out | wc -l) $(wc -l <out)" = "0 1 3"
-check "environment" grep -qE '^\[2\] 2:3 etcd://127\.0\.0\.1:[0-9]+ [0-9a-f]{16}$' out
+check "environment" grep -qE '^\[2\] 2:3 etcd\+unix:///[^ ]*/plait-([0-9a-f]{16})/client:0 \1$' out
 check "names of members" test "$(grep -oE '[0-9a-f]{16}$' err | sort -u | wc -l)" = 3
 check "a folder of etcd's" test "$(wc -l <folders)" = 1
 check "etcd ends with the job" nothing_is_left
+
+# ---- Another user of the machine ----
+# Of etcd 3.4 with a password, but a port, everybody may list the leases and keep those of the dead alive.
+if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
+  begin --elastic 1:1 sh member.sh
+  check "a member" wait_for_lines 1
+  socket="$(sed 's/^etcd+unix:..//' at)"
+  etcd=$(servers)
+  sockets() { ls -l "/proc/$etcd/fd" | grep -o 'socket:\[[0-9]*' | cut -d '[' -f 2; }
+  check "no port of etcd's" test -z "$(sockets | grep -wf - /proc/net/tcp /proc/net/tcp6)"
+  check "a socket of etcd's" test -S "$socket"
+  stranger() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+  check "a stranger" fails stranger curl -sf --max-time 2 --unix-socket "$socket" http://etcd/health
+  check "a stranger" fails stranger ls "${socket%/*}"
+  check "its user" has_not /nothing
+  lets_go 0
+  end
+  check "a job beside strangers" test "$code" = 0
+  rm go
+fi
+long="$folder/tmp/$(printf '%0100d' 0)"
+mkdir "$long"
+cat >small.py <<'END'
+import sys, os
+place = sys.argv[1]
+os.access = lambda *_, **__: True
+os.statvfs = lambda *_: type("none", (), {"f_bavail": 0, "f_frsize": 1})  # /dev/shm has no room
+sys.argv = sys.argv[1:]
+exec(compile(open(place).read(), place, "exec"))
+END
+code=0
+TMPDIR="$long" "$python" -I -S small.py "$launcher" --elastic 1:1 true 2>err || code=$?
+check "a long name for a socket" test "$code" = 2
+check "a long name for a socket" says '^launch: the folder .* has too long a name for a socket in it; TMPDIR names'
+check "a long name for a socket" test -z "$(ls "$long")"
+rmdir "$long"
 
 # ---- Replacements ----
 export LEASE=yes
@@ -235,7 +282,7 @@ mkdir shared
 MARK="of $$" etcd --data-dir shared --log-level error --listen-client-urls "http://127.0.0.1:$port" --listen-peer-urls http://127.0.0.1:0 \
   --advertise-client-urls "http://127.0.0.1:$port" >shared.log 2>&1 &
 shared=$!
-printf %s "127.0.0.1:$port" >at
+printf %s "etcd://127.0.0.1:$port" >at
 check "an etcd of one's own" until_true has_not /nothing
 export PLAIT_JOB=of_several LEASE=yes
 begin --elastic 1:1 --restarts 1 --at "etcd://127.0.0.1:1,127.0.0.1:$port" sh -c \
@@ -259,6 +306,73 @@ PLAIT_ELASTIC_AT="etcd://127.0.0.1:$port" launch --elastic 1:1 --restarts 1 sh -
 check "an etcd that has gone" test "$code $(grep -c 'takes its place' err)" = "9 1"
 unset PLAIT_JOB LEASE
 
+# ---- By TLS, with a user ----
+certificate() {
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$2" -keyout "tls/$1.key" -out "tls/$1.csr" &&
+    openssl x509 -req -in "tls/$1.csr" -CA tls/ca.pem -CAkey tls/ca.key -CAcreateserial -days 2 -extfile tls/names -out "tls/$1.pem"
+}
+make_certificates() {
+  mkdir tls && printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "IP:127.0.0.1" >tls/names &&
+    for ca in ca other; do
+      openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$ca" \
+        -keyout "tls/$ca.key" -out "tls/$ca.pem" || return
+    done && certificate server /CN=server && certificate job /O=job
+}
+if command -v openssl >/dev/null; then
+  make_certificates >/dev/null 2>&1 || check "certificates" false
+  mkdir secured
+  MARK="of $$" etcd --data-dir secured --log-level error --listen-client-urls "https://127.0.0.1:$port" \
+    --advertise-client-urls "https://127.0.0.1:$port" --listen-peer-urls http://127.0.0.1:0 --bcrypt-cost 4 \
+    --cert-file tls/server.pem --key-file tls/server.key >secured.log 2>&1 &
+  secured=$!
+  printf %s "etcds://127.0.0.1:$port" >at
+  check "an etcd by TLS" until_true has_not /nothing
+  for words in 'user/add {"name":"root","password":"secret"}' 'user/grant {"user":"root","role":"root"}' 'enable {}'; do
+    check "users" call "auth/${words%% *}" "${words#* }" >/dev/null
+  done
+  token() { call auth/authenticate '{"name":"root","password":"secret"}' | sed 's/.*"token":"\([^"]*\)".*/\1/'; }
+  token >token.new && mv token.new token
+  (umask 077 && echo secret >password && echo wrong >wrong)
+  export PLAIT_ELASTIC_AT="etcds://127.0.0.1:$port" PLAIT_JOB=secured LEASE=yes PLAIT_ELASTIC_CA="$PWD/tls/ca.pem" \
+    PLAIT_ELASTIC_USER=root PLAIT_ELASTIC_PASSWORD_FILE="$PWD/password"
+  begin --elastic 1:1 --restarts 1 sh member.sh
+  check "a member by TLS" wait_for_lines 1
+  check "a lease by TLS" has "$(member_key 0)"
+  killed 0
+  check "a replacement by TLS" wait_for_lines 2
+  check "a lease by TLS" until_true has_not "$(member_key 0)"
+  put /plait/secured/done
+  killed 1
+  end
+  check "a job by TLS" test "$code" = 137
+  check "no word of the password" test -z "$(grep -l secret out err)"
+  # Who does not know the server tells it nothing, and who is not known learns nothing: the lease is not revoked.
+  for wrong in "PLAIT_ELASTIC_CA=$PWD/tls/other.pem" "PLAIT_ELASTIC_PASSWORD_FILE=$PWD/wrong"; do
+    env "$wrong" "$launcher" --elastic 1:1 --restarts 1 sh -c 'exit 9' >out 2>err </dev/null || code=$?
+    check "not let in: $wrong" test "$code $(grep -c 'takes its place' err)" = "9 1"
+  done
+  rm token
+  chmod 644 password
+  refuses_etcd() {
+    launch --elastic 1:1 true
+    check "refused: $1" test "$code $(wc -l <err)" = "2 1"
+    check "refused: $1" says "^launch: $1"
+  }
+  refuses_etcd "PLAIT_ELASTIC_PASSWORD_FILE is '.*', which may be used by other users"
+  chmod 600 password
+  PLAIT_ELASTIC_USER='' refuses_etcd 'PLAIT_ELASTIC_USER and PLAIT_ELASTIC_PASSWORD_FILE belong together'
+  PLAIT_ELASTIC_PASSWORD_FILE=$PWD/none refuses_etcd "PLAIT_ELASTIC_PASSWORD_FILE is '.*', which cannot be read: No such"
+  PLAIT_ELASTIC_CA=$PWD/none refuses_etcd "PLAIT_ELASTIC_CA is '.*', which cannot be used: No such file"
+  PLAIT_ELASTIC_CERT=$PWD/tls/job.pem refuses_etcd 'PLAIT_ELASTIC_CERT and PLAIT_ELASTIC_KEY belong together'
+  chmod 600 tls/*.key
+  PLAIT_ELASTIC_CERT=$PWD/tls/job.pem PLAIT_ELASTIC_KEY=$PWD/tls/server.key refuses_etcd "PLAIT_ELASTIC_CERT is .* cannot be used"
+  kill -9 "$secured"
+  wait "$secured" 2>/dev/null
+  unset PLAIT_ELASTIC_AT PLAIT_JOB LEASE PLAIT_ELASTIC_CA PLAIT_ELASTIC_USER PLAIT_ELASTIC_PASSWORD_FILE
+  PLAIT_ELASTIC_CA=/none launch --elastic 1:1 sh -c 'test -z "$PLAIT_ELASTIC_CA"'
+  check "an etcd of the job's needs no certificates" test "$code" = 0
+fi
+
 # ---- Bad input ----
 refuses() {
   launch "${@:2}"
@@ -270,8 +384,8 @@ refuses '-n 1 is fewer than the 2 members that --elastic 2:3 takes' --elastic 2:
 refuses '--restarts is for elastic jobs' -n 2 --restarts 1 true
 refuses '--at is for elastic jobs' -n 2 --at etcd://a:1 true
 refuses '--restarts takes a whole number from 0 to 999999' --elastic 1:1 --restarts -1 true
-for at in '' a:1 etcd:// etcd://a etcd://a:0 etcd://a:65536 etcd://a:1, 'etcd://[1:2' "etcd://a b:1"; do
-  refuses '--at takes etcd://host:port,host:port' --elastic 1:1 --at "$at" true
+for at in '' a:1 etcd:// etcds://a etcd+unix://a etcd://a etcd://a:0 etcd://a:65536 etcd://a:1, 'etcd://[1:2' "etcd://a b:1"; do
+  refuses '--at takes etcd://host:port,host:port or etcds://host:port,host:port' --elastic 1:1 --at "$at" true
 done
 PLAIT_ELASTIC_AT=here refuses 'PLAIT_ELASTIC_AT takes etcd' --elastic 1:1 true
 mkdir path

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
+#include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_watch.hpp"
 #include "plait/elastic/job_keys.hpp"
 #include "plait/elastic/membership.hpp"
@@ -39,11 +41,13 @@ class elastic_member {
   /// `interrupt` ends the waits of the other thread, hold(true) lets time-outs of them stand still
   /// until hold(false); both may be called by any thread. Etcd is waited for as long as
   /// `store_wait`.
-  [[gnu::cold]] elastic_member(std::string at, std::string const& job, std::string uid,
-                               std::string host, job_keys::terms terms,
-                               membership_terms const& times, std::chrono::milliseconds store_wait,
+  [[gnu::cold]] elastic_member(std::string at, std::shared_ptr<etcd_access> access,
+                               std::string const& job, std::string uid, std::string host,
+                               job_keys::terms terms, membership_terms const& times,
+                               std::chrono::milliseconds store_wait,
                                std::function<void()> interrupt, std::function<void(bool)> hold)
       : at_(std::move(at)),
+        access_(std::move(access)),
         job_(job),
         keys_(job),
         host_(std::move(host)),
@@ -52,10 +56,10 @@ class elastic_member {
         store_wait_(store_wait),
         interrupt_(std::move(interrupt)),
         hold_(std::move(hold)),
-        etcd_(at_, call_time),
+        etcd_(access_, call_time),
         protocol_(std::move(uid), times),
         silence_("etcd at " + at_),
-        watch_(at_, keys_.all(), [this] { wake(); }),
+        watch_(access_, keys_.all(), [this] { wake(); }),
         keeper_([this](std::stop_token const& ends) { keep(ends); }) {}
   elastic_member(elastic_member const&) = delete;
   elastic_member& operator=(elastic_member const&) = delete;
@@ -72,6 +76,7 @@ class elastic_member {
   }
 
   [[nodiscard]] std::string const& at() const { return at_; }
+  [[nodiscard]] std::shared_ptr<etcd_access> const& access() const { return access_; }
   [[nodiscard]] job_keys const& keys() const { return keys_; }
   [[nodiscard]] std::int64_t lease() const { return lease_; }
 
@@ -383,7 +388,7 @@ class elastic_member {
   // ---- The keeper's thread
 
   void keep(std::stop_token const& ends) {
-    etcd mine(at_, call_time);
+    etcd mine(access_, call_time);
     auto next_renewal = now(), next_look = now();
     std::uint64_t seen = 0;
     while (!ends.stop_requested()) {
@@ -466,7 +471,9 @@ class elastic_member {
     }
   }
 
-  std::string at_, job_;
+  std::string at_;
+  std::shared_ptr<etcd_access> access_;
+  std::string job_;
   job_keys keys_;
   std::string host_;
   job_keys::terms terms_;

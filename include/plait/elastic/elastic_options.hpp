@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plait/backend/process/processes.hpp"
+#include "plait/elastic/etcd_security.hpp"
 
 namespace plait {
 
@@ -20,11 +21,11 @@ namespace plait {
 ///
 /// Cost:   etcd is asked nothing within a step. A rank that is gone costs the step in which it
 /// went. Errors: an exception of the program ends its process, and the job if the same step fails
-/// twice. Safety: as gloo(); whoever reaches etcd can end the job.
+/// twice. Safety: as gloo(); whoever may write into etcd can end the job, see `security`.
 struct elastic {
   /// Who carries the bytes: plait::gloo(...).
   std::shared_ptr<process_engine> engine{};
-  /// The servers of etcd; if empty, PLAIT_ELASTIC_AT.
+  /// The servers of etcd, "etcds://..." where they are reached by TLS; if empty, PLAIT_ELASTIC_AT.
   std::string at{};
   /// The job's name in etcd, of letters, digits, '-', '_' and '.'; if empty, PLAIT_JOB.
   std::string job{};
@@ -49,6 +50,8 @@ struct elastic {
   axis_set require_local{};
   /// As processes have it, but that there are no records if it is empty.
   std::string flight_record{};
+  /// Certificates, user and password for etcd.
+  etcd_security security{};
 
   using rank_type = processes::rank_type;
 };

@@ -24,7 +24,11 @@
 #include "plait/core/quote.hpp"
 #include "plait/elastic/elastic_member.hpp"
 #include "plait/elastic/elastic_options.hpp"
+#include "plait/elastic/etcd.hpp"
+#include "plait/elastic/etcd_access.hpp"
+#include "plait/elastic/etcd_http.hpp"
 #include "plait/elastic/etcd_meeting.hpp"
+#include "plait/elastic/job_keys.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/train/stop_on_signals.hpp"
 #include "plait/version.hpp"
@@ -99,7 +103,7 @@ class elastic_run {
         terms_(terms),
         here_(process_mark::here()),
         member_(
-            at(), job(), uid(), here_.host + " " + here_.boot, job_terms_now(), times(),
+            at(), access(), job(), uid(), here_.host + " " + here_.boot, job_terms_now(), times(),
             options_.store_wait, [this] { options_.engine->interrupt(); },
             [this](bool on) { options_.engine->hold_timeouts(on); }) {}
 
@@ -135,7 +139,7 @@ class elastic_run {
           .source = "generation " + std::to_string(now.next.number) + " of job " + job()};
       options_.engine->begin_anew(
           here,
-          std::make_unique<etcd_meeting>(member_.at(), meeting_time,
+          std::make_unique<etcd_meeting>(member_.access(), meeting_time,
                                          member_.keys().meeting(now.next.number), member_.lease()));
       processes const backend{
           .engine = options_.engine,
@@ -210,6 +214,20 @@ class elastic_run {
           "elastic: nobody says where etcd is; write .at = \"etcd://host:2379\", set "
           "PLAIT_ELASTIC_AT, or start the program by scripts/launch --elastic MIN:MAX");
     return out;
+  }
+  /// Whom etcd does not let in, or who does not know it, would wait in vain.
+  ///
+  /// Errors: input_error; none if etcd does not answer, which may come to be.
+  [[nodiscard]] std::shared_ptr<etcd_access> access() const {
+    auto out = std::make_shared<etcd_access>(at(), with_environment(options_.security));
+    for (int tries = 0;; ++tries) try {
+        static_cast<void>(etcd(out, meeting_time).read(job_keys(job()).all()));
+        return out;
+      } catch (etcd_refusal const& problem) {
+        if (tries > 0) throw input_error("elastic: " + std::string(problem.what()));
+      } catch (etcd_error const&) {
+        return out;
+      }
   }
   [[nodiscard]] std::string job() const {
     auto out = options_.job.empty() ? variable("PLAIT_JOB") : options_.job;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/error.hpp"
 #include "plait/core/quote.hpp"
+#include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_http.hpp"
 #include "plait/elastic/etcd_text.hpp"
 
@@ -47,18 +50,22 @@ struct etcd_change {
 /// others in turn.
 ///
 /// Cost:    each call sends one request on a connection that is kept.
-/// Errors:  input_error for addresses that cannot be; etcd_error.
+/// Errors:  input_error for addresses that cannot be; etcd_error; of that etcd_refusal where this
+///          process is not let in, or does not know the server.
 /// Threads: used by one thread.
 class etcd {
  public:
   using json = nlohmann::json;
   using clock = std::chrono::steady_clock;
 
-  /// `at`: "etcd://host:port,host:port"; a call takes `timeout` at most, over all servers.
-  etcd(std::string_view at, std::chrono::milliseconds timeout)
-      : servers_(etcd_servers(at)),
+  /// A call takes `timeout` at most, over all servers.
+  etcd(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout)
+      : access_(std::move(access)),
         timeout_(std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(1),
                                                        std::chrono::hours(24))) {}
+  /// `at`: "etcd://host:port,host:port".
+  etcd(std::string_view at, std::chrono::milliseconds timeout)
+      : etcd(std::make_shared<etcd_access>(at), timeout) {}
 
   /// All keys that begin with `prefix`, sorted, as they are after every change made before.
   etcd_view read(std::string const& prefix) {
@@ -127,35 +134,100 @@ class etcd {
   }
 
  private:
+  /// What has come of a request.
+  struct reply {
+    int status = 0;           ///< 0: no answer
+    std::string problem{};    ///< why it is no good one
+    bool is_refusal = false;  ///< of this process by etcd, or the other way
+    bool was_sent = false;    ///< the request, not only the question for a token
+  };
+
   /// The answer, an object; an empty one if it has the status `no_error`.
   json ask(std::string const& call, json const& body, bool again, int no_error = 0) {
     auto const until = clock::now() + timeout_;
     auto const request = body.dump();
     std::string problems, words;
-    for (auto servers = static_cast<int>(servers_.size()); servers > 0; --servers) {
-      auto const& server = servers_[now_];
+    bool refused = false;
+    for (auto servers = static_cast<int>(access_->servers().size()); servers > 0; --servers) {
+      auto const& server = access_->servers()[now_];
       call_ = server.name + " answers to " + call;
-      auto const left = std::max(
-          std::chrono::duration_cast<std::chrono::milliseconds>((until - clock::now()) / servers),
-          shortest);
-      http_.begin(server, call, request, {.connect = left, .total = left, .again = again});
-      auto problem = http_.end();
-      auto const status = http_.status();
+      auto const now = clock::now();
+      auto [status, problem, is_refusal, was_sent] =
+          send(server, call, request, again, now + (until - now) / servers);
       if (status == 200 && problem.empty()) return parsed(http_.text());
       if (status == no_error && status != 0) return json::object();
-      if (status > 200) {
-        problem = "status " + std::to_string(status) + ", " + in_quotes(http_.text());
-        words = etcd_words(http_.text());
-      }
-      if (status > 200 && status < 500) refuse(problem, words);
+      if (status > 200) words = etcd_words(http_.text());
+      if (status > 200 && status < 500) refuse(problem, is_refusal, words);
+      refused |= is_refusal;
       problems += (problems.empty() ? "" : "; ") + server.name + ": " + problem;
-      now_ = (now_ + 1) % servers_.size();
-      if (http_.sent() && !again) {
+      now_ = (now_ + 1) % access_->servers().size();
+      if (was_sent && !again) {
         problems += "; the change may have been made";
         break;
       }
     }
-    throw etcd_error("etcd: " + call + " has failed: " + problems, words);
+    auto const text = "etcd: " + call + " has failed: " + problems;
+    if (refused) throw etcd_refusal(text, words);
+    throw etcd_error(text, words);
+  }
+  /// Sends it with a token where there is a user, and once more with a new one where etcd does not
+  /// take the old one.
+  reply send(etcd_server const& server, std::string const& call, std::string const& request,
+             bool again, clock::time_point end) {
+    auto const with = [&](bool may_be_sent_anew) {
+      auto const left = std::max(
+          std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now()), shortest);
+      return etcd_http::terms{.connect = left, .total = left, .again = may_be_sent_anew};
+    };
+    for (bool is_second = false;; is_second = true) {
+      if (access_->has_user() && access_->token().empty())
+        if (auto out = sign_in(server, with(true)); !out.problem.empty()) return out;
+      auto const token = access_->token();
+      http_.begin(server, call, request, with(again), token);
+      reply out{.problem = http_.end(), .is_refusal = http_.refused()};
+      out.status = http_.status();
+      out.was_sent = http_.sent();
+      std::string_view const said = http_.text();
+      bool const is_old = access_->has_user() && etcd_access::is_of_old_token(said.substr(0, 1000));
+      if (is_old) access_->forget(token);
+      if (is_old && !is_second) continue;
+      if (out.status <= 200) return out;
+      out.problem = "status " + std::to_string(out.status) + ", " + in_quotes(said);
+      auto const certificate = access_->why_no_certificate(said);
+      if (!certificate.empty()) out.problem = certificate;
+      out.is_refusal = out.status == 401 || out.status == 403 || !certificate.empty() ||
+                       said.find("user name is empty") != said.npos;
+      if (out.is_refusal) out.problem += why_refused(said);
+      return out;
+    }
+  }
+  /// Gets a token; nothing is wrong if there is one now.
+  reply sign_in(etcd_server const& server, etcd_http::terms const& with) {
+    std::string question;
+    try {
+      question = access_->question();
+    } catch (input_error const& problem) {
+      throw etcd_refusal("etcd: " + std::string(problem.what()));
+    }
+    http_.begin(server, "auth/authenticate", question, with);
+    reply out{.problem = http_.end(), .is_refusal = http_.refused()};
+    out.status = http_.status();
+    if (!out.problem.empty()) return out;
+    if (out.status == 200 && access_->take_token(http_.text())) return {};
+    out.is_refusal = out.status < 500;
+    out.problem = access_->why_no_token(out.status, http_.text());
+    if (out.status == 200) out.status = 400;  // it is none
+    return out;
+  }
+  [[nodiscard]] std::string why_refused(std::string_view said) const {
+    if (!access_->has_user() && (said.find("user name is empty") != said.npos ||
+                                 said.find("permission denied") != said.npos))
+      return "; it wants to know who this is: give a user and a password file "
+             "(PLAIT_ELASTIC_USER, PLAIT_ELASTIC_PASSWORD_FILE)";
+    if (access_->has_user() && said.find("permission denied") != said.npos)
+      return "; user " + in_quotes(access_->files().user) +
+             " may not use the keys of jobs: grant it a role that may read and write /plait/";
+    return "";
   }
   [[nodiscard]] json parsed(std::string const& text) const {
     auto answer = json::parse(text, nullptr, false);
@@ -163,8 +235,11 @@ class etcd {
     if (answer.contains("error")) refuse(in_quotes(text));
     return answer;
   }
-  [[noreturn]] void refuse(std::string const& what, std::string const& words = {}) const {
-    throw etcd_error("etcd: " + call_ + ": " + what, words);
+  [[noreturn]] void refuse(std::string const& what, bool is_refusal = false,
+                           std::string const& words = {}) const {
+    auto const text = "etcd: " + call_ + ": " + what;
+    if (is_refusal) throw etcd_refusal(text, words);
+    throw etcd_error(text, words);
   }
   // etcd leaves out what is 0 or empty.
   [[nodiscard]] json const& object(json const& in, char const* name) const {
@@ -202,8 +277,8 @@ class etcd {
 
   static constexpr std::chrono::milliseconds shortest{2};
 
-  std::vector<etcd_server> servers_;
-  etcd_http http_{};
+  std::shared_ptr<etcd_access> access_;
+  etcd_http http_{access_};
   std::size_t now_ = 0;
   std::string call_{};
   std::chrono::milliseconds timeout_;

@@ -4,16 +4,20 @@
 #include <curl/curl.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_text.hpp"
 
 static_assert(LIBCURL_VERSION_NUM >= 0x075800,
@@ -27,6 +31,10 @@ struct etcd_error : engine_error {
       : engine_error(text), words(std::move(said)) {}
 
   std::string words;  ///< its own, "" if it has said nothing
+};
+/// Not for this process: who it is, or who etcd says that it is, is not what was agreed on.
+struct etcd_refusal : etcd_error {
+  using etcd_error::etcd_error;
 };
 
 /// Makes libcurl ready, once for the process.
@@ -47,8 +55,9 @@ inline void begin_libcurl() {
 }
 
 /// Requests to servers of etcd, one after the other: a POST each, with an answer of 64 MiB at most.
-/// Neither proxies nor redirections are followed. No signals are raised: libcurl sends with
-/// MSG_NOSIGNAL.
+/// Where they are encrypted, by TLS 1.2 or later, the server's certificate and the name in it are
+/// verified before anything is sent. Neither proxies nor redirections are followed. No signals are
+/// raised: libcurl sends with MSG_NOSIGNAL.
 ///
 /// Cost:    connections are kept, a request on such a one is one packet.
 /// Errors:  etcd_error if libcurl refuses an option; what goes wrong in a request is told after it.
@@ -64,18 +73,12 @@ class etcd_http {
     bool keeps = true;      ///< the connection is for the next request too
   };
 
-  etcd_http() : easy_((begin_libcurl(), curl_easy_init())) {
+  explicit etcd_http(std::shared_ptr<etcd_access const> access)
+      : access_(std::move(access)), easy_((begin_libcurl(), curl_easy_init())) {
     if (!easy_) throw std::bad_alloc();
-    // Empty: libcurl's own are not sent. It would wait for an answer to "Expect".
-    for (auto const* const line : {"Content-Type: application/json", "Accept:", "Expect:"}) {
-      auto* const longer = curl_slist_append(headers_.get(), line);
-      if (longer == nullptr) throw std::bad_alloc();
-      static_cast<void>(headers_.release());  // it is the beginning of the longer one
-      headers_.reset(longer);
-    }
-    set(CURLOPT_HTTPHEADER, headers_.get());
+    set_headers("");
+    set_security();
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
-    set(CURLOPT_PROTOCOLS_STR, "http");
     set(CURLOPT_NOPROXY, "*");
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_QUICK_EXIT, 1L);  // a look-up of a name is not waited for when the time is over
@@ -86,14 +89,20 @@ class etcd_http {
     set(CURLOPT_OPENSOCKETFUNCTION, &open);
   }
 
-  /// Makes the next request ready; `body` has to live until it has ended.
+  /// Makes the next request ready; `body` has to live until it has ended. `token`: what etcd knows
+  /// this process by, if that is not empty.
   void begin(etcd_server const& server, std::string const& call, std::string const& body,
-             terms const& with) {
+             terms const& with, std::string const& token = "") {
     text_.clear();
+    why_[0] = '\0';
+    if (token != token_) set_headers(token);
     too_long_ = false;
     times_sent_ = 0;
     again_ = with.again;
-    set(CURLOPT_URL, ("http://" + server.name + "/v3/" + call).c_str());
+    auto const& name = server.socket.empty() ? server.name : "etcd";
+    set(CURLOPT_URL,
+        ((access_->is_encrypted() ? "https://" : "http://") + name + "/v3/" + call).c_str());
+    set(CURLOPT_UNIX_SOCKET_PATH, server.socket.empty() ? nullptr : server.socket.c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
     set(CURLOPT_POSTFIELDS, body.data());
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(with.connect.count()));
@@ -101,16 +110,22 @@ class etcd_http {
     set(CURLOPT_FORBID_REUSE, with.keeps ? 0L : 1L);
     set(CURLOPT_WRITEDATA, this);
     set(CURLOPT_PREREQDATA, this);
+    set(CURLOPT_ERRORBUFFER, why_.data());
   }
   /// Sends it and waits until it has ended; says what went wrong, or nothing.
   std::string end() {
     auto const problem = curl_easy_perform(easy_.get());
+    refused_ = is_refusal(problem);
     if (problem == CURLE_OK) return "";
     if (too_long_) return "its answer is too long";
     if (problem == CURLE_OPERATION_TIMEDOUT) return "no answer in time";
     if (problem == CURLE_ABORTED_BY_CALLBACK) return "the connection broke";
-    return curl_easy_strerror(problem);
+    if (refused_ || problem == CURLE_SSL_CONNECT_ERROR) return words_of_refusal(problem);
+    return curl_easy_strerror(problem) +
+           std::string(problem == CURLE_GOT_NOTHING ? "; does it want TLS (etcds://)?" : "");
   }
+  /// Whether end() has failed since one of the two does not take the other's certificate.
+  [[nodiscard]] bool refused() const { return refused_; }
   /// For a multi handle, which sends it instead of end().
   [[nodiscard]] CURL* handle() const { return easy_.get(); }
 
@@ -145,6 +160,70 @@ class etcd_http {
   static curl_socket_t open(void*, curlsocktype, curl_sockaddr* at) noexcept {
     return ::socket(at->family, at->socktype | SOCK_CLOEXEC, at->protocol);
   }
+  [[nodiscard]] bool is_refusal(CURLcode problem) const {
+    switch (problem) {
+      case CURLE_PEER_FAILED_VERIFICATION:
+      case CURLE_SSL_CERTPROBLEM:
+      case CURLE_SSL_CACERT_BADFILE:
+      case CURLE_SSL_ISSUER_ERROR: return true;
+      case CURLE_SSL_CONNECT_ERROR:  // or the connection broke, which has another text
+        return std::string_view(why_.data()).find("error:") != std::string_view::npos;
+      case CURLE_SEND_ERROR:
+      case CURLE_RECV_ERROR:
+      case CURLE_GOT_NOTHING: return broke_at_once();
+      default: return false;
+    }
+  }
+  /// With TLS 1.3 a server refuses a certificate, or that there is none, when the connection is
+  /// already there. What it says of that is lost where it closes while something is sent.
+  [[nodiscard]] bool broke_at_once() const {
+    long connections = 0;
+    curl_easy_getinfo(easy_.get(), CURLINFO_NUM_CONNECTS, &connections);
+    return access_->is_encrypted() && connections > 0 && status() == 0;
+  }
+  [[nodiscard]] std::string words_of_refusal(CURLcode problem) const {
+    auto out = "TLS: " + escaped(why_[0] == '\0' ? curl_easy_strerror(problem) : why_.data());
+    bool const is_known =
+        problem != CURLE_SEND_ERROR && problem != CURLE_RECV_ERROR && problem != CURLE_GOT_NOTHING;
+    if (is_known) return out;
+    auto const& own = access_->files().certificate;
+    return out + (own.empty()
+                      ? "; does it want a certificate (PLAIT_ELASTIC_CERT and PLAIT_ELASTIC_KEY)?"
+                      : "; does it take the certificate " + path_in_quotes(own) + "?");
+  }
+  void set_headers(std::string const& token) {
+    std::unique_ptr<curl_slist, ends> lines;
+    auto const add = [&](char const* line) {
+      auto* const longer = curl_slist_append(lines.get(), line);
+      if (longer == nullptr) throw std::bad_alloc();
+      static_cast<void>(lines.release());  // it is the beginning of the longer one
+      lines.reset(longer);
+    };
+    // Empty: libcurl's own are not sent. It would wait for an answer to "Expect".
+    for (auto const* const line : {"Content-Type: application/json", "Accept:", "Expect:"})
+      add(line);
+    if (!token.empty()) add(("Authorization: " + token).c_str());
+    set(CURLOPT_HTTPHEADER, lines.get());
+    headers_ = std::move(lines);
+    token_ = token;
+  }
+  void set_security() {
+    set(CURLOPT_PROTOCOLS_STR, access_->is_encrypted() ? "https" : "http");
+    if (!access_->is_encrypted()) return;
+    if ((curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_SSL) == 0)
+      throw etcd_error("etcd: the libcurl that was found has no TLS, which etcds:// takes");
+    set(CURLOPT_SSL_VERIFYPEER, 1L);
+    set(CURLOPT_SSL_VERIFYHOST, 2L);
+    set(CURLOPT_SSLVERSION, long{CURL_SSLVERSION_TLSv1_2});
+    auto const& files = access_->files();
+    if (!files.ca.empty()) {
+      set(CURLOPT_CAINFO, files.ca.c_str());
+      set<char const*>(CURLOPT_CAPATH, nullptr);  // those of the system would be trusted too
+    }
+    if (files.certificate.empty()) return;
+    set(CURLOPT_SSLCERT, files.certificate.c_str());
+    set(CURLOPT_SSLKEY, files.key.c_str());
+  }
   // libcurl reads it as the type it expects, whatever it is.
   template <class Value>
     requires std::same_as<Value, long> || std::is_pointer_v<Value>
@@ -159,10 +238,12 @@ class etcd_http {
   };
   static constexpr std::size_t most_bytes = std::size_t{1} << 26;
 
+  std::shared_ptr<etcd_access const> access_;
   std::unique_ptr<curl_slist, ends> headers_{};
   std::unique_ptr<CURL, ends> easy_;
-  std::string text_{};
-  bool too_long_ = false, again_ = true;
+  std::string text_{}, token_{};
+  std::array<char, CURL_ERROR_SIZE> why_{};
+  bool too_long_ = false, again_ = true, refused_ = false;
   int times_sent_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,15 +12,16 @@
 #include "plait/backend/process/meeting_store.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
+#include "plait/elastic/etcd_access.hpp"
 
 namespace plait::detail {
 
 /// Where the processes of one generation leave each other notes, on the lease of who writes.
 class etcd_meeting final : public meeting_store {
  public:
-  etcd_meeting(std::string_view at, std::chrono::milliseconds timeout, std::string prefix,
-               std::int64_t lease)
-      : etcd_(at, timeout), prefix_(std::move(prefix)), lease_(lease) {}
+  etcd_meeting(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout,
+               std::string prefix, std::int64_t lease)
+      : etcd_(std::move(access), timeout), prefix_(std::move(prefix)), lease_(lease) {}
 
   [[nodiscard]] std::string name() const override { return "etcd, keys " + in_quotes(prefix_); }
   [[nodiscard]] std::string what_to_check() const override {

@@ -20,16 +20,39 @@ namespace plait::detail {
 struct etcd_server {
   std::string host;
   int port;
-  std::string name;  ///< as it was given, and as it stands in a URL
-};
+  std::string name;      ///< as it was given, and as it stands in a URL
+  std::string socket{};  ///< the path of one on this machine; then there is no host
 
-/// The servers of "etcd://host:port,[v6]:port".
+  /// Whether nothing that is sent to it leaves this machine.
+  [[nodiscard]] bool is_here() const {
+    return !socket.empty() || host == "localhost" || host == "::1" ||
+           (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
+  }
+};
+constexpr std::string_view etcd_scheme = "etcd://", etcds_scheme = "etcds://",
+                           etcd_unix_scheme = "etcd+unix://";
+
+/// The server of "etcd+unix:///path", a socket on this machine; other addresses are no such.
+inline std::vector<etcd_server> etcd_socket(std::string_view at) {
+  if (!at.starts_with(etcd_unix_scheme)) return {};
+  std::string const path(at.substr(etcd_unix_scheme.size()));
+  // sockaddr_un has no room for more.
+  if (!path.starts_with('/') || path.size() > 107 || path.find('\0') != path.npos)
+    throw input_error("etcd: " + in_quotes(at) +
+                      " is not of the form etcd+unix:///path, with up to 107 bytes of path");
+  return {{.host = "", .port = 0, .name = path_in_quotes(path), .socket = path}};
+}
+
+/// The servers of "etcd://host:port,[v6]:port", or "etcds://..." where they are reached by TLS, or
+/// that of "etcd+unix:///path".
 inline std::vector<etcd_server> etcd_servers(std::string_view at) {
+  if (auto socket = etcd_socket(at); !socket.empty()) return socket;
   auto const refuse = [&](std::string const& why) {
     throw input_error("etcd: " + in_quotes(at) + " is not of the form etcd://host:port,host:port" +
-                      why);
+                      " or etcds://host:port,host:port" + why);
   };
-  constexpr std::string_view scheme = "etcd://", digits = "0123456789abcdefABCDEF";
+  constexpr std::string_view digits = "0123456789abcdefABCDEF";
+  auto const scheme = at.starts_with(etcds_scheme) ? etcds_scheme : etcd_scheme;
   if (!at.starts_with(scheme)) refuse("");
   std::vector<etcd_server> servers;
   for (auto rest = at.substr(scheme.size());;) {
@@ -47,7 +70,7 @@ inline std::vector<etcd_server> etcd_servers(std::string_view at) {
     auto const* const begin = end - (name.size() - std::min(colon + 1, name.size()));
     if (std::from_chars(begin, end, port).ptr != end || port < 1 || port > 65535)
       refuse(": " + in_quotes(name) + " has no port from 1 to 65535");
-    servers.push_back({std::string(host), port, std::string(name)});
+    servers.push_back({.host = std::string(host), .port = port, .name = std::string(name)});
     if (name.size() == rest.size()) return servers;
     rest.remove_prefix(name.size() + 1);
   }

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/error.hpp"
+#include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_http.hpp"
 #include "plait/elastic/etcd_text.hpp"
 
@@ -32,9 +34,9 @@ class etcd_watch {
   /// Calls changed() after each change under `prefix` and after each time that a server has been
   /// reached, when changes may have been missed; what has changed is to be read. Goes on for ever.
   /// A connection on which nothing comes for `longest_silence` may be dead: there is a new one.
-  etcd_watch(std::string_view at, std::string const& prefix, std::function<void()> changed,
-             milliseconds longest_silence = std::chrono::seconds(30))
-      : servers_(etcd_servers(at)),
+  etcd_watch(std::shared_ptr<etcd_access> access, std::string const& prefix,
+             std::function<void()> changed, milliseconds longest_silence = std::chrono::seconds(30))
+      : access_(std::move(access)),
         body_(nlohmann::json{{"create_request", etcd_range(prefix)}}.dump()),
         changed_(std::move(changed)),
         longest_silence_(longest_silence),
@@ -43,6 +45,11 @@ class etcd_watch {
     if (!multi_ || curl_multi_wakeup(multi_.get()) != CURLM_OK)
       throw etcd_error("etcd: a watch cannot be begun; are too many files open?");
     thread_ = std::thread([this] { run(); });
+  }
+  /// `at`: "etcd://host:port,host:port".
+  etcd_watch(std::string_view at, std::string const& prefix, std::function<void()> changed,
+             milliseconds longest_silence = std::chrono::seconds(30))
+      : etcd_watch(std::make_shared<etcd_access>(at), prefix, std::move(changed), longest_silence) {
   }
   etcd_watch(etcd_watch const&) = delete;
   etcd_watch& operator=(etcd_watch const&) = delete;
@@ -58,15 +65,18 @@ class etcd_watch {
 
   void run() {
     auto pause = shortest_pause;
-    for (std::size_t i = 0; !stopping_; i = (i + 1) % servers_.size()) {
-      if (watch(servers_[i])) pause = shortest_pause;
+    auto const& servers = access_->servers();
+    for (std::size_t i = 0; !stopping_; i = (i + 1) % servers.size()) {
+      if (watch(servers[i])) pause = shortest_pause;
       for (auto const end = clock::now() + pause; !stopping_ && clock::now() < end;) wait(end);
       pause = std::min(2 * pause, milliseconds(2000));
     }
   }
   /// Until the connection breaks; whether there was one.
   bool watch(etcd_server const& server) {
-    http_.begin(server, "watch", body_, {.connect = milliseconds(2000), .keeps = false});
+    if (!sign_in(server)) return false;
+    auto const token = access_->token();
+    http_.begin(server, "watch", body_, {.connect = milliseconds(2000), .keeps = false}, token);
     if (curl_multi_add_handle(multi_.get(), http_.handle()) != CURLM_OK) return false;
     bool reached = false;
     auto silent_since = clock::now();
@@ -78,7 +88,10 @@ class etcd_watch {
       if (http_.status() > 200) break;
       if (http_.status() == 200) {
         auto const end = text.rfind('\n') + 1;
-        if (!heard(std::string_view(text).substr(0, end), reached)) break;
+        auto const lines = std::string_view(text).substr(0, end);
+        bool const is_watched = heard(lines, reached);
+        if (!is_watched && etcd_access::is_of_old_token(lines)) access_->forget(token);
+        if (!is_watched) break;
         text.erase(0, end);
       }
       unfinished = text.size();
@@ -87,6 +100,26 @@ class etcd_watch {
     }
     curl_multi_remove_handle(multi_.get(), http_.handle());
     return reached;
+  }
+  /// Whether this process has a token, or needs none. Where it cannot get one, whoever calls etcd
+  /// learns why.
+  bool sign_in(etcd_server const& server) {
+    if (!access_->has_user() || !access_->token().empty()) return true;
+    constexpr milliseconds longest{2000};
+    std::string question;
+    try {
+      question = access_->question();
+    } catch (input_error const&) {
+      return false;
+    }
+    http_.begin(server, "auth/authenticate", question, {.connect = longest, .total = longest});
+    if (curl_multi_add_handle(multi_.get(), http_.handle()) != CURLM_OK) return false;
+    for (int running = 1; !stopping_;) {
+      if (curl_multi_perform(multi_.get(), &running) != CURLM_OK || running == 0) break;
+      wait(clock::now() + longest);
+    }
+    curl_multi_remove_handle(multi_.get(), http_.handle());
+    return http_.status() == 200 && access_->take_token(http_.text());
   }
   /// Whether all these lines are a watch's.
   bool heard(std::string_view lines, bool& reached) {
@@ -115,11 +148,11 @@ class etcd_watch {
   };
   static constexpr milliseconds shortest_pause{200};
 
-  std::vector<etcd_server> const servers_;
+  std::shared_ptr<etcd_access> const access_;
   std::string const body_;
   std::function<void()> const changed_;
   milliseconds const longest_silence_;
-  etcd_http http_{};
+  etcd_http http_{access_};
   std::unique_ptr<CURLM, ends> multi_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_{};
