@@ -63,6 +63,16 @@ mutant type_not_compared checkpoint/state_reader.hpp \
   's/if \(to_string\(found\.type\) != type \|\| /if (/' checkpoint/checkpoints
 mutant settings_not_compared checkpoint/checkpoints.hpp \
   's/auto const found = differences\(.*$/std::vector<std::string> const found;/' checkpoint/checkpoints
+mutant mark_not_checked checkpoint/counted_checkpoints.hpp \
+  's/return name\.lease == 0 \|\| !list_ \|\| name\.lease == number_ \|\|/return name.lease >= 0 ||/' checkpoint/folder_lease
+mutant owner_not_read_again checkpoint/folder_lease.hpp \
+  's/if \(now > number_\) refuse_lost/if (now < 0) refuse_lost/' checkpoint/folder_lease
+mutant commit_not_confirmed checkpoint/checkpoint_folder.hpp \
+  '/Who has taken the folder since/{n;d}' checkpoint/folder_lease
+mutant final_name_used_twice checkpoint/checkpoint_folder.hpp \
+  's/begun\.save = \+\+saves_/begun.save = 1/' checkpoint/folder_lease
+mutant others_cleaned checkpoint/checkpoint_folder.hpp \
+  's/return lease <= lease_\.number\(\);/return lease >= 0;/' checkpoint/folder_lease
 
 echo "$found found, $missed not"
 ((missed == 0))

@@ -36,11 +36,18 @@ class disk final : public plait::detail::disk {
   // ---- What a test sets ----
 
   std::function<void()> changed = [] {};
+  /// Called before each call: whoever calls may end here, or wait while others go on.
+  std::function<void()> before = [] {};
   /// Asked before each fsync; false: it is not done, though it says so.
   std::function<bool(sync)> does = [](sync) { return true; };
   /// Fails the next calls of these kinds with a code.
   std::function<int(sync)> fails = [](sync) { return 0; };
   int lock_code = 0;
+  int process = 0;  ///< that calls
+  /// A process has ended: it holds no lock any more.
+  void end_of(int one) {
+    for (auto& [name, holders] : locks_) holders.erase(one);
+  }
   /// Kinds of fsync that are done only after the next rename.
   std::set<sync> late{};
   int calls_left = -1;  ///< before the process ends; -1: it does not
@@ -107,17 +114,18 @@ class disk final : public plait::detail::disk {
   int make_folder(path const& name) override { return make(name, true); }
   int write_file(path const& name, std::span<std::byte const> in) override {
     if (int const code = make(name, false); code != 0) return code;
+    auto const file = find(name);  // also when somebody removes it now
     count();
-    auto& file = nodes_[find(name)];
-    file.data.assign(reinterpret_cast<char const*>(in.data()), in.size());
+    nodes_[file].data.assign(reinterpret_cast<char const*>(in.data()), in.size());
     changed();
     auto const kind = name.filename() == "plait.json" ? sync::manifest : sync::file;
     if (int const code = fails(kind); code != 0) return code;
     count();
-    bring(kind, find(name));
+    bring(kind, file);
     return 0;
   }
   std::string read_file(path const& name, std::size_t, char const* kind) override {
+    before();
     auto const at = find(name);
     if (at == none || nodes_[at].is_folder)
       throw plait::input_error(std::string(kind) + " " + name.string() + " cannot be read");
@@ -160,13 +168,34 @@ class disk final : public plait::detail::disk {
     return 0;
   }
   int names(path const& folder, links, std::vector<std::string>& out) override {
+    before();
     auto const node = find(folder);
     if (node == none) return ENOENT;
     if (!nodes_[node].is_folder) return ENOTDIR;
     for (auto const& one : nodes_[node].names) out.push_back(one.first);
     return 0;
   }
-  int lock(path const&, plait::detail::file_descriptor&) override { return lock_code; }
+  int link(path const& from, path const& to) override {
+    count();
+    auto const node = find(from);
+    if (node == none) return ENOENT;
+    if (find(to) != none) return EEXIST;
+    change(to.parent_path(), {{to.filename(), node}});
+    return 0;
+  }
+  /// What nobody has made is there for those who hold it. A lock lasts until end_of its process.
+  int lock(path const& name, lock_for whom, lock_of what,
+           plait::detail::file_descriptor&) override {
+    before();
+    if (lock_code != 0) return lock_code;
+    auto const node = find(name);
+    if (node == none && what == lock_of::old_file) return ENOENT;
+    auto& holders = locks_[node == none ? name.string() : std::to_string(node)];
+    for (auto const& [holder, how] : holders)
+      if (holder != process && (how == lock_for::one || whom == lock_for::one)) return EWOULDBLOCK;
+    holders[process] = whom;
+    return 0;
+  }
   std::string random_digits() override {
     char text[17];
     std::snprintf(text, sizeof text, "%016x", digits_++);
@@ -210,6 +239,7 @@ class disk final : public plait::detail::disk {
     changed();
   }
   void count() {
+    before();
     if (calls_left == 0) throw killed{};
     if (calls_left > 0) --calls_left;
   }
@@ -242,6 +272,7 @@ class disk final : public plait::detail::disk {
   std::vector<inode> nodes_;
   std::vector<change_of_names> pending_;
   std::vector<std::size_t> delayed_;
+  std::map<std::string, std::map<int, lock_for>> locks_;
   unsigned digits_ = 0;
 };
 

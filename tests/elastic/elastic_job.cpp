@@ -97,9 +97,10 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
   std::unique_ptr<checkpoints> saves;
   std::uint64_t next = static_cast<std::uint64_t>(trainer.step_number());
   if (of.number("every", 0) > 0) {
-    saves = std::make_unique<checkpoints>(
-        trainer, all,
-        checkpoint_options{.folder = of.folder / "saves", .every = of.number("every", 0)});
+    saves = std::make_unique<checkpoints>(trainer, all,
+                                          checkpoint_options{.folder = of.folder / "saves",
+                                                             .every = of.number("every", 0),
+                                                             .keep = int(of.number("keep", 3))});
     next = saves->resume();
     trainer.on_stop([&](step_report const&) {
       saves->save();

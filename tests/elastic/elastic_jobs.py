@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -228,7 +229,7 @@ class Job:
             "%s=%s" % one for one in settings.items()]
         out = open(os.path.join(self.folder, "out-" + uid), "w+")
         process = subprocess.Popen(words, env=environment, stdout=out, stderr=out)
-        process.uid, process.out = uid, out
+        process.uid, process.out, process.host = uid, out, host
         with self.lock:
             self.members[process.pid] = process
         threading.Thread(target=self.wait_for, args=(process,), daemon=True).start()
@@ -291,6 +292,23 @@ class Job:
         """Waits until all have ended; returns the exit codes of those that were not killed."""
         self.until(lambda: not self.members, "all members end", seconds)
         return [code for code in self.ends.values() if code != -signal.SIGKILL]
+
+    def saves(self):
+        """(name, whether it counts) of each checkpoint that is there."""
+        folder = os.path.join(self.folder, "saves")
+        names = os.listdir(folder)
+        newest = max([int(name[11:]) for name in names if name.startswith("plait.list-")], default=0)
+        counts = []
+        if newest:
+            with open(os.path.join(folder, "plait.list-%d" % newest)) as file:
+                counts = json.load(file)["names"]
+        return [(name, ".lease-" not in name or ".lease-%d-" % newest in name or name in counts)
+                for name in names if re.fullmatch(r"step-\d+(\.lease-\d+-\d+)?", name)]
+
+    def check_saves(self):
+        """Of a job that has ended: what is there counts, as the newest root has cleaned what older ones left."""
+        found = self.saves()
+        expect(found and all(counts for _, counts in found), "%s\n%s" % (found, self.texts()))
 
     def texts(self):
         out = ""
@@ -448,6 +466,91 @@ def stopped_for_a_while():
         os.kill(ranks[1], signal.SIGCONT)
         job.generation(3, number)
         job.check()
+
+
+def root_is_stopped():
+    """It has the lock of the checkpoints' folder, and goes on when it is woken up again."""
+    with Job(steps=700, bounds="2:3", pause=5, every=20) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(30)
+        os.kill(ranks[0], signal.SIGSTOP)
+        begin = time.time()
+        number, _ = job.generation(2, number)
+        took = time.time() - begin
+        step = job.step()
+        job.until(lambda: any(counts and int(name[5:13]) > step for name, counts in job.saves()), "another checkpoint")
+        os.kill(ranks[0], signal.SIGCONT)
+        job.generation(3, number)
+        job.check()
+        job.check_saves()
+        expect(took < 50, "the others went on after %.1f s, of a time-out of 5 s" % took)
+        return "%.1f s" % took
+
+
+def root_hangs():
+    with Job(steps=200, bounds="2:3", pause=5, timeout=1500, loops=30, loops_on=0, every=7) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.generation(2, number)
+        job.until(lambda: job.hashes(), "the others end")
+        job.until(lambda: len(job.ends) == 3, "the process that hangs is ended", 200)
+        expect(sorted(job.ends.values())[:2] == [0, 0], str(job.ends))
+        expect(job.hashes() == {undisturbed("dp", 200)[0]}, job.texts())
+        job.check_saves()
+
+
+def root_wakes_up_after_the_end():
+    """What it writes then is not taken by whoever goes on."""
+    with Job(steps=150, bounds="2:3", pause=5, every=3, keep=2) as job:
+        job.add(3)
+        number, ranks = job.generation(3)
+        job.reach(30)
+        os.kill(ranks[0], signal.SIGSTOP)
+        job.until(lambda: len(job.members) == 1, "the others end")
+        before = sorted(name for name, counts in job.saves() if counts)
+        os.kill(ranks[0], signal.SIGCONT)
+        job.check()
+        after = sorted(name for name, counts in job.saves() if counts)
+        expect(before == after, "%s, then %s" % (before, after))
+
+
+def storm_of_roots(rounds=12, seed=3):
+    """Roots are stopped at any moment of a save, and woken up again at any moment later."""
+    dice = random.Random(seed)
+    with Job(steps=10000000, bounds="2:4", pause=1, every=2) as job:
+        job.add(4)
+        number, ranks = job.generation(4)
+        sleeping = []
+        for _ in range(rounds):
+            job.reach(job.step() + dice.randrange(5, 30))
+            time.sleep(dice.random() * 0.05)
+            os.kill(ranks[0], signal.SIGSTOP)
+            sleeping.append(ranks[0])
+            number, ranks = job.generation(None, number)
+            time.sleep(dice.random())
+            while sleeping and dice.random() < 0.7:
+                os.kill(sleeping.pop(dice.randrange(len(sleeping))), signal.SIGCONT)
+            job.until(lambda: len(job.members) - len(sleeping) >= 2, "members")
+            for _ in range(4 - len(job.members)):
+                job.add(1)
+            number, ranks = job.generation(4 - len(sleeping), number - 1)
+        for pid in sleeping:
+            os.kill(pid, signal.SIGCONT)
+        number, ranks = job.generation(4, number - 1)
+        newest = max((int(name[5:13]) for name, counts in job.saves() if counts))
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGTERM)
+        codes = job.end()
+        expect(codes == [143] * 4, "%s %s" % (codes, job.texts()))
+        last = job.step()
+        expect(max(int(name[5:13]) for name, counts in job.saves() if counts) == last >= newest, str(job.saves()))
+        # The job goes on from there, as a fixed one whose ranks are threads, to the weights of the undisturbed run.
+        steps = last + 40
+        out = subprocess.run([PROGRAM, "dp", str(steps), job.folder, "threads=1", "every=1000"], check=True,
+                             capture_output=True, text=True)
+        expect(out.stdout.split("hash: ")[1].split()[0] == undisturbed("dp", steps)[0], out.stdout + out.stderr)
+        return "%d generations, %d steps" % (number, last)
 
 
 def sigterm_to_one():
@@ -951,7 +1054,7 @@ def soak(changes=1000):
         return "files, threads, KiB: %s after 10 changes, %s after %d" % (early, late, changes)
 
 
-def cut_cable(plan="dp", most=4):
+def cut_cable(plan="dp", most=4, of_root=False, **settings):
     """Two hosts, which are name spaces; the cable of one is drawn. Needs the right to make them."""
     def ip(*words):
         subprocess.run(["ip", *words], check=True, capture_output=True)
@@ -970,18 +1073,21 @@ def cut_cable(plan="dp", most=4):
             for words in (("addr", "add", "10.211.0.%d/24" % (i + 2), "dev", "cable"), ("link", "set", "cable", "up"),
                           ("link", "set", "lo", "up")):
                 ip("netns", "exec", host, "ip", *words)
-        with Job(plan=plan, steps=400, bounds="1:%d" % most, pause=5, timeout=8000) as job:
+        with Job(plan=plan, steps=400, bounds="1:%d" % most, pause=5, timeout=8000, **settings) as job:
             job.etcd.listen_at("10.211.0.1")
             for host in hosts:
                 job.add(2, host=host)
             number, ranks = job.generation(4)
             job.reach(20)
-            ip("link", "set", "plait-v1", "down")
+            cable = "plait-v%d" % (hosts.index(job.members[ranks[0]].host) if of_root else 1)
+            ip("link", "set", cable, "down")
             number, _ = job.generation(2, number)
             time.sleep(1)
-            ip("link", "set", "plait-v1", "up")
+            ip("link", "set", cable, "up")
             job.generation(4, number)
             job.check()
+            if settings:
+                job.check_saves()
         return ""
     finally:
         for host in hosts:
@@ -993,9 +1099,13 @@ def cut_cable_of_tensor_replicas():
     return cut_cable("dp.tp2", 2)
 
 
+def cut_cable_of_the_root():
+    return cut_cable(of_root=True, every=7)
+
+
 # Killed ranks of each number are also in come_and_go.
-USUAL = [storm, cut_cable, stopped_for_a_while, members_without_etcd_but_spares_with_it, etcd_restarted_with_its_data,
-         come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
+USUAL = [storm, cut_cable, root_is_stopped, root_hangs, stopped_for_a_while, members_without_etcd_but_spares_with_it,
+         etcd_restarted_with_its_data, come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused,
          etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over,
          strangers_are_refused, strangers_at_every_port, words_of_the_store_move_no_cursor, secured_store,

@@ -28,6 +28,8 @@ class generation {
   generation& operator=(generation const&) = delete;
   virtual ~generation() = default;
 
+  /// The job's number, another one each time that it is started; "" if nothing outlives it.
+  [[nodiscard]] virtual std::string job_id() const { return {}; }
   /// 1, 2, 3 and so on.
   [[nodiscard]] virtual int number() const = 0;
   /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go

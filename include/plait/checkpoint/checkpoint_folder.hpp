@@ -15,7 +15,10 @@
 #include <vector>
 
 #include "plait/checkpoint/checkpoint_list.hpp"
+#include "plait/checkpoint/checkpoint_name.hpp"
+#include "plait/checkpoint/counted_checkpoints.hpp"
 #include "plait/checkpoint/disk.hpp"
+#include "plait/checkpoint/folder_lease.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/manifest_text.hpp"
@@ -39,14 +42,15 @@ struct checkpoint_save {
 
 /// The folder in which a job's checkpoints appear, complete or not at all: step-00000200 with its
 /// files and plait.json. One rank of the job, its root, has the object; the others write files
-/// only.
+/// only. In an elastic job it is the root of a generation: that of a newer one takes the folder
+/// from it, and what it writes then counts no more, see folder_lease.
 ///
 /// A save: root calls begin and tells the others the name; every rank writes its files in it and
 /// brings each to the disk (safetensors_writer::commit does); when all have, root calls commit. The
 /// power may fail at any moment: what list_checkpoints then calls complete is what was saved.
 ///
-/// Errors:  input_error that names the folder and what the system says. Nothing half is then under
-///          a final name; what was begun is removed, if the system allows.
+/// Errors:  input_error that names the folder and what the system says, or who has it now. Nothing
+///          half is then under a final name; what was begun is removed, if the system allows.
 /// Threads: one at a time.
 class checkpoint_folder {
   using name_of = detail::checkpoint_name;
@@ -56,32 +60,18 @@ class checkpoint_folder {
   /// of the object. A file system without locks is taken as it is, and no remains are cleaned
   /// there.
   ///
-  /// Errors: also input_error if another process has the lock.
+  /// Errors: also input_error if another job has the lock, or another generation of this one that
+  ///         is no older.
   checkpoint_folder(std::filesystem::path folder, std::string job,
                     detail::disk& on = detail::the_disk())
-      : path_(std::move(folder)),
-        job_(std::move(job)),
+      : checkpoint_folder(std::move(folder), folder_owner{std::move(job)}, on) {}
+  checkpoint_folder(std::filesystem::path folder, folder_owner owner,
+                    detail::disk& on = detail::the_disk())
+      : path_(made(std::move(folder), owner.job, on)),
+        job_(owner.job),
         disk_(on),
-        name_("folder of checkpoints", path_) {
-    if (path_.empty() || path_.native().find('\0') != std::string::npos)
-      name_.refuse("cannot be used: its name is empty or has a byte that is 0");
-    if (job_.empty()) name_.refuse("cannot be used: the job has no name");
-    if (!path_.has_filename()) path_ = path_.parent_path();  // 'a/' is 'a'
-    int code = disk_.make_folder(path_);
-    if (code == 0) {
-      auto const above = path_.parent_path();
-      if ((code = disk_.sync_folder(above.empty() ? "." : above)) != 0)
-        name_.fail("cannot be brought to the disk", code);
-    } else if (code != EEXIST) {
-      name_.fail("cannot be made", code);
-    }
-    code = disk_.lock(path_ / "plait.lock", lock_);
-    if (code == EWOULDBLOCK)
-      name_.refuse("is in use: another job writes its checkpoints there; give each job its own");
-    locked_ = code == 0;
-    if (!locked_ && code != ENOLCK && code != EOPNOTSUPP && code != ENOSYS && code != EINVAL)
-      name_.fail("cannot be locked", code);
-  }
+        name_(kind, path_),
+        lease_(path_, std::move(owner), disk_) {}
 
   [[nodiscard]] std::filesystem::path const& path() const { return path_; }
 
@@ -89,10 +79,13 @@ class checkpoint_folder {
   /// best weights. One save at a time: what has begun before and is not committed is removed.
   checkpoint_save begin(std::int64_t step, bool is_best = false) {
     if (step < 0) name_.refuse("takes no step " + std::to_string(step) + ", which is negative");
-    if (locked_) clean();
+    lease_.require();
+    if (lease_.is_locked()) clean();
+    name_of begun{.step = step, .is_best = is_best, .lease = lease_.number_in_names()};
+    if (begun.lease > 0) begun.save = ++saves_;
     int code = EEXIST;
     for (int tries = 0; tries < 16 && code == EEXIST; ++tries) {
-      auto name = name_of::of(step, name_of::partial, disk_.random_digits(), is_best);
+      auto const name = begun.as(name_of::partial, disk_.random_digits()).text();
       code = disk_.make_folder(path_ / name);
       if (code != 0) continue;
       code = disk_.make_folder(path_ / name / detail::optimizer_folder);
@@ -110,7 +103,8 @@ class checkpoint_folder {
   /// Errors: also input_error if a file of the manifest is missing, if `manifest` has another step
   ///         or job, breaks a rule of manifests, or if another job's checkpoint has the name. The
   ///         save is then removed and cannot be committed again: what the disk could not keep once
-  ///         it may have dropped.
+  ///         it may have dropped. If it returns, no owner of the folder that comes later is without
+  ///         it.
   void commit(checkpoint_save const& save, checkpoint_manifest const& manifest) {
     try {
       commit_or_throw(save, manifest);
@@ -151,30 +145,63 @@ class checkpoint_folder {
   /// Errors: input_error if it cannot be written.
   std::string make_probe(std::span<std::byte const> bytes) {
     auto name = std::string(probe_start) + disk_.random_digits();
+    if (auto const number = lease_.number_in_names(); number > 0)
+      name += std::string(name_of::lease_word) + std::to_string(number);
     if (int const code = disk_.write_file(path_ / name, bytes); code != 0) {
       (void)disk_.remove_file(path_ / name);
       name_.fail("takes no new file", code);
     }
     return name;
   }
-  /// The name of the probe whose random part is that number.
-  static std::string probe_name(std::uint64_t number) {
-    return std::string(probe_start) + name_of::digits_of(number);
-  }
   void remove_probe(std::string const& name) {
     if (is_probe(name)) (void)disk_.remove_file(path_ / name);
   }
 
  private:
+  static constexpr char const* kind = "folder of checkpoints";
   static constexpr std::string_view probe_start = "plait.probe-";
-  static bool is_probe(std::string_view name) {
-    return name.starts_with(probe_start) && name_of::is_random(name.substr(probe_start.size()));
+
+  /// The folder's path, when it is there.
+  static std::filesystem::path made(std::filesystem::path path, std::string const& job,
+                                    detail::disk& on) {
+    detail::file_name const name(kind, path);
+    if (path.empty() || path.native().find('\0') != std::string::npos)
+      name.refuse("cannot be used: its name is empty or has a byte that is 0");
+    if (job.empty()) name.refuse("cannot be used: the job has no name");
+    if (!path.has_filename()) path = path.parent_path();  // 'a/' is 'a'
+    int code = on.make_folder(path);
+    if (code == 0) {
+      auto const above = path.parent_path();
+      if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
+        name.fail("cannot be brought to the disk", code);
+    } else if (code != EEXIST) {
+      name.fail("cannot be made", code);
+    }
+    return path;
   }
+
+  /// Whether it is a probe, or another small file that was begun, of this owner or one before.
+  [[nodiscard]] bool is_small_remains(std::string_view name) const {
+    for (auto const start : {detail::folder_lease::begun_lock, detail::folder_lease::begun_list})
+      if (name.starts_with(start) && name_of::is_random(name.substr(start.size()))) return true;
+    return is_probe(name);
+  }
+  [[nodiscard]] bool is_probe(std::string_view name) const {
+    if (!name.starts_with(probe_start)) return false;
+    name.remove_prefix(probe_start.size());
+    if (!name_of::is_random(name.substr(0, 16))) return false;
+    auto const of = detail::number_behind(name_of::lease_word, name.substr(16));
+    return name.size() == 16 || (of && is_mine_or_older(*of));
+  }
+  /// Whoever has had the folder before, and does not know it yet, lets alone what is of a lease
+  /// behind its own.
+  [[nodiscard]] bool is_mine_or_older(std::int64_t lease) const { return lease <= lease_.number(); }
 
   /// Removes complete checkpoints of this job, newest first, if is_old(one) and the one of `step`
   /// is complete.
   template <class IsOld>
   std::vector<std::string> remove_behind(std::int64_t step, bool are_best, IsOld is_old) {
+    lease_.require();
     auto list = detail::list_checkpoints(path_, are_best, disk_);
     std::erase_if(list, [&](auto const& one) { return !one.complete() || one.job != job_; });
     if (std::ranges::find(list, step, &found_checkpoint::step) == list.end())
@@ -189,7 +216,8 @@ class checkpoint_folder {
   void check(checkpoint_save const& save, checkpoint_manifest const& manifest,
              detail::file_name const& name) const {
     auto const parts = name_of::from(save.name);
-    if (!parts || parts->what != name_of::partial || parts->step != save.step)
+    if (!parts || parts->what != name_of::partial || parts->step != save.step ||
+        parts->lease != lease_.number_in_names())
       name.refuse("is not what begin() gave");
     if (manifest.step != save.step)
       name.refuse("is of step " + std::to_string(save.step) + ", but its manifest of step " +
@@ -200,55 +228,83 @@ class checkpoint_folder {
   }
 
   void commit_or_throw(checkpoint_save const& save, checkpoint_manifest const& manifest) {
-    bool const is_best = save.is_best();
-    auto const begun = path_ / save.name, last = path_ / name_of::of(save.step, is_best);
-    detail::file_name const name("checkpoint", last);
+    auto const begun = name_of::from(save.name);
+    auto const last = begun.value_or(name_of{.step = save.step}).as(name_of::complete);
+    auto const from = path_ / save.name, to = path_ / last.text();
+    detail::file_name const name("checkpoint", to);
     auto const must = [&](int code) {
       if (code != 0) name.fail("cannot be written", code);
     };
     check(save, manifest, name);
-    auto const text = to_text(manifest, last / detail::manifest_file);
+    auto const text = to_text(manifest, to / detail::manifest_file);
     std::vector<std::string> list;
-    must(detail::files_of(begun, detail::disk::links::refused, disk_, list));
+    must(detail::files_of(from, detail::disk::links::refused, disk_, list));
     std::set<std::string_view> const files(list.begin(), list.end());
     for (auto const& block : manifest.blocks)
       if (!files.contains(block.file))
         name.refuse("cannot be completed: its file " + detail::in_quotes(block.file) +
                     " was not written");
-    must(disk_.write_file(begun / detail::manifest_file, std::as_bytes(std::span(text))));
-    must(disk_.sync_folder(begun / detail::optimizer_folder));
-    must(disk_.sync_folder(begun));
+    must(disk_.write_file(from / detail::manifest_file, std::as_bytes(std::span(text))));
+    must(disk_.sync_folder(from / detail::optimizer_folder));
+    must(disk_.sync_folder(from));
 
-    auto const old = detail::look_at_checkpoint(last, save.step, disk_);
-    if (!old.job.empty() && old.job != job_)
-      name.refuse("is there and belongs to job " + detail::in_quotes(old.job) + ", not to " +
-                  detail::in_quotes(job_));
-    // List and the next begin() know one that lies aside; whatever cannot be ours stays there.
-    auto const aside =
-        path_ / name_of::of(save.step, name_of::replaced, disk_.random_digits(), is_best);
-    int const moved = disk_.rename(last, aside);
-    if (moved != ENOENT) must(moved);
-    if (int const code = disk_.rename(begun, last); code != 0) {
-      if (moved == 0) (void)disk_.rename(aside, last);
-      must(code);
+    auto old = others_of(last);
+    for (auto const& one : old)
+      if (!one.job.empty() && one.job != job_)
+        detail::file_name("checkpoint", one.path)
+            .refuse("is there and belongs to job " + detail::in_quotes(one.job) + ", not to " +
+                    detail::in_quotes(job_));
+    int moved = ENOENT;
+    if (last.lease == 0) {
+      // List and the next begin() know one that lies aside; whatever cannot be ours stays there.
+      auto const aside = path_ / last.as(name_of::replaced, disk_.random_digits()).text();
+      moved = disk_.rename(to, aside);
+      if (moved != ENOENT) must(moved);
+      for (auto& one : old)
+        if (one.path == to) one.path = aside;
+      if (int const code = disk_.rename(from, to); code != 0) {
+        if (moved == 0) (void)disk_.rename(aside, to);
+        must(code);
+      }
+    } else {
+      lease_.require();
+      must(disk_.rename(from, to));
     }
     if (int const code = disk_.sync_folder(path_); code != 0)
       name.fail("is written, but its name cannot be brought to the disk", code);
-    if (moved == 0 && old.job == job_) (void)discard({{.step = save.step, .path = aside}});
+    // Who has taken the folder since may count on what was there, and not on this.
+    lease_.require();
+    std::erase_if(old, [&](auto const& one) { return one.job != job_; });
+    (void)discard(old);
   }
 
-  /// What jobs that were killed have left; this job has the lock, so that nobody is at it.
+  /// What a checkpoint takes the place of.
+  [[nodiscard]] std::vector<found_checkpoint> others_of(name_of const& last) const {
+    if (lease_.number() == 0)
+      return {detail::look_at_checkpoint(path_ / last.text(), last.step, disk_)};
+    std::vector<found_checkpoint> out;
+    detail::counted_checkpoints const counted(path_, disk_);
+    for (auto const& name : counted.names())
+      if (auto const parts = name_of::from(name);
+          parts && parts->step == last.step && parts->is_best == last.is_best &&
+          counted.has(*parts) &&
+          (parts->what == name_of::complete || parts->what == name_of::replaced))
+        out.push_back(detail::look_at_checkpoint(path_ / name, last.step, disk_));
+    return out;
+  }
+
+  /// What jobs that were killed have left; this job has the lock, so that nobody is at it but who
+  /// had the folder before and does not know it yet.
   void clean() {
-    std::vector<std::string> names;
-    if (int const code = disk_.names(path_, detail::disk::links::followed, names); code != 0)
-      name_.fail("cannot be read", code);
+    detail::counted_checkpoints const counted(path_, disk_);
     std::vector<std::filesystem::path> remains;
     std::vector<found_checkpoint> replaced;
-    for (auto const& name : names) {
+    for (auto const& name : counted.names()) {
       auto const path = path_ / name;
-      if (is_probe(name)) (void)disk_.remove_file(path);
+      if (is_small_remains(name)) (void)disk_.remove_file(path);
       auto const parts = name_of::from(name);
-      if (!parts || parts->what == name_of::complete) continue;
+      if (!parts || !is_mine_or_older(parts->lease)) continue;
+      if (parts->what == name_of::complete && counted.has(*parts)) continue;
       if (parts->what == name_of::partial) {
         remains.push_back(path);
         continue;
@@ -257,8 +313,8 @@ class checkpoint_folder {
       if (parts->what == name_of::removing) {
         if (found.job.empty() || found.job == job_) remains.push_back(path);
       } else if (found.job == job_) {
-        auto const last = path_ / name_of::of(parts->step, parts->is_best);
-        if (detail::look_at_checkpoint(last, parts->step, disk_).complete())
+        auto const last = path_ / parts->as(name_of::complete).text();
+        if (!counted.has(*parts) || detail::look_at_checkpoint(last, parts->step, disk_).complete())
           replaced.push_back(found);
         else if (found.complete()) (void)disk_.rename(path, last);  // only if nothing is there
       }
@@ -283,7 +339,9 @@ class checkpoint_folder {
     for (auto const& one : unwanted) {
       std::vector<std::string> names;  // not of a symbolic link
       int code = disk_.names(one.path, detail::disk::links::refused, names);
-      auto const to = path_ / name_of::of(one.step, name_of::removing, disk_.random_digits());
+      name_of const away{
+          .step = one.step, .what = name_of::removing, .digits = disk_.random_digits()};
+      auto const to = path_ / away.text();
       if (code == 0) code = disk_.rename(one.path, to);
       note(one.path, code);
       if (code == 0) removing.push_back(to);
@@ -318,8 +376,8 @@ class checkpoint_folder {
   std::string job_;
   detail::disk& disk_;
   detail::file_name name_;
-  detail::file_descriptor lock_;
-  bool locked_ = false;
+  detail::folder_lease lease_;
+  std::int64_t saves_ = 0;
 };
 
 }  // namespace plait

@@ -3,23 +3,21 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "plait/checkpoint/checkpoint_name.hpp"
+#include "plait/checkpoint/counted_checkpoints.hpp"
 #include "plait/checkpoint/disk.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
@@ -29,63 +27,6 @@
 #include "plait/core/quote.hpp"
 
 namespace plait {
-
-namespace detail {
-
-/// What the name of a folder says: step-00000200, or best-00000200 of the best weights, or with one
-/// of these and 16 digits behind it.
-struct checkpoint_name {
-  enum kind { complete, partial, replaced, removing };
-  static constexpr std::string_view suffixes[]{"", ".partial-", ".replaced-", ".removing-"};
-
-  std::int64_t step = 0;
-  kind what = complete;
-  bool is_best = false;
-
-  static std::string of(std::int64_t step, bool is_best = false) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%s-%08lld", is_best ? "best" : "step",
-                  static_cast<long long>(step));
-    return text;
-  }
-  static std::string of(std::int64_t step, kind what, std::string const& digits,
-                        bool is_best = false) {
-    return of(step, is_best) + std::string(suffixes[what]) + digits;
-  }
-
-  static std::optional<checkpoint_name> from(std::string_view name) {
-    auto const dot = std::min(name.find('.'), name.size());
-    auto const suffix = name.substr(dot);
-    checkpoint_name out;
-    out.is_best = name.starts_with("best-");
-    if (!out.is_best && !name.starts_with("step-")) return std::nullopt;
-    constexpr std::size_t start = 5;
-    auto const number = name.substr(start, dot - start);
-    auto const [end, problem] =
-        std::from_chars(number.data(), number.data() + number.size(), out.step);
-    if (problem != std::errc{} || out.step < 0 || name.substr(0, dot) != of(out.step, out.is_best))
-      return std::nullopt;
-    if (suffix.empty()) return out;
-    for (kind const what : {partial, replaced, removing})
-      if (suffix.starts_with(suffixes[what]) && is_random(suffix.substr(suffixes[what].size()))) {
-        out.what = what;
-        return out;
-      }
-    return std::nullopt;
-  }
-
-  static std::string digits_of(std::uint64_t number) {
-    char digits[20];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
-    return digits;
-  }
-  static bool is_random(std::string_view digits) {
-    return digits.size() == 16 &&
-           digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-  }
-};
-
-}  // namespace detail
 
 /// A checkpoint that is in a folder.
 struct found_checkpoint {
@@ -140,25 +81,23 @@ inline found_checkpoint look_at_checkpoint(std::filesystem::path const& path, st
 /// Those that are the best weights, or all others: see list_checkpoints.
 inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
                                                       bool are_best, disk& on) {
-  std::vector<std::string> names;
-  int const code = on.names(folder, detail::disk::links::followed, names);
-  if (code == ENOENT) return {};
-  if (code != 0) file_name("folder of checkpoints", folder).fail("cannot be read", code);
+  counted_checkpoints const counted(folder, on);
   // By step; the one under the final name before one that it replaces.
-  std::map<std::int64_t, std::vector<std::pair<checkpoint_name::kind, std::string>>, std::greater<>>
-      steps;
-  for (auto const& name : names)
+  std::map<std::int64_t, std::vector<checkpoint_name>, std::greater<>> steps;
+  for (auto const& name : counted.names())
     if (auto const parts = checkpoint_name::from(name);
-        parts && parts->is_best == are_best &&
+        parts && parts->is_best == are_best && counted.has(*parts) &&
         (parts->what == checkpoint_name::complete || parts->what == checkpoint_name::replaced))
-      steps[parts->step].emplace_back(parts->what, name);
+      steps[parts->step].push_back(*parts);
   std::vector<found_checkpoint> out;
   for (auto& [step, candidates] : steps) {
-    std::ranges::sort(candidates);
-    for (auto const& [what, name] : candidates) {
-      auto found = look_at_checkpoint(folder / name, step, on);
+    std::ranges::sort(candidates, [&](auto const& one, auto const& other) {
+      return counted.is_before(one, other);
+    });
+    for (auto const& name : candidates) {
+      auto found = look_at_checkpoint(folder / name.text(), step, on);
       bool const complete = found.complete();
-      if (complete || what == checkpoint_name::complete) out.push_back(std::move(found));
+      if (complete || name.what == checkpoint_name::complete) out.push_back(std::move(found));
       if (complete) break;
     }
   }
@@ -171,8 +110,9 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
 /// its reason, so that the one after it can be taken. The content of files is not read: who reads a
 /// block compares its CRC-32.
 ///
-/// One that was to be replaced by another of its step is listed while that one is not complete. The
-/// best weights are not among them, see find_best.
+/// One that was to be replaced by another of its step is listed while that one is not complete. In
+/// the folder of an elastic job those are listed that count for its newest root, see
+/// counted_checkpoints. The best weights are not among them, see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
 /// Threads: any rank may list, whoever writes.

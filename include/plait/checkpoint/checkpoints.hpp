@@ -225,14 +225,11 @@ class checkpoints {
     refuse_mixed_runs();
     finish();
     if (!value) last_saved_ = state_->step();
-    std::uint64_t number = 0;
-    auto const begin = [&] {
-      auto const save = folder_->begin(state_->step(), value.has_value());
-      number = std::stoull(save.name.substr(save.name.size() - 16), nullptr, 16);
-    };
-    if (!on_root("be written", begin, &number)) return;
+    std::string name;
+    auto const begin = [&] { name = folder_->begin(state_->step(), value.has_value()).name; };
+    if (!on_root("be written", begin, &name)) return;
     saving_ = std::make_unique<saving>();
-    saving_->at = save_of(number, value.has_value());
+    saving_->at = {state_->step(), name, options_.folder / name};
     saving_->value = value;
     try {
       saving_->manifest = manifest_now();
@@ -243,14 +240,6 @@ class checkpoints {
     for (std::size_t kind = 0; kind < copies_.bytes.size(); ++kind)
       state_->copy(kind, copies_.bytes[kind].data());
     run([of = &copies_, now = saving_.get()] { detail::state_writer(*of).write(now->at.path); });
-  }
-
-  /// What the root has begun, for all ranks: `number` is the random part of its name.
-  [[nodiscard]] checkpoint_save save_of(std::uint64_t number, bool is_best) const {
-    using detail::checkpoint_name;
-    auto const name = checkpoint_name::of(state_->step(), checkpoint_name::partial,
-                                          checkpoint_name::digits_of(number), is_best);
-    return {state_->step(), name, options_.folder / name};
   }
 
   /// Runs work() in the saver's thread.
@@ -294,8 +283,10 @@ class checkpoints {
       warning_ = text_of(all[0]);
       problem_.clear();
       if (saving_->value) {
-        auto const name = detail::checkpoint_name::of(saving_->at.step, true);
-        best_ = {saving_->at.step, *saving_->value, options_.best.text(), options_.folder / name};
+        using detail::checkpoint_name;
+        auto const last = checkpoint_name::from(saving_->at.name)->as(checkpoint_name::complete);
+        best_ = {saving_->at.step, *saving_->value, options_.best.text(),
+                 options_.folder / last.text()};
       }
       saving_.reset();
       return;
@@ -363,17 +354,17 @@ class checkpoints {
   [[gnu::cold]] void open_folder() {
     std::array<std::byte, 8> const bytes{std::byte{'p'}, std::byte{'l'}, std::byte{'a'}};
     std::string probe;
-    std::uint64_t number = 0;
     auto const make = [&] {
-      folder_.emplace(options_.folder, settings_.front().second);
+      auto const now = state_->generation();
+      folder_.emplace(options_.folder,
+                      folder_owner{settings_.front().second, now.job_id, now.number});
       probe = folder_->make_probe(bytes);
-      number = std::stoull(probe.substr(probe.size() - 16), nullptr, 16);
     };
-    if (!on_root("be used", make, &number)) throw input_error(problem_);
+    if (!on_root("be used", make, &probe)) throw input_error(problem_);
     try {
       on_all("be used", [&] {
         constexpr std::chrono::seconds patience{2};
-        if (!sees_probe(options_.folder, checkpoint_folder::probe_name(number), bytes, patience))
+        if (!sees_probe(options_.folder, probe, bytes, patience))
           throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
                             ": rank " + std::to_string(state_->rank()) +
                             " does not see there what rank 0 has written; give one that all hosts "
@@ -402,22 +393,23 @@ class checkpoints {
       best_ = {std::int64_t(root[0][0] - 1), std::bit_cast<double>(root[0][1]),
                options_.best.text(), options_.folder / text_of(root[0])};
   }
-  /// The same on the root alone. With a number that all ranks are told, failing is no error but
-  /// where checkpoints are required.
+  /// The same on the root alone. With a name that all ranks are told, failing is no error but where
+  /// checkpoints are required.
   template <class Work>
-  bool on_root(char const* what, Work work, std::uint64_t* number = nullptr) {
+  bool on_root(char const* what, Work work, std::string* name = nullptr) {
     std::string mine;
     if (is_root()) try {
         work();
       } catch (std::exception const& problem) {
         mine = problem.what();
       }
-    auto const all =
-        state_->of_all_ranks(said(mine.empty() ? 0 : 1, number == nullptr ? 0 : *number, mine));
-    if (number != nullptr) *number = all[0][1];
+    bool const has_failed = !mine.empty();
+    auto const all = state_->of_all_ranks(
+        said(has_failed ? 1 : 0, 0, has_failed || name == nullptr ? mine : *name));
+    if (name != nullptr) *name = text_of(all[0]);
     if (all[0][0] == 0) return true;
     problem_ = !mine.empty() ? mine : cannot(what, 0, text_of(all[0]));
-    if (number == nullptr || options_.required) throw input_error(problem_);
+    if (name == nullptr || options_.required) throw input_error(problem_);
     return false;
   }
 
@@ -565,7 +557,7 @@ class checkpoints {
     auto const& of = batches_;
     settings_.emplace_back("global_batch", std::to_string(of.samples));
     settings_.emplace_back("data_set", std::to_string(of.data_set) + " samples, fingerprint " +
-                                           detail::checkpoint_name::digits_of(of.content));
+                                           detail::digits_of(of.content));
     settings_.emplace_back("order", of.is_shuffled ? "shuffled by seed " + std::to_string(of.seed)
                                                    : std::string("sequential"));
     settings_.emplace_back("last_batch", of.keeps_last ? "keep" : "drop");

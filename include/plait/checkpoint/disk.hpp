@@ -43,8 +43,14 @@ class disk {
   virtual int sync_folder(path const&) = 0;
   /// What is in a folder, in no order.
   virtual int names(path const&, links, std::vector<std::string>&) = 0;
-  /// Makes a file if need be and takes it for this process; EWOULDBLOCK if another has it.
-  virtual int lock(path const&, file_descriptor&) = 0;
+  /// Gives a file one more name; EEXIST if that is there, whoever was first. Where the system knows
+  /// no such thing, it is renamed.
+  virtual int link(path const& from, path const& to) = 0;
+  enum class lock_for { one, many };
+  enum class lock_of { any_file, old_file };
+  /// Takes a file for this process, alone or with others that take it so; EWOULDBLOCK if another
+  /// has it otherwise. What is not there is made, unless it is to be an old file.
+  virtual int lock(path const&, lock_for, lock_of, file_descriptor&) = 0;
   /// 16 of them, never the same.
   virtual std::string random_digits() = 0;
 };
@@ -116,11 +122,18 @@ class system_disk final : public disk {
     }
   }
 
-  int lock(path const& name, file_descriptor& out) override {
-    constexpr int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  int link(path const& from, path const& to) override {
+    int const code = code_of(::link(from.c_str(), to.c_str()));
+    bool const is_unknown = code == EPERM || code == EOPNOTSUPP || code == ENOSYS;
+    return is_unknown ? rename(from, to) : code;
+  }
+
+  int lock(path const& name, lock_for whom, lock_of what, file_descriptor& out) override {
+    int const make = what == lock_of::any_file ? O_CREAT : 0;
+    int const flags = O_RDWR | make | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
     out = file_descriptor(::open(name.c_str(), flags, 0666));
     if (out.get() < 0) return errno;
-    return code_of(::flock(out.get(), LOCK_EX | LOCK_NB));
+    return code_of(::flock(out.get(), (whom == lock_for::one ? LOCK_EX : LOCK_SH) | LOCK_NB));
   }
 
   std::string random_digits() override {

@@ -79,6 +79,8 @@ class elastic_member {
   [[nodiscard]] std::shared_ptr<etcd_access> const& access() const { return access_; }
   [[nodiscard]] job_keys const& keys() const { return keys_; }
   [[nodiscard]] std::int64_t lease() const { return lease_; }
+  /// "" before the first generation.
+  [[nodiscard]] std::string const& job_id() const { return terms_.id; }
 
   /// Waits until this member is in a generation, or has no place in the job; it comes with what it
   /// says on the roll.
@@ -365,7 +367,10 @@ class elastic_member {
     using of = etcd_condition::of;
     if (view.job.empty()) {
       auto mine = terms_;
-      mine.id = protocol_.uid();
+      std::uint64_t number = 0;  // members' names may be the same again when the job is
+      if (::getentropy(&number, sizeof number) != 0)
+        throw engine_error("elastic: the system gives no random numbers");
+      mine.id = protocol_.uid() + "-" + std::to_string(number);
       etcd_.change({{keys_.job(), of::created, 0}, {keys_.done(), of::created, 0}},
                    {{.key = keys_.job(), .value = job_keys::text(mine)}});
       return;  // whoever was first: it is read again

@@ -49,6 +49,7 @@ class running_generation final : public generation {
   running_generation(elastic_member& member, generation_record of, legacy& kept, int block)
       : member_(member), of_(std::move(of)), kept_(kept), block_(block) {}
 
+  [[nodiscard]] std::string job_id() const override { return member_.job_id(); }
   [[nodiscard]] int number() const override { return of_.number; }
   double asks() override {
     return member_.is_lost() ? job_cannot_go_on : member_.has_announced() ? 1 : 0;

@@ -32,6 +32,12 @@ struct run_origin {
   std::uint64_t batch = 0;
 };
 
+/// The generation of an elastic job in which a trainer is; no id: its ranks do not change.
+struct job_generation {
+  std::string job_id{};  ///< another one each time that the job is started
+  std::int64_t number = 0;
+};
+
 /// Where a rank finds elements of whole tensors when it takes a state back.
 class state_source {
  public:
@@ -103,6 +109,7 @@ class saved_state {
   /// Whether it comes from the generation before, in an elastic job: then there is nothing to take
   /// back.
   [[nodiscard]] virtual bool is_held() const = 0;
+  [[nodiscard]] virtual job_generation generation() const { return {}; }
 };
 
 }  // namespace plait

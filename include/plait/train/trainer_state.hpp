@@ -81,6 +81,11 @@ class trainer_state final : public saved_state {
   }
   [[nodiscard]] run_origin origin() const override { return *of_.origin; }
   [[nodiscard]] bool is_held() const override { return of_.is_held; }
+  [[nodiscard]] job_generation generation() const override {
+    if constexpr (requires { rank_.generation(); })
+      if (auto* const now = rank_.generation()) return {now->job_id(), now->number()};
+    return {};
+  }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
     return settings_of<plan>(of_.optimizer, of_.options, rank_.grid());

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "plait/checkpoint/checkpoint_list.hpp"
+#include "plait/checkpoint/checkpoint_name.hpp"
+#include "plait/checkpoint/counted_checkpoints.hpp"
+#include "plait/checkpoint/disk.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
+
+namespace plait {
+
+/// Who writes checkpoints into a folder: a job and, where its ranks change, one of its generations.
+struct folder_owner {
+  std::string job{};
+  std::string id{};             ///< of an elastic job, another one each time it is started
+  std::int64_t generation = 0;  ///< of that, from 1 on
+};
+
+namespace detail {
+
+/// What makes a job the owner of a folder of checkpoints: its lease, which has a number.
+///
+/// A fixed job holds plait.lock alone. Elastic jobs hold it together; the owner among them is who
+/// has made the lock with the greatest number, plait.lock-7, and that takes a generation from the
+/// one before it without its help: the process that has the lock before may be stopped. Numbers are
+/// given once. Who has a new one first makes it known, and then writes down what counts of all that
+/// is there (plait.list-7). So nothing that an old owner renames is lost that it may have built on,
+/// and nothing that it renames later counts.
+///
+/// Errors:  input_error that says who has the folder, or what the system says.
+/// Threads: one at a time.
+class folder_lease {
+ public:
+  folder_lease(std::filesystem::path const& folder, folder_owner owner, disk& on)
+      : path_(folder), owner_(std::move(owner)), disk_(on), name_("folder of checkpoints", path_) {
+    int const code =
+        disk_.lock(path_ / "plait.lock", is_elastic() ? disk::lock_for::many : disk::lock_for::one,
+                   disk::lock_of::any_file, lock_);
+    if (code == EWOULDBLOCK) refuse_in_use();
+    is_locked_ = code == 0;
+    if (!is_locked_ && !are_unknown(code)) name_.fail("cannot be locked", code);
+    if (!is_elastic() && counted_checkpoints(path_, disk_).greatest_lease() == 0) return;
+    for (int tries = 0; !(take() && write_list()); ++tries)
+      if (tries == most_tries) name_.refuse("is changed by others all the time");
+  }
+
+  /// Whether the file system has locks.
+  [[nodiscard]] bool is_locked() const { return is_locked_; }
+  /// 0 for a fixed job in a folder that is no elastic one's.
+  [[nodiscard]] std::int64_t number() const { return number_; }
+  /// What names of checkpoints have of it.
+  [[nodiscard]] std::int64_t number_in_names() const { return is_elastic() ? number_ : 0; }
+
+  /// Errors: input_error if another generation has the folder now.
+  void require() const {
+    if (number_ == 0) return;
+    auto const now = counted_checkpoints(path_, disk_).newest(lock_start);
+    if (now > number_) refuse_lost(lease_text::read(lock_path(now), disk_));
+  }
+
+ private:
+  static constexpr int most_tries = 1000;
+
+  [[nodiscard]] bool is_elastic() const { return !owner_.id.empty(); }
+  static bool are_unknown(int code) {
+    return code == ENOLCK || code == EOPNOTSUPP || code == ENOSYS || code == EINVAL;
+  }
+  [[nodiscard]] std::filesystem::path lock_path(std::int64_t number) const {
+    return path_ / (std::string(lock_start) + std::to_string(number));
+  }
+  [[noreturn]] void refuse_in_use() const {
+    name_.refuse("is in use: another job writes its checkpoints there; give each job its own");
+  }
+  [[noreturn]] void refuse_lost(lease_text const& newest) const {
+    if (newest.id != owner_.id) name_.refuse("belongs to another job now, and no more to this one");
+    name_.refuse("belongs to generation " + std::to_string(newest.generation) +
+                 " of the job now; this process is of generation " +
+                 std::to_string(owner_.generation) + " and writes there no more");
+  }
+
+  /// False if somebody else was faster.
+  [[nodiscard]] bool take() {
+    counted_checkpoints const found(path_, disk_);
+    auto const newest = found.newest(lock_start);
+    if (newest > 0 && !may_follow(newest)) return false;
+    auto const number = found.greatest_lease() + 1;
+    auto const begun = path_ / (std::string(begun_lock) + disk_.random_digits());
+    auto const text = lease_text{owner_.job, owner_.id, owner_.generation, {}}.text();
+    int code = disk_.write_file(begun, std::as_bytes(std::span(text)));
+    if (code == 0) {
+      // It is held before it is seen.
+      code = disk_.lock(begun, disk::lock_for::one, disk::lock_of::old_file, mine_);
+      if (are_unknown(code)) code = 0;
+    }
+    if (code == 0) code = disk_.link(begun, lock_path(number));
+    (void)disk_.remove_file(begun);
+    if (code == EEXIST || code == ENOENT) return false;  // or who cleans has removed it
+    if (code == 0) code = disk_.sync_folder(path_);
+    if (code != 0) name_.fail("cannot be taken", code);
+    number_ = number;
+    return true;
+  }
+
+  /// False if that lock is not there any more.
+  ///
+  /// Errors: input_error if its owner keeps the folder.
+  [[nodiscard]] bool may_follow(std::int64_t number) const {
+    file_descriptor probe;
+    int const code =
+        disk_.lock(lock_path(number), disk::lock_for::many, disk::lock_of::old_file, probe);
+    if (code == ENOENT) return false;
+    if (code != 0 && code != EWOULDBLOCK && !are_unknown(code))
+      name_.fail("cannot be locked", code);
+    bool const is_held = code == EWOULDBLOCK;
+    lease_text owner;
+    try {
+      owner = lease_text::read(lock_path(number), disk_);
+    } catch (input_error const&) {
+      if (counted_checkpoints(path_, disk_).newest(lock_start) != number) return false;
+      if (is_held) throw;
+      return true;
+    }
+    bool const is_same = is_elastic() && owner.id == owner_.id;
+    if (is_same && owner.generation > owner_.generation) refuse_lost(owner);
+    if (is_held && !(is_same && owner.generation < owner_.generation)) refuse_in_use();
+    return true;
+  }
+
+  /// Writes down what counts; false if somebody else has come since.
+  [[nodiscard]] bool write_list() {
+    lease_text now{owner_.job, owner_.id, owner_.generation, {}};
+    for (int tries = 0;; ++tries) {
+      counted_checkpoints const before(path_, disk_);
+      if (before.newest(lock_start) != number_) return false;
+      now.names.clear();
+      for (bool const are_best : {false, true})
+        for (auto const& one : list_checkpoints(path_, are_best, disk_))
+          if (auto name = one.path.filename().string(); checkpoint_name::from(name)->lease > 0)
+            now.names.push_back(std::move(name));
+      // Who had the folder may be at the one thing that it had begun.
+      if (before.own_names() == counted_checkpoints(path_, disk_).own_names()) break;
+      if (tries == most_tries) return false;
+    }
+    auto const text = now.text();
+    auto const begun = path_ / (std::string(begun_list) + disk_.random_digits());
+    auto const list = path_ / (std::string(list_start) + std::to_string(number_));
+    int code = disk_.write_file(begun, std::as_bytes(std::span(text)));
+    if (code == 0) code = disk_.rename(begun, list);
+    if (code == ENOENT) return write_list();  // who cleans has removed it
+    if (code == 0) code = disk_.sync_folder(path_);
+    if (code != 0) {
+      (void)disk_.remove_file(begun);
+      name_.fail("cannot be taken", code);
+    }
+    remove_older();
+    return true;
+  }
+  void remove_older() {
+    counted_checkpoints const found(path_, disk_);
+    for (auto const& name : found.names())
+      for (auto const start : {lock_start, list_start})
+        if (number_behind(start, name).value_or(number_) < number_)
+          (void)disk_.remove_file(path_ / name);
+  }
+
+  std::filesystem::path path_;
+  folder_owner owner_;
+  disk& disk_;
+  file_name name_;
+  file_descriptor lock_{}, mine_{};
+  bool is_locked_ = false;
+  std::int64_t number_ = 0;
+
+ public:
+  static constexpr std::string_view begun_lock = "plait.lock.begun-",
+                                    begun_list = "plait.list.begun-";
+};
+
+}  // namespace detail
+
+}  // namespace plait
