@@ -148,7 +148,7 @@ class trainer_on {
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
       end_at_nan(batch, report);
     generation_.commit(now);
-    work_.end_if_failed(now.stop, rank_, room_to_agree(), report, on_stop_);
+    if (now.stop >= work_.summand) work_.end_if_failed(rank_, room_to_agree(), report, on_stop_);
     if (now.stop != 0 && generation_.end(now.stop, room_to_agree()))
       end_job(generation_.is_elastic() ? 0 : agreed_signal(now.stop), report);
     return report;
@@ -169,7 +169,7 @@ class trainer_on {
   void after_steps() {
     auto const mine = calls();
     auto const last = last_report().value_or(step_report{.step = held_.step - 1});
-    work_.end_if_failed(work_.summand, rank_, room_to_agree(), last, on_stop_);
+    work_.end_if_failed(rank_, room_to_agree(), last, on_stop_);
   }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.

@@ -65,14 +65,13 @@ class work_between_steps {
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
 
-  /// If the sum of what all ranks have added says that work may have failed on one of them: calls
-  /// hook(last) and throws what the first of those has kept, on all ranks.
+  /// Where work has failed on a rank, calls hook(last) and throws what the first of those has kept,
+  /// on all ranks, which all call it.
   ///
   /// Moves: a row of the list for the set-up.
   template <class Rank, class Hook>
-  void end_if_failed(double sum, Rank& rank, agreement_room const& room, step_report const& last,
-                     Hook const& hook) const {
-    if (sum < summand) return;
+  [[gnu::cold]] void end_if_failed(Rank& rank, agreement_room const& room, step_report const& last,
+                                   Hook const& hook) const {
     auto const failed = of_all(rank, room, last.step);
     if (failed && hook) hook(last);
     if (failed) throw *failed;
