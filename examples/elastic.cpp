@@ -31,5 +31,8 @@ int main() try {
   });
 } catch (plait::stopped_by_signal const& end) {
   return end.exit_code();
+} catch (plait::error const& problem) {
+  std::fprintf(stderr, "%s\n", problem.what());
+  return 2;
 }
 // example-end

@@ -470,7 +470,7 @@ class orders {
 TEST(FolderLeases, HoldInAnyOrder) {
   char const* const wanted = std::getenv("PLAIT_ORDERS");
   char const* const only = std::getenv("PLAIT_SEED");
-  int const count = wanted == nullptr ? 1500 : std::atoi(wanted);
+  int const count = wanted == nullptr ? 400 : std::atoi(wanted);
   int taken = 0, refused = 0, problems = 0;
   std::string first;
   for (int seed = only == nullptr ? 0 : std::atoi(only); seed < count; ++seed) {

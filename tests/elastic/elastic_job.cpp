@@ -48,13 +48,14 @@ struct samples {
   using element = float;
   using target = float;
   std::size_t count = 100;
+  std::size_t first = 0;  // other samples if it is another number
 
   [[nodiscard]] std::size_t size() const { return count; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return fields; }
   void inputs(std::size_t sample, std::span<float> out) const {
     for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<float>((7 * sample + 3 * i) % 23) / 11.0F - 1.0F;
+      out[i] = static_cast<float>((7 * (sample + first) + 3 * i) % 23) / 11.0F - 1.0F;
   }
   void targets(std::size_t sample, std::span<float> out) const {
     out[0] = static_cast<float>(sample % 9) / 7.0F;
@@ -89,9 +90,11 @@ std::uint64_t add(std::uint64_t hash, void const* data, std::size_t bytes) {
 template <class Job, class Rank>
 void train(Rank& rank, settings const& of, stop_on_signals const* stop, int generation) {
   auto const batch_size = static_cast<std::size_t>(of.number("batch", 24));
-  samples const data{.count = std::max<std::size_t>(100, 4 * batch_size)};
-  auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.01F},
-                                     {.seed = 1, .clip = 0.5, .average = 0.9, .stop = stop});
+  samples const data{.count = std::max<std::size_t>(100, 4 * batch_size),
+                     .first = static_cast<std::size_t>(of.number("data", 0))};
+  auto trainer = plait::trainer<Job>(
+      rank, adamw{.learning_rate = 0.01F * float(of.number("rate", 1))},
+      {.seed = std::uint64_t(of.number("seed", 1)), .clip = 0.5, .average = 0.9, .stop = stop});
   auto all = batches(data, global_batch<>{batch_size}, rank,
                      {.seed = 2, .last = last_batch::keep, .epochs = 0});
   std::unique_ptr<checkpoints> saves;
@@ -219,6 +222,9 @@ int main(int count, char** words) {
     if (plan == "dp") return run<job<any_ranks>>(of);
     if (plan == "dp.tp2") return run<job<any_ranks, tensor_parallel<2>>>(of);
     if (plan == "dp.pp2") return run<job<any_ranks, pipeline<2>>>(of);
+  } catch (refused_newcomer const& problem) {
+    std::fprintf(stderr, "elastic_job: %s\n", problem.what());
+    return problem.exit_code();
   } catch (std::exception const& problem) {
     std::fprintf(stderr, "elastic_job: %s\n", problem.what());
     return 1;

@@ -470,7 +470,7 @@ def stopped_for_a_while():
 
 def root_is_stopped():
     """It has the lock of the checkpoints' folder, and goes on when it is woken up again."""
-    with Job(steps=700, bounds="2:3", pause=5, every=20) as job:
+    with Job(steps=600, bounds="2:3", pause=5, every=20) as job:
         job.add(3)
         number, ranks = job.generation(3)
         job.reach(30)
@@ -528,16 +528,16 @@ def storm_of_roots(rounds=12, seed=3):
             os.kill(ranks[0], signal.SIGSTOP)
             sleeping.append(ranks[0])
             number, ranks = job.generation(None, number)
-            time.sleep(dice.random())
-            while sleeping and dice.random() < 0.7:
-                os.kill(sleeping.pop(dice.randrange(len(sleeping))), signal.SIGCONT)
-            job.until(lambda: len(job.members) - len(sleeping) >= 2, "members")
-            for _ in range(4 - len(job.members)):
-                job.add(1)
-            number, ranks = job.generation(4 - len(sleeping), number - 1)
+            if len(sleeping) > 1 or dice.random() < 0.5:
+                time.sleep(dice.random())
+                for pid in sleeping:
+                    os.kill(pid, signal.SIGCONT)
+                sleeping.clear()
+                number, ranks = job.generation(4, number - 1)
         for pid in sleeping:
             os.kill(pid, signal.SIGCONT)
-        number, ranks = job.generation(4, number - 1)
+        if sleeping:
+            number, ranks = job.generation(4, number)
         newest = max((int(name[5:13]) for name, counts in job.saves() if counts))
         for pid in ranks.values():
             os.kill(pid, signal.SIGTERM)
@@ -905,6 +905,75 @@ def secured_store():
         expect("secret of the job" not in job.texts(), "a password was printed")
 
 
+def newcomers_are_refused():
+    with Job(steps=500, bounds="2:4", pause=5, every=100) as job:
+        job.add(2)
+        job.generation(2)
+        job.reach(20)
+        for settings, text in (({"seed": 7}, "trainer 1: seed is 7 here and 1 in the job"),
+                               ({"rate": 2}, "trainer 1: the optimizer's learning_rate is 0.0"),
+                               ({"batch": 36}, "the samples of a global batch is 36 here and 24 in the job"),
+                               ({"data": 3}, "the fingerprint of the data set, of which each data rank takes its share"),
+                               ({"every": 7}, "checkpoint_options: .every is 7 here and 100 in the job")):
+            one = job.add(1, **settings)[0]
+            expect(one.wait() == 2, job.texts())
+            with open(one.out.name) as file:
+                said = file.read()
+            expect("elastic: this process is refused by job '%s': " % job.name in said and text in said, said)
+            job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
+        for _ in range(2):  # what it cannot do by itself is no matter of the job, either
+            one = job.add(1, batch=20)[0]
+            expect(one.wait() == 1, job.texts())
+            job.until(lambda: job.ends.pop(one.pid, None) is not None, "its end is known")
+        expect("is refused, and the job goes on: " in job.texts(), job.texts())
+        job.add(1)  # who brings the same is taken
+        job.generation(3)
+        job.check()
+
+
+def second_launcher():
+    """Members with another seed, and restarts left for them."""
+    with Job(steps=500, bounds="2:4", pause=5) as job:
+        job.add(2)
+        job.generation(2)
+        job.reach(20)
+        launch = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "launch")
+        got = subprocess.run([launch, "--elastic", "2:4", "-n", "2", "--restarts", "5", "--at",
+                              "etcd://127.0.0.1:%d" % job.etcd.client, PROGRAM, "dp", "500", job.folder, "seed=3"],
+                             env={**os.environ, "PLAIT_JOB": job.name, "OPENBLAS_NUM_THREADS": "1"}, capture_output=True,
+                             text=True, timeout=300)
+        said = got.stdout + got.stderr
+        expect(got.returncode == 2, said)
+        expect(said.count("seed is 3 here and 1 in the job") == 2 and "takes its place" not in said, said)
+        job.check()
+
+
+def first_generation_differs():
+    """Nobody knows who is right."""
+    with Job(steps=100, bounds="2:2") as job:
+        job.add(1)
+        job.add(1, seed=7)
+        codes = job.end()
+        expect(codes == [1, 1], str(codes) + job.texts())
+        expect("the ranks differ in seed: " in job.texts(), job.texts())
+
+
+def fixed_job_with_other_data():
+    """Rank 1 of two reads other samples, as many."""
+    folder = os.path.join(FOLDER, "other-data")
+    shutil.rmtree(folder, ignore_errors=True)
+    launch = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "launch")
+    for every in (0, 5):  # without and with checkpoints
+        got = subprocess.run([launch, "-n", "2", "sh", "-c", "exec %s dp 20 %s fixed=1 every=%d data=$PLAIT_RANK" %
+                              (PROGRAM, folder, every)], capture_output=True, text=True, timeout=300,
+                             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+        said = got.stdout + got.stderr
+        expect(got.returncode == 1 and "hash" not in said, said)
+        text = re.findall(r"^\[(\d)\] elastic_job: batches 1: the ranks differ in the fingerprint of the data set, of which "
+                          r"each data rank takes its share: (\d+) on rank 0, (\d+) on rank 1", said, re.MULTILINE)
+        expect(sorted(rank for rank, _, _ in text) == ["0", "1"] and text[0][1] != text[0][2], said)
+
+
 def program_is_wrong():
     with Job(steps=100, throws=10) as job:
         job.add(4)
@@ -1108,8 +1177,9 @@ USUAL = [storm, cut_cable, root_is_stopped, root_hangs, stopped_for_a_while, mem
          etcd_restarted_with_its_data, come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused,
          etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over,
-         strangers_are_refused, strangers_at_every_port, words_of_the_store_move_no_cursor, secured_store,
-         program_is_wrong, times_are_refused, without_launcher]
+         strangers_are_refused, strangers_at_every_port, newcomers_are_refused, second_launcher, first_generation_differs,
+         fixed_job_with_other_data, words_of_the_store_move_no_cursor, secured_store, program_is_wrong, times_are_refused,
+         without_launcher]
 
 
 def main():

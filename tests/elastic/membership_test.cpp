@@ -54,6 +54,7 @@ struct simulated_store {
   std::int64_t now_modified = 0;
   std::map<std::string, roll_entry> roll;
   std::map<std::string, std::string> failed;
+  std::map<std::string, std::string> refused;
   std::optional<std::string> done;
 
   [[nodiscard]] membership_view view() const {
@@ -63,6 +64,7 @@ struct simulated_store {
                         .now_modified = now_modified,
                         .roll = roll,
                         .failed = failed,
+                        .refused = refused,
                         .done = done};
     for (auto const& [uid, one] : members) out.members.push_back(one);
     std::ranges::sort(out.members, {}, &membership_view::member::created);
@@ -78,7 +80,12 @@ struct simulated_store {
 
 /// What the ranks of a generation exchange, as barriers: number b is complete when all have come.
 struct simulated_generation {
+  struct options {
+    bool are_accepted;
+    int which;
+  };
   generation_record record;
+  std::map<std::string, options> brought{};
   std::map<std::string, int> arrived{};  // barriers that each has come to
   std::map<std::string, std::pair<std::int64_t, bool>>
       shown{};                   // step + 1 (0: none) and whether ready
@@ -99,7 +106,9 @@ enum class mutant {
   overwritten,
   no_lease_check,
   events,
-  outages_count
+  outages_count,
+  not_compared,
+  taken_again
 };
 
 struct process {
@@ -121,6 +130,8 @@ struct process {
   int generation = 0, rank = -1, barrier = 0;
   std::int64_t waits_since = 0, deaf_until = 0;
   bool could_catch_up = false;  // when its state was given up
+  int options = 0;              // what it brings
+  bool is_accepted = false, hangs = false;
 };
 
 class simulation {
@@ -168,6 +179,8 @@ class simulation {
   void add() {
     auto const uid = "m" + std::to_string(next_++);
     processes_.push_back(std::make_unique<process>(process{uid, membership(uid, terms_)}));
+    for (auto const& one : processes_)
+      if (one->is_accepted) processes_.back()->options = one->options;
   }
   process* any() {
     return processes_.empty() ? nullptr
@@ -232,7 +245,11 @@ class simulation {
         if (one != nullptr) one->is_cut_off = !one->is_cut_off;
         break;
       default:
-        if (processes_.size() < 9) add();
+        if (processes_.size() >= 9) break;
+        add();
+        if (pick(4) == 0 && std::ranges::any_of(processes_, &process::is_accepted,
+                                                [](auto const& of) -> process& { return *of; }))
+          processes_.back()->options ^= 1;
     }
     for (auto const& uid : dead_leases_)
       if (pick(2) == 0) lose(uid);
@@ -243,18 +260,22 @@ class simulation {
     else dead_leases_.insert(one.uid);
   }
   void mend() {
-    for (auto& one : processes_) one->is_stopped = one->is_cut_off = false;
+    for (auto& one : processes_) {
+      one->is_stopped = one->is_cut_off = false;
+      if (one->hangs) kill(*one);
+    }
     for (auto const& uid : dead_leases_) lose(uid);
   }
 
   void act_one(process& me) {
     if (me.is_stopped || me.is_cut_off) me.deaf_until = now_.count();
-    if (me.is_stopped) return;
+    if (me.is_stopped || me.hangs) return;
     if (me.where == process::waiting) {
       if (me.is_cut_off || is_away_) return;
       if (me.todo) return carry_out(me);
       if (me.leaving != 0 && pick(2) == 0) come_back(me);
       me.read = store_.view();
+      if (mutant_ == mutant::taken_again) me.read->refused.clear();
       me.todo = me.of.decide(*me.read, counted());
       if (mutant_ == mutant::events && me.todo->what == act::enroll && me.generation > 0)
         me.todo->number += 1;  // counts what it has seen
@@ -313,6 +334,8 @@ class simulation {
           problem_ = "generation " + std::to_string(todo.next.number) + " begins twice";
           break;
         }
+        for (auto const& uid : todo.next.members)
+          if (store_.refused.contains(uid)) problem_ = uid + " is refused, and in a generation";
         store_.now = todo.next;
         store_.now_modified = ++store_.revision;
         store_.roll.clear();
@@ -341,6 +364,8 @@ class simulation {
         break;
       case act::end:
         if (todo.why.starts_with("there were fewer")) problem_ = not_waited;
+        if (todo.is_refused && me.is_accepted)
+          problem_ = me.uid + " is refused, and has trained the job";
         kill(me);
     }
   }
@@ -373,7 +398,9 @@ class simulation {
     switch (me.where) {
       case process::meeting: {
         here.shown[me.uid] = {me.is_whole ? me.step + 1 : 0, me.is_ready};
+        here.brought[me.uid] = {me.is_accepted, me.options};
         if (!pass(me, here)) return;
+        if (mutant_ != mutant::not_compared && !compare(me, here)) return;
         std::int64_t newest = 0;
         for (auto const& [uid, shown] : here.shown) newest = std::max(newest, shown.first);
         if (newest <= 1) return start_at(me, 0);
@@ -439,6 +466,32 @@ class simulation {
       default: return;
     }
   }
+  /// False if the generation ends, since members have brought something else than others.
+  bool compare(process& me, simulated_generation& here) {
+    auto const& all = here.brought;
+    bool const is_same =
+        std::ranges::all_of(all, [&](auto const& one) { return one.second.which == me.options; });
+    if (is_same) return true;
+    std::set<int> accepted;
+    for (auto const& [uid, what] : all)
+      if (what.are_accepted) accepted.insert(what.which);
+    if (accepted.size() != 1) {  // all end
+      store_.done = "members differ";
+      ++store_.revision;
+      kill(me);
+      return false;
+    }
+    if (store_.now->number == me.generation && !me.is_cut_off)
+      for (auto const& [uid, what] : all)
+        if (what.which != *accepted.begin()) {
+          store_.refused[uid] = "other options";
+          ++store_.revision;
+        }
+    if (me.options == *accepted.begin()) come_back(me);
+    else if (pick(2) == 0) kill(me);
+    else me.hangs = true;
+    return false;
+  }
   void start_at(process& me, std::int64_t step) {
     me.step = step;
     me.is_whole = true;
@@ -449,6 +502,10 @@ class simulation {
   void commit(process& me, simulated_generation& here) {
     ++me.step;
     me.is_ready = me.has_arrived = false;
+    me.is_accepted = true;
+    for (auto const& [uid, what] : here.brought)
+      if (what.are_accepted && what.which != me.options)
+        problem_ = me.uid + " trains with other options than " + uid;
     for (auto const& one : processes_)
       if (one->generation == me.generation && one->where == process::training && one.get() != &me)
         if (std::abs(one->step - me.step) > 1) problem_ = "members are two steps apart";
@@ -456,7 +513,6 @@ class simulation {
       if (one->generation == me.generation && one->where == process::training &&
           one->step + 1 == me.step && !one->is_ready)
         problem_ = one->uid + " is behind and cannot catch up";
-    (void)here;
     if (announced_ && pick(2) == 0) come_back(me);
   }
   /// All of a block is gone: not because somebody has given it up who could have gone on.
@@ -522,7 +578,9 @@ TEST(Membership, ItsMutantsAreFound) {
       {mutant::overwritten, "has given up its state"},
       {mutant::no_lease_check, "updates without a lease"},
       {mutant::events, "no end"},
-      {mutant::outages_count, "as if members had been waited for"}};
+      {mutant::outages_count, "as if members had been waited for"},
+      {mutant::not_compared, "trains with other options than"},
+      {mutant::taken_again, "is refused, and in a generation"}};
   for (auto const& [which, says] : all) {
     auto const got = run(which == mutant::overwritten ? 4000 : 400, which);
     EXPECT_GT(got.problems, 0) << says;

@@ -357,4 +357,74 @@ TEST(HandOver, AJobThatCannotGoOnEndsOnAllRanks) {
   EXPECT_EQ(saved, 3);
 }
 
+/// Ranks some of which have trained the job before, and what is said of those that are refused.
+class on_trial final : public generation {
+ public:
+  explicit on_trial(bool is_accepted) { kept_.is_accepted = is_accepted; }
+  std::vector<std::string> refused;
+  [[nodiscard]] int number() const override { return 1; }
+  double asks() override { return 0; }
+  [[nodiscard]] bool is_last() const override { return false; }
+  void end_job(std::int64_t) override { throw job_ended("the job has ended"); }
+  void require_membership() override {}
+  [[noreturn]] void refuse(std::vector<std::string> const& why) override {
+    refused = why;
+    end("a newcomer is refused");
+  }
+  legacy& kept() override { return kept_; }
+  [[nodiscard]] int block() const override { return 0; }
+
+ private:
+  legacy kept_{};
+};
+
+/// What all ranks of a first step end with, where rank 2 has other numbers; `said`: why it is
+/// refused.
+std::string with_newcomers(std::vector<bool> const& accepted, std::uint64_t seed, std::size_t batch,
+                           std::string& said) {
+  std::mutex mutex;
+  try {
+    launch<plain>(threads{.data_ranks = 3}, [&](auto& rank) {
+      bool const is_other = rank.world_rank() == 2;
+      on_trial here(accepted[std::size_t(rank.world_rank())]);
+      rank.belong_to(&here);
+      try {
+        auto trainer = plait::trainer<plain>(rank, sgd{}, {.seed = is_other ? seed : 4});
+        auto all = batches<float>(samples{}, global_batch<>{is_other ? batch : 24}, rank,
+                                  {.seed = 9, .epochs = 0});
+        trainer.step(all.at(0));
+      } catch (generation_ended const&) {
+        std::scoped_lock const lock{mutex};
+        EXPECT_EQ(here.refused.size(), 3u);
+        if (here.refused.size() != 3) throw;
+        EXPECT_EQ(here.refused[0] + here.refused[1], "");
+        said = here.refused[2];
+        throw;
+      }
+    });
+  } catch (error const& problem) {
+    return problem.what();
+  }
+  return "";
+}
+
+TEST(Newcomers, ThatDifferAreRefused) {
+  std::string said;
+  EXPECT_EQ(with_newcomers({true, true, false}, 4, 24, said), "");
+  EXPECT_EQ(with_newcomers({true, true, false}, 5, 24, said), "a newcomer is refused");
+  EXPECT_EQ(said, "trainer 1: seed is 5 here and 4 in the job");
+  EXPECT_EQ(with_newcomers({true, false, false}, 4, 36, said), "a newcomer is refused");
+  EXPECT_EQ(said, "batches 1: the samples of a global batch is 36 here and 24 in the job");
+  said.clear();
+  std::vector<std::vector<bool>> const all_alike{
+      {false, false, false}, {true, true, true}, {true, false, true}};
+  for (auto const& accepted : all_alike) {
+    auto const text = with_newcomers(accepted, 5, 24, said);
+    EXPECT_NE(text.find("trainer 1: the ranks differ in seed: 4 on rank 0, 5 on rank 2"),
+              std::string::npos)
+        << text;
+  }
+  EXPECT_EQ(said, "");
+}
+
 }  // namespace

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plait/core/error.hpp"
 
@@ -15,6 +16,14 @@ namespace plait {
 /// by the next call.
 struct generation_ended : job_ended {
   using job_ended::job_ended;
+};
+
+/// This process has brought something else than the ranks that have trained an elastic job: it has
+/// no place there, now and later, and the job goes on without it.
+struct refused_newcomer : input_error {
+  using input_error::input_error;
+  /// What the program is to return.
+  [[nodiscard]] static int exit_code() { return 2; }
 };
 
 /// What a rank of an elastic job has of its generation, the time in which the ranks stay the same,
@@ -55,10 +64,24 @@ class generation {
     void const* kind = nullptr;
     std::int64_t step = 0;
     int block = -1;
+    bool is_accepted = false;  ///< it has done a step with others, so that it has been compared
   };
   [[nodiscard]] virtual legacy& kept() = 0;
   /// Which part of a replica this rank has.
   [[nodiscard]] virtual int block() const = 0;
+
+  /// Whether each rank has been accepted in a generation before. Those that have not are compared
+  /// with those that have. Empty until they have told each other.
+  [[nodiscard]] std::vector<bool> const& accepted() const { return accepted_; }
+  void know_accepted(std::vector<bool> of_ranks) { accepted_ = std::move(of_ranks); }
+  /// Ends it since some ranks have no place in the job: `why[r]` says it of rank r and is empty for
+  /// the others. All ranks call it with the same.
+  ///
+  /// Errors: refused_newcomer on those ranks, generation_ended on the others.
+  [[noreturn]] virtual void refuse(std::vector<std::string> const& why) {
+    (void)why;
+    end("ranks are refused");
+  }
 
   /// Ends it on this rank.
   [[noreturn]] [[gnu::cold]] void end(std::string const& why) {
@@ -80,6 +103,7 @@ class generation {
  private:
   std::string why_{};
   bool has_trainer_ = false;
+  std::vector<bool> accepted_{};
 };
 
 }  // namespace plait

@@ -210,6 +210,7 @@ class checkpoint_folder {
     std::vector<found_checkpoint> old;
     for (auto const& one : list)
       if (is_old(one)) old.push_back(one);
+    lease_.require();  // so that what was seen to be newer counts for whoever comes
     return discard(old);
   }
 
@@ -304,7 +305,10 @@ class checkpoint_folder {
       if (is_small_remains(name)) (void)disk_.remove_file(path);
       auto const parts = name_of::from(name);
       if (!parts || !is_mine_or_older(parts->lease)) continue;
-      if (parts->what == name_of::complete && counted.has(*parts)) continue;
+      if (parts->what == name_of::complete && counted.has(*parts)) {
+        if (is_replaced(*parts)) replaced.push_back({.step = parts->step, .path = path});
+        continue;
+      }
       if (parts->what == name_of::partial) {
         remains.push_back(path);
         continue;
@@ -323,7 +327,23 @@ class checkpoint_folder {
     // own.
     if ((remains.empty() && replaced.empty()) || disk_.sync_folder(path_) != 0) return;
     for (auto const& path : remains) (void)remove(path);
+    if (!replaced.empty()) lease_.require();  // so that what takes their place counts
     (void)discard(replaced);
+  }
+
+  /// Whether it counts and another of its step is taken: who had the folder was killed before it
+  /// could remove it.
+  [[nodiscard]] bool is_replaced(name_of const& name) const {
+    if (lease_.number() == 0) return false;  // there it has another name
+    auto const list = detail::list_checkpoints(path_, name.is_best, disk_);
+    auto const path = path_ / name.text();
+    return std::ranges::any_of(list,
+                               [&](auto const& one) {
+                                 return one.step == name.step && one.path != path &&
+                                        one.complete() && one.job == job_;
+                               }) &&
+           std::ranges::find(list, path, &found_checkpoint::path) == list.end() &&
+           detail::look_at_checkpoint(path, name.step, disk_).job == job_;
   }
 
   /// Takes checkpoints away. They first get a name that says so, and that goes to the disk: else

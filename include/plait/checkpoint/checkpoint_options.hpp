@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +89,25 @@ struct checkpoint_options {
 };
 
 namespace detail {
+
+/// The options that are the same on all ranks, which would meet at other steps otherwise.
+inline constexpr std::array compared_options{".every", ".keep", ".required", ".verify"};
+
+[[nodiscard]] inline std::vector<std::uint64_t> numbers_of(checkpoint_options const& of) {
+  return {static_cast<std::uint64_t>(of.every), static_cast<std::uint64_t>(of.keep),
+          of.required ? 1u : 0u, of.verify ? 1u : 0u};
+}
+/// The first option that differs between two ranks of all: its name, and the values; "" if none
+/// does.
+[[nodiscard]] [[gnu::cold]] inline std::string option_difference(
+    std::vector<std::vector<std::uint64_t>> const& all, std::size_t one, std::string const& where,
+    std::size_t other, std::string const& there) {
+  for (std::size_t i = 0; i < compared_options.size(); ++i)
+    if (all[one][i] != all[other][i])
+      return std::string("checkpoint_options: ") + compared_options[i] + " is " +
+             std::to_string(all[one][i]) + where + " and " + std::to_string(all[other][i]) + there;
+  return "";
+}
 
 /// Names and values of what a run must have again.
 using checkpoint_settings = std::vector<std::pair<std::string, std::string>>;

@@ -341,6 +341,9 @@ class checkpoints {
       mine = problem.what();
     }
     auto const all = state_->of_all_ranks(said(mine.empty() ? 0 : 1, 0, mine));
+    state_->refuse_newcomers([&](int rank, int) {
+      return all[std::size_t(rank)][0] == 0 ? std::string{} : text_of(all[std::size_t(rank)]);
+    });
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       if (all[rank][0] != 0)
         throw input_error(!mine.empty() ? mine : cannot(what, rank, text_of(all[rank])));
@@ -492,24 +495,31 @@ class checkpoints {
       if (kind == 0 || reader.has_kind(copies_.kinds[kind])) state_->restore(kind, reader);
       else state_->start_anew(kind);
   }
-  /// Ranks with other options would meet at other steps.
   [[gnu::cold]] void compare_options() const {
-    constexpr std::array names{".every", ".keep", ".required", ".verify"};
-    auto const all = state_->of_all_ranks({static_cast<std::uint64_t>(options_.every),
-                                           static_cast<std::uint64_t>(options_.keep),
-                                           options_.required ? 1u : 0u, options_.verify ? 1u : 0u});
+    auto const all = state_->of_all_ranks(detail::numbers_of(options_));
+    state_->refuse_newcomers([&](int rank, int reference) {
+      return detail::option_difference(all, std::size_t(rank), " here", std::size_t(reference),
+                                       " in the job");
+    });
     for (std::size_t rank = 1; rank < all.size(); ++rank)
-      for (std::size_t i = 0; i < names.size(); ++i)
-        if (all[rank][i] != all[0][i])
-          throw input_error("checkpoint_options: " + std::string(names[i]) + " is " +
-                            std::to_string(all[0][i]) + " on rank 0 and " +
-                            std::to_string(all[rank][i]) + " on rank " + std::to_string(rank));
+      if (auto const text = detail::option_difference(all, 0, " on rank 0", rank,
+                                                      " on rank " + std::to_string(rank));
+          !text.empty())
+        throw input_error(text);
     auto const best = state_->of_all_ranks(said(0, 0, options_.best.text()));
-    for (std::size_t rank = 1; rank < best.size(); ++rank)
-      if (best[rank] != best[0])
-        throw input_error("checkpoint_options: .best is " + detail::in_quotes(text_of(best[0])) +
-                          " on rank 0 and " + detail::in_quotes(text_of(best[rank])) + " on rank " +
-                          std::to_string(rank));
+    auto const said_by = [&](int rank) {
+      return detail::in_quotes(text_of(best[std::size_t(rank)]));
+    };
+    state_->refuse_newcomers([&](int rank, int reference) {
+      return said_by(rank) == said_by(reference)
+                 ? std::string{}
+                 : "checkpoint_options: .best is " + said_by(rank) + " here and " +
+                       said_by(reference) + " in the job";
+    });
+    for (int rank = 1; rank < static_cast<int>(best.size()); ++rank)
+      if (said_by(rank) != said_by(0))
+        throw input_error("checkpoint_options: .best is " + said_by(0) + " on rank 0 and " +
+                          said_by(rank) + " on rank " + std::to_string(rank));
   }
 
   /// The number of the next batch: each step takes one.

@@ -79,6 +79,10 @@ class elastic_member {
   [[nodiscard]] std::shared_ptr<etcd_access> const& access() const { return access_; }
   [[nodiscard]] job_keys const& keys() const { return keys_; }
   [[nodiscard]] std::int64_t lease() const { return lease_; }
+  /// What a process is told that has no place in the job.
+  [[nodiscard]] std::string refusal(std::string const& why) const {
+    return "elastic: this process is refused by job " + in_quotes(job_) + ": " + why;
+  }
   /// "" before the first generation.
   [[nodiscard]] std::string const& job_id() const { return terms_.id; }
 
@@ -182,6 +186,19 @@ class elastic_member {
     } catch (etcd_error const&) {  // others see that the lease ends
     }
   }
+  /// Members of the generation, with what they have brought: they have no place in the job.
+  [[gnu::cold]] void refuse(std::vector<std::pair<std::string, std::string>> const& members) {
+    is_over_ = has_failed_ = true;
+    try {
+      auto const view = keys_.read(etcd_.read(keys_.all())).view;
+      if (view.number() != number_) return;
+      std::vector<etcd_change> notes;
+      for (auto const& [uid, why] : members)
+        notes.push_back({.key = keys_.refused() + uid, .value = why});
+      etcd_.change({{keys_.generation(), etcd_condition::of::modified, view.now_modified}}, notes);
+    } catch (etcd_error const&) {  // they end by themselves
+    }
+  }
   /// The job has ended for all: "" or why. Those who come late are told; what has not come to its
   /// end may soon be started again. Of what has, others would begin anew if they were not told:
   /// then etcd is waited for.
@@ -190,11 +207,11 @@ class elastic_member {
     for (auto began = now();; began = now()) try {
         auto const lease = etcd_.grant(kept);
         auto const of = etcd_condition::of::created;
-        etcd_.change({{keys_.done(), of, 0}},
-                     {{.key = keys_.done(), .value = why, .lease = lease},
-                      {.key = keys_.job()},
-                      {.key = keys_.generation()},
-                      {.key = keys_.all() + "program/", .is_prefix = true}});
+        etcd_.change({{keys_.done(), of, 0}}, {{.key = keys_.done(), .value = why, .lease = lease},
+                                               {.key = keys_.job()},
+                                               {.key = keys_.generation()},
+                                               {.key = keys_.all() + "program/", .is_prefix = true},
+                                               {.key = keys_.refused(), .is_prefix = true}});
         heard(true);
         return;
       } catch (etcd_error const& problem) {

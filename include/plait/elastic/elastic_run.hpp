@@ -46,8 +46,15 @@ struct elastic_job {
 /// A generation as the trainer of this process sees it.
 class running_generation final : public generation {
  public:
-  running_generation(elastic_member& member, generation_record of, legacy& kept, int block)
-      : member_(member), of_(std::move(of)), kept_(kept), block_(block) {}
+  /// `rank` of the plan is the member `member_of[rank]` of the generation.
+  running_generation(elastic_member& member, generation_record of, legacy& kept, int rank,
+                     std::vector<int> member_of, int block)
+      : member_(member),
+        of_(std::move(of)),
+        kept_(kept),
+        rank_(rank),
+        member_of_(std::move(member_of)),
+        block_(block) {}
 
   [[nodiscard]] std::string job_id() const override { return member_.job_id(); }
   [[nodiscard]] int number() const override { return of_.number; }
@@ -62,6 +69,21 @@ class running_generation final : public generation {
     throw job_ended("elastic: " + (of_.closing.empty() ? member_.why_lost() : of_.closing) +
                     "; the job has ended after step " + std::to_string(step));
   }
+  [[noreturn]] [[gnu::cold]] void refuse(std::vector<std::string> const& why) override {
+    std::vector<std::pair<std::string, std::string>> members;
+    for (std::size_t rank = 0; rank < why.size(); ++rank)
+      if (!why[rank].empty())
+        members.emplace_back(of_.members[std::size_t(member_of_[rank])], why[rank]);
+    member_.refuse(members);
+    if (auto const& mine = why[std::size_t(rank_)]; !mine.empty())
+      throw refused_newcomer(member_.refusal(mine));
+    bool const is_first = std::ranges::find(why, "") - why.begin() == rank_;
+    for (auto const& [uid, text] : members)
+      if (is_first)
+        std::fprintf(stderr, "plait: elastic: member %s is refused, and the job goes on: %s\n",
+                     uid.c_str(), text.c_str());
+    end("members are refused");
+  }
   legacy& kept() override { return kept_; }
   [[nodiscard]] int block() const override { return block_; }
 
@@ -69,6 +91,8 @@ class running_generation final : public generation {
   elastic_member& member_;
   generation_record of_;
   legacy& kept_;
+  int rank_;
+  std::vector<int> member_of_;
   int block_;
 };
 
@@ -90,6 +114,7 @@ class replica_ranks {
     return static_cast<int>(std::ranges::find(member_of_, member) - member_of_.begin());
   }
   [[nodiscard]] int member_of(int rank) const { return member_of_[std::size_t(rank)]; }
+  [[nodiscard]] std::vector<int> const& members_of() const { return member_of_; }
 
  private:
   int replica_;
@@ -115,6 +140,7 @@ class elastic_run {
       switch (next.what) {
         case membership::act::leave: throw stopped_by_signal(member_.leaving(), kept_.step - 1);
         case membership::act::end:
+          if (next.is_refused) throw refused_newcomer(member_.refusal(next.why));
           if (next.why.empty()) return say_if_late();
           throw job_ended("elastic: the job has ended: " + next.why +
                           (member_.comes_late() ? "; " + how_to_begin_anew() : ""));
@@ -132,6 +158,7 @@ class elastic_run {
     auto const groups = terms_.groups(static_cast<int>(members.size()) / terms_.replica);
     replica_ranks const ranks(groups.grid());
     int const rank = ranks.rank_of(now.rank);
+    std::vector<bool> accepted;
     try {
       process_ranks const here{
           .rank = rank,
@@ -154,15 +181,23 @@ class elastic_run {
           .keep_numbers = true,
           .flight_record = options_.flight_record.empty() ? "off" : options_.flight_record};
       backend.run(groups, [&](elastic::rank_type& handle) {
-        running_generation generation(member_, now.next, kept_, now.rank % terms_.replica);
+        running_generation generation(member_, now.next, kept_, rank, ranks.members_of(),
+                                      now.rank % terms_.replica);
         handle.belong_to(&generation);
-        program(handle);
+        try {
+          program(handle);
+        } catch (collective_mismatch const&) {
+          accepted = generation.accepted();
+          throw;
+        }
         generation.require_running();
       });
       member_.finish("");
       return true;
     } catch (generation_ended const&) {
       return false;
+    } catch (refused_newcomer const&) {
+      throw;
     } catch (job_ended const& end) {
       member_.finish(end.what());
       throw;
@@ -172,11 +207,32 @@ class elastic_run {
       fail(problem, members, ranks, -1, true);
     } catch (wait_stopped_by_signal const& problem) {
       fail(problem, members, ranks, -1, true);
+    } catch (collective_mismatch const& problem) {
+      // Nobody can say whose program is another one but by who has trained the job with this one.
+      bool const are_some = std::ranges::find(accepted, true) != accepted.end();
+      bool const are_all = std::ranges::find(accepted, false) == accepted.end();
+      if (!are_some || are_all || kept_.step > now.next.step) {
+        note_failed_program(now.next, problem);
+        throw;
+      }
+      options_.engine->abandon();
+      std::string const why = std::string("its program calls other things: ") + problem.what();
+      std::vector<std::pair<std::string, std::string>> newcomers;
+      for (std::size_t one = 0; one < accepted.size(); ++one)
+        if (!accepted[one])
+          newcomers.emplace_back(members[std::size_t(ranks.member_of(int(one)))], why);
+      member_.refuse(newcomers);
+      if (!accepted[std::size_t(rank)]) throw refused_newcomer(member_.refusal(why));
     } catch (std::exception const& problem) {
-      member_.note_failed_program(kept_.step, problem.what());
+      note_failed_program(now.next, problem);
       throw;
     }
     return false;
+  }
+  /// What a newcomer's program cannot do is no matter of a job that others train.
+  [[gnu::cold]] void note_failed_program(generation_record const& in,
+                                         std::exception const& problem) {
+    if (in.step == 0 || kept_.is_accepted) member_.note_failed_program(kept_.step, problem.what());
   }
   /// A call has failed: this process has noticed that somebody is gone, or was told that the
   /// generation is over.

@@ -25,6 +25,7 @@ namespace plait::detail {
 ///     failed/N/UID     who has seen generation N fail and whom it blames, on its lease
 ///     meeting/N/...    where the processes of generation N find each other
 ///     program/STEP     what a program has thrown in a step
+///     refused/UID      what a process has brought that has no place in the job
 ///     done             the job has ended; "" or why
 class job_keys {
  public:
@@ -45,6 +46,8 @@ class job_keys {
   [[nodiscard]] std::string program(std::int64_t step) const {
     return prefix_ + "program/" + std::to_string(step);
   }
+
+  [[nodiscard]] std::string refused() const { return prefix_ + "refused/"; }
 
   /// What a job's processes must have alike.
   struct terms {
@@ -91,6 +94,8 @@ class job_keys {
         out.view.job = out.job.id;
       } else if (one.key == done()) {
         out.view.done = sentence_of_another(one.value);
+      } else if (one.key.starts_with(refused())) {
+        out.view.refused[one.key.substr(refused().size())] = sentence_of_another(one.value);
       } else if (one.key.starts_with(members)) {
         out.view.members.push_back(
             {one.key.substr(members.size()), one.value, one.created, one.lease});

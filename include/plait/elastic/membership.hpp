@@ -54,7 +54,9 @@ struct membership_view {
   std::int64_t now_modified = 0;                ///< the revision of `now`, 0 if there is none
   std::map<std::string, roll_entry> roll{};     ///< of `now`
   std::map<std::string, std::string> failed{};  ///< who has seen `now` fail, and whom it names
-  std::optional<std::string> done{};            ///< "" or what has ended the job
+  /// Who has no place in the job, and why; it is as if they had gone.
+  std::map<std::string, std::string> refused{};
+  std::optional<std::string> done{};  ///< "" or what has ended the job
 
   [[nodiscard]] bool has(std::string const& uid) const { return find(uid) != nullptr; }
   [[nodiscard]] member const* find(std::string const& uid) const {
@@ -65,7 +67,7 @@ struct membership_view {
   /// Whether a member of the generation has been one all the time.
   [[nodiscard]] bool has_stayed(std::string const& uid) const {
     auto const* const one = find(uid);
-    return one != nullptr && one->created < now_modified;
+    return one != nullptr && one->created < now_modified && !refused.contains(uid);
   }
 };
 
@@ -108,6 +110,7 @@ class membership {
     int rank = -1;
     std::vector<std::string> who{};
     std::string why{};
+    bool is_refused = false;  ///< of `end`: the job goes on
   };
 
   membership(std::string uid, membership_terms const& terms)
@@ -124,6 +127,8 @@ class membership {
   /// What a member that waits does.
   [[nodiscard]] action decide(membership_view const& view, time now) {
     if (view.done) return {.what = act::end, .why = *view.done};
+    if (auto const why = view.refused.find(uid_); why != view.refused.end())
+      return {.what = act::end, .why = why->second, .is_refused = true};
     auto const begun = view.now ? view.now->rank_of(uid_) : -1;
     if (begun >= 0 && view.number() > last_) {
       last_ = view.number();
@@ -167,7 +172,8 @@ class membership {
     int newcomers = 0;
     for (auto const& one : view.members) {
       auto const entry = view.roll.find(one.uid);
-      if (view.now->rank_of(one.uid) < 0 && entry != view.roll.end() && entry->second.leaving == 0)
+      if (view.now->rank_of(one.uid) < 0 && entry != view.roll.end() &&
+          entry->second.leaving == 0 && !view.refused.contains(one.uid))
         ++newcomers;
     }
     bool const grows =
@@ -199,7 +205,8 @@ class membership {
     if (view.now)
       for (auto const& uid : view.now->members) {
         is_all_there = is_all_there && view.has_stayed(uid);
-        if (view.has(uid) && !view.roll.contains(uid)) absent.push_back(uid);
+        if (view.has(uid) && !view.roll.contains(uid) && !view.refused.contains(uid))
+          absent.push_back(uid);
       }
     // While a generation runs, those on the roll are spares.
     bool const has_ended =
@@ -216,10 +223,10 @@ class membership {
     std::vector<replica_candidate> staying, all;
     std::int64_t newest = 0;
     for (auto const& [uid, entry] : view.roll)
-      if (view.has(uid)) newest = std::max(newest, entry.step);
+      if (view.has(uid) && !view.refused.contains(uid)) newest = std::max(newest, entry.step);
     for (auto const& one : view.members) {
       auto const entry = view.roll.find(one.uid);
-      if (entry == view.roll.end()) continue;
+      if (entry == view.roll.end() || view.refused.contains(one.uid)) continue;
       // Who is one step behind may have what it takes to catch up.
       bool const counts = entry->second.step > 0 && entry->second.step + 1 >= newest;
       replica_candidate const each{one.uid, one.host, counts ? entry->second.block : -1};
@@ -282,8 +289,9 @@ class membership {
                                std::vector<replica_candidate> const& of, std::int64_t newest,
                                int unexplained, std::string const& closing, int signal,
                                int replicas = 0) const {
-    auto const oldest = std::ranges::find_if(
-        view.members, [&](auto const& one) { return view.roll.contains(one.uid); });
+    auto const oldest = std::ranges::find_if(view.members, [&](auto const& one) {
+      return view.roll.contains(one.uid) && !view.refused.contains(one.uid);
+    });
     if (oldest->uid != uid_) return {};
     if (replicas == 0)
       replicas = std::min(terms_.max, static_cast<int>(of.size()) / terms_.replica);

@@ -49,6 +49,18 @@ class agreement {
     auto const [field, rank] = difference_in(all);
     return rank == 0 ? std::string{} : names_[field];
   }
+  /// How a rank differs from a reference, with both values; "" if it does not.
+  [[nodiscard]] [[gnu::cold]] std::string difference(std::vector<std::uint64_t> const& all,
+                                                     int rank, int reference) const {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      auto const here = all[static_cast<std::size_t>(rank) * agreed_fields + i];
+      auto const there = all[static_cast<std::size_t>(reference) * agreed_fields + i];
+      if (here != there)
+        return subject_ + ": " + names_[i] + " is " + text(i, here) + " here and " +
+               text(i, there) + " in the job";
+    }
+    return "";
+  }
   /// Errors: input_error that names the first number that differs, with both values.
   [[gnu::cold]] void require_equal(std::vector<std::uint64_t> const& all) const {
     auto const [field, rank] = difference_in(all);

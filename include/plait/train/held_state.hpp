@@ -180,7 +180,10 @@ class trainer_generation {
     held_->last = last;
     held_->is_ready = false;
     ++held_->step;
-    if (auto* const now = get()) now->kept().step = held_->step;
+    if (auto* const now = get()) {
+      now->kept().step = held_->step;
+      now->kept().is_accepted = true;
+    }
   }
   /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
   /// what all ranks have asked for. Returns whether the job is to end at once; where signals leave
@@ -226,12 +229,27 @@ class trainer_generation {
           held_->is_ready = old->is_ready;
           held_->last = old->last;
         }
-        kept = {held_, held_type::kind(), held_->step, now->block()};
+        kept = {held_, held_type::kind(), held_->step, now->block(), kept.is_accepted};
         return fits;
       }
     return false;
   }
 
+  /// All ranks learn which of them have been compared before.
+  ///
+  /// Moves: a row of the list for the set-up.
+  [[gnu::cold]] void introduce(agreement_room const& room) {
+    if constexpr (plan::is_elastic)
+      if (auto* const now = get(); now != nullptr) {
+        std::vector<std::uint64_t> mine(agreed_fields);
+        mine[0] = now->kept().is_accepted ? 1 : 0;
+        auto const all = numbers_of_all(rank_, room, mine);
+        std::vector<bool> accepted;
+        for (std::size_t at = 0; at < all.size(); at += agreed_fields)
+          accepted.push_back(all[at] != 0);
+        now->know_accepted(std::move(accepted));
+      }
+  }
   /// All ranks go on from the newest step that one of them has done; start() begins anew.
   ///
   /// \see hand_over

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -110,6 +111,14 @@ class saved_state {
   /// back.
   [[nodiscard]] virtual bool is_held() const = 0;
   [[nodiscard]] virtual job_generation generation() const { return {}; }
+  /// Ends the generation of an elastic job in which newcomers alone have something wrong:
+  /// `wrong(rank, reference)`, the same on all ranks, says how a rank differs from one that has
+  /// been accepted, "" if it does not.
+  ///
+  /// Errors: refused_newcomer, generation_ended.
+  virtual void refuse_newcomers(std::function<std::string(int, int)> const& wrong) const {
+    (void)wrong;
+  }
 };
 
 }  // namespace plait

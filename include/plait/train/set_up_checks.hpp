@@ -20,6 +20,7 @@
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/agreement.hpp"
+#include "plait/train/newcomers.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_groups.hpp"
 #include "plait/train/rates.hpp"
@@ -141,6 +142,18 @@ template <class Optimizer>
   return out.value();
 }
 
+/// Sees to it that all ranks have the same numbers; `all` are those of all ranks.
+///
+/// Errors: input_error that names the first number that differs, on all ranks, but for newcomers:
+///         see refuse_newcomers.
+template <class Rank>
+[[gnu::cold]] void require_equal(Rank& rank, agreement const& mine,
+                                 std::vector<std::uint64_t> const& all) {
+  refuse_newcomers(
+      rank, [&](int other, int reference) { return mine.difference(all, other, reference); });
+  mine.require_equal(all);
+}
+
 /// Sees to it that all ranks have the same text, of which as much counts as there is room for.
 ///
 /// Errors: input_error that says both texts, on all ranks.
@@ -156,6 +169,12 @@ template <class Rank>
     std::memcpy(text.data(), all.data() + of * agreed_fields, most);
     return detail::in_quotes(text.substr(0, text.find('\0')));
   };
+  refuse_newcomers(rank, [&](int other, int reference) {
+    auto const here = text_of(std::size_t(other)), there = text_of(std::size_t(reference));
+    return here == there
+               ? std::string{}
+               : subject + ": " + what + ": " + here + " here and " + there + " in the job";
+  });
   for (std::size_t other = 1; other < all.size() / agreed_fields; ++other)
     if (text_of(other) != text_of(0))
       throw input_error(subject + ": the ranks differ in " + what + ": " + text_of(0) +
@@ -165,7 +184,7 @@ template <class Rank>
 /// Compares with the other ranks.
 template <class Rank>
 [[gnu::cold]] void compare(Rank& rank, agreement_room const& room, agreement const& mine) {
-  mine.require_equal(numbers_of_all(rank, room, mine.mine()));
+  require_equal(rank, mine, numbers_of_all(rank, room, mine.mine()));
 }
 
 /// Compares the factors themselves, as many at a time as there is room for.
@@ -240,7 +259,7 @@ template <class Rank, class Optimizer>
   mine.add(last, digest_of(factors));
   auto const all = numbers_of_all(rank, room, mine.mine());
   if (mine.first_difference(all) == last) compare_factors(rank, room, subject, factors);
-  mine.require_equal(all);
+  require_equal(rank, mine, all);
   if (plan.slices > 0)
     compare_text(rank, room, subject,
                  "what decides on the last bits of results, which reproducible<Slices> needs to be "
@@ -313,10 +332,24 @@ template <class Rank, class Memory>
   numbers.back() = digest_of(batch);  // behind what is the same on all ranks
   auto const all = numbers_of_all(rank, room, numbers);
   if (mine.first_difference(all) == last) compare_text(rank, room, subject, last, measures);
-  mine.require_equal(all);
-  require_same_samples(rank.grid(), subject, batch.step, [&](int of_rank) {
+  require_equal(rank, mine, all);
+  auto const digest_on = [&](int of_rank) {
     return all[std::size_t(of_rank + 1) * agreed_fields - 1];
+  };
+  refuse_newcomers(rank, [&](int other, int) {
+    auto const& accepted = generation_of(rank)->accepted();
+    auto const data_rank = [&](int of_rank) {
+      return rank.grid().place_in_group(rank.grid().coordinates_of(of_rank), batch_axes);
+    };
+    for (int one = 0; one < rank.world_size(); ++one)
+      if (data_rank(one) == data_rank(other) && digest_on(one) != digest_on(other) &&
+          (accepted[std::size_t(one)] || !accepted[std::size_t(other)]))
+        return subject + ": the samples of step " + std::to_string(batch.step) +
+               " have the digest " + std::to_string(digest_on(other)) + " here and " +
+               std::to_string(digest_on(one)) + " on another rank of the replica";
+    return std::string{};
   });
+  require_same_samples(rank.grid(), subject, batch.step, digest_on);
 }
 
 /// The sources of batches that have been compared.

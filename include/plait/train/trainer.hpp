@@ -105,6 +105,7 @@ class trainer_on {
         passes_(rank, store_, slices_) {
     auto const mine = calls();
     if (!generation_.take_over(store_, options.average > 0, name())) start();
+    generation_.introduce(room_to_agree());
     if (rank.world_size() > 1)
       compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number_,
                        optimizer_, options_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/averages.hpp"
+#include "plait/train/newcomers.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/parameter_store.hpp"
 #include "plait/train/saved_state.hpp"
@@ -85,6 +87,9 @@ class trainer_state final : public saved_state {
     if constexpr (requires { rank_.generation(); })
       if (auto* const now = rank_.generation()) return {now->job_id(), now->number()};
     return {};
+  }
+  void refuse_newcomers(std::function<std::string(int, int)> const& wrong) const override {
+    execution::refuse_newcomers(rank_, wrong);
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
