@@ -252,12 +252,12 @@ class Job:
         self.close()
 
 
-def own_mark():
-    with open("/proc/self/stat") as file:
+def mark(pid):
+    with open("/proc/%d/stat" % pid) as file:
         start = file.read().rpartition(")")[2].split()[19]
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
-    return "\t".join([str(os.getpid()), start, boot, os.readlink("/proc/self/ns/pid"), os.uname().nodename,
+    return "\t".join([str(pid), start, boot, os.readlink("/proc/self/ns/pid"), os.uname().nodename,
                       os.readlink("/proc/self/ns/net")]).encode()
 
 
@@ -267,7 +267,7 @@ def check_start(trained, folder, connections):
         for rank in (0, 1):
             job.start(rank, 3, "ranked", "dp3", "timeout=200000")
         writer = job.note("writer").split(b"\n")
-        job.leave("here.2", own_mark())
+        job.leave("here.2", mark(os.getpid()))
         with socket.create_server(("127.0.0.1", 0)) as mine:
             port = mine.getsockname()[1]
             own = struct.pack("<H", socket.AF_INET) + struct.pack(">H", port) + socket.inet_aton("127.0.0.1") + bytes(8)
@@ -331,20 +331,39 @@ def check_start(trained, folder, connections):
         expect(not os.path.exists(job.meeting), "the meeting's folder is left")
 
 
+def check_end_of_a_rank(trained, folder):
+    """Rank 2 ends when the others have seen its address and wait for it."""
+    with Job(trained, folder) as job, subprocess.Popen(["sleep", "1000"]) as second:
+        try:
+            for rank in (0, 1):
+                job.start(rank, 3, "ranked", "dp3", "timeout=200000")
+            job.note("writer")
+            job.leave("here.2", mark(second.pid))
+            job.leave("at.2", job.note("at.0"))
+            job.note("at.1")
+        finally:
+            second.kill()
+        for rank in (0, 1):
+            job.ends(rank, 1, "rank 2, process %d on host " % second.pid,
+                     "has ended before all ranks were connected")
+        expect(not os.path.exists(job.meeting), "the meeting's folder is left")
+
+
 def check_training(trained, folder):
-    """Three ranks, and strangers at each port that is open, from the first moment to the last."""
-    losses = subprocess.run([trained, "threads", "dp3", "steps=40"], check=True, capture_output=True, text=True).stdout
-    for how in ("ranked", "library"):  # of which the second opens ports of its own for groups, too
+    """Strangers at each port that is open, from the first moment to the last."""
+    for how, plan, size in (("ranked", "dp3", 3), ("library", "dp2.pp2", 4)):  # whose groups have ports of their own
+        words = [plan, "steps=40"]
+        losses = subprocess.run([trained, "threads", *words], check=True, capture_output=True, text=True).stdout
         with Job(trained, folder) as job:
             strangers = Strangers(job.pids)
-            for rank in range(3):
-                job.start(rank, 3, how, "dp3", "steps=40", "wait=5", "timeout=200000")
+            for rank in range(size):
+                job.start(rank, size, how, *words, "wait=5", "timeout=200000")
             job.until(lambda: job.text(0, "out").count("\n") > 5, "five steps")
             expect(not listening(job.pids()), "a job that trains listens at %s" % listening(job.pids()))
-            for rank in range(3):
+            for rank in range(size):
                 job.ends(rank, 0)
             strangers.stop()
-            expect(how != "ranked" or job.text(0, "out") == losses, "the losses are not those of threads")
+            expect(job.text(0, "out") == losses, "the losses are not those of threads")
             expect(not os.path.exists(job.meeting), "the meeting's folder is left")
 
 
@@ -383,6 +402,7 @@ def check_secrets(trained, folder):
 
 def main(trained, folder, connections="100"):
     checks = [("start", lambda to: check_start(trained, to, int(connections))),
+              ("end of a rank", lambda to: check_end_of_a_rank(trained, to)),
               ("training", lambda to: check_training(trained, to)), ("secrets", lambda to: check_secrets(trained, to))]
     failures = 0
     for name, check in checks:
