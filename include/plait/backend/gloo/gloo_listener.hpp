@@ -22,6 +22,7 @@
 #include "plait/backend/gloo/gloo_challenge.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/core/file.hpp"
+#include "plait/mesh/ranks_text.hpp"
 
 namespace plait::detail {
 
@@ -70,11 +71,8 @@ class gloo_listener {
 
     /// "rank 3 has not connected to 10.0.0.2:4711 (12 others have, who do not know ...)"
     [[nodiscard]] [[gnu::cold]] std::string text(std::string_view address) const {
-      std::string out = missing.size() == 1 ? "rank " : "ranks ";
-      for (int const member : missing)
-        out += (member == missing.front() ? "" : ", ") + std::to_string(member);
-      out +=
-          (missing.size() == 1 ? " is" : " are") + (" not connected with " + socket_text(address));
+      auto const out = ranks_text(missing) + (missing.size() == 1 ? " is" : " are") +
+                       " not connected with " + socket_text(address);
       if (dropped == 0) return out;
       return out + " (" + std::to_string(dropped) + (dropped == 1 ? " other has" : " others have") +
              " tried, and not known the secret of this job)";
