@@ -269,7 +269,7 @@ TEST(GlooListener, TheWaitIsLookedAtAndSaysWhoHasNotCome) {
                                                 if (now.dropped == 1) throw too_late();
                                               }),
                too_late);
-  EXPECT_EQ(said, "ranks 1, 2 are not connected with " +
+  EXPECT_EQ(said, "ranks 1 and 2 are not connected with " +
                       plait::detail::socket_text(all.addresses[0]) +
                       " (1 other has tried, and not known the secret of this job)");
 }
