@@ -366,7 +366,7 @@ class on_trial final : public generation {
   double asks() override { return 0; }
   [[nodiscard]] bool is_last() const override { return false; }
   void end_job(std::int64_t) override { throw job_ended("the job has ended"); }
-  void require_membership() override {}
+  void require_membership(bool) override {}
   [[noreturn]] void refuse(std::vector<std::string> const& why) override {
     refused = why;
     end("a newcomer is refused");
