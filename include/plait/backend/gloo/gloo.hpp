@@ -35,7 +35,9 @@ struct gloo_options {
   /// PLAIT_RENDEZVOUS, else one in the temporary folder where a launcher has started all processes
   /// on one machine. Rank 0 makes the folder, and removes it when all are connected.
   std::filesystem::path rendezvous{};
-  /// "host:port" of a Redis server; where it is given the processes meet there and not by a folder.
+  /// "host:port" of a Redis server, or "rediss://user@host:port" by TLS, with the files that
+  /// PLAIT_REDIS_CA, PLAIT_REDIS_CERT, PLAIT_REDIS_KEY and PLAIT_REDIS_PASSWORD_FILE name; where it
+  /// is given the processes meet there and not by a folder.
   /// Jobs are told apart by what their launcher calls them, see process_ranks.
   std::string redis{};
   /// The network interface that connections go over; if empty, that in PLAIT_INTERFACE or
