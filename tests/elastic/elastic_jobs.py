@@ -665,7 +665,7 @@ def expect_said(job, words, by=None):
 
 def without_etcd(seconds, begin, end, **settings):
     """Etcd is away for longer than members wait for each other: nobody ends, and no step is lost."""
-    with Job(steps=300, bounds="1:3", pause=5, **settings) as job:
+    with Job(bounds="1:3", pause=5, **settings) as job:
         job.add(3)
         job.generation(3)
         job.reach(20)
@@ -731,6 +731,22 @@ def etcd_paused_for_120_s():
     return etcd_paused_for(120)
 
 
+def too_few_while_etcd_is_gone():
+    """The time in which members are waited for stands still."""
+    with Job(bounds="2:2", pause=5, wait=20000, wait_for_state=20000) as job:
+        job.add(2)
+        number, ranks = job.generation(2)
+        job.reach(20)
+        os.kill(ranks[0], signal.SIGKILL)
+        time.sleep(2)
+        job.etcd.kill()
+        job.add(1)
+        time.sleep(25)
+        job.etcd.start()
+        job.generation(2, number)
+        job.check()
+
+
 def silent_etcd(job):
     job.add(3)
     _, ranks = job.generation(3)
@@ -781,8 +797,24 @@ def store_wait_is_over():
         expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
 
 
+def etcd_gone_at_the_end():
+    """Those who are done wait until they can write it down, else others would begin anew."""
+    with Job(steps=60, bounds="2:3", pause=20) as job:
+        job.add(3)
+        job.generation(3)
+        job.reach(50)
+        job.etcd.kill()
+        time.sleep(4)
+        expect(len(job.members) == 3 and not job.ends, job.texts())
+        job.etcd.start()
+        job.check()
+        late = job.add(1)[0]
+        expect(late.wait() == 0, job.texts())
+        expect(len(job.hashes()) == 1, job.texts())
+
+
 def etcd_over_its_quota():
-    with Job(steps=300, bounds="1:3", pause=4) as job:
+    with Job(bounds="1:3", pause=4) as job:
         job.add(3)
         number, ranks = job.generation(3)
         job.reach(20)
@@ -1176,10 +1208,10 @@ def cut_cable_of_the_root():
 USUAL = [storm, cut_cable, root_is_stopped, root_hangs, stopped_for_a_while, members_without_etcd_but_spares_with_it,
          etcd_restarted_with_its_data, come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
          tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused,
-         etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over,
-         strangers_are_refused, strangers_at_every_port, newcomers_are_refused, second_launcher, first_generation_differs,
-         fixed_job_with_other_data, words_of_the_store_move_no_cursor, secured_store, program_is_wrong, times_are_refused,
-         without_launcher]
+         etcd_gone_at_the_end, etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd,
+         store_wait_is_over, strangers_are_refused, strangers_at_every_port, newcomers_are_refused, second_launcher,
+         first_generation_differs, fixed_job_with_other_data, words_of_the_store_move_no_cursor, secured_store,
+         program_is_wrong, times_are_refused, without_launcher]
 
 
 def main():

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -16,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "plait/core/caught_signal.hpp"
 #include "plait/plait.hpp"
 #include "plan/expected_calls.hpp"
 
@@ -334,6 +336,34 @@ TEST(HandOver, TheLastGenerationEndsWithTheSignal) {
       EXPECT_EQ(signal, 0);
     }
   EXPECT_EQ(saved, std::vector<std::int64_t>{3});
+}
+
+// Ranks are threads here, and a signal is that of the process: all get it.
+TEST(HandOver, SignalsThatLeaveNobodyEndTheJobBeforeTheNextStep) {
+  std::map<int, member> members;
+  members[0], members[1], members[2];
+  samples const data;
+  std::atomic<int> saved{0}, reported{0};
+  std::string ended;
+  try {
+    launch<plain>(threads{.data_ranks = 3}, [&](auto& rank) {
+      fate const mine{.leaves_after = rank.world_rank() == 1 ? 3 : -1};
+      scripted here(members.at(rank.world_rank()), mine, 0);
+      rank.belong_to(&here);
+      auto trainer = plait::trainer<plain>(rank, sgd{}, {});
+      trainer.on_stop([&](step_report const& last) { saved += last.step == 3; });
+      for (auto const& batch : batches<float>(data, global_batch<24>{}, rank, {.epochs = 0})) {
+        if (trainer.step_number() == 3) detail::caught_signal::number() = SIGTERM;
+        reported += trainer.step(batch).step == 3;
+      }
+    });
+  } catch (stopped_by_signal const& end) {
+    ended = end.what();
+  }
+  detail::caught_signal::number() = 0;
+  EXPECT_EQ(ended, "stopped by SIGTERM after step 3");
+  EXPECT_EQ(saved, 3);
+  EXPECT_EQ(reported, 3);
 }
 
 TEST(HandOver, AJobThatCannotGoOnEndsOnAllRanks) {

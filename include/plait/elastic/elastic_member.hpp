@@ -274,7 +274,7 @@ class elastic_member {
       std::scoped_lock const lock{mutex_};
       silence_.answered(all);
       hold_(silence_.is_silent());
-      says = silence_.says("");
+      if (!silence_.is_away()) says = silence_.says("");
     }
     say(says);
   }
