@@ -42,6 +42,10 @@ namespace detail {
 /// Threads: one at a time.
 class folder_lease {
  public:
+  /// How its files begin that do not have their last names yet; 16 digits follow.
+  static constexpr std::string_view begun_lock = "plait.lock.begun-";
+  static constexpr std::string_view begun_list = "plait.list.begun-";
+
   folder_lease(std::filesystem::path const& folder, folder_owner owner, disk& on)
       : path_(folder), owner_(std::move(owner)), disk_(on), name_("folder of checkpoints", path_) {
     int const code =
@@ -155,7 +159,9 @@ class folder_lease {
     auto const text = now.text();
     auto const begun = path_ / (std::string(begun_list) + disk_.random_digits());
     auto const list = path_ / (std::string(list_start) + std::to_string(number_));
-    int code = disk_.write_file(begun, std::as_bytes(std::span(text)));
+    // A name that the list has must be there whenever the list is: it may stand for an older one.
+    int code = disk_.sync_folder(path_);
+    if (code == 0) code = disk_.write_file(begun, std::as_bytes(std::span(text)));
     if (code == 0) code = disk_.rename(begun, list);
     if (code == ENOENT) return write_list();  // who cleans has removed it
     if (code == 0) code = disk_.sync_folder(path_);
@@ -181,10 +187,6 @@ class folder_lease {
   file_descriptor lock_{}, mine_{};
   bool is_locked_ = false;
   std::int64_t number_ = 0;
-
- public:
-  static constexpr std::string_view begun_lock = "plait.lock.begun-",
-                                    begun_list = "plait.list.begun-";
 };
 
 }  // namespace detail
