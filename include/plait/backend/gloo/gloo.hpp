@@ -102,9 +102,9 @@ class gloo_engine final : public process_engine {
   /// All processes with each other.
   void connect() {
     auto const here = ranks(nullptr);
-    auto secret = read_job_secret();
+    if (!secret_) secret_ = read_job_secret();  // once: an elastic job meets again and again
     gloo_meeting meeting(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
-                         interrupted_, std::move(secret));
+                         interrupted_, *secret_);
     try {
       auto const marks = meeting.meet();
       auto with = std::make_shared<gloo_connections>(
@@ -157,6 +157,7 @@ class gloo_engine final : public process_engine {
 
   gloo_options options_;
   std::optional<process_ranks> here_;
+  std::optional<std::string> secret_;
   std::chrono::milliseconds timeout_{60'000};
   std::shared_ptr<gloo_connections> with_;
   std::unique_ptr<meeting_store> store_{};  // of begin_anew

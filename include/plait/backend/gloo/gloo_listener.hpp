@@ -262,22 +262,22 @@ class gloo_listener {
       links_.erase(oldest);
       ++now_.dropped;
     };
-    for (std::size_t i = 0; i < most_strangers; ++i) {
-      link one{.socket = file_descriptor(
-                   ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)),
-               .is_open = true,
-               .question = gloo_challenge::question()};
-      if (one.socket.get() < 0) {
-        if (errno != EAGAIN) drop_oldest();  // such as too many open files
+    auto const most = most_strangers + now_.missing.size();
+    for (std::size_t i = 0; i < most; ++i) {
+      file_descriptor socket(
+          ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (socket.get() < 0) {
+        if (errno == EMFILE || errno == ENFILE) drop_oldest();
         return;
       }
+      link one{
+          .socket = std::move(socket), .is_open = true, .question = gloo_challenge::question()};
       if (!send(one, one.question)) {
         ++now_.dropped;
         continue;
       }
       links_.push_back(std::move(one));
-      if (static_cast<std::size_t>(std::ranges::count_if(links_, is_strange)) > most_strangers)
-        drop_oldest();
+      if (static_cast<std::size_t>(std::ranges::count_if(links_, is_strange)) > most) drop_oldest();
     }
   }
 
