@@ -170,13 +170,11 @@ class checkpoint_folder {
     if (job.empty()) name.refuse("cannot be used: the job has no name");
     if (!path.has_filename()) path = path.parent_path();  // 'a/' is 'a'
     int code = on.make_folder(path);
-    if (code == 0) {
-      auto const above = path.parent_path();
-      if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
-        name.fail("cannot be brought to the disk", code);
-    } else if (code != EEXIST) {
-      name.fail("cannot be made", code);
-    }
+    if (code != 0 && code != EEXIST) name.fail("cannot be made", code);
+    // Also where it is there: who has made it may have been stopped before this.
+    auto const above = path.parent_path();
+    if ((code = on.sync_folder(above.empty() ? "." : above)) != 0)
+      name.fail("cannot be brought to the disk", code);
     return path;
   }
 
