@@ -4,6 +4,7 @@
 # or the launcher end. Arguments: a scratch folder, and the launcher, if another than scripts/launch.
 set -uo pipefail
 folder="$1"
+[[ ! -f $folder ]] || { echo "the first argument is a scratch folder, which is emptied, not a file" >&2; exit 2; }
 launcher="${2:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/scripts/launch}"
 if ! command -v python3 >/dev/null; then
   echo "skipped: python3 was not found"

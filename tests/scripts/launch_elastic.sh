@@ -5,6 +5,7 @@
 # scripts/launch.
 set -uo pipefail
 folder="$1"
+[[ ! -f $folder ]] || { echo "the first argument is a scratch folder, which is emptied, not a file" >&2; exit 2; }
 launcher="${2:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/scripts/launch}"
 for program in python3 etcd curl; do
   if ! command -v "$program" >/dev/null; then
