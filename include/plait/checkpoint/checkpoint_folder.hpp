@@ -312,7 +312,10 @@ class checkpoint_folder {
         continue;
       }
       auto const found = detail::look_at_checkpoint(path, parts->step, disk_);
-      if (parts->what == name_of::removing) {
+      // An elastic job's that does not count and has no manifest was being removed, whatever its
+      // name is after a power failure.
+      bool const is_empty = !counted.has(*parts) && found.job.empty();
+      if (parts->what == name_of::removing || is_empty) {
         if (found.job.empty() || found.job == job_) remains.push_back(path);
       } else if (found.job == job_) {
         auto const last = path_ / parts->as(name_of::complete).text();

@@ -128,6 +128,8 @@ class elastic_member {
           return todo;
         carry_out(todo, state.view, mine);
         if (todo.what != membership::act::wait) heard(true);
+      } catch (foreign_key_error const& problem) {
+        throw engine_error("elastic: job " + in_quotes(job_) + ": " + problem.what());
       } catch (etcd_error const& problem) {
         auto const lasts = not_heard(problem, began, answers);
         if (lasts >= store_wait_) throw engine_error("elastic: " + why_given_up());

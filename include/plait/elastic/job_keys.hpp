@@ -16,6 +16,11 @@
 
 namespace plait::detail {
 
+/// Somebody else has written into a key of the job: to wait does not mend it.
+struct foreign_key_error : etcd_error {
+  using etcd_error::etcd_error;
+};
+
 /// The keys of an elastic job in etcd, and what stands in them. N is the number of a generation.
 ///
 ///     job              the job's random number, and what all its processes must have alike
@@ -76,7 +81,7 @@ class job_keys {
     membership_view view{};
     terms job{};
   };
-  /// Errors: etcd_error if a key has what no process of a job writes.
+  /// Errors: foreign_key_error if a key has what no process of a job writes.
   [[nodiscard]] [[gnu::cold]] state read(etcd_view const& from) const {
     state out;
     out.view.revision = from.revision;
@@ -122,7 +127,7 @@ class job_keys {
     auto const words = "the key " + in_quotes(entry.key) +
                        " has what no process of an elastic job writes: " +
                        in_quotes(std::string_view(entry.value).substr(0, 200));
-    throw etcd_error("etcd: " + words, words);
+    throw foreign_key_error("etcd: " + words, words);
   }
   static json parsed(etcd_entry const& entry) {
     auto out = json::parse(entry.value, nullptr, false);

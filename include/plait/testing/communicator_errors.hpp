@@ -66,7 +66,7 @@ inline constexpr communicator_error communicator_errors[] = {
      different,
      {"trainer 1", "trainer 2"},
      true},
-    {mistake::axes, "other axes, equal members", different, {"rank 0", "all_reduce of 16"}, true},
+    {mistake::axes, "other axes, equal members", different, {"rank", "all_reduce of 16"}, true},
     {mistake::tag, "a message with another tag", different, {"tag 7", "tag 8"}, true},
     {mistake::size_of_message,
      "a message of another size",
