@@ -193,7 +193,8 @@ class disk final : public plait::detail::disk {
     auto& holders = locks_[node == none ? name.string() : std::to_string(node)];
     for (auto const& [holder, how] : holders)
       if (holder != process && (how == lock_for::one || whom == lock_for::one)) return EWOULDBLOCK;
-    holders[process] = whom;
+    auto& held = holders.try_emplace(process, whom).first->second;
+    if (whom == lock_for::one) held = whom;  // which a second opening does not change
     return 0;
   }
   std::string random_digits() override {

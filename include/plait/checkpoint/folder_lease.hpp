@@ -96,8 +96,11 @@ class folder_lease {
   /// False if somebody else was faster.
   [[nodiscard]] bool take() {
     counted_checkpoints const found(path_, disk_);
+    // Also those before the newest, whose owner may have died before anybody knew of it.
     auto const newest = found.newest(lock_start);
-    if (newest > 0 && !may_follow(newest)) return false;
+    for (auto const& name : found.names())
+      if (auto const one = number_behind(lock_start, name); one && !may_follow(*one, newest))
+        return false;
     auto const number = found.greatest_lease() + 1;
     auto const begun = path_ / (std::string(begun_lock) + disk_.random_digits());
     auto const text = lease_text{owner_.job, owner_.id, owner_.generation, {}}.text();
@@ -119,7 +122,7 @@ class folder_lease {
   /// False if that lock is not there any more.
   ///
   /// Errors: input_error if its owner keeps the folder.
-  [[nodiscard]] bool may_follow(std::int64_t number) const {
+  [[nodiscard]] bool may_follow(std::int64_t number, std::int64_t newest) const {
     file_descriptor probe;
     int const code =
         disk_.lock(lock_path(number), disk::lock_for::many, disk::lock_of::old_file, probe);
@@ -131,11 +134,12 @@ class folder_lease {
     try {
       owner = lease_text::read(lock_path(number), disk_);
     } catch (input_error const&) {
-      if (counted_checkpoints(path_, disk_).newest(lock_start) != number) return false;
-      if (is_held) throw;
+      if (counted_checkpoints(path_, disk_).newest(lock_start) != newest) return false;
+      if (is_held && number == newest) throw;
       return true;
     }
     bool const is_same = is_elastic() && owner.id == owner_.id;
+    if (number < newest && (is_same || !is_held)) return true;
     if (is_same && owner.generation > owner_.generation) refuse_lost(owner);
     if (is_held && !(is_same && owner.generation < owner_.generation)) refuse_in_use();
     return true;
