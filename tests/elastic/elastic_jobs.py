@@ -425,12 +425,12 @@ def kill_last_rank():
 def strangers_at_every_port():
     """As members of each generation meet, others come to their ports; nobody is let in. A port is open for
     milliseconds: where the machine is busy it is not seen in every meeting."""
-    with Job(steps=1000, pause=4) as job:
+    with Job(steps=500, pause=4) as job:
         strangers = Strangers(lambda: list(job.members))
         job.add(3)
         number, ranks = job.generation(3)
         job.reach(20)
-        for _ in range(4):
+        for _ in range(2):
             os.kill(ranks[1], signal.SIGKILL)
             number, _ = job.generation(2, number)
             job.add(1)
