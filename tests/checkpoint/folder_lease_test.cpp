@@ -466,6 +466,42 @@ class orders {
   std::string problem_;
 };
 
+// Who has had the folder may have asked whether it has it still, and clean it after it was taken.
+TEST(FolderLeases, AnOldOwnerRemovesNothingOfANewerOnes) {
+  int times = 0;
+  for (;; ++times) {
+    simulated::disk disk;
+    disk.process = 1;
+    checkpoint_folder old("run", folder_owner{"job", "a", 1}, disk);
+    std::optional<checkpoint_folder> now;
+    std::optional<plait::checkpoint_save> begun;
+    std::string probe;
+    int calls = 0;
+    disk.before = [&] {
+      if (calls++ != times) return;
+      disk.process = 2;
+      now.emplace("run", folder_owner{"job", "a", 2}, disk);
+      begun = now->begin(200);
+      probe = now->make_probe({});
+      disk.write_file(begun->path / "rank-0", {});
+      disk.write_file(begun->path / "optimizer/rank-1", {});
+      disk.process = 1;
+    };
+    try {
+      (void)old.begin(200);
+    } catch (plait::input_error const&) {  // it is another's: found out in time
+    }
+    disk.before = [] {};
+    if (!begun) break;
+    disk.process = 2;
+    std::vector<std::string> names;
+    disk.names("run", plait::detail::disk::links::followed, names);
+    EXPECT_EQ(std::ranges::count(names, probe), 1) << "before call " << times;
+    EXPECT_NO_THROW(now->commit(*begun, manifest_with(200, ""))) << "before call " << times;
+  }
+  EXPECT_GE(times, 4);
+}
+
 // A hundred thousand with PLAIT_ORDERS=100000.
 TEST(FolderLeases, HoldInAnyOrder) {
   char const* const wanted = std::getenv("PLAIT_ORDERS");

@@ -32,11 +32,11 @@ TEST(RanksText, RangesOfThreeOrMore) {
 }
 
 TEST(RanksText, GroupsOfManyAreShort) {
-  using plait::detail::group_text;
-  EXPECT_EQ(group_text({0, 1, 2, 3}), "{0,1,2,3}");
-  EXPECT_EQ(group_text(from_to(0, 7)), "{0,1,2,3,4,5,6,7}");
-  EXPECT_EQ(group_text(from_to(0, 31)), "{0-31}");
-  EXPECT_EQ(group_text({0, 2, 4, 6, 8, 10, 12, 14, 16}), "{0,2,4,6,8,10,12,14,16}");
+  using plait::detail::ranks_in_braces;
+  EXPECT_EQ(ranks_in_braces({0, 1, 2, 3}), "{0,1,2,3}");
+  EXPECT_EQ(ranks_in_braces(from_to(0, 7)), "{0,1,2,3,4,5,6,7}");
+  EXPECT_EQ(ranks_in_braces(from_to(0, 31)), "{0-31}");
+  EXPECT_EQ(ranks_in_braces({0, 2, 4, 6, 8, 10, 12, 14, 16}), "{0,2,4,6,8,10,12,14,16}");
 }
 
 }  // namespace

@@ -71,11 +71,6 @@ struct logged_call {
 
 inline constexpr bool has_root(collective kind) { return kind == collective::broadcast; }
 
-// "{0,2,4}", and of more than eight "{0-31}"
-[[gnu::cold]] inline std::string group_text(std::vector<int> const& members) {
-  return ranks_in_braces(members);
-}
-
 // "all_reduce of 64 bytes on group {0,1}"
 [[gnu::cold]] inline std::string call_text(collective_call const& call,
                                            std::vector<int> const& members) {
@@ -91,7 +86,7 @@ inline constexpr bool has_root(collective kind) { return kind == collective::bro
   }
   if (call.kind == collective::send || call.kind == collective::receive)
     text += " with tag " + std::to_string(call.tag);
-  return text + " on group " + group_text(members);
+  return text + " on group " + ranks_in_braces(members);
 }
 
 // The same, with what a waiting rank need not say: "... (float32, sum) for trainer 1".

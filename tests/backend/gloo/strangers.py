@@ -382,7 +382,7 @@ def check_secrets(trained, folder):
         job.start(1, 2, "ranked", "dp2", "timeout=200000")
         job.ends(1, 1, secret + "was given to this rank and not to rank 0")
         job.ends(0, 1, "rank 1: " + secret)
-        for content, mode, words in ((os.urandom(32), 0o640, "may be read or changed by other users; chmod 600"),
+        for content, mode, words in ((os.urandom(32), 0o640, "may be used by other users"),
                                      (b"", 0o600, "has 0 bytes; it must have from 32"),
                                      (b"x" * 31, 0o600, "has 31 bytes; it must have from 32"),
                                      (b"x" * 4097, 0o400, "has 4097 bytes; it must have from 32 to 4096")):

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string>
 
-#include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/password_file.hpp"
 
 namespace plait::detail {
 
@@ -23,14 +19,7 @@ namespace plait::detail {
 [[nodiscard]] [[gnu::cold]] inline std::string read_job_secret(std::filesystem::path const& path) {
   constexpr std::size_t least = 32, most = 4096;
   open_file const file(path, "secret of the job (PLAIT_JOB_SECRET_FILE)");
-  struct stat found{};
-  if (::fstat(file.descriptor(), &found) != 0) file.name().fail("cannot be read", errno);
-  if (found.st_uid != ::geteuid() && found.st_uid != 0)
-    file.name().refuse("belongs to user " + std::to_string(found.st_uid) + ", not to user " +
-                       std::to_string(::geteuid()) + " of this process");
-  if ((found.st_mode & 077u) != 0)
-    file.name().refuse("may be read or changed by other users; chmod 600 keeps it from them, and " +
-                       std::string("whoever has read it knows it: make a new one"));
+  require_private(file);
   if (file.size() < least || file.size() > most)
     file.name().refuse("has " + std::to_string(file.size()) + " bytes; it must have from " +
                        std::to_string(least) + " to " + std::to_string(most) +

@@ -85,7 +85,7 @@ class nccl_link final : public stream_user {
   [[nodiscard]] std::vector<int> const& members() const { return members_; }
   // For calls between ncclGroupStart and ncclGroupEnd; null after an abort.
   [[nodiscard]] ncclComm_t handle() const { return *comm_; }
-  [[nodiscard]] std::string where() const { return "NCCL group " + group_text(members_); }
+  [[nodiscard]] std::string where() const { return "NCCL group " + ranks_in_braces(members_); }
 
   // One call: work(communicator) -> ncclResult_t.
   template <class Work>
