@@ -76,8 +76,9 @@ TEST_F(PasswordFile, TellsNothingOfWhatIsWrong) {
   expect("more than 1024 bytes");
   for (::mode_t const mode : {0640u, 0604u, 0620u, 0610u, 0601u}) {
     write("secret", mode);
-    expect("may be used by other users; take that right away (chmod 600), and as they may "
-           "have read it, write another secret into it");
+    expect(
+        "may be used by other users; take that right away (chmod 600), and as they may "
+        "have read it, write another secret into it");
   }
   fs::remove(path());
   fs::create_directory(path());

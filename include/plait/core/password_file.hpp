@@ -27,8 +27,9 @@ inline void require_private(open_file const& file) {
     file.name().refuse("belongs to user " + std::to_string(found.st_uid) + ", not to user " +
                        std::to_string(::geteuid()) + " of this process");
   if ((found.st_mode & 077u) != 0)
-    file.name().refuse("may be used by other users; take that right away (chmod 600), and as they "
-                       "may have read it, write another secret into it");
+    file.name().refuse(
+        "may be used by other users; take that right away (chmod 600), and as they "
+        "may have read it, write another secret into it");
 }
 
 /// The password that is the first and only line of a file.

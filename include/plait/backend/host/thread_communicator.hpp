@@ -86,11 +86,10 @@ class thread_communicator : public communicator_calls<thread_communicator> {
     auto& group = *world.groups_[static_cast<std::size_t>(group_id)];
     if (group.members != members)
       throw input_error(who + "group " + std::to_string(group_id) + " has been declared as " +
-                        detail::ranks_in_braces(group.members) + ", not as " +
-                        detail::ranks_in_braces(members));
+                        ranks_in_braces(group.members) + ", not as " + ranks_in_braces(members));
     auto const place = std::ranges::find(members, world_rank);
     if (place == members.end())
-      throw input_error(who + "it is not a member of " + detail::ranks_in_braces(members));
+      throw input_error(who + "it is not a member of " + ranks_in_braces(members));
     return {world.room_, group, static_cast<int>(place - members.begin())};
   }
 

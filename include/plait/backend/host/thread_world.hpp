@@ -38,7 +38,7 @@ class thread_world {
     std::ranges::sort(sorted);
     if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size_ ||
         std::ranges::adjacent_find(sorted) != sorted.end())
-      throw input_error("thread_world::add_group: " + detail::ranks_in_braces(members) +
+      throw input_error("thread_world::add_group: " + ranks_in_braces(members) +
                         " is not a set of different ranks from 0 to " + std::to_string(size_ - 1));
     auto const same = std::ranges::find(
         groups_, members, [](auto const& one) -> auto const& { return one->members; });

@@ -76,7 +76,7 @@ class process_group {
   [[nodiscard]] [[gnu::cold]] std::string call_text(char const* function) const {
     return member_text(names_.member) + ": " +
            (call_ != nullptr ? detail::call_text(*call_, names_.ranks)
-                             : function + (" on group " + detail::ranks_in_braces(names_.ranks))) +
+                             : function + (" on group " + ranks_in_braces(names_.ranks))) +
            (names_.axes.empty() ? "" : " (" + names_.axes + ")");
   }
   /// What messages call a member.
