@@ -78,7 +78,7 @@ TEST_F(PasswordFile, TellsNothingOfWhatIsWrong) {
     write("secret", mode);
     expect(
         "may be used by other users; take that right away (chmod 600), and as they may "
-        "have read it, write another secret into it");
+        "have read it, write another one into it");
   }
   fs::remove(path());
   fs::create_directory(path());

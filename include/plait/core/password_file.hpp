@@ -29,7 +29,7 @@ inline void require_private(open_file const& file) {
   if ((found.st_mode & 077u) != 0)
     file.name().refuse(
         "may be used by other users; take that right away (chmod 600), and as they "
-        "may have read it, write another secret into it");
+        "may have read it, write another one into it");
 }
 
 /// The password that is the first and only line of a file.

@@ -353,7 +353,8 @@ class simulated_world {
       text += (i == 0 ? " rank " : "; rank ") + std::to_string(i);
       if (threads_[i].now == doing::finished) text += " has finished";
       else if (threads_[i].barrier != nowhere)
-        text += " waits in barrier on group " + ranks_in_braces(group_at(threads_[i].barrier).members);
+        text +=
+            " waits in barrier on group " + ranks_in_braces(group_at(threads_[i].barrier).members);
       else text += " waits in synchronize";
       for (std::size_t s = 0; s < operation_order::streams; ++s)
         text += head_text(static_cast<int>(i), stream_of(s));
