@@ -213,7 +213,11 @@ class gloo_meeting {
       } else {
         number_ = writer->number;
         writer_ = writer->mark;
-        take_key();
+        if (!take_key()) {
+          problem = "rank 0 has left no key of the meeting in " + store_->name();
+          number_.clear();
+          continue;
+        }
         if (store_->put(note("here", here_.rank), mark_.text())) return;
         auto const other = store_->get(note("here", here_.rank));
         number_.clear();
@@ -245,23 +249,23 @@ class gloo_meeting {
     for (auto& value : found) out.push_back(std::move(*value));
     return out;
   }
-  /// The key of rank 0, if it has left one; else both have the same secret.
-  void take_key() {
+  /// The key of rank 0, if it has left one; else both have the same secret. False if it has left
+  /// neither: it has taken back what it wrote, as others have ended, and may meet again.
+  bool take_key() {
     auto const left = store_->get(note("key", 0));
+    if (!left) return false;
     bool const is_secret = !key_.empty();
-    if (left && is_secret && *left == fingerprint()) return;
-    auto const text = left.value_or("");
-    bool const is_left = left && !text.starts_with(fingerprint_begin);
-    auto key = from_digits(is_left ? text : "");
+    if (is_secret && *left == fingerprint()) return true;
+    bool const is_left = !left->starts_with(fingerprint_begin);
+    auto key = from_digits(is_left ? *left : "");
     if (!is_secret && key) {
       key_ = std::move(*key);
-      return;
+      return true;
     }
     std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
     throw input_error(whole(
         is_left && key ? variable + " was given to this rank and not to rank 0; give it to all"
-        : is_left || !left
-            ? "what rank 0 has left in " + store_->name() + " as a key of the meeting is none"
+        : is_left ? "what rank 0 has left in " + store_->name() + " as a key of the meeting is none"
         : is_secret ? variable + " is another on rank 0 than on this rank; give all the same"
                     : variable + " was given to rank 0 and not to this rank; give it to all"));
   }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: libs=gloo
+// Ranks that meet while rank 0 takes back what it has left, as it does when a start has failed.
+#include "plait/backend/gloo/gloo_meeting.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace {
+
+using plait::detail::gloo_meeting;
+using plait::detail::meeting_store;
+
+/// The notes of all ranks; `on_get` is called with each key before it is looked up.
+struct notes {
+  std::mutex mutex;
+  std::map<std::string, std::string, std::less<>> values;
+  std::function<void(std::string const& key)> on_get = [](std::string const&) {};
+};
+class store_in_memory final : public meeting_store {
+ public:
+  explicit store_in_memory(notes& all) : all_(all) {}
+  [[nodiscard]] std::string name() const override { return "memory"; }
+  [[nodiscard]] std::string what_to_check() const override { return "nothing"; }
+  void make() override {}
+  [[nodiscard]] bool put(std::string const& key, std::string_view value) override {
+    std::lock_guard const held(all_.mutex);
+    return all_.values.try_emplace(key, value).second;
+  }
+  [[nodiscard]] std::optional<std::string> get(std::string const& key) override {
+    std::lock_guard const held(all_.mutex);
+    all_.on_get(key);
+    auto const found = all_.values.find(key);
+    return found == all_.values.end() ? std::nullopt : std::optional(found->second);
+  }
+  void remove(std::string const& key) noexcept override {
+    std::lock_guard const held(all_.mutex);
+    all_.values.erase(key);
+  }
+  void clear(bool) noexcept override {
+    std::lock_guard const held(all_.mutex);
+    all_.values.clear();
+  }
+
+ private:
+  notes& all_;
+};
+
+/// A rank of two that meets; what it throws is a failure.
+struct one_rank {
+  one_rank(notes& all, int rank)
+      : meeting(std::make_unique<store_in_memory>(all), {.rank = rank, .world_size = 2, .job = "j"},
+                std::chrono::seconds{20}, interrupted, "") {}
+  void meet() { EXPECT_NO_THROW((void)meeting.meet()); }
+  std::atomic<bool> interrupted = false;
+  gloo_meeting meeting;
+};
+
+// Between the note that says who rank 0 is and the key of the meeting it may have given up.
+TEST(GlooMeeting, WaitsForRankZeroThatHasTakenBackItsKey) {
+  notes all;
+  one_rank zero(all, 0), one(all, 1);
+  int asked = 0;
+  std::pair<std::string, std::string> key;
+  all.on_get = [&](std::string const& name) {
+    if (!name.ends_with(".key.0")) return;
+    if (asked++ == 0) {
+      key = {name, all.values.at(name)};
+      all.values.erase(name);
+    } else if (asked == 4) {
+      all.values.insert(key);
+    }
+  };
+  std::thread other([&] { one.meet(); });
+  zero.meet();
+  other.join();
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(zero.meeting.identity().key, one.meeting.identity().key);
+}
+
+// What is there and is no key is another program's, or an attack.
+TEST(GlooMeeting, RefusesWhatIsNoKey) {
+  notes all;
+  one_rank zero(all, 0), one(all, 1);
+  all.on_get = [&](std::string const& name) {
+    if (name.ends_with(".key.0")) all.values[name] = "a key";
+  };
+  std::string said;
+  std::thread other([&] {
+    try {
+      (void)one.meeting.meet();
+    } catch (plait::input_error const& problem) {
+      said = problem.what();
+      one.meeting.fail(said);
+    }
+  });
+  EXPECT_THROW((void)zero.meeting.meet(), plait::engine_error);
+  other.join();
+  EXPECT_NE(said.find("what rank 0 has left in memory as a key of the meeting is none"), said.npos)
+      << said;
+}
+
+}  // namespace
