@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -83,23 +85,59 @@ bool is_ordered(operations const& list, waits const& planned) {
   return true;
 }
 
-// For random lists: all conflicts are ordered, and without any one of the waits they are not.
-TEST(PlanWaits, AreEnoughAndEachIsNeeded) {
+/// The same waits, each operation compared with all before it.
+waits slowly_planned_waits(operations const& list) {
+  std::vector<std::array<int, 4>> known(list.size(), {-1, -1, -1, -1});
+  std::array<int, 4> last{-1, -1, -1, -1};
+  waits out;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    auto const on = std::size_t(list[i].on);
+    if (last[on] >= 0) known[i] = known[std::size_t(last[on])];
+    for (std::size_t j = i; j-- > 0;) {
+      if (known[i][std::size_t(list[j].on)] >= int(j) || list[j].on == list[i].on ||
+          !conflict(list[i], list[j]))
+        continue;
+      out.push_back({int(i), int(j)});
+      for (std::size_t s = 0; s < 4; ++s) known[i][s] = std::max(known[i][s], known[j][s]);
+    }
+    last[on] = known[i][on] = int(i);
+  }
+  return out;
+}
+
+struct random_lists {
   std::uint32_t state = 12345;
-  auto const random = [&state](std::uint32_t below) {
+  int number(std::uint32_t below) {
     state = state * 1664525u + 1013904223u;
     return static_cast<int>((state >> 16) % below);
-  };
-  std::size_t total = 0;
-  for (int trial = 0; trial < 400; ++trial) {
+  }
+  operations next(std::uint32_t most) {
     operations list;
-    int const length = 2 + random(14);
+    int const length = 2 + number(most - 2);
     for (int i = 0; i < length; ++i) {
-      stream_operation made{static_cast<stream>(random(4))};
-      for (int k = random(3); k > 0; --k) made.reads.push_back(random(5));
-      for (int k = random(3); k > 0; --k) made.writes.push_back(random(5));
+      stream_operation made{static_cast<stream>(number(4))};
+      for (int k = number(3); k > 0; --k) made.reads.push_back(number(5));
+      for (int k = number(3); k > 0; --k) made.writes.push_back(number(5));
       list.push_back(made);
     }
+    return list;
+  }
+};
+
+TEST(PlanWaits, AreThoseOfEachOperationAgainstAllBeforeIt) {
+  random_lists random;
+  for (int trial = 0; trial < 10'000; ++trial) {
+    auto const list = random.next(40);
+    ASSERT_EQ(plan_waits(list), slowly_planned_waits(list)) << "trial " << trial;
+  }
+}
+
+// For random lists: all conflicts are ordered, and without any one of the waits they are not.
+TEST(PlanWaits, AreEnoughAndEachIsNeeded) {
+  random_lists random;
+  std::size_t total = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    auto const list = random.next(16);
     auto const planned = plan_waits(list);
     total += planned.size();
     ASSERT_TRUE(is_ordered(list, planned)) << "trial " << trial;

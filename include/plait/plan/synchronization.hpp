@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plait/mesh/stream.hpp"
@@ -49,38 +50,49 @@ struct planned_wait {
 /// A wait that others imply (by the order of a stream, or through a third stream) is not among
 /// them; each one that is listed is needed: without it two operations that touch one buffer, one of
 /// them writing, would run in either order.
-/// Cost:   O(operations^2) in the worst case.
+/// Cost:   proportional to what the operations touch.
 /// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
 [[nodiscard]] constexpr std::vector<planned_wait> plan_waits(
     std::vector<stream_operation> const& operations) {
-  using clock = std::array<int, std::size_t(stream_count)>;  // the last known operation of each
-  auto const at = [](stream on) { return static_cast<std::size_t>(on); };
-  std::vector<clock> known(operations.size(), clock{});
-  clock last{-1, -1, -1, -1};
-  std::vector<planned_wait> out;
-  auto const touches = [](std::vector<int> const& some, std::vector<int> const& others) {
-    return std::any_of(some.begin(), some.end(), [&](int buffer) {
-      return std::find(others.begin(), others.end(), buffer) != others.end();
-    });
+  using clock = std::array<int, std::size_t(stream_count)>;  // an operation of each stream
+  constexpr clock nothing{-1, -1, -1, -1};
+  struct last_touches {
+    clock writes, reads;
   };
+  auto const meet = [](clock& one, clock const& other) {
+    for (std::size_t s = 0; s < one.size(); ++s) one[s] = std::max(one[s], other[s]);
+  };
+  int most = -1;
+  for (auto const& one : operations)
+    for (auto const* const touched : {&one.reads, &one.writes})
+      for (int const buffer : *touched) most = std::max(most, buffer);
+  std::vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
+  std::vector<clock> known(operations.size(), nothing);
+  clock last = nothing;
+  std::vector<planned_wait> out;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     auto const& now = operations[i];
-    clock mine{-1, -1, -1, -1};
-    if (int const before = last[at(now.on)]; before >= 0) mine = known[std::size_t(before)];
-    // From the latest on: what it has seen itself needs no wait of its own.
-    for (std::size_t j = i; j-- > 0;) {
-      auto const& earlier = operations[j];
-      if (mine[at(earlier.on)] >= static_cast<int>(j)) continue;
-      if (earlier.on == now.on) continue;
-      if (!touches(now.reads, earlier.writes) && !touches(now.writes, earlier.writes) &&
-          !touches(now.writes, earlier.reads))
-        continue;
-      out.push_back({static_cast<int>(i), static_cast<int>(j)});
-      for (std::size_t s = 0; s < mine.size(); ++s) mine[s] = std::max(mine[s], known[j][s]);
+    auto const here = static_cast<std::size_t>(now.on);
+    auto& mine = known[i];
+    if (last[here] >= 0) mine = known[std::size_t(last[here])];
+    clock awaited = nothing;
+    for (int const buffer : now.reads) meet(awaited, buffers[std::size_t(buffer)].writes);
+    for (int const buffer : now.writes) {
+      meet(awaited, buffers[std::size_t(buffer)].writes);
+      meet(awaited, buffers[std::size_t(buffer)].reads);
     }
-    mine[at(now.on)] = static_cast<int>(i);
-    known[i] = mine;
-    last[at(now.on)] = static_cast<int>(i);
+    awaited[here] = -1;
+    // From the latest on: what it has seen itself needs no wait of its own.
+    for (std::size_t n = 1; n < awaited.size(); ++n) {
+      auto const s = static_cast<std::size_t>(std::ranges::max_element(awaited) - awaited.begin());
+      int const latest = std::exchange(awaited[s], -1);
+      if (mine[s] >= latest) continue;
+      out.push_back({static_cast<int>(i), latest});
+      meet(mine, known[std::size_t(latest)]);
+    }
+    last[here] = mine[here] = static_cast<int>(i);
+    for (int const buffer : now.reads) buffers[std::size_t(buffer)].reads[here] = last[here];
+    for (int const buffer : now.writes) buffers[std::size_t(buffer)].writes[here] = last[here];
   }
   return out;
 }
