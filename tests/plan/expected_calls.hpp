@@ -57,40 +57,11 @@ inline std::vector<std::string> lines_of(std::vector<plait::detail::logged_call>
   return out;
 }
 
+/// The calls of rows, as a rank of a place makes them.
 template <class Job>
-class expansion {
-  using plan = typename Job::plan_type;
-
+class calls_of_rows {
  public:
-  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
-            job_part part)
-      : expansion(
-            grid, place, load, part,
-            plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
-
-  /// The same of another list, which may be wrong.
-  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
-            job_part part, std::vector<exchange> list)
-      : grid_(grid), place_(place), load_(load), list_(std::move(list)) {
-    switch (part) {
-      case job_part::set_up: at(exchange_place::agreement); break;
-      case job_part::training:
-        run_step(plait::planning::training_timetable<typename plan::schedule_type>(
-            plan::stages, load.microbatches));
-        break;
-      case job_part::evaluation:
-        run_step(plait::planning::evaluation_timetable(plan::stages, load.microbatches));
-        break;
-      case job_part::prediction: predict(); break;
-      case job_part::export_parameters:
-      case job_part::export_gradients: export_tensors(); break;
-      case job_part::hand_over: at(exchange_place::state);
-    }
-  }
-  [[nodiscard]] std::vector<std::string> const& lines() const { return lines_; }
-
- private:
-  [[nodiscard]] int stage() const { return place_.along(plait::axis::stage); }
+  calls_of_rows(plait::mesh const& grid, plait::coordinates place) : grid_(grid), place_(place) {}
 
   void call(exchange const& what) {
     auto const row = what.row();
@@ -121,7 +92,49 @@ class expansion {
       case plait::planning::exchange_element::bits: return add(std::uint64_t{0});
     }
   }
+  [[nodiscard]] int stage() const { return place_.along(plait::axis::stage); }
+  [[nodiscard]] std::vector<std::string> const& lines() const { return lines_; }
 
+ private:
+  plait::mesh grid_;
+  plait::coordinates place_;
+  std::vector<std::string> lines_;
+};
+
+template <class Job>
+class expansion : public calls_of_rows<Job> {
+  using base = calls_of_rows<Job>;
+  using base::call, base::stage;
+  using plan = typename Job::plan_type;
+
+ public:
+  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
+            job_part part)
+      : expansion(
+            grid, place, load, part,
+            plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
+
+  /// The same of another list, which may be wrong.
+  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
+            job_part part, std::vector<exchange> list)
+      : base(grid, place), load_(load), list_(std::move(list)) {
+    switch (part) {
+      case job_part::set_up: at(exchange_place::agreement); break;
+      case job_part::training:
+        run_step(plait::planning::training_timetable<typename plan::schedule_type>(
+            plan::stages, load.microbatches));
+        break;
+      case job_part::evaluation:
+        run_step(plait::planning::evaluation_timetable(plan::stages, load.microbatches));
+        break;
+      case job_part::prediction: predict(); break;
+      case job_part::export_parameters:
+      case job_part::export_gradients: export_tensors(); break;
+      case job_part::hand_over: at(exchange_place::state);
+    }
+  }
+
+ private:
   template <class Which>
   void call_all(Which which) {
     for (auto const& what : list_)
@@ -204,11 +217,8 @@ class expansion {
       }
   }
 
-  plait::mesh grid_;
-  plait::coordinates place_;
   plait::workload load_;
   std::vector<exchange> list_;
-  std::vector<std::string> lines_;
 };
 
 }  // namespace expected_calls

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program of a rank against the calls that follow from the list (which another test compares
+// with what ranks call), and against the operations that steps and timetables are made of.
+#include "plait/plan/step_program.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plait/plan/step_operations.hpp"
+#include "plan/expected_calls.hpp"
+#include "train/small_gpt.hpp"
+
+namespace {
+
+using namespace plait::planning;
+using plait::axis;
+
+template <class Job>
+struct one_rank {
+  using plan = typename Job::plan_type;
+  plait::coordinates place;
+  plait::workload load;
+  job_part part;
+  int stage = place.along(axis::stage);
+  std::vector<exchange> list = exchanges_of<plan>(stage, load, part);
+  plait::stage_program passes = [&] {
+    auto const table =
+        part == job_part::training
+            ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
+            : evaluation_timetable(plan::stages, load.microbatches);
+    return table.stages[std::size_t(stage)];
+  }();
+  program_shape shape{.clips = load.gradient_norm,
+                      .updates = true,
+                      .checks_loss = true,
+                      .has_slices = plan::slices > 0};
+
+  [[nodiscard]] step_program program() const {
+    auto numbers = plan_numbers<plan>;
+    numbers.grid = plan::grid_for(load);
+    return make_step_program(numbers, list, stage, part, passes, shape);
+  }
+  /// What a program calls.
+  [[nodiscard]] std::vector<std::string> calls(step_program const& of) const {
+    expected_calls::calls_of_rows<Job> out(plan::grid_for(load), place);
+    auto const items = [&](exchange_place where, program_operation const& now) {
+      bool const forward = where == exchange_place::forward;
+      int const count = plan::code.items.size() - (part == job_part::prediction ? 1 : 0);
+      for (int i = 0; i < count; ++i) {
+        int const item = forward ? i : count - 1 - i;
+        for (int copy = 0; copy < copies_in(plan::code, item, now.units).copies; ++copy)
+          for (auto const& row : list)
+            if (row.place == where && row.item == item) out.call(row);
+      }
+    };
+    for (auto const& now : of.operations) {
+      if (now.what == operation_kind::row) out.call(list[std::size_t(now.row)]);
+      if (now.what == operation_kind::forward) items(exchange_place::forward, now);
+      if (now.what == operation_kind::backward) items(exchange_place::backward, now);
+    }
+    return out.lines();
+  }
+};
+
+template <class Job>
+std::vector<one_rank<Job>> all_ranks_in_all_parts() {
+  using plan = typename Job::plan_type;
+  std::vector<one_rank<Job>> out;
+  for (int part = 0; part < job_parts; ++part)
+    for (int rank = 0; rank < plan::grid.world_size(); ++rank)
+      for (int const microbatches : {1, 2, 5})
+        for (bool const full : {false, true}) {
+          if (plan::slices > 0 && microbatches * plan::grid.size(axis::data) != plan::slices)
+            continue;
+          plait::workload const load{
+              .rows = small_gpt::length,
+              .microbatches = microbatches,
+              .data_ranks = plan::grid.size(axis::data),
+              .gradient_norm = full,
+              .stops = full,
+              .prediction = full ? plait::predicted::of_all : plait::predicted::of_data_rank,
+              .measured_numbers = full && part == int(job_part::evaluation) ? 2u : 0u};
+          out.push_back({plan::grid.coordinates_of(rank), load, static_cast<job_part>(part)});
+        }
+  return out;
+}
+
+template <class Policy>
+struct StepPrograms : testing::Test {};
+using plait::data_parallel;
+using plait::hybrid;
+using plait::pipeline;
+using policies =
+    testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
+                   hybrid<pipeline<2>, data_parallel<2>>, small_gpt::three_axes,
+                   small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
+                   hybrid<data_parallel<2>, plait::reproducible<4>>,
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
+TYPED_TEST_SUITE(StepPrograms, policies);
+
+TYPED_TEST(StepPrograms, CallWhatFollowsFromTheList) {
+  using job = small_gpt::job<TypeParam>;
+  for (auto const& rank : all_ranks_in_all_parts<job>()) {
+    expected_calls::expansion<job> const expected(job::plan_type::grid_for(rank.load), rank.place,
+                                                  rank.load, rank.part);
+    ASSERT_EQ(rank.calls(rank.program()), expected.lines())
+        << "part " << int(rank.part) << ", stage " << rank.stage << ", " << rank.load.microbatches
+        << " microbatches";
+  }
+}
+
+/// Operations of a part of a program, left out, doubled or swapped, are other calls or another
+/// order of what is computed.
+TYPED_TEST(StepPrograms, EachOperationCounts) {
+  using job = small_gpt::job<TypeParam>;
+  for (auto const& rank : all_ranks_in_all_parts<job>()) {
+    if (rank.load.microbatches > 2) continue;
+    auto const right = rank.program();
+    auto const calls = rank.calls(right);
+    for (std::size_t i = 0; i < right.operations.size(); ++i) {
+      if (right.operations[i].what != operation_kind::row) continue;
+      auto without = right, twice = right;
+      auto const at = std::ptrdiff_t(i);
+      without.operations.erase(without.operations.begin() + at);
+      twice.operations.insert(twice.operations.begin() + at, right.operations[i]);
+      EXPECT_NE(rank.calls(without), calls);
+      EXPECT_NE(rank.calls(twice), calls);
+    }
+  }
+}
+
+std::vector<plait::planned_wait> waits_of(std::vector<plait::stream_operation> const& touched) {
+  return plait::plan_waits(touched);
+}
+
+// One list waits no more often than the two lists of which a step was made.
+TYPED_TEST(StepPrograms, HaveNoMoreWaits) {
+  using job = small_gpt::job<TypeParam>;
+  using plan = typename job::plan_type;
+  for (auto const& rank : all_ranks_in_all_parts<job>()) {
+    if (rank.part != job_part::training) continue;
+    auto const grid = plan::grid_for(rank.load);
+    auto const around = step_operations_of(rank.list, grid,
+                                           {.has_gradients = true,
+                                            .clips = rank.shape.clips,
+                                            .updates = true,
+                                            .checks_loss = true,
+                                            .has_slices = rank.shape.has_slices});
+    auto const passes =
+        timetable_operations(rank.passes, plan::is_first(rank.stage), plan::is_last(rank.stage));
+    EXPECT_LE(waits_of(rank.program().touched).size(),
+              waits_of(around.touched).size() + waits_of(passes).size());
+  }
+}
+
+}  // namespace
