@@ -96,20 +96,23 @@ void expect_sound_arena(workload const& load) {
     auto const arena = Plan::arena_for(stage, load);
     auto const layout = Plan::activation_layout_for(load.rows);
     auto const count = [](int slots) { return static_cast<std::size_t>(slots); };
+    ASSERT_EQ(arena.chunks.size(), 1u);
+    auto const& chunk = arena.chunks[0];
+    EXPECT_EQ(chunk.is_first, stage == 0);
+    EXPECT_EQ(chunk.is_last, stage == Plan::stages - 1);
     expect_no_overlap(
-        {{"records", 0, arena.record_bytes * count(arena.slots.activations)},
-         {"inputs", arena.inputs_offset,
-          arena.inputs_offset +
-              (Plan::is_first(stage) ? 0 : arena.input_bytes * count(arena.slots.inputs))},
-         {"gradients", arena.gradients_offset,
-          arena.gradients_offset +
-              (Plan::is_last(stage) ? 0 : arena.output_bytes * count(arena.slots.gradients))},
+        {{"records", 0, chunk.record_bytes * count(arena.slots.activations)},
+         {"inputs", chunk.inputs_offset,
+          chunk.inputs_offset + (chunk.is_first ? 0 : chunk.input_bytes * count(arena.slots.inputs))},
+         {"gradients", chunk.gradients_offset,
+          chunk.gradients_offset +
+              (chunk.is_last ? 0 : chunk.output_bytes * count(arena.slots.gradients))},
          {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
          {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
          {"zeros", arena.zeros_offset,
           arena.zeros_offset +
-              plait::planning::longest_masked(Plan::code, Plan::entries,
-                                              Plan::stage_units[static_cast<std::size_t>(stage)]) *
+              plait::planning::longest_masked(Plan::code.items.view(), Plan::entries,
+                                              Plan::chunks_of(stage)) *
                   Plan::element_bytes}},
         arena.total_bytes);
     EXPECT_EQ(arena.total_bytes, Plan::memory(stage, load).activations);
@@ -143,25 +146,26 @@ void expect_sound_parameters() {
     };
     for (int e = 0; e < Plan::entries.size(); ++e) {
       auto const& entry = Plan::entries[e];
-      auto const at = static_cast<std::size_t>(e);
-      auto const here =
-          copies_in(Plan::code, entry.item, Plan::stage_units[static_cast<std::size_t>(stage)]);
-      EXPECT_EQ(here.copies, layout.copies[static_cast<std::size_t>(entry.item)].copies);
+      auto const here = copies_in(Plan::code, entry.item, Plan::chunks_of(stage)[0]);
+      auto const first_unit = [](int item) {
+        return plait::planning::first_unit_of(Plan::code.items.begin(), item);
+      };
       for (int k = 0; k < here.copies; ++k) {
-        std::size_t const shift = layout.stride[at] * static_cast<std::size_t>(k);
+        int const unit = first_unit(entry.item) + here.first_copy + k;
         if (entry.owner >= 0) {
-          EXPECT_EQ(layout.offset[at], layout.offset[static_cast<std::size_t>(entry.owner)]);
+          auto const& owner = Plan::entries[entry.owner];
+          EXPECT_EQ(layout.offset(e, unit), layout.offset(entry.owner, first_unit(owner.item)));
           // Accumulators lie behind the regions of the gradients, which have nothing frozen.
           if (!entry.is_frozen)
-            take(layout.frozen_count + layout.gradient_offset[at], entry.local_count(),
+            take(layout.frozen_count + layout.gradient_offset(e, unit), entry.local_count(),
                  layout.kept_count(), taken.size());
           continue;
         }
         EXPECT_TRUE(numbers.insert(number(e, here.first_copy + k)).second);
-        EXPECT_EQ(layout.gradient_offset[at], layout.offset[at]);
+        EXPECT_EQ(layout.gradient_offset(e, unit), layout.offset(e, unit));
         auto const region = entry.is_frozen ? element_range{layout.count(), layout.frozen_count}
                                             : layout.regions[entry.reduced_over_tensor() ? 1 : 0];
-        take(layout.offset[at] + shift, entry.local_count(), region.offset, region.end());
+        take(layout.offset(e, unit), entry.local_count(), region.offset, region.end());
       }
     }
     // What is not a parameter is the padding of one, or of a unit.

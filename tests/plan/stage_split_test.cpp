@@ -67,7 +67,7 @@ using model = sequential<nn::linear<16, 16>, repeat<6, nn::linear<16, 16>>, nn::
 template <class Policy>
 std::vector<int> begins() {
   std::vector<int> out;
-  for (auto const& units : plan<model, Policy>::stage_units) out.push_back(units.begin);
+  for (auto const& units : plan<model, Policy>::chunk_units) out.push_back(units.begin);
   return out;
 }
 
@@ -99,7 +99,7 @@ TEST(StageSplit, EveryCopyIsOnOneStage) {
   using jobs = plan<gpt_with_loss<5, 16, 4, 8, 32>, pipeline<4>>;
   for (int i = 0; i < jobs::code.items.size(); ++i) {
     int next = 0;
-    for (auto const& units : jobs::stage_units) {
+    for (auto const& units : jobs::chunk_units) {
       auto const here = copies_in(jobs::code, i, units);
       if (here.copies == 0) continue;
       EXPECT_EQ(here.first_copy, next);

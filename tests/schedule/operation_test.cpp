@@ -23,16 +23,22 @@ TEST(Operation, EveryMessageHasTwoEndsAtNeighbours) {
     work const other = plait::other_end(kind);
     EXPECT_NE(other, kind);
     EXPECT_EQ(plait::other_end(other), kind);
-    EXPECT_EQ(plait::partner_stage(other, plait::partner_stage(kind, 5)), 5)
+    plait::chunk_place const here{2, 1};
+    EXPECT_EQ(plait::partner_of(other, plait::partner_of(kind, here, 4), 4), here)
         << plait::to_string(kind);
   }
 }
 
 TEST(Operation, ActivationsGoForwardAndGradientsBack) {
-  EXPECT_EQ(plait::partner_stage(work::send_activation, 2), 3);
-  EXPECT_EQ(plait::partner_stage(work::receive_activation, 2), 1);
-  EXPECT_EQ(plait::partner_stage(work::send_gradient, 2), 1);
-  EXPECT_EQ(plait::partner_stage(work::receive_gradient, 2), 3);
+  using place = plait::chunk_place;
+  EXPECT_EQ(plait::partner_of(work::send_activation, {2, 0}, 4), (place{3, 0}));
+  EXPECT_EQ(plait::partner_of(work::receive_activation, {2, 0}, 4), (place{1, 0}));
+  EXPECT_EQ(plait::partner_of(work::send_gradient, {2, 0}, 4), (place{1, 0}));
+  EXPECT_EQ(plait::partner_of(work::receive_gradient, {2, 0}, 4), (place{3, 0}));
+  // The chunks of a model go round the stages.
+  EXPECT_EQ(plait::partner_of(work::send_activation, {3, 0}, 4), (place{0, 1}));
+  EXPECT_EQ(plait::partner_of(work::receive_activation, {0, 1}, 4), (place{3, 0}));
+  EXPECT_EQ(plait::partner_of(work::receive_activation, {0, 0}, 4).stage, -1);
   EXPECT_EQ(plait::other_end(work::send_activation), work::receive_activation);
   EXPECT_EQ(plait::other_end(work::send_gradient), work::receive_gradient);
 }

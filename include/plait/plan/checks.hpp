@@ -325,12 +325,17 @@ constexpr std::size_t other_sequence(auto const& tree, std::size_t length) {
   return 0;
 }
 
-constexpr bool ties_stay_on_stages(auto const& code, auto const& entries, auto const& stage_units) {
+constexpr bool ties_stay_on_stages(static_view<item> items, auto const& entries,
+                                   auto const& chunk_units, int chunks) {
   for (auto const& entry : entries)
-    for (auto const& units : stage_units)
-      if (entry.owner >= 0 && (copies_in(code, entry.item, units).copies > 0) !=
-                                  (copies_in(code, entries[entry.owner].item, units).copies > 0))
-        return false;
+    for (std::size_t first = 0; first < chunk_units.size(); first += std::size_t(chunks)) {
+      if (entry.owner < 0) continue;
+      static_view<unit_range> const of_stage{chunk_units.data() + first, chunks};
+      auto const is_here = [&](int index) {
+        return count_copies(items.begin(), index, of_stage) > 0;
+      };
+      if (is_here(entry.item) != is_here(entries[entry.owner].item)) return false;
+    }
   return true;
 }
 

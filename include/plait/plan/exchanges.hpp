@@ -85,6 +85,7 @@ struct exchange {
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
   int item = -1;           ///< of the program, where the place is within one
   int entry = -1;          ///< of the parameters, in a tie and in an export
+  int unit = -1;           ///< of a message between chunks, the first of the later one
   std::int64_t times = 1;  ///< for all copies and microbatches
   std::size_t offset = 0;  ///< of its first element, where one arena has several
 
@@ -122,7 +123,8 @@ struct listed_plan {
   static_view<form_info> forms;
   static_view<bool> needs_gradient;
   static_view<parameter_entry> entries;
-  static_view<unit_range> stage_units;
+  static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
+  int chunks = 1;                       ///< of each stage
   mesh grid{};  ///< with all its sizes
   layout samples{};
   parameter_rules rules{};
@@ -133,7 +135,19 @@ struct listed_plan {
   int slices = 0;           ///< see plan::slices
   bool is_elastic = false;  ///< see plan::is_elastic
 
-  [[nodiscard]] constexpr int stages() const { return stage_units.size(); }
+  [[nodiscard]] constexpr int stages() const { return chunk_units.size() / chunks; }
+  [[nodiscard]] constexpr static_view<unit_range> chunks_of(int stage) const {
+    return {chunk_units.begin() + stage * chunks, chunks};
+  }
+  [[nodiscard]] constexpr int unit_count() const {
+    return first_unit_of(items.begin(), items.size());
+  }
+  /// The stage that has a unit.
+  [[nodiscard]] constexpr int stage_of(int unit) const {
+    int chunk = 0;
+    while (unit < chunk_units[chunk].begin || unit >= chunk_units[chunk].end) ++chunk;
+    return chunk / chunks;
+  }
 };
 
 /// The 64-bit numbers that each rank gives when ranks compare what must be the same.
@@ -143,8 +157,8 @@ constexpr std::size_t agreed_fields = 64;
 struct listed_parameters {
   std::array<element_range, 2> regions{};
   element_range tied{};                       ///< accumulators of tied uses
-  std::size_t frozen = 0;                     ///< elements behind the regions
-  std::size_t const* accumulators = nullptr;  ///< of each entry's gradient
+  std::size_t frozen = 0;               ///< elements behind the regions
+  entry_place const* places = nullptr;  ///< of each entry
 };
 
 /// Writes the list of one stage, in the order in which a place has its exchanges.
@@ -156,8 +170,10 @@ struct exchange_lister {
   bool has_still = false;  ///< also values that lie where they are wanted
   std::vector<exchange> out{};
 
-  [[nodiscard]] constexpr bool is_first() const { return stage == 0; }
-  [[nodiscard]] constexpr bool is_last() const { return stage == plan.stages() - 1; }
+  /// Whether the model's output is made here.
+  [[nodiscard]] constexpr bool is_last() const {
+    return plan.stage_of(plan.unit_count() - 1) == stage;
+  }
   /// Of what each rank has for its own samples.
   constexpr layout of_samples(placement tensor) const {
     return plan.samples.with_form(tensor).on_stage(stage);
@@ -174,7 +190,7 @@ struct exchange_lister {
     return over_samples().with(axis::stage, partial).with_form(partial);
   }
   constexpr std::int64_t copies(int item) const {
-    return copies_in(plan.items.first, item, plan.stage_units[stage]).copies;
+    return count_copies(plan.items.begin(), item, plan.chunks_of(stage));
   }
   /// Errors: error, with the place and both layouts, for what is no movement of the table.
   constexpr void add(exchange const& made) {
@@ -208,7 +224,7 @@ struct exchange_lister {
     if (all.count == 0) return;
     auto count = all.count / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](layout const& next) {
-      add({place, from, next, element, count, -1, -1, 1, all.offset});
+      add({place, from, next, element, count, -1, -1, -1, 1, all.offset});
       from = next;
     };
     auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
@@ -242,10 +258,10 @@ struct exchange_lister {
         auto const& made = plan.values[now.out];
         if (forward)
           add({place, of_samples(in.at), of_samples(made.at), exchange_element::compute,
-               load.rows * in.info.width, item, -1, times});
+               load.rows * in.info.width, item, -1, -1, times});
         else if (plan.needs_gradient[now.in])
           add({place, of_samples(dual(made.at)), of_samples(dual(in.at)), exchange_element::compute,
-               load.rows * in.info.width, item, -1, times});
+               load.rows * in.info.width, item, -1, -1, times});
       }
       if (now.kind == step_kind::leaf && forward) {
         auto const& form = plan.forms[now.leaf];
@@ -254,32 +270,38 @@ struct exchange_lister {
           add({place, of_samples(move.from), of_samples(move.to),
                move.element == slot_element::compute ? exchange_element::compute
                                                      : exchange_element::slot,
-               load.rows * move.width, item, -1, times});
+               load.rows * move.width, item, -1, -1, times});
         }
       }
     }
   }
 
-  /// The value before unit `unit` between its stages; `unit` is the first of stage `later`.
-  constexpr void add_edge(exchange_place place, int unit, int later) {
-    auto const& what = plan.values[value_before(plan.items.first, unit)];
+  /// The value before unit `unit`, with which a chunk begins, between the stages of the chunks.
+  constexpr void add_edge(exchange_place place, int unit) {
+    if (unit == 0 || unit == plan.unit_count()) return;
+    int const value = value_before(plan.items.begin(), unit);
+    auto const& what = plan.values[value];
     bool const forward = place == exchange_place::activation_edge;
-    if (!forward && !plan.needs_gradient[value_before(plan.items.first, unit)]) return;
+    if (!forward && !plan.needs_gradient[value]) return;
     auto const where = of_samples(forward ? what.at : dual(what.at));
-    int const from = forward ? later - 1 : later, to = forward ? later : later - 1;
-    add({place, where.on_stage(from), where.on_stage(to), exchange_element::compute,
-         local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1, load.microbatches});
+    int const before = plan.stage_of(unit - 1), behind = plan.stage_of(unit);
+    add({place, where.on_stage(forward ? before : behind), where.on_stage(forward ? behind : before),
+         exchange_element::compute, local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1,
+         unit, load.microbatches});
+  }
+  /// The edges of all chunks at which they begin, or end.
+  constexpr void add_edges(exchange_place place, bool at_end) {
+    for (auto const& units : plan.chunks_of(stage)) add_edge(place, at_end ? units.end : units.begin);
   }
 
   constexpr void add_passes(bool backward, int end_item) {
-    auto const units = plan.stage_units[stage];
-    if (!is_first()) add_edge(exchange_place::activation_edge, units.begin, stage);
+    add_edges(exchange_place::activation_edge, false);
     for (int item = 0; item < end_item; ++item) add_item(exchange_place::forward, item);
-    if (!is_last()) add_edge(exchange_place::activation_edge, units.end, stage + 1);
+    add_edges(exchange_place::activation_edge, true);
     if (!backward) return;
-    if (!is_last()) add_edge(exchange_place::gradient_edge, units.end, stage + 1);
+    add_edges(exchange_place::gradient_edge, true);
     for (int item = end_item - 1; item >= 0; --item) add_item(exchange_place::backward, item);
-    if (!is_first()) add_edge(exchange_place::gradient_edge, units.begin, stage);
+    add_edges(exchange_place::gradient_edge, false);
   }
 
   /// Numbers of the loss: each slice has a place of its own among zeros.
@@ -350,7 +372,7 @@ struct exchange_lister {
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
       if (range.count > 0)
         add({exchange_place::slices, from, behind_slices(from, shard<dim::elements>),
-             exchange_element::gradient, std::size_t(ranks * roots) * range.count, -1, -1, 1,
+             exchange_element::gradient, std::size_t(ranks * roots) * range.count, -1, -1, -1, 1,
              range.offset});
     };
     for (int region : {0, 1})
@@ -360,7 +382,7 @@ struct exchange_lister {
     if (parameters.tied.count > 0)
       add({exchange_place::slices, behind_slices(summed, shard<dim::elements>),
            behind_slices(summed, invariant), exchange_element::gradient, parameters.tied.count, -1,
-           -1, 1, parameters.tied.offset});
+           -1, -1, 1, parameters.tied.offset});
   }
 
   constexpr void add_ties() {
@@ -370,8 +392,8 @@ struct exchange_lister {
       add({exchange_place::ties,
            behind_slices(layouts_of(use, plan.rules, stage).summed, invariant),
            behind_slices(layouts_of(plan.entries[use.owner], plan.rules, stage).summed, invariant),
-           exchange_element::gradient, use.local_count(), use.item, e, 1,
-           parameters.accumulators[e]});
+           exchange_element::gradient, use.local_count(), use.item, e, -1, 1,
+           parameters.places[e].accumulator});
     }
   }
 
@@ -381,14 +403,14 @@ struct exchange_lister {
     std::size_t const count = load.rows * made.info.width;
     if (is_last())
       add({exchange_place::output, of_samples(made.at), of_samples(invariant),
-           exchange_element::compute, count, -1, -1, load.microbatches});
+           exchange_element::compute, count, -1, -1, -1, load.microbatches});
     return count * std::size_t(load.microbatches);
   }
 
   constexpr void add_prediction() {
     add_passes(false, plan.items.size() - 1);
     std::size_t const all = add_output();
-    auto const last = of_samples(invariant).on_stage(plan.stages() - 1);
+    auto const last = of_samples(invariant).on_stage(plan.stage_of(plan.unit_count() - 1));
     auto const everywhere = plan.stages() > 1 ? last.with(axis::stage, invariant) : last;
     add({exchange_place::rank_outputs, last, everywhere, exchange_element::compute, all});
     if (load.prediction == predicted::of_all) add_outputs(everywhere, all);
@@ -425,14 +447,14 @@ struct exchange_lister {
         std::int64_t const times =
             entry.owner >= 0 || (gradients && entry.is_frozen)
                 ? 0
-                : copies_in(plan.items.first, entry.item, plan.stage_units[owner]).copies;
+                : count_copies(plan.items.begin(), entry.item, plan.chunks_of(owner));
         auto const whole = layout{}.on_stage(owner);
         if (owner == stage)
           add({exchange_place::parameter, whole.with_form(entry.stored), whole, element,
-               entry.info.count(), entry.item, e, times});
+               entry.info.count(), entry.item, e, -1, times});
         if (owner != 0 && (stage == 0 || stage == owner))
           add({exchange_place::parameter, whole, whole.on_stage(0), element, entry.info.count(),
-               entry.item, e, times});
+               entry.item, e, -1, times});
       }
   }
 
@@ -495,7 +517,8 @@ inline constexpr listed_plan plan_numbers{
     .forms = Plan::code.forms.view(),
     .needs_gradient = {Plan::needs_gradient.data(), Plan::code.values.size()},
     .entries = Plan::entries.view(),
-    .stage_units = {Plan::stage_units.data(), Plan::stages},
+    .chunk_units = {Plan::chunk_units.data(), int(Plan::chunk_units.size())},
+    .chunks = Plan::chunks,
     .grid = Plan::grid,
     .samples = Plan::samples,
     .rules = Plan::rules,
@@ -516,7 +539,7 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
   return list_exchanges(numbers,
                         {parameters.regions, parameters.tied(), parameters.frozen_count,
-                         parameters.gradient_offset.data()},
+                         parameters.entries.data()},
                         stage, load, part, has_still);
 }
 

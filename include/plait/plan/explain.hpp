@@ -116,18 +116,19 @@ template <class Plan>
              "bytes per rank"});
   for (int stage = 0; stage < Plan::stages; ++stage) {
     std::string layers;
-    for (int i = 0; i < code.items.size(); ++i) {
-      auto const here = copies_in(code, i, Plan::stage_units[std::size_t(stage)]);
-      if (here.copies == 0 || code.items[i].first_leaf == code.items[i].end_leaf) continue;
-      auto name = names[std::size_t(code.items[i].first_leaf)];
-      if (code.items[i].repeated) {
-        name = name.substr(0, name.find('*')) + std::to_string(here.first_copy);
-        if (here.copies > 1) name += "-" + std::to_string(here.first_copy + here.copies - 1);
-      } else if (!name.empty()) {
-        name.pop_back();
+    for (auto const& units : Plan::chunks_of(stage))
+      for (int i = 0; i < code.items.size(); ++i) {
+        auto const here = copies_in(code, i, units);
+        if (here.copies == 0 || code.items[i].first_leaf == code.items[i].end_leaf) continue;
+        auto name = names[std::size_t(code.items[i].first_leaf)];
+        if (code.items[i].repeated) {
+          name = name.substr(0, name.find('*')) + std::to_string(here.first_copy);
+          if (here.copies > 1) name += "-" + std::to_string(here.first_copy + here.copies - 1);
+        } else if (!name.empty()) {
+          name.pop_back();
+        }
+        layers += (layers.empty() ? "" : ", ") + name;
       }
-      layers += (layers.empty() ? "" : ", ") + name;
-    }
     auto const need = Plan::memory(stage, load);
     auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({std::to_string(stage), layers, size(need.parameters), size(need.gradients),

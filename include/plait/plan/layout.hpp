@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -41,6 +42,10 @@ struct activation_layout {
   std::array<std::size_t, items> record_bytes{};
   std::array<std::size_t, items> output_bytes{};  ///< of the item's output, first in its record
   std::array<std::size_t, items> input_bytes{};
+  /// Where backward_input leaves the gradient of a leaf's output to backward_parameters, from the
+  /// begin of the copy's stash.
+  std::array<std::size_t, static_cast<std::size_t>(Leaves)> stash_offset{};
+  std::array<std::size_t, items> stash_bytes{};
   std::size_t staging_offset = 0;  ///< where moves pack what they send
   std::size_t transient_bytes = 0;
 };
@@ -122,9 +127,14 @@ constexpr activation_layout<Leaves> lay_out_activations(
       // one may have more values below it.
       forward = backward = both;
     }
-    for (int s = piece.first_step; s < piece.end_step; ++s)
-      if (code.steps[s].kind == step_kind::move)
-        staging = std::max({staging, bytes_of(code.steps[s].in), bytes_of(code.steps[s].out)});
+    for (int s = piece.first_step; s < piece.end_step; ++s) {
+      auto const& now = code.steps[s];
+      if (now.kind == step_kind::move)
+        staging = std::max({staging, bytes_of(now.in), bytes_of(now.out)});
+      if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained()) continue;
+      out.stash_offset[static_cast<std::size_t>(now.leaf)] = out.stash_bytes[at];
+      if (!leaves[now.leaf].is_loss) out.stash_bytes[at] += bytes_of(now.out);
+    }
     out.record_bytes[at] = kept;
     out.transient_bytes = std::max({out.transient_bytes, forward, backward});
   }
@@ -156,6 +166,15 @@ struct element_range {
   friend constexpr bool operator==(element_range const&, element_range const&) = default;
 };
 
+/// Where a parameter lies within its unit.
+struct entry_place {
+  int region = 0;             ///< of the layout
+  int unit = -1;              ///< of a tied use, that of its owner; -1: the use's own
+  std::size_t in_unit = 0;    ///< from the begin of what the unit has in the region
+  bool is_tied = false;       ///< its gradients have an accumulator of their own,
+  std::size_t accumulator = 0;  ///< which is here
+};
+
 /// Where the parameters of one stage lie in its flat arena, in elements. Gradients lie in an arena
 /// of the same layout, and so does the optimizer's state where each rank has all of it; neither has
 /// room for what is frozen, which comes last.
@@ -165,17 +184,32 @@ struct element_range {
 /// region they stand unit by unit in the order of the layers (a unit is a layer, or one copy within
 /// a repeat). Units are padded so that any of them can be cut into a block for each batch rank.
 /// Behind the regions, in the gradients' arena alone, are the accumulators of tied uses.
-template <int Leaves>
 struct parameter_layout {
-  static constexpr auto entries = static_cast<std::size_t>(Leaves * form_info::most_parameters);
-  std::array<std::size_t, entries> offset{};           ///< of the stage's first copy
-  std::array<std::size_t, entries> gradient_offset{};  ///< the same, but of the use's accumulator
-  std::array<std::size_t, entries> stride{};           ///< from one copy to the next
-  std::array<item_range, static_cast<std::size_t>(2 * Leaves + 1)> copies{};
+  /// The region of what is frozen.
+  static constexpr int frozen = 2;
+  /// Where a unit is said to begin that the stage does not have.
+  static constexpr std::size_t absent = ~std::size_t{0};
+  using unit_base = std::array<std::vector<std::size_t>, 3>;
+
+  std::vector<entry_place> entries{};
+  unit_base parameter_base{};  ///< of each region, where its part of each unit of the model begins
+  unit_base gradient_base{};   ///< the same in the gradients' arena
   std::array<element_range, 2> regions{};
   std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
   std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
 
+  /// Where the value of parameter `entry` of a unit lies; of a tied use that of its owner.
+  [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
+    auto const& at = entries[std::size_t(entry)];
+    return parameter_base[std::size_t(at.region)][std::size_t(at.unit < 0 ? unit : at.unit)] +
+           at.in_unit;
+  }
+  /// Where the gradient accumulator of that use lies.
+  [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
+    auto const& at = entries[std::size_t(entry)];
+    return at.is_tied ? at.accumulator
+                      : gradient_base[std::size_t(at.region)][std::size_t(unit)] + at.in_unit;
+  }
   /// Elements of the regions, padding included.
   [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
   /// The same and what is frozen: elements of the parameters' arena.
@@ -186,50 +220,63 @@ struct parameter_layout {
   [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
 };
 
-/// `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of parameters, in elements.
-template <int Leaves>
-constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& code,
-                                                      auto const& entries, unit_range units,
-                                                      int batch_ranks,
-                                                      std::size_t alignment = parameter_alignment) {
+/// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
+/// parameters, in elements.
+constexpr parameter_layout lay_out_parameters(static_view<item> items,
+                                              static_view<parameter_entry> entries,
+                                              static_view<unit_range> chunks, int batch_ranks,
+                                              std::size_t alignment = parameter_alignment) {
   auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
-  parameter_layout<Leaves> out;
-  for (int i = 0; i < code.items.size(); ++i)
-    out.copies[static_cast<std::size_t>(i)] = copies_in(code, i, units);
-  constexpr std::size_t frozen = out.regions.size();
-  auto const region_of = [&](int e) {
-    return entries[e].is_frozen ? frozen : std::size_t(entries[e].reduced_over_tensor());
-  };
-  std::size_t next = 0;
-  for (std::size_t region = 0; region <= frozen; ++region) {
-    std::size_t const begin = next;
-    for (int i = 0; i < code.items.size(); ++i) {
-      auto const is_here = [&](int e) {
-        return entries[e].item == i && entries[e].owner < 0 && region_of(e) == region;
-      };
-      std::size_t unit = 0;
-      for (int e = 0; e < entries.size(); ++e)
-        if (is_here(e)) {
-          auto const at = static_cast<std::size_t>(e);
-          out.offset[at] = out.gradient_offset[at] = next + unit;
-          unit += rounded_up(entries[e].local_count(), alignment);
-        }
-      if (region != frozen) unit = rounded_up(unit, unit_multiple);
-      for (int e = 0; e < entries.size(); ++e)
-        if (is_here(e)) out.stride[static_cast<std::size_t>(e)] = unit;
-      next += unit * static_cast<std::size_t>(out.copies[static_cast<std::size_t>(i)].copies);
-    }
-    if (region == frozen) out.frozen_count = next - begin;
-    else out.regions[region] = {begin, next - begin};
-  }
+  auto const at = [](int i) { return static_cast<std::size_t>(i); };
+  parameter_layout out;
+  out.entries.resize(at(entries.size()));
+  // What a unit of each item has in each region.
+  std::array<std::vector<std::size_t>, 3> counts;
+  for (auto& count : counts) count.resize(at(items.size()), 0);
   for (int e = 0; e < entries.size(); ++e) {
-    auto const at = static_cast<std::size_t>(e);
-    if (entries[e].owner < 0 || out.copies[static_cast<std::size_t>(entries[e].item)].copies == 0)
-      continue;
-    out.offset[at] = out.offset[static_cast<std::size_t>(entries[e].owner)];
-    if (entries[e].is_frozen) continue;
-    out.gradient_offset[at] = out.count() + out.tied_count;
-    out.tied_count += rounded_up(entries[e].local_count(), alignment);
+    auto const& entry = entries[e];
+    auto& place = out.entries[at(e)];
+    place.region =
+        entry.is_frozen ? parameter_layout::frozen : (entry.reduced_over_tensor() ? 1 : 0);
+    if (entry.owner >= 0) continue;
+    auto& count = counts[at(place.region)][at(entry.item)];
+    place.in_unit = count;
+    count += rounded_up(entry.local_count(), alignment);
+  }
+  int const units = first_unit_of(items.begin(), items.size());
+  std::size_t next = 0;
+  for (int region = 0; region <= parameter_layout::frozen; ++region) {
+    std::size_t const begin = next;
+    bool const is_frozen = region == parameter_layout::frozen;
+    auto& base = out.parameter_base[at(region)];
+    base.resize(at(units), parameter_layout::absent);
+    int unit = 0;
+    for (int i = 0; i < items.size(); ++i)
+      for (int copy = 0; copy < items[i].count; ++copy, ++unit) {
+        bool is_here = false;
+        for (auto const& chunk : chunks)
+          is_here = is_here || (chunk.begin <= unit && unit < chunk.end);
+        if (!is_here) continue;
+        base[at(unit)] = next;
+        auto const count = counts[at(region)][at(i)];
+        next += is_frozen ? count : rounded_up(count, unit_multiple);
+      }
+    if (is_frozen) out.frozen_count = next - begin;
+    else out.regions[at(region)] = {begin, next - begin};
+  }
+  out.gradient_base = out.parameter_base;
+  for (int e = 0; e < entries.size(); ++e) {
+    auto const& entry = entries[e];
+    if (entry.owner < 0 || count_copies(items.begin(), entry.item, chunks) == 0) continue;
+    auto& place = out.entries[at(e)];
+    auto const& owner = out.entries[at(entry.owner)];
+    place.region = owner.region;
+    place.in_unit = owner.in_unit;
+    place.unit = first_unit_of(items.begin(), entries[entry.owner].item);
+    if (entry.is_frozen) continue;
+    place.is_tied = true;
+    place.accumulator = out.count() + out.tied_count;
+    out.tied_count += rounded_up(entry.local_count(), alignment);
   }
   out.tied_count = rounded_up(out.tied_count, unit_multiple);
   return out;
@@ -237,12 +284,11 @@ constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& cod
 
 /// Elements of the longest parameter of a stage of which only one tensor rank sees the value: the
 /// others see zeros.
-template <int Leaves>
-constexpr std::size_t longest_masked(program<Leaves> const& code, auto const& entries,
-                                     unit_range units) {
+constexpr std::size_t longest_masked(static_view<item> items, auto const& entries,
+                                     static_view<unit_range> chunks) {
   std::size_t longest = 0;
   for (auto const& entry : entries)
-    if (entry.masked() && copies_in(code, entry.item, units).copies > 0)
+    if (entry.masked() && count_copies(items.begin(), entry.item, chunks) > 0)
       longest = std::max(longest, entry.local_count());
   return longest;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/value.hpp"
@@ -18,24 +20,33 @@
 
 namespace plait::planning {
 
+/// Where the buffers of one chunk lie in the activation arena of its stage, in bytes.
+struct chunk_arena {
+  unit_range units{};
+  bool is_first = false, is_last = false;  ///< of the model's chunks
+  bool receives_gradient = false;          ///< of its output
+  std::size_t record_bytes = 0;  ///< of one microbatch: the records of all copies in the chunk
+  std::size_t stash_bytes = 0;   ///< of one microbatch, where backward passes are in halves
+  std::size_t input_bytes = 0;   ///< of the activation received from the chunk before
+  std::size_t output_bytes = 0;  ///< of the activation sent to the chunk behind
+  std::size_t records_offset = 0, stashes_offset = 0, inputs_offset = 0, gradients_offset = 0;
+};
+
 /// Where the buffers of one stage lie in its activation arena, in bytes.
 struct stage_arena {
-  stage_slots slots{};
-  std::size_t record_bytes = 0;  ///< of one microbatch: the records of all copies on the stage
-  std::size_t input_bytes = 0;   ///< of the activation received from the previous stage
-  std::size_t output_bytes = 0;  ///< of the activation sent to the next stage
-  std::size_t edge_bytes = 0;    ///< of the largest activation between two items
-  std::size_t inputs_offset = 0, gradients_offset = 0, edges_offset = 0;
-  std::size_t transient_offset = 0, zeros_offset = 0;
+  stage_slots slots{};  ///< of each chunk
+  std::vector<chunk_arena> chunks{};
+  std::size_t edge_bytes = 0;  ///< of the largest activation between two items
+  std::size_t edges_offset = 0, transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
 };
 
-/// What of a stage decides on its arena.
+/// The numbers of a stage on which its arena depends.
 struct listed_stage {
   static_view<item> items;  ///< of the program
-  unit_range units{};
-  bool is_first = false;
-  bool receives_gradient = false;
+  static_view<unit_range> chunks{};
+  static_view<bool> receive_gradients{};  ///< of the chunks
+  bool splits_backward = false;
   std::size_t zeros_bytes = 0;  ///< of what layers read as zeros
 };
 
@@ -46,22 +57,40 @@ constexpr stage_arena lay_out_arena(listed_stage const& stage,
                                     stage_slots const& slots) {
   stage_arena out;
   out.slots = slots;
-  bool first = true;
-  for (int i = 0; i < stage.items.size(); ++i) {
-    auto const here = copies_in(stage.items.first, i, stage.units);
-    if (here.copies == 0) continue;
-    auto const at = std::size_t(i);
-    if (first) out.input_bytes = layout.input_bytes[at];
-    first = false;
-    out.output_bytes = layout.output_bytes[at];
-    out.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
-    out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
+  int const units = first_unit_of(stage.items.begin(), stage.items.size());
+  for (int c = 0; c < stage.chunks.size(); ++c) {
+    auto const& range = stage.chunks[c];
+    chunk_arena chunk{.units = range,
+                      .is_first = range.begin == 0,
+                      .is_last = range.end == units,
+                      .receives_gradient = stage.receive_gradients[c]};
+    bool first = true;
+    for (int i = 0; i < stage.items.size(); ++i) {
+      auto const here = copies_in(stage.items.begin(), i, range);
+      if (here.copies == 0) continue;
+      auto const at = std::size_t(i);
+      if (first) chunk.input_bytes = layout.input_bytes[at];
+      first = false;
+      chunk.output_bytes = layout.output_bytes[at];
+      chunk.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
+      if (stage.splits_backward)
+        chunk.stash_bytes += layout.stash_bytes[at] * std::size_t(here.copies);
+      out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
+    }
+    out.chunks.push_back(chunk);
   }
-  std::size_t next = out.record_bytes * std::size_t(out.slots.activations);
+  std::size_t next = 0;
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
-  out.inputs_offset = take(stage.is_first ? 0 : out.input_bytes * std::size_t(out.slots.inputs));
-  out.gradients_offset =
-      take(stage.receives_gradient ? out.output_bytes * std::size_t(out.slots.gradients) : 0);
+  for (auto& chunk : out.chunks)
+    chunk.records_offset = take(chunk.record_bytes * std::size_t(slots.activations));
+  for (auto& chunk : out.chunks)
+    chunk.stashes_offset = take(chunk.stash_bytes * std::size_t(slots.activations));
+  for (auto& chunk : out.chunks)
+    chunk.inputs_offset =
+        take(chunk.is_first ? 0 : chunk.input_bytes * std::size_t(slots.inputs));
+  for (auto& chunk : out.chunks)
+    chunk.gradients_offset =
+        take(chunk.receives_gradient ? chunk.output_bytes * std::size_t(slots.gradients) : 0);
   out.edges_offset = take(2 * out.edge_bytes);
   out.transient_offset = take(layout.transient_bytes);
   out.zeros_offset = take(stage.zeros_bytes);
@@ -72,11 +101,13 @@ constexpr stage_arena lay_out_arena(listed_stage const& stage,
 /// The same of one stage of a plan.
 template <class Plan>
 constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots const& slots) {
-  auto const units = Plan::stage_units[std::size_t(stage)];
-  return lay_out_arena(
-      {Plan::code.items.view(), units, Plan::is_first(stage), Plan::receives_gradient(stage),
-       aligned(longest_masked(Plan::code, Plan::entries, units) * Plan::element_bytes)},
-      Plan::activation_layout_for(load.rows), slots);
+  auto const chunks = Plan::chunks_of(stage);
+  std::array<bool, std::size_t(Plan::chunks)> receive{};
+  for (int c = 0; c < Plan::chunks; ++c) receive[std::size_t(c)] = Plan::receives_gradient(chunks[c]);
+  auto const items = Plan::code.items.view();
+  return lay_out_arena({items, chunks, {receive.data(), Plan::chunks}, Plan::splits_backward,
+                        aligned(longest_masked(items, Plan::entries, chunks) * Plan::element_bytes)},
+                       Plan::activation_layout_for(load.rows), slots);
 }
 
 /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
@@ -111,8 +142,8 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   std::size_t local = 0, squared = 0;
   for (auto const& entry : Plan::entries)
     if (entry.is_trained()) {
-      auto const copies = std::size_t(
-          copies_in(Plan::code, entry.item, Plan::stage_units[std::size_t(stage)]).copies);
+      auto const copies =
+          std::size_t(count_copies(Plan::code.items.begin(), entry.item, Plan::chunks_of(stage)));
       local += copies;
       squared += copies * std::size_t(Plan::squares_of(entry));
     }
@@ -150,8 +181,7 @@ struct slice_arena {
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 };
 
-template <int Leaves>
-constexpr slice_arena lay_out_slices(parameter_layout<Leaves> const& layout, int slices, int ranks,
+constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices, int ranks,
                                      std::size_t element_bytes) {
   slice_arena out;
   out.stride = out.sent_at = out.received_at = out.total = layout.gradient_count();

@@ -155,26 +155,29 @@ constexpr element_range overlap(element_range const& range, parameter_block cons
 template <int Leaves>
 [[gnu::cold]] std::vector<parameter_block> blocks_of_layout(program<Leaves> const& code,
                                                             static_view<parameter_entry> entries,
-                                                            parameter_layout<Leaves> const& layout,
+                                                            static_view<unit_range> chunks,
+                                                            parameter_layout const& layout,
                                                             std::vector<std::string> const& names,
                                                             int tensor_rank, int tensor_ranks) {
   std::vector<parameter_block> out;
-  for (int item = 0; item < code.items.size(); ++item) {
-    auto const range = layout.copies[std::size_t(item)];
-    for (int k = 0; k < range.copies; ++k)
+  int first_unit = 0;
+  for (int item = 0; item < code.items.size(); first_unit += code.items[item++].count)
+    for (int copy = 0; copy < code.items[item].count; ++copy) {
+      int const unit = first_unit + copy;
+      bool const is_here = std::ranges::any_of(
+          chunks, [&](unit_range const& of) { return of.begin <= unit && unit < of.end; });
+      if (!is_here) continue;
       for (int e = 0; e < entries.size(); ++e) {
         auto const& entry = entries[e];
         if (entry.item != item || entry.owner >= 0) continue;
-        int const copy = range.first_copy + k;
         int const number = number_of_tensor(code, entries, one_if_owner, e, copy);
-        std::size_t const offset =
-            layout.offset[std::size_t(e)] + layout.stride[std::size_t(e)] * std::size_t(k);
+        std::size_t const offset = layout.offset(e, unit);
         auto rectangles = rectangles_of(entry, tensor_rank, tensor_ranks);
         for (auto& each : rectangles) each.place += offset;
         out.push_back({e, copy, number, name_of_copy(names[std::size_t(e)], copy), offset,
                        entry.local_count(), std::move(rectangles)});
       }
-  }
+    }
   return out;
 }
 

@@ -36,11 +36,27 @@ constexpr std::size_t sequence_length_of(auto const& tree) {
   return 1;
 }
 
-template <std::size_t Stages>
-constexpr std::array<unit_range, Stages> stage_array(std::vector<unit_range> const& split) {
-  std::array<unit_range, Stages> out{};
-  for (std::size_t s = 0; s < split.size() && s < Stages; ++s) out[s] = split[s];
+/// Deals out the chunks of a model to its stages in turn; those of a stage stand one behind the
+/// other.
+template <std::size_t Stages, std::size_t Chunks>
+constexpr std::array<unit_range, Stages * Chunks> deal_out(std::vector<unit_range> const& split) {
+  std::array<unit_range, Stages * Chunks> out{};
+  for (std::size_t i = 0; i < split.size() && i < Stages * Chunks; ++i)
+    out[i % Stages * Chunks + i / Stages] = split[i];
   return out;
+}
+
+/// The chunks that a schedule gives to each stage.
+template <class Schedule>
+constexpr int chunks_of_schedule() {
+  if constexpr (requires { Schedule::chunks; }) return Schedule::chunks;
+  else return 1;
+}
+/// Whether a schedule has backward passes in halves.
+template <class Schedule>
+constexpr bool schedule_splits_backward() {
+  if constexpr (requires { Schedule::splits_backward; }) return Schedule::splits_backward;
+  else return false;
 }
 
 /// The values whose gradients are computed: those that depend on a parameter that is trained. The
@@ -117,6 +133,10 @@ struct plan {
   static constexpr bool is_elastic = slices > 0 && !grid.is_complete() && !cuts_arenas;
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
+  /// Of each stage.
+  static constexpr int chunks = chunks_of_schedule<schedule_type>();
+  /// Whether backward passes may come in halves: gradients of inputs first.
+  static constexpr bool splits_backward = schedule_splits_backward<schedule_type>();
   static constexpr int leaf_count = planning::leaf_count<Model>;
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
   /// sums that layers keep.
@@ -139,9 +159,9 @@ struct plan {
   static constexpr std::size_t sequence_length = sequence_length_of(tree);
   static constexpr auto listed = list_parameters(tree, code, tensor_ranks);
   static constexpr auto& entries = listed.entries;
-  /// The units of each stage.
-  static constexpr auto stage_units =
-      stage_array<std::size_t(stages)>(split_stages<typename stage_policy::cuts>(code, stages));
+  /// The units of each chunk, those of a stage one behind the other.
+  static constexpr auto chunk_units = deal_out<std::size_t(stages), std::size_t(chunks)>(
+      split_stages<typename stage_policy::cuts>(code, stages * chunks));
   /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
   /// and what is made of it without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
@@ -165,16 +185,16 @@ struct plan {
   static_assert((check_frozen<Model, tree.frozen.what>(), true));
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((check_term_count<count_terms(tree)>(), true));
-  static_assert((check_stage_count<stages, code.unit_count()>(), true));
+  static_assert((check_stage_count<stages * chunks, code.unit_count()>(), true));
   static_assert((
       check_slices<slices, grid.size(batch_axes), rules.summed.axes_with(sliced).count()>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
-  static_assert(stages > code.unit_count() ||
-                    split_stages<typename stage_policy::cuts>(code, stages).size() ==
-                        std::size_t(stages),
+  static_assert(stages * chunks > code.unit_count() ||
+                    split_stages<typename stage_policy::cuts>(code, stages * chunks).size() ==
+                        std::size_t(stages * chunks),
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
                 "ascending order, each at least 1 and below the number of units");
-  static_assert(ties_stay_on_stages(code, entries, stage_units),
+  static_assert(ties_stay_on_stages(code.items.view(), entries, chunk_units, chunks),
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
                 "the model so that one stage has both (cut_at)");
 
@@ -183,14 +203,14 @@ struct plan {
                 "plan: the tensor ranks' blocks of a parameter do not have each of its elements "
                 "once; this is a fault of plait");
 
-  /// True on the stage that runs the first, or the last, layer.
-  static constexpr bool is_first(int stage) { return stage == 0; }
-  static constexpr bool is_last(int stage) { return stage == stages - 1; }
+  /// The chunks of a stage: the units of each, in the order of the layers.
+  static constexpr static_view<unit_range> chunks_of(int stage) {
+    return {chunk_units.data() + stage * chunks, chunks};
+  }
 
-  /// Whether a stage is sent the gradient of its output.
-  static constexpr bool receives_gradient(int stage) {
-    return !is_last(stage) &&
-           needs_gradient[std::size_t(value_before(stage_units[std::size_t(stage)].end))];
+  /// Whether a chunk is sent the gradient of its output.
+  static constexpr bool receives_gradient(unit_range const& chunk) {
+    return chunk.end != code.unit_count() && needs_gradient[std::size_t(value_before(chunk.end))];
   }
 
   /// Whether a step is done with the product before it.
@@ -219,11 +239,11 @@ struct plan {
       throw input_error(
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
-    return lay_out_parameters(code, entries, stage_units[std::size_t(stage)],
+    return lay_out_parameters(code.items.view(), entries.view(), chunks_of(stage),
                               complete.size(batch_axes), alignment_of_parameters(slices));
   }
   /// Where a rank adds up the gradients of its slices; `layout` is that of its parameters.
-  static constexpr slice_arena slice_arena_for(parameter_layout<leaf_count> const& layout,
+  static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
                                                mesh const& complete) {
     return lay_out_slices(layout, slices, complete.size(batch_axes), gradient_bytes);
   }
@@ -339,8 +359,9 @@ struct plan {
   /// mesh with all its sizes.
   [[gnu::cold]] static std::vector<parameter_block> blocks(int stage, int tensor_rank,
                                                            mesh const& complete) {
-    return blocks_of_layout(code, entries.view(), parameter_layout_for(stage, complete),
-                            parameter_names(tree, entries), tensor_rank, tensor_ranks);
+    return blocks_of_layout(code, entries.view(), chunks_of(stage),
+                            parameter_layout_for(stage, complete), parameter_names(tree, entries),
+                            tensor_rank, tensor_ranks);
   }
 
   /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that

@@ -5,14 +5,10 @@
 #include <vector>
 
 #include "plait/plan/program.hpp"
+#include "plait/plan/program_operation.hpp"
 #include "plait/policy/policies.hpp"
 
 namespace plait::planning {
-
-/// The units [begin, end) of one stage.
-struct unit_range {
-  int begin = 0, end = 0;
-};
 
 /// A range of the copies of one item that a stage runs.
 struct item_range {
@@ -31,6 +27,19 @@ constexpr item_range copies_in(item const* items, int index, unit_range units) {
 template <int Leaves>
 constexpr item_range copies_in(program<Leaves> const& code, int index, unit_range units) {
   return copies_in(code.items.begin(), index, units);
+}
+/// How many copies of item `index` a stage runs that has these chunks.
+constexpr int count_copies(item const* items, int index, static_view<unit_range> chunks) {
+  int count = 0;
+  for (auto const& units : chunks) count += copies_in(items, index, units).copies;
+  return count;
+}
+
+/// The number of the first unit of item `index`.
+constexpr int first_unit_of(item const* items, int index) {
+  int first = 0;
+  for (int i = 0; i < index; ++i) first += items[i].count;
+  return first;
 }
 
 /// The value that enters pipeline unit `unit` (> 0).
@@ -83,12 +92,13 @@ struct read_cuts<cut_at<Units...>> {
   }
 };
 
-/// The units of each stage. Empty if `Cuts` does not make `stages` stages in ascending order.
+/// The units of each chunk, in the order of the layers; a stage has one chunk or several. Empty if
+/// `Cuts` does not make `chunks` chunks in ascending order.
 template <class Cuts, int Leaves>
-constexpr std::vector<unit_range> split_stages(program<Leaves> const& code, int stages) {
-  auto begins = read_cuts<Cuts>::begins(code, stages);
+constexpr std::vector<unit_range> split_stages(program<Leaves> const& code, int chunks) {
+  auto begins = read_cuts<Cuts>::begins(code, chunks);
   std::vector<unit_range> ranges;
-  if (static_cast<int>(begins.size()) != stages) return ranges;
+  if (static_cast<int>(begins.size()) != chunks) return ranges;
   begins.push_back(code.unit_count());
   for (std::size_t s = 0; s + 1 < begins.size(); ++s) {
     if (begins[s] >= begins[s + 1]) return {};

@@ -11,7 +11,6 @@
 #include "plait/plan/program.hpp"
 #include "plait/plan/storage.hpp"
 #include "plait/plan/synchronization.hpp"
-#include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
 
@@ -150,42 +149,6 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
   for (auto const& wait : plan_waits(operations.list))
     out.list.push_back(
         {operations.steps[std::size_t(wait.waiting)], operations.steps[std::size_t(wait.awaited)]});
-  return out;
-}
-
-/// What the operations of a stage's timetable touch, in their order. Buffers are the slots and the
-/// gradient that the stage makes; before the first and behind the last operation all streams rest.
-[[nodiscard]] [[gnu::cold]] inline std::vector<stream_operation> timetable_operations(
-    stage_program const& program, bool is_first, bool is_last) {
-  auto const& slots = program.slots;
-  constexpr int made_gradient = 0, none = -1;
-  int const inputs = 1 + slots.activations, gradients = inputs + slots.inputs;
-  std::vector<stream_operation> out;
-  for (auto const& now : program.operations) {
-    int const m = now.microbatch;
-    int const activation = 1 + m % slots.activations;
-    int const input = is_first ? none : inputs + m % slots.inputs;
-    int const gradient = is_last || slots.gradients == 0 ? none : gradients + m % slots.gradients;
-    stream_operation made{computes(now.kind) ? stream::compute : between_stages};
-    auto const writes = [&made](int buffer) {
-      if (buffer >= 0) made.writes.push_back(buffer);
-    };
-    auto const reads = [&made](int buffer) {
-      if (buffer >= 0) made.reads.push_back(buffer);
-    };
-    switch (now.kind) {
-      case work::forward: reads(input), writes(activation); break;
-      case work::backward:  // its slots are given back: written as far as others are concerned
-        writes(activation), writes(input), writes(gradient);
-        if (!is_first) writes(made_gradient);
-        break;
-      case work::send_activation: reads(activation); break;
-      case work::receive_activation: writes(input); break;
-      case work::send_gradient: reads(made_gradient); break;
-      case work::receive_gradient: writes(gradient); break;
-    }
-    out.push_back(std::move(made));
-  }
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plait/mesh/stream.hpp"
+#include "plait/plan/program_operation.hpp"
 
 namespace plait {
 
@@ -20,8 +21,7 @@ struct wait_site {
     forward,   ///< numbers: steps of the plan's program
     backward,  ///< the same, walked from the end
     layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
-    timetable,  ///< numbers: kinds of `work`
-    step  ///< numbers: rows of the list, and below 0 the phases of a step; see step_operations_of
+    step  ///< between operations of a rank's program; numbers: their names, see site_number
   };
   part where = part::forward;
   int waiting = 0;
@@ -97,12 +97,12 @@ struct planned_wait {
   return out;
 }
 
-/// For example "forward: 7 waits for 6", or "step: row 14 waits for phase 2".
+/// For example "forward: 7 waits for 6", or "step: row 14 waits for add".
 [[nodiscard]] inline std::string to_string(wait_site const& site) {
-  constexpr std::array words{"forward", "backward", "layer", "timetable", "step"};
+  constexpr std::array words{"forward", "backward", "layer", "step"};
   auto const name = [&](int number) {
-    if (site.where != wait_site::part::step) return std::to_string(number);
-    return number < 0 ? "phase " + std::to_string(-1 - number) : "row " + std::to_string(number);
+    return site.where == wait_site::part::step ? planning::site_text(number)
+                                               : std::to_string(number);
   };
   return std::string(words[static_cast<std::size_t>(site.where)]) + ": " + name(site.waiting) +
          " waits for " + name(site.awaited);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -29,8 +28,7 @@ template <class Plan, class Rank>
 /// rows whose placements are types, it is the only caller of communicators: a trainer sends
 /// nothing that is not in the list. `sum_over_world` below is for programs.
 ///
-/// Cost:    the list is prepared once; a call allocates nothing. In a group of one rank nothing is
-///          called.
+/// Cost:    the list is prepared once; a call allocates nothing.
 /// Errors:  those of the communicator.
 /// Threads: used by the one thread that runs the rank.
 template <class Rank>
@@ -40,104 +38,77 @@ class exchange_runner {
   struct active_row {
     exchange what{};
     movement moves = movement::none;
-    typename Rank::communicator_type* group = nullptr;
-    std::size_t begin = 0;  ///< of what the group has, in the arena
-    int root = 0;           ///< of a broadcast
+    typename Rank::communicator_type* group = nullptr;  ///< null in a group of one rank
+    std::size_t begin = 0;                              ///< of what the group has, in the arena
+    int other = 0;              ///< the root of a broadcast, the other end of a message
     bool is_sent_here = true;
   };
 
   /// `list`: as `exchanges_on` gives it.
   [[gnu::cold]] exchange_runner(Rank& rank, std::vector<exchange> const& list) {
-    if (list.empty()) return;
-    for (int place = 0; place < exchange_places; ++place) {
-      first_[std::size_t(place)] = static_cast<int>(rows_.size());
-      for (auto const& what : list)
-        if (static_cast<int>(what.place) == place) add(rank, what);
-    }
-    first_.back() = static_cast<int>(rows_.size());
+    for (auto const& what : list) rows_.push_back(prepared(rank, what));
   }
 
-  /// The rows of a place that are to be carried out: those in groups of more than one rank.
-  [[nodiscard]] static_view<active_row> at(exchange_place place) const {
-    int const begin = first_[std::size_t(place)];
-    return {rows_.data() + begin, first_[std::size_t(place) + 1] - begin};
-  }
+  /// A row, by its number in the list.
+  [[nodiscard]] active_row const& row(int number) const { return rows_[std::size_t(number)]; }
 
-  /// Carries out a sum, in place; `data` is where its offset counts from.
+  /// Carries out a row, in place; `data` is where its offset counts from. It sums up all, or leaves
+  /// the sum of its block to each rank, gathers blocks, sends from one rank to all, or is this
+  /// rank's end of a message.
   template <class T>
-  void run_sum(active_row const& now, T* data) const {
-    now.group->all_reduce(values_of(now, data));
-  }
-  /// Carries out a row that moves the blocks of an arena, in place: it sums up all, or leaves the
-  /// sum of its block to each rank, or gathers the blocks.
-  template <class T>
-  void run_blocks(active_row const& now, T* data) const {
+  void run(int number, T* data, int tag = 0) const {
+    auto const& now = row(number);
     auto& group = *now.group;
-    std::span<T> const all = values_of(now, data);
-    std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
-    auto const mine = all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
+    std::span<T> const all(data + now.begin, now.what.count);
+    auto const mine = [&] {
+      std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
+      return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
+    };
     switch (now.moves) {
-      case movement::reduce_scatter: group.reduce_scatter(all, mine); break;
-      case movement::all_gather: group.all_gather(mine, all); break;
+      case movement::reduce_scatter: return group.reduce_scatter(all, mine());
+      case movement::all_gather: return group.all_gather(mine(), all);
+      case movement::broadcast: return group.broadcast(all, now.other);
+      case movement::send:
+        return now.is_sent_here ? group.send(all, now.other, tag)
+                                : group.receive(all, now.other, tag);
       default: group.all_reduce(all);
     }
   }
-
+  /// Carries out a row that sums up numbers, in place.
+  template <class T>
+  void sum(int number, T* data) const {
+    auto const& now = row(number);
+    now.group->all_reduce(std::span<T>(data, now.what.count));
+  }
   /// Carries out a row of blocks that go from each rank to each other.
   template <class T>
-  void run_all_to_all(active_row const& now, std::span<T const> sent, std::span<T> received) const {
-    now.group->all_to_all(sent, received);
-  }
-
-  /// Carries out this rank's end of the messages of `place` that go that way.
-  template <class T>
-  void run_sends(exchange_place place, T* data, int tag) const {
-    for (auto const& now : at(place))
-      if (now.moves == movement::send && now.is_sent_here)
-        now.group->send(std::span<T>(data, now.what.count), now.what.to.stage(), tag);
-  }
-  template <class T>
-  void run_receives(exchange_place place, T* data, int tag) const {
-    for (auto const& now : at(place))
-      if (now.moves == movement::send && !now.is_sent_here)
-        now.group->receive(std::span<T>(data, now.what.count), now.what.from.stage(), tag);
-  }
-
-  /// Carries out the broadcasts of `place`, from the stage that has the value.
-  template <class T>
-  void run_broadcasts(exchange_place place, T* data) const {
-    for (auto const& now : at(place))
-      if (now.moves == movement::broadcast) run_broadcast(now, data);
-  }
-  /// Carries out a broadcast, from the rank of the axis that has the value.
-  template <class T>
-  void run_broadcast(active_row const& now, T* data) const {
-    now.group->broadcast(values_of(now, data), now.root);
+  void run_all_to_all(int number, std::span<T const> sent, std::span<T> received) const {
+    row(number).group->all_to_all(sent, received);
   }
 
  private:
-  [[gnu::cold]] void add(Rank& rank, exchange const& what) {
+  [[gnu::cold]] static active_row prepared(Rank& rank, exchange const& what) {
     auto const row = what.row();
-    if (rank.grid().size(row.over) == 1) return;
+    active_row out{what, row.moves};
+    if (rank.grid().size(row.over) == 1) return out;
+    out.group = &rank.group(row.over);
     // Axes that the row does not move may have left one block of the arena to the group.
     axis_set cut;
     for (axis const which : all_axes)
       if (what.from.at(which) == shard<dim::elements> && !row.over.contains(which))
         cut = cut | which;
     auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
-    int root = 0;
+    out.begin = what.offset + block * what.count;
+    out.is_sent_here = what.is_sent_by(rank.stage());
     for (axis const which : all_axes)
-      if (row.over.contains(which)) root = what.from.at(which).index;
-    rows_.push_back({what, row.moves, &rank.group(row.over), what.offset + block * what.count, root,
-                     what.is_sent_by(rank.stage())});
-  }
-  template <class T>
-  static std::span<T> values_of(active_row const& now, T* data) {
-    return {data + now.begin, now.what.count};
+      if (row.over.contains(which))
+        out.other = (out.is_sent_here && row.moves == movement::send ? what.to : what.from)
+                        .at(which)
+                        .index;
+    return out;
   }
 
   std::vector<active_row> rows_;
-  std::array<int, std::size_t(exchange_places) + 1> first_{};
 };
 
 /// Adds up numbers in host memory over all ranks of the job; for reports, not inside a step.

@@ -8,23 +8,30 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/mesh/axis.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/memory_text.hpp"
-#include "plait/plan/stream_operations.hpp"
+#include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
-#include "plait/run/timetable_runner.hpp"
+#include "plait/run/number_sums.hpp"
+#include "plait/run/pass_runner.hpp"
+#include "plait/run/step_runner.hpp"
 
 namespace plait::execution {
 
 /// Brings the outputs of the model to the host: of all samples to every rank, or of one microbatch
 /// after the other to one rank of each data rank.
+///
+/// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
 class prediction {
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   using arena = typename Rank::device_type::arena;
+  using passes_type = pass_runner<Job, Rank>;
+  using batch_type = typename passes_type::batch_type;
   static constexpr value output =
       plan::code.values[plan::code.items[plan::code.items.size() - 1].in];
   static constexpr std::size_t width = output.info.width;
@@ -33,13 +40,13 @@ class prediction {
   /// Bytes on the device.
   [[nodiscard]] std::size_t bytes() const { return room_.size(); }
 
+  /// Runs the program of a prediction, on whose batch the passes have begun.
+  ///
   /// Shapes: (samples, sequence, width), the samples in their order, without places that have none;
   ///         valid until the next call.
   /// Moves:  what the plan's list has for a prediction.
-  template <class Batch>
-  [[gnu::cold]] std::span<T const> run(Rank& rank, timetable_runner<Job, Rank>& passes,
-                                       Batch const& batch, predicted which) {
-    auto& device = rank.device();
+  [[gnu::cold]] std::span<T const> run(Rank& rank, step_runner<Rank>& program, passes_type& passes,
+                                       batch_type const& batch, predicted which) {
     auto const& grid = rank.grid();
     workload load = passes.load();
     load.prediction = which;
@@ -51,32 +58,15 @@ class prediction {
                         " slices are not the same number on each of " + std::to_string(ranks) +
                         " data ranks, so that their outputs cannot be gathered; ask for "
                         "predicted::of_data_rank");
-    auto const where = take_room(rank, load, job_part::prediction);
+    auto const where = reserve(rank, load, job_part::prediction);
     std::size_t const count = where.elements,
                       of_rank = count / static_cast<std::size_t>(end - first);
     std::size_t const each = of_rank / static_cast<std::size_t>(load.microbatches);
     received_.resize(count);
     values_.resize(count);
-    auto* const whole = reinterpret_cast<T*>(room_.data());
     std::size_t const begin = of_rank * static_cast<std::size_t>(mine - first);
-    auto* const own = whole + begin;
-    passes.run_forward(rank, batch, {}, [&](int microbatch, std::byte const* made) {
-      bring_together(rank, load.rows, made, own + each * static_cast<std::size_t>(microbatch),
-                     where);
-    });
-    device.synchronize();
-    exchange_runner<Rank> const exchanges(rank,
-                                          exchanges_on<plan>(rank, load, job_part::prediction));
-    if constexpr (plan::stages > 1) {
-      exchanges.run_broadcasts(exchange_place::rank_outputs, own);
-      device.synchronize();
-    }
-    for (auto const& row : exchanges.at(exchange_place::outputs)) {
-      exchanges.run_blocks(row, whole + begin / row.what.count * row.what.count);
-      device.synchronize();
-    }
-    device.download(whole, received_.data(), count * sizeof(T));
-    device.synchronize();
+    program.run(outputs_work{*this, rank, passes, where, begin, each});
+    rank.device().synchronize();  // the host reads the outputs
 
     T* out = values_.data();
     T const* from = received_.data();
@@ -91,64 +81,110 @@ class prediction {
     return {values_.data(), static_cast<std::size_t>(out - values_.data())};
   }
 
-  /// Runs the passes of an evaluation and calls each(row of the batch, outputs of the row, in
-  /// double) for all rows that have a sample, on the first tensor rank of the last stage.
-  ///
-  /// Moves: the outputs of each microbatch, to whole ones within the last stage.
-  template <class Batch, class Each>
-  [[gnu::cold]] void measure(Rank& rank, timetable_runner<Job, Rank>& passes, Batch const& batch,
-                             workload const& load, loss_sum const& loss, Each each) {
-    auto const where = take_room(rank, load, job_part::evaluation);
-    std::size_t const count = where.elements;
-    received_.resize(std::max(received_.size(), count));
-    row_.resize(width);
-    auto* const whole = reinterpret_cast<T*>(room_.data());
-    passes.run_forward(rank, batch, loss, [&](int microbatch, std::byte const* made) {
-      bring_together(rank, load.rows, made, whole, where);
-      if (rank.tensor_rank() != 0) return;
-      rank.device().download(whole, received_.data(), count * sizeof(T));
-      rank.device().synchronize();
-      std::size_t const samples =
-          batch.samples_in(microbatch, rank.grid().place_in_group(rank.place(), batch_axes),
-                           rank.grid().size(batch_axes));
-      for (std::size_t r = 0; r < load.rows; ++r) {
-        if (r % batch.samples >= samples) continue;
+  /// What the operations of an evaluation do for its measures: calls each(row of the batch, outputs
+  /// of the row, in double) for all rows that have a sample, on the first of the ranks that have the
+  /// same outputs.
+  template <class Each>
+  class measured_outputs {
+   public:
+    [[gnu::cold]] measured_outputs(prediction& of, Rank& rank, passes_type& passes,
+                                   batch_type const& batch, workload const& load, Each each)
+        : of_(of),
+          rank_(rank),
+          passes_(passes),
+          batch_(batch),
+          rows_(load.rows),
+          where_(of.reserve(rank, load, job_part::evaluation)),
+          each_(each),
+          row_(width) {
+      of.received_.resize(std::max(of.received_.size(), where_.elements));
+    }
+
+    /// Brings the outputs of a microbatch together.
+    void bring_together() const {
+      of_.bring_together(rank_, passes_, of_.outputs(), where_);
+    }
+    /// Gives them to the measures.
+    [[gnu::cold]] void measure(int microbatch) {
+      if (rank_.tensor_rank() != 0) return;
+      auto& received = of_.received_;
+      rank_.device().download(of_.outputs(), received.data(), where_.elements * sizeof(T));
+      rank_.device().synchronize();  // the host reads the outputs
+      auto const& grid = rank_.grid();
+      std::size_t const samples = batch_.samples_in(
+          microbatch, grid.place_in_group(rank_.place(), batch_axes), grid.size(batch_axes));
+      for (std::size_t r = 0; r < rows_; ++r) {
+        if (r % batch_.samples >= samples) continue;
         for (std::size_t c = 0; c < width; ++c)
-          row_[c] = static_cast<double>(received_[r * width + c]);
-        each(static_cast<std::size_t>(microbatch) * load.rows + r, std::span<double const>(row_));
+          row_[c] = static_cast<double>(received[r * width + c]);
+        each_(static_cast<std::size_t>(microbatch) * rows_ + r, std::span<double const>(row_));
       }
-    });
-  }
+    }
+
+   private:
+    prediction& of_;
+    Rank& rank_;
+    passes_type& passes_;
+    batch_type const& batch_;
+    std::size_t rows_;
+    output_room where_;
+    Each each_;
+    std::vector<double> row_;
+  };
 
   /// Adds up numbers over all ranks: the row of the list for measures.
   [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {
-    auto& device = rank.device();
-    exchange_runner<Rank> const exchanges(rank,
-                                          exchanges_on<plan>(rank, load, job_part::evaluation));
     auto const where = lay_out_outputs<plan>(rank.stage(), load, job_part::evaluation);
     auto* const room = reinterpret_cast<double*>(room_.data() + where.numbers_at);
-    device.upload(numbers.data(), room, numbers.size_bytes());
-    device.synchronize();
-    for (auto const& row : exchanges.at(exchange_place::measures)) exchanges.run_sum(row, room);
-    device.synchronize();
-    device.download(room, numbers.data(), numbers.size_bytes());
-    device.synchronize();
+    sum_numbers(rank, exchanges_on<plan>(rank, load, job_part::evaluation),
+                exchange_place::measures, numbers, room);
   }
 
  private:
-  /// The output of a microbatch, whole, in `to`.
-  void bring_together(Rank& rank, std::size_t rows, std::byte const* made, T* to,
-                      output_room const& where) {
-    auto& device = rank.device();
-    device.synchronize();  // nothing here is worth a wait of its own
-    move_value<output.at, invariant>(device.on(within_layers), rank.tensor_group(),
-                                     whole_shape{rows, width}, reinterpret_cast<T const*>(made), to,
-                                     reinterpret_cast<T*>(room_.data() + where.staging_at));
-    device.synchronize();
+  struct outputs_work {
+    prediction& of;
+    Rank& rank;
+    passes_type& passes;
+    output_room where;
+    std::size_t begin;  // of this rank's outputs among all that it gets
+    std::size_t each;   // elements of a microbatch
+
+    [[nodiscard]] T* own() const { return of.outputs() + begin; }
+    void bring_together(program_operation const& now) const {
+      of.bring_together(rank, passes, own() + each * static_cast<std::size_t>(now.microbatch),
+                        where);
+    }
+    void compute(program_operation const& now) const {
+      if (now.what == operation_kind::forward) passes.compute(now);
+      else if (now.what == operation_kind::take) bring_together(now);
+      else
+        rank.device().download(of.outputs(), of.received_.data(), of.received_.size() * sizeof(T));
+    }
+    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+      auto const& what = exchanges.row(now.row).what;
+      switch (what.place) {
+        case exchange_place::output: return bring_together(now);
+        case exchange_place::rank_outputs: return exchanges.run(now.row, own());
+        case exchange_place::outputs:
+          return exchanges.run(now.row, of.outputs() + begin / what.count * what.count);
+        default: exchanges.run(now.row, passes.edge(what, now), now.microbatch);
+      }
+    }
+  };
+
+  [[nodiscard]] T* outputs() const { return reinterpret_cast<T*>(room_.data()); }
+
+  /// The output of the last forward, whole, in `to`.
+  void bring_together(Rank& rank, passes_type& passes, T* to, output_room const& where) const {
+    constexpr auto moves = transition_between(output.at, invariant).moves;
+    move_value<output.at, invariant>(
+        rank.device().on(communicates(moves) ? within_layers : stream::compute),
+        rank.tensor_group(), whole_shape{passes.load().rows, width}, passes.model_output(), to,
+        reinterpret_cast<T*>(room_.data() + where.staging_at));
   }
 
-  /// What the plan says for the outputs.
-  output_room take_room(Rank& rank, workload const& load, job_part part) {
+  /// Room for what the plan says for the outputs.
+  output_room reserve(Rank& rank, workload const& load, job_part part) {
     auto const where = lay_out_outputs<plan>(rank.stage(), load, part);
     if (room_.size() < where.total)
       plait::detail::allocate_for_plan(rank, plan::memory(rank.stage(), load), [&]() -> auto& {
@@ -159,7 +195,6 @@ class prediction {
   }
 
   std::vector<T> received_, values_;
-  std::vector<double> row_;
   arena room_{};
 };
 

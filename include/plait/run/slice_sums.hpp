@@ -61,8 +61,8 @@ class slice_sums {
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
   /// its number, which adds them up; on the stream of the row.
-  void exchange(Rank& rank, typename exchange_runner<Rank>::active_row const& row,
-                exchange_runner<Rank> const& exchanges) const {
+  void exchange(Rank& rank, exchange_runner<Rank> const& exchanges, int number) const {
+    auto const& row = exchanges.row(number);
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
@@ -75,9 +75,10 @@ class slice_sums {
       for (int root = 0; root < roots_; ++root)
         queue.copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
                           roots * count, ranks, count);
-      exchanges.run_all_to_all(row, std::span<sum const>(sent, all), std::span<sum>(received, all));
-      auto const number = [&](int root) { return received + std::size_t(root) * count; };
-      for (auto const& [to, from] : sums_) queue.add(number(to), number(from), number(to), count);
+      exchanges.run_all_to_all(number, std::span<sum const>(sent, all),
+                               std::span<sum>(received, all));
+      auto const root_at = [&](int root) { return received + std::size_t(root) * count; };
+      for (auto const& [to, from] : sums_) queue.add(root_at(to), root_at(from), root_at(to), count);
       queue.copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
     }
   }

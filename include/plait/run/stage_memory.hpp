@@ -55,18 +55,13 @@ class stage_memory {
         tensor_rank_(rank.tensor_rank()) {}
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
-  [[nodiscard]] parameter_layout<leaves> const& parameters() const { return parameters_; }
-  /// The value of parameter `entry` in copy `copy` (counted from the stage's first).
-  [[nodiscard]] T const* parameter(int entry, int copy) const {
-    auto const at = static_cast<std::size_t>(entry);
-    return where_.parameters + parameters_.offset[at] +
-           parameters_.stride[at] * static_cast<std::size_t>(copy);
+  /// The value of parameter `entry` of unit `unit`.
+  [[nodiscard]] T const* parameter(int entry, int unit) const {
+    return where_.parameters + parameters_.offset(entry, unit);
   }
   /// The gradient accumulator of that use.
-  [[nodiscard]] sum* gradient(int entry, int copy) const {
-    auto const at = static_cast<std::size_t>(entry);
-    return where_.gradients + parameters_.gradient_offset[at] +
-           parameters_.stride[at] * static_cast<std::size_t>(copy);
+  [[nodiscard]] sum* gradient(int entry, int unit) const {
+    return where_.gradients + parameters_.gradient_offset(entry, unit);
   }
 
  protected:
@@ -196,7 +191,7 @@ class stage_memory {
   template <int Leaf, bool IsGradient>
   struct parameter_access {
     stage_memory const& stage;
-    int copy;
+    int unit;
 
     template <class Parameter>
     auto operator[](Parameter) const {
@@ -209,9 +204,9 @@ class stage_memory {
       constexpr auto& entry = plan::entries[number];
       if constexpr (IsGradient) {
         return view<sum, view_placement_of_parameter(dual(entry.used), entry.info.rank), memory>{
-            stage.gradient(number, copy), entry.local_rows, entry.local_columns};
+            stage.gradient(number, unit), entry.local_rows, entry.local_columns};
       } else {
-        T const* data = stage.parameter(number, copy);
+        T const* data = stage.parameter(number, unit);
         if constexpr (entry.masked()) {
           // The transition invariant -> partial: ranks other than the first see zeros.
           if (stage.tensor_rank_ != 0)
@@ -287,7 +282,7 @@ class stage_memory {
 
   stage_arena arena_;
   activation_layout<leaves> layout_;
-  parameter_layout<leaves> parameters_;
+  parameter_layout parameters_;
   std::size_t rows_;
   arenas where_;
   int tensor_rank_;

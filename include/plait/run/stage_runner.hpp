@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,8 +37,19 @@ namespace plait::execution {
   }
 }
 
-/// Runs the forward and the backward of one pipeline stage on one microbatch: walks through the
-/// plan's program, makes the views that the layers see and applies the transitions between them.
+/// Where a pass runs: on which units of a chunk, and in which slot the microbatch has its record.
+struct pass_place {
+  int chunk = 0;       ///< of the stage
+  int slot = 0;
+  unit_range units{};  ///< all of the chunk if it is empty
+};
+
+/// What a backward computes: all, or the gradients of inputs and then those of parameters.
+enum class backward_part : int { all, input, parameters };
+
+/// Runs the forward and the backward of units of one pipeline stage on one microbatch: walks
+/// through the plan's program, makes the views that the layers see and applies the transitions
+/// between them.
 ///
 /// Cost:   no allocation; the only branches are which items the stage has.
 /// Threads: used by the one thread that runs the rank.
@@ -76,14 +88,20 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       : base(rank, load, where), rank_(rank) {
     for (auto& event : events_) event = rank.device().make_event();
     name_bodies(leaf_names(plan::tree), forward_names_, backward_names_);
-    std::size_t next = 0;
     int unit = 0;
     for (int i = 0; i < code.items.size(); ++i) {
-      auto const at = static_cast<std::size_t>(i);
-      first_record_[at] = next;
-      first_unit_[at] = unit;
-      next += layout_.record_bytes[at] * static_cast<std::size_t>(parameters_.copies[at].copies);
+      first_unit_[static_cast<std::size_t>(i)] = unit;
       unit += code.items[i].count;
+    }
+    places_.resize(static_cast<std::size_t>(unit));
+    for (auto const& chunk : arena_.chunks) {
+      unit_place next;
+      for (int i = 0; i < code.items.size(); ++i)
+        for_each_unit(i, chunk.units, [&](int here) {
+          places_[static_cast<std::size_t>(here)] = next;
+          next.record += layout_.record_bytes[static_cast<std::size_t>(i)];
+          next.stash += layout_.stash_bytes[static_cast<std::size_t>(i)];
+        });
     }
     if constexpr (device_prepares) prepare_layers();
   }
@@ -108,52 +126,58 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   /// for; null ends that.
   void watch(forward_watch* by) { watch_ = by; }
 
-  /// Runs the stage on `input` and returns its output, which lies in activation slot `slot`. The
-  /// items from `end_item` on are left out (the loss, when only the model's output is wanted).
-  std::byte* forward(std::byte* input, int slot, int end_item = code.items.size()) {
-    record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
+  /// Runs units of a chunk on `input`, which is the chunk's, and returns their output, which lies
+  /// in the record. The items from `end_item` on are left out (the loss, when only the model's
+  /// output is wanted).
+  std::byte* forward(std::byte* input, pass_place const& at, int end_item = code.items.size()) {
+    auto const units = enter(at);
+    std::byte* made = units.begin == chunk_->units.begin ? input : record(units.begin - 1);
     for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
-      if constexpr (Item + 1 == code.items.size()) model_output_ = input;
+      if constexpr (Item + 1 == code.items.size()) model_output_ = made;
       if (Item >= end_item) return;
-      for (int copy = 0; copy < copies(Item); ++copy) {
-        enter(Item, copy);
-        std::byte* const output = record(Item, copy);
+      for_each_unit(Item, units, [&](int unit) {
+        enter(Item, unit);
+        std::byte* const output = record(unit);
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::begin);
-        (forward_step<Item, code.items[Item].first_step + int(I)>(input, output, copy), ...);
+        (forward_step<Item, code.items[Item].first_step + int(I)>(made, output), ...);
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::end);
         forget_transients();
-        input = output;
-      }
+        made = output;
+      });
     });
-    return input;
+    return made;
   }
 
-  /// Whether the next backward is the first of a step: gradients of parameters then begin with what
-  /// it gives, whatever is in their place; else they are added to.
+  /// Whether the next backward is the first that adds to gradients of its parameters: they then
+  /// begin with what it gives, whatever is in their place; else they are added to.
   void begin_gradients(bool is_first) { begins_gradients_ = is_first; }
 
-  /// Runs the stage backward on the gradient of its output and returns the gradient of its input.
+  /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
+  /// of their input; where they are not the last of the chunk, on that of the call before.
   ///
-  /// `input` and `slot` are those of the forward; gradients of parameters are added up.
-  std::byte* backward(std::byte* input, int slot, std::byte* gradient) {
-    record_ = where_.activations + arena_.record_bytes * static_cast<std::size_t>(slot);
-    int edge = 0;
+  /// `input` and `at` are those of the forward; gradients of parameters are added up.
+  std::byte* backward(std::byte* input, pass_place const& at, std::byte* gradient,
+                      backward_part part = backward_part::all) {
+    auto const units = enter(at);
+    if constexpr (plan::splits_backward) {
+      part_ = part;
+      if (part == backward_part::parameters) return backward_of_parameters(input, units), nullptr;
+    }
+    if (units.end == chunk_->units.end) edge_ = 0;
+    else gradient = made_;
     for_each_item_backward([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
-      for (int copy = copies(Item) - 1; copy >= 0; --copy) {
-        enter(Item, copy);
-        std::byte* const output = record(Item, copy);
-        std::byte* const before = output == record_ ? input : previous_output(Item, copy);
-        std::byte* const made =
-            where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge);
-        edge = 1 - edge;
+      for_each_unit_backward(Item, units, [&](int unit) {
+        enter(Item, unit);
+        made_ = where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge_);
+        edge_ = 1 - edge_;
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::begin);
-        (backward_step<Item, code.items[Item].end_step - 1 - int(I)>(before, output, copy, gradient,
-                                                                     made),
+        (backward_step<Item, code.items[Item].end_step - 1 - int(I)>(
+             input_of(unit, input), record(unit), gradient, made_),
          ...);
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::end);
         forget_transients();
-        gradient = made;
-      }
+        gradient = made_;
+      });
     });
     return gradient;
   }
@@ -185,42 +209,84 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   };
   /// Calls the `prepare` of the layers that have one, with the views of their forward.
   [[gnu::cold]] void prepare_layers() {
-    record_ = where_.activations;
     context_.sequence = plan::sequence_length;
     context_.batch = rows_ / plan::sequence_length;
-    for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
-      if (copies(Item) == 0) return;
-      enter(Item, 0);
-      (prepare_step<code.items[Item].first_step + int(I)>(record(Item, 0)), ...);
-    });
+    for (int chunk = 0; chunk < plan::chunks; ++chunk) {
+      auto const units = enter(pass_place{.chunk = chunk});
+      for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
+        bool is_first = true;
+        for_each_unit(Item, units, [&](int unit) {
+          if (!std::exchange(is_first, false)) return;
+          enter(Item, unit);
+          (prepare_step<code.items[Item].first_step + int(I)>(record(unit)), ...);
+        });
+      });
+    }
   }
   template <int Step>
   void prepare_step(std::byte* data) {
     if constexpr (code.steps[Step].kind == step_kind::leaf) {
       using layer = layer_of_step<Step>;
-      [[maybe_unused]] auto const views = [&] { return forward_views<Step>(data, data, 0); };
+      [[maybe_unused]] auto const views = [&] { return forward_views<Step>(data, data); };
       [[maybe_unused]] auto ops = operations_of<operations_type<Step>>(Step, forward_names_);
       if constexpr (requires { layer::prepare(ops, views()); }) layer::prepare(ops, views());
     }
   }
 
-  [[nodiscard]] int copies(int item) const { return parameters_.copies[std::size_t(item)].copies; }
-  [[nodiscard]] std::byte* record(int item, int copy) const {
-    return record_ + first_record_[std::size_t(item)] +
-           layout_.record_bytes[std::size_t(item)] * static_cast<std::size_t>(copy);
+  /// Calls body(unit) for each unit of an item that lies in a range.
+  template <class Body>
+  void for_each_unit(int item, unit_range units, Body body) const {
+    int const first = first_unit_[std::size_t(item)];
+    int const end = std::min(units.end, first + code.items[item].count);
+    for (int unit = std::max(units.begin, first); unit < end; ++unit) body(unit);
   }
-  [[nodiscard]] std::byte* previous_output(int item, int copy) const {
-    if (copy > 0) return record(item, copy - 1);
-    for (int before = item - 1; before >= 0; --before)
-      if (copies(before) > 0)
-        return record_ + first_record_[std::size_t(item)] -
-               layout_.record_bytes[std::size_t(before)];
-    return nullptr;
+  template <class Body>
+  void for_each_unit_backward(int item, unit_range units, Body body) const {
+    int const first = std::max(units.begin, first_unit_[std::size_t(item)]);
+    int const end = std::min(units.end, first_unit_[std::size_t(item)] + code.items[item].count);
+    for (int unit = end - 1; unit >= first; --unit) body(unit);
   }
 
-  void enter(int item, int copy) {
-    context_.copy = copy + parameters_.copies[std::size_t(item)].first_copy;
-    unit_ = first_unit_[std::size_t(item)] + context_.copy;
+  [[nodiscard]] std::byte* record(int unit) const {
+    return record_ + places_[std::size_t(unit)].record;
+  }
+  /// What a unit is given, in a chunk that is given `input`.
+  [[nodiscard]] std::byte* input_of(int unit, std::byte* input) const {
+    return unit == chunk_->units.begin ? input : record(unit - 1);
+  }
+
+  unit_range enter(pass_place const& at) {
+    chunk_ = &arena_.chunks[std::size_t(at.chunk)];
+    record_ = where_.activations + chunk_->records_offset +
+              chunk_->record_bytes * static_cast<std::size_t>(at.slot);
+    stash_ = where_.activations + chunk_->stashes_offset +
+             chunk_->stash_bytes * static_cast<std::size_t>(at.slot);
+    return at.units.end == 0 ? chunk_->units : at.units;
+  }
+  void enter(int item, int unit) {
+    unit_ = unit;
+    context_.copy = unit - first_unit_[std::size_t(item)];
+  }
+
+  /// The second half of a backward: gradients of parameters alone, of what the first half has kept.
+  void backward_of_parameters(std::byte* input, unit_range units) {
+    for_each_item_backward([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
+      for_each_unit_backward(Item, units, [&](int unit) {
+        enter(Item, unit);
+        (parameters_of_step<code.items[Item].end_step - 1 - int(I)>(input_of(unit, input),
+                                                                    record(unit)),
+         ...);
+        forget_transients();
+      });
+    });
+  }
+  template <int Step>
+  void parameters_of_step(std::byte* input, std::byte* output) {
+    if constexpr (is_trained<Step>) backward_parameters<Step>(input, output, nullptr, nullptr);
+  }
+  /// Where the first half leaves the gradient of a leaf's output to the second.
+  [[nodiscard]] std::byte* stash_of(int leaf) const {
+    return stash_ + places_[std::size_t(unit_)].stash + layout_.stash_offset[std::size_t(leaf)];
   }
 
   // Steps wait for each other where there is a stream besides that of compute.
@@ -303,9 +369,16 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   /// The gradient of what a leaf writes, as the type says that the leaf sees.
   template <class Gradient>
-  Gradient gradient_or_seed(int value, std::byte* of_output, std::byte* of_input) const {
-    if constexpr (std::is_same_v<Gradient, loss_seed>) return seed_of(context_.loss);
-    else return this->template gradient_as<Gradient>(value, of_output, of_input);
+  Gradient gradient_or_seed(int step, std::byte* of_output, std::byte* of_input) const {
+    auto const& now = code.steps[step];
+    if constexpr (std::is_same_v<Gradient, loss_seed>) {
+      return seed_of(context_.loss);
+    } else {
+      if constexpr (plan::splits_backward)
+        if (part_ == backward_part::parameters)
+          return {as_elements(stash_of(now.leaf)), block(now.out).rows, block(now.out).columns};
+      return this->template gradient_as<Gradient>(now.out, of_output, of_input);
+    }
   }
   template <int Step>
   using output_gradient =
@@ -313,12 +386,12 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
                          typename base::template gradient_view<code.steps[Step].out, true>>;
 
   template <int Item, int Step>
-  void forward_step(std::byte* input, std::byte* output, int copy) {
+  void forward_step(std::byte* input, std::byte* output) {
     constexpr auto& now = code.steps[Step];
     constexpr int last = last_of<Step, direction::forward>;
     if constexpr (!plan::is_epilogue(Step, direction::forward)) {
       if constexpr (has_waits) begin_step(waits_of<Item, direction::forward>, Step, last);
-      if constexpr (now.kind == step_kind::leaf) forward_leaf<Step>(input, output, copy);
+      if constexpr (now.kind == step_kind::leaf) forward_leaf<Step>(input, output);
       else if constexpr (now.kind == step_kind::move) forward_move<Step>(input, output);
       else forward_sum(Step, input, output);
       if constexpr (has_waits) end_step(waits_of<Item, direction::forward>, Step, last);
@@ -328,19 +401,19 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
 
   template <int Step>
-  void forward_leaf(std::byte* input, std::byte* output, int copy) {
+  void forward_leaf(std::byte* input, std::byte* output) {
     constexpr int leaf = code.steps[Step].leaf;
     [[maybe_unused]] auto const mark =
         rank_.device().mark(forward_names_[std::size_t(leaf)].c_str());
     forward_operations<operations_type<Step>, Job, leaf> ops(
         operations_of<operations_type<Step>>(Step, forward_names_));
-    call_forward<layer_of_step<Step>>(ops, forward_views<Step>(input, output, copy));
+    call_forward<layer_of_step<Step>>(ops, forward_views<Step>(input, output));
     ops.require_all_moves();
     if constexpr (has_scratch<leaf>) forget_scratch(leaf);
   }
   template <int Step>
-  auto forward_views(std::byte* input, std::byte* output, int copy) {
-    return forward_body{parameter_access<code.steps[Step].leaf, false>{*this, copy},
+  auto forward_views(std::byte* input, std::byte* output) {
+    return forward_body{parameter_access<code.steps[Step].leaf, false>{*this, unit_},
                         this->template input_view<Step>(input, output),
                         this->template output_view<Step>(input, output, context_.loss),
                         saved_access<Step, false>{*this, input, output},
@@ -386,38 +459,52 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
 
   template <int Item, int Step>
-  void backward_step(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+  void backward_step(std::byte* input, std::byte* output, std::byte* of_output,
                      std::byte* of_input) {
     if constexpr (!plan::is_epilogue(Step, direction::backward)) {
       constexpr int last = last_of<Step, direction::backward>;
       if constexpr (has_waits) begin_step(waits_of<Item, direction::backward>, Step, last);
       if constexpr (is_trained<Step> && !plan::postpones_parameters(Step))
-        backward_parameters<Step>(input, output, copy, of_output, of_input);
+        backward_or_keep<Step>(input, output, of_output, of_input);
       if constexpr (plan::needs_gradient[std::size_t(code.steps[Step].in)])
-        backward_input<Step>(input, output, copy, of_output, of_input);
+        backward_input<Step>(input, output, of_output, of_input);
       if constexpr (has_waits) end_step(waits_of<Item, direction::backward>, Step, last);
     }
     if constexpr (plan::postpones_parameters(Step + 1)) {
       constexpr int parameters = waits::parameters_of(Step + 1);
       if constexpr (has_waits) keep_waits(waits_of<Item, direction::backward>, parameters);
-      backward_parameters<Step + 1>(input, output, copy, of_output, of_input);
+      backward_or_keep<Step + 1>(input, output, of_output, of_input);
       if constexpr (has_waits) record_step(waits_of<Item, direction::backward>, parameters);
     }
   }
 
+  /// The gradients of a leaf's parameters, or what their half of the backward needs for them.
   template <int Step>
-  void backward_parameters(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+  void backward_or_keep(std::byte* input, std::byte* output, std::byte* of_output,
+                        std::byte* of_input) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (plan::splits_backward)
+      if (part_ == backward_part::input) {
+        if constexpr (!plan::tree.leaves[now.leaf].is_loss)
+          queue().copy_bytes(gradient_data(now.out, of_output, of_input), stash_of(now.leaf),
+                             block(now.out).count() * sizeof(T));
+        return;
+      }
+    backward_parameters<Step>(input, output, of_output, of_input);
+  }
+  template <int Step>
+  void backward_parameters(std::byte* input, std::byte* output, std::byte* of_output,
                            std::byte* of_input) {
     constexpr auto& now = code.steps[Step];
     [[maybe_unused]] auto const mark =
         rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
     auto ops = operations_of<operations_type<Step>>(Step, backward_names_);
-    if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, copy));
+    if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf));
     call_backward_parameters<layer_of_step<Step>>(
         ops, backward_parameters_body{
-                 parameter_access<now.leaf, false>{*this, copy},
-                 gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input),
-                 parameter_access<now.leaf, true>{*this, copy},
+                 parameter_access<now.leaf, false>{*this, unit_},
+                 gradient_or_seed<output_gradient<Step>>(Step, of_output, of_input),
+                 parameter_access<now.leaf, true>{*this, unit_},
                  saved_access<Step, true>{*this, input, output},
                  scratch_access<Step>{*this, input, output}, context_});
     ops.require_begun();
@@ -425,13 +512,13 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
   /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
   /// parameter has an accumulator of its own, so that who adds to it first is known.
-  [[gnu::noinline]] void const* begin_gradients_of(int leaf, int copy) {
+  [[gnu::noinline]] void const* begin_gradients_of(int leaf) {
     auto const& layer = plan::tree.leaves[leaf];
     void const* product = nullptr;
     for (int i = 0; i < layer.parameter_count; ++i) {
       int const number = entry_of<plan>(leaf, i);
       auto const& entry = plan::entries[number];
-      auto* const gradient = this->gradient(number, copy);
+      auto* const gradient = this->gradient(number, unit_);
       if (i == layer.gradient_by_product) product = gradient;
       else
         queue().fill(typename Job::gradient_element{0}, gradient,
@@ -441,7 +528,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
 
   template <int Step>
-  void backward_input(std::byte* input, std::byte* output, int copy, std::byte* of_output,
+  void backward_input(std::byte* input, std::byte* output, std::byte* of_output,
                       std::byte* of_input) {
     constexpr auto& now = code.steps[Step];
     if constexpr (now.kind == step_kind::leaf) {
@@ -450,8 +537,8 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
       auto ops = operations_of<operations_type<Step>>(Step, backward_names_);
       call_backward_input<layer_of_step<Step>>(
           ops, backward_input_body{
-                   parameter_access<now.leaf, false>{*this, copy},
-                   gradient_or_seed<output_gradient<Step>>(now.out, of_output, of_input),
+                   parameter_access<now.leaf, false>{*this, unit_},
+                   gradient_or_seed<output_gradient<Step>>(Step, of_output, of_input),
                    this->template input_gradient_view<Step>(input, output, of_output, of_input),
                    saved_access<Step, true>{*this, input, output},
                    scratch_access<Step>{*this, input, output}, context_});
@@ -506,15 +593,24 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   }
 
   Rank& rank_;
-  std::array<std::size_t, std::size_t(2 * leaves + 1)> first_record_{};
+  /// Where a unit has its record and its stash in those of its chunk, in bytes.
+  struct unit_place {
+    std::size_t record = 0, stash = 0;
+  };
+  std::vector<unit_place> places_{};  // of the units of the model
   std::array<int, std::size_t(2 * leaves + 1)> first_unit_{};
   // For each step what it has done, and for what came before it.
   std::array<typename device_type::event, std::size_t(waits::parameters_of(waits::end) + 1)>
       events_{};
   std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // what runs
   layer_context context_{};
-  std::byte* record_ = nullptr;
+  // Of the pass that runs.
+  chunk_arena const* chunk_ = nullptr;
+  std::byte *record_ = nullptr, *stash_ = nullptr;
+  backward_part part_ = backward_part::all;
   int unit_ = 0;
+  int edge_ = 0;               // the place that the gradient of the next unit's input gets
+  std::byte* made_ = nullptr;  // the gradient that the last unit has made
   bool begins_gradients_ = false;
   loss_sum loss_{};
   forward_watch* watch_ = nullptr;

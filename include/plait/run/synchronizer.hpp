@@ -5,25 +5,25 @@
 #include <vector>
 
 #include "plait/core/namespaces.hpp"
+#include "plait/plan/program_operation.hpp"
 #include "plait/plan/synchronization.hpp"
 
 namespace plait::execution {
 
-/// Makes a device keep the waits that a list of operations needs: call run() for each operation, in
-/// the order of the list.
+/// Makes a device keep the waits that the operations of a program need: call run() for each, in
+/// their order.
 ///
 /// Cost:    one event for each operation that another stream waits for; run() allocates nothing.
 /// Threads: used by the one thread that runs the rank.
 template <class Device>
 class synchronizer {
  public:
-  /// `numbers` names the operations in wait sites; it is as long as `operations`.
-  [[gnu::cold]] synchronizer(Device& device, wait_site::part where,
-                             std::vector<stream_operation> const& operations,
-                             std::vector<int> const& numbers)
-      : device_(device), entries_(operations.size()) {
-    for (std::size_t i = 0; i < operations.size(); ++i) entries_[i].on = operations[i].on;
-    for (auto const& planned : plan_waits(operations)) {
+  /// `touched` by the operations, each of which has its name in wait sites.
+  [[gnu::cold]] synchronizer(Device& device, std::vector<stream_operation> const& touched,
+                             std::vector<planning::program_operation> const& operations)
+      : device_(device), entries_(touched.size()) {
+    for (std::size_t i = 0; i < touched.size(); ++i) entries_[i].on = touched[i].on;
+    for (auto const& planned : plan_waits(touched)) {
       auto const waiting = static_cast<std::size_t>(planned.waiting);
       auto const awaited = static_cast<std::size_t>(planned.awaited);
       if (entries_[awaited].event < 0) {
@@ -31,7 +31,9 @@ class synchronizer {
         events_.push_back(device.make_event());
       }
       entries_[waiting].waits.push_back(
-          {entries_[awaited].event, {where, numbers[waiting], numbers[awaited]}});
+          {entries_[awaited].event,
+           {wait_site::part::step, planning::site_number(operations[waiting]),
+            planning::site_number(operations[awaited])}});
     }
   }
 

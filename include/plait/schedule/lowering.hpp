@@ -25,7 +25,9 @@ namespace plait::planning {
         break;
       case work::backward: --live.activations, --live.inputs, --live.gradients; break;
       case work::receive_activation: peak.inputs = std::max(peak.inputs, ++live.inputs); break;
-      case work::receive_gradient: peak.gradients = std::max(peak.gradients, ++live.gradients);
+      case work::receive_gradient:
+        peak.gradients = std::max(peak.gradients, ++live.gradients);
+        break;
       default: break;
     }
   }
@@ -117,7 +119,8 @@ constexpr void check_sizes(int stages, int microbatches) {
   return table;
 }
 
-/// The timetable of one training step: forwards and backwards in the order of `Schedule`.
+/// The timetable of one training step: forwards and backwards in the order of `Schedule`, or what
+/// it has lowered by itself.
 ///
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
 template <class Schedule>
@@ -127,6 +130,8 @@ template <class Schedule>
                 "plait::schedule_tag and static constexpr members name, order and "
                 "peak_activations, see plait/schedule/schedule.hpp");
   check_sizes(stages, microbatches);
+  if constexpr (requires { Schedule::lowered(stages, microbatches); })
+    return Schedule::lowered(stages, microbatches);
   std::vector<std::vector<scheduled_work>> orders;
   for (int s = 0; s < stages; ++s) orders.push_back(Schedule::order(stages, s, microbatches));
   timetable table = lower(orders, microbatches, true);
@@ -136,11 +141,28 @@ template <class Schedule>
   return table;
 }
 
-/// The timetable of an evaluation: forwards only, one microbatch after the other.
+/// The timetable of an evaluation: forwards only, one microbatch after the other. With several
+/// chunks on a stage a microbatch goes through all of them before the next one begins.
 ///
 /// Errors:  input_error (at compile time: not a constant) if stages or microbatches is below 1.
-[[nodiscard]] constexpr timetable evaluation_timetable(int stages, int microbatches) {
+[[nodiscard]] constexpr timetable evaluation_timetable(int stages, int microbatches,
+                                                       int chunks = 1) {
   check_sizes(stages, microbatches);
+  if (chunks > 1) {
+    timetable out{microbatches, false, std::vector<stage_program>(std::size_t(stages)), chunks};
+    for (auto& stage : out.stages) stage.slots = {.activations = 1, .inputs = 1};
+    auto const add = [&](chunk_place at, work kind, int microbatch) {
+      out.stages[std::size_t(at.stage)].operations.push_back({kind, microbatch, at.chunk});
+    };
+    for (int i = 0; i < microbatches; ++i)
+      for (int number = 0; number < stages * chunks; ++number) {
+        chunk_place const at{number % stages, number / stages};
+        if (number > 0) add(at, work::receive_activation, i);
+        add(at, work::forward, i);
+        if (number + 1 < stages * chunks) add(at, work::send_activation, i);
+      }
+    return out;
+  }
   std::vector<scheduled_work> order;
   for (int i = 0; i < microbatches; ++i) order.push_back({work::forward, i});
   return lower(std::vector(static_cast<std::size_t>(stages), order), microbatches, false);

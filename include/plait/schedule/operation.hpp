@@ -10,52 +10,68 @@
 
 namespace plait {
 
-/// What one entry of a stage's list does: two kinds of computing, four ends of messages.
+/// What one entry of a stage's list does: four kinds of computing, four ends of messages.
 ///
-/// `backward` is the full backward pass of the stage: gradients of its input and its parameters.
-/// Activations travel to the next stage, gradients to the previous one.
+/// `backward` is the full backward pass of a chunk: gradients of its input and its parameters. Its
+/// halves are `backward_input`, behind which the gradient of the input may be sent, and
+/// `backward_parameters`. Activations travel to the next chunk, gradients to the previous one.
 enum class work : std::uint8_t {
   forward,
   backward,
   send_activation,
   receive_activation,
   send_gradient,
-  receive_gradient
+  receive_gradient,
+  backward_input,
+  backward_parameters
 };
 
 /// The number of enumerators of `work`.
-inline constexpr int work_kinds = 6;
+inline constexpr int work_kinds = 8;
 
 /// The words used for `kind` in messages and pictures.
 [[nodiscard]] constexpr std::string_view to_string(work kind) {
-  constexpr std::string_view words[work_kinds]{"forward",         "backward",
-                                               "send_activation", "receive_activation",
-                                               "send_gradient",   "receive_gradient"};
+  constexpr std::string_view words[work_kinds]{
+      "forward",       "backward",         "send_activation", "receive_activation",
+      "send_gradient", "receive_gradient", "backward_input",  "backward_parameters"};
   return words[static_cast<int>(kind)];
 }
 
 /// Whether `kind` computes; the other kinds are ends of messages.
 [[nodiscard]] constexpr bool computes(work kind) {
-  return kind == work::forward || kind == work::backward;
+  return kind == work::forward || kind == work::backward || kind == work::backward_input ||
+         kind == work::backward_parameters;
 }
 
 /// One entry of a stage's list: a kind of work on one microbatch.
 struct scheduled_work {
   work kind = work::forward;
   int microbatch = 0;
+  int chunk = 0;  ///< of those of the stage
 
   friend constexpr bool operator==(scheduled_work const&, scheduled_work const&) = default;
 };
 
-/// For example "send_gradient 3".
+/// For example "send_gradient 3", or "send_gradient 3 of chunk 1".
 [[nodiscard]] inline std::string to_string(scheduled_work op) {
-  return std::string{to_string(op.kind)} + ' ' + std::to_string(op.microbatch);
+  return std::string{to_string(op.kind)} + ' ' + std::to_string(op.microbatch) +
+         (op.chunk == 0 ? "" : " of chunk " + std::to_string(op.chunk));
 }
 
-/// The stage at the other end of a message that `stage` sends or receives.
-[[nodiscard]] constexpr int partner_stage(work message, int stage) {
-  return message == work::send_activation || message == work::receive_gradient ? stage + 1
-                                                                               : stage - 1;
+/// A chunk of a model: one of those of a stage. The chunks of a model are dealt out to the stages in
+/// turn: with two stages the first and the third are those of stage 0.
+struct chunk_place {
+  int stage = 0, chunk = 0;
+
+  friend constexpr bool operator==(chunk_place const&, chunk_place const&) = default;
+};
+
+/// The chunk at the other end of a message that a chunk of one of `stages` stages sends or receives;
+/// its stage is -1 for the chunk before the first.
+[[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages) {
+  bool const is_behind = message == work::send_activation || message == work::receive_gradient;
+  int const number = at.chunk * stages + at.stage + (is_behind ? 1 : -1);
+  return number < 0 ? chunk_place{-1, 0} : chunk_place{number % stages, number / stages};
 }
 
 /// The kind of work at the other end of a message: a send for a receive, a receive for a send.
@@ -69,14 +85,15 @@ struct scheduled_work {
   }
 }
 
-/// How many microbatches a stage holds at once; its storage has this many slots of each kind.
+/// How many microbatches a chunk holds at once; its storage has this many slots of each kind.
 ///
 /// Microbatch i uses slot `i % n` of the n slots. A slot is taken and given back by operations of
 /// the stage's list:
 ///   activations  what the layers save:        forward            .. backward
 ///   inputs       the activation received:     receive_activation .. backward
 ///   gradients    the gradient received:       receive_gradient   .. backward
-/// Without backward passes an input and an activation slot are given back by the forward.
+/// Where backward passes come in halves, a gradient is given back by backward_input, and the others
+/// by backward_parameters. Without backward passes an input and an activation slot are given back by the forward.
 struct stage_slots {
   int activations = 0;
   int inputs = 0;
@@ -99,6 +116,8 @@ struct timetable {
   int microbatches = 0;
   bool has_backward = true;
   std::vector<stage_program> stages;
+  int chunks = 1;                ///< of each stage
+  bool splits_backward = false;  ///< backward passes come in halves
 };
 
 /// A timetable is wrong; only a schedule that was not checked at compile time can cause it.

@@ -85,12 +85,20 @@ class timetable_check {
   }
 
  private:
-  // How many operations of each kind a stage has done.
+  // How many operations of each kind a chunk has done.
   struct counts {
     int of[work_kinds]{};
     constexpr int& operator[](work kind) { return of[static_cast<int>(kind)]; }
     constexpr int operator[](work kind) const { return of[static_cast<int>(kind)]; }
   };
+  // The same of all chunks of a stage, and whose gradient the stage has made last.
+  struct stage_counts {
+    std::vector<counts> chunks;
+    scheduled_work last_gradient{work::forward, -1, -1};
+  };
+  static constexpr work all_kinds[work_kinds]{
+      work::forward,       work::backward,         work::send_activation, work::receive_activation,
+      work::send_gradient, work::receive_gradient, work::backward_input,  work::backward_parameters};
 
   constexpr std::vector<scheduled_work> const& list(int stage) const {
     return table_.stages[static_cast<std::size_t>(stage)].operations;
@@ -100,13 +108,35 @@ class timetable_check {
     return {fault, stages_, table_.microbatches, stage, static_cast<int>(index)};
   }
 
-  // How many operations of `kind` the whole list of `stage` must have.
-  constexpr int expected(work kind, int stage) const {
-    bool const of_backward =
-        kind == work::backward || kind == work::send_gradient || kind == work::receive_gradient;
-    int const partner = computes(kind) ? stage : partner_stage(kind, stage);
-    bool const happens = (table_.has_backward || !of_backward) && 0 <= partner && partner < stages_;
+  // How many operations of `kind` the whole list of a stage must have for a chunk.
+  constexpr int expected(work kind, chunk_place at) const {
+    if (at.chunk < 0 || at.chunk >= table_.chunks) return 0;
+    bool happens = true;
+    switch (kind) {
+      case work::forward:
+      case work::send_activation:
+      case work::receive_activation: break;
+      case work::backward: happens = table_.has_backward && !table_.splits_backward; break;
+      case work::backward_input:
+      case work::backward_parameters:
+        happens = table_.has_backward && table_.splits_backward;
+        break;
+      case work::send_gradient:
+      case work::receive_gradient: happens = table_.has_backward;
+    }
+    if (!computes(kind)) {
+      auto const partner = partner_of(kind, at, stages_);
+      happens = happens && partner.stage >= 0 && partner.chunk < table_.chunks;
+    }
     return happens ? table_.microbatches : 0;
+  }
+  // The kinds that read a microbatch's activations last, and the gradient of its output.
+  constexpr work last_reader() const {
+    if (!table_.has_backward) return work::forward;
+    return table_.splits_backward ? work::backward_parameters : work::backward;
+  }
+  constexpr work gradient_reader() const {
+    return table_.splits_backward ? work::backward_input : work::backward;
   }
 
   // Each microbatch once, in ascending order. The microbatches in use then follow each other, from
@@ -115,73 +145,80 @@ class timetable_check {
   constexpr schedule_verdict check_computations(int stage) const {
     auto const& operations = list(stage);
     int const slots = table_.stages[static_cast<std::size_t>(stage)].slots.activations;
-    counts done;
+    std::vector<counts> of_chunks(static_cast<std::size_t>(table_.chunks));
     for (std::size_t i = 0; i < operations.size(); ++i) {
       scheduled_work const op = operations[i];
       if (!computes(op.kind)) continue;
-      if (op.microbatch != done[op.kind] || op.microbatch >= expected(op.kind, stage))
+      if (op.microbatch >= expected(op.kind, {stage, op.chunk}))
         return verdict(schedule_fault::out_of_order, stage, i);
-      if (op.kind == work::backward && op.microbatch >= done[work::forward])
+      auto& done = of_chunks[static_cast<std::size_t>(op.chunk)];
+      if (op.microbatch != done[op.kind]) return verdict(schedule_fault::out_of_order, stage, i);
+      work const needs = op.kind == work::backward_parameters ? work::backward_input : work::forward;
+      if (op.kind != work::forward && op.microbatch >= done[needs])
         return verdict(schedule_fault::backward_before_forward, stage, i);
-      if (op.kind == work::forward && op.microbatch >= given_back(done) + slots)
+      if (op.kind == work::forward && op.microbatch >= done[last_reader()] + slots)
         return verdict(schedule_fault::too_many_activations, stage, i);
       ++done[op.kind];
     }
-    for (work const kind : {work::forward, work::backward})
-      if (done[kind] != expected(kind, stage))
-        return verdict(schedule_fault::incomplete, stage, operations.size());
-    return verdict(schedule_fault::none, 0, 0);
+    return complete(of_chunks, stage, true);
   }
 
-  // The first microbatch whose activations the stage still holds, or will.
-  constexpr int given_back(counts const& done) const {
-    return table_.has_backward ? done[work::backward] : done[work::forward];
+  // Whether all chunks of a stage have done what they compute, or what they send and receive.
+  constexpr schedule_verdict complete(std::vector<counts> const& of_chunks, int stage,
+                                      bool computed) const {
+    for (int chunk = 0; chunk < table_.chunks; ++chunk)
+      for (work const kind : all_kinds)
+        if (computes(kind) == computed &&
+            of_chunks[static_cast<std::size_t>(chunk)][kind] != expected(kind, {stage, chunk}))
+          return verdict(schedule_fault::incomplete, stage, list(stage).size());
+    return verdict(schedule_fault::none, 0, 0);
   }
 
   constexpr schedule_verdict check_messages(int stage) const {
     auto const& operations = list(stage);
-    counts done;
+    stage_counts done{std::vector<counts>(static_cast<std::size_t>(table_.chunks))};
     for (std::size_t i = 0; i < operations.size(); ++i) {
       scheduled_work const op = operations[i];
       if (auto const fault = message_fault(op, stage, done); fault != schedule_fault::none)
         return verdict(fault, stage, i);
-      ++done[op.kind];
+      ++done.chunks[static_cast<std::size_t>(op.chunk)][op.kind];
+      if (op.kind == gradient_reader()) done.last_gradient = op;
     }
-    for (work const kind : {work::send_activation, work::receive_activation, work::send_gradient,
-                            work::receive_gradient})
-      if (done[kind] != expected(kind, stage))
-        return verdict(schedule_fault::incomplete, stage, operations.size());
-    return verdict(schedule_fault::none, 0, 0);
+    return complete(done.chunks, stage, false);
   }
 
-  constexpr schedule_fault message_fault(scheduled_work op, int stage, counts const& done) const {
+  constexpr schedule_fault message_fault(scheduled_work op, int stage,
+                                         stage_counts const& all) const {
     auto const& slots = table_.stages[static_cast<std::size_t>(stage)].slots;
-    if (!computes(op.kind)) {
-      if (expected(op.kind, stage) == 0) return schedule_fault::no_partner;
-      if (op.microbatch != done[op.kind]) return schedule_fault::out_of_order;
-    }
+    chunk_place const at{stage, op.chunk};
+    if (!computes(op.kind) && expected(op.kind, at) == 0) return schedule_fault::no_partner;
+    auto const& done = all.chunks[static_cast<std::size_t>(op.chunk)];
+    if (!computes(op.kind) && op.microbatch != done[op.kind]) return schedule_fault::out_of_order;
+    auto const unless = [](bool wrong, schedule_fault fault) {
+      return wrong ? fault : schedule_fault::none;
+    };
+    auto const is_missing = [&](work receive) {
+      return expected(receive, at) > 0 && op.microbatch >= done[receive];
+    };
     switch (op.kind) {
       case work::forward:
-        return stage > 0 && op.microbatch >= done[work::receive_activation]
-                   ? schedule_fault::not_received
-                   : schedule_fault::none;
+        return unless(is_missing(work::receive_activation), schedule_fault::not_received);
       case work::backward:
-        return stage + 1 < stages_ && op.microbatch >= done[work::receive_gradient]
-                   ? schedule_fault::not_received
-                   : schedule_fault::none;
+      case work::backward_input:
+        return unless(is_missing(work::receive_gradient), schedule_fault::not_received);
+      case work::backward_parameters: break;
       case work::send_activation:
-        return op.microbatch + 1 != done[work::forward] ? schedule_fault::not_computed
-                                                        : schedule_fault::none;
-      case work::send_gradient:
-        return op.microbatch + 1 != done[work::backward] ? schedule_fault::not_computed
-                                                         : schedule_fault::none;
+        return unless(op.microbatch + 1 != done[work::forward], schedule_fault::not_computed);
+      case work::send_gradient:  // all chunks of a stage make theirs in one place
+        return unless(all.last_gradient.microbatch != op.microbatch ||
+                          all.last_gradient.chunk != op.chunk,
+                      schedule_fault::not_computed);
       case work::receive_activation:
-        return op.microbatch >= given_back(done) + slots.inputs ? schedule_fault::too_many_inputs
-                                                                : schedule_fault::none;
+        return unless(op.microbatch >= done[last_reader()] + slots.inputs,
+                      schedule_fault::too_many_inputs);
       case work::receive_gradient:
-        return op.microbatch >= done[work::backward] + slots.gradients
-                   ? schedule_fault::too_many_gradients
-                   : schedule_fault::none;
+        return unless(op.microbatch >= done[gradient_reader()] + slots.gradients,
+                      schedule_fault::too_many_gradients);
     }
     return schedule_fault::none;
   }
@@ -200,14 +237,14 @@ class timetable_check {
       for (; here < operations.size(); ++here) {
         scheduled_work const op = operations[here];
         if (computes(op.kind)) continue;
-        int const partner = partner_stage(op.kind, stage);
-        auto& there = next[static_cast<std::size_t>(partner)];
-        auto const& theirs = list(partner);
+        auto const partner = partner_of(op.kind, {stage, op.chunk}, stages_);
+        auto& there = next[static_cast<std::size_t>(partner.stage)];
+        auto const& theirs = list(partner.stage);
         if (there == theirs.size() ||
-            theirs[there] != scheduled_work{other_end(op.kind), op.microbatch})
+            theirs[there] != scheduled_work{other_end(op.kind), op.microbatch, partner.chunk})
           break;  // the partner wakes this stage when it comes to the message
         ++there;
-        awake.push_back(partner);
+        awake.push_back(partner.stage);
       }
     }
     for (int s = 0; s < stages_; ++s)

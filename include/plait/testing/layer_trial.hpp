@@ -315,11 +315,11 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
   std::byte const* run_forward(std::byte* input, void const* targets,
                                loss_sum const& loss) override {
     runner_.set_loss(targets, loss);
-    return runner_.forward(input, 0);
+    return runner_.forward(input, {});
   }
   void run_backward(std::byte* input, std::byte* gradient, bool is_first) override {
     runner_.begin_gradients(is_first);
-    runner_.backward(input, 0, gradient);
+    runner_.backward(input, {}, gradient);
   }
   void reduce() override {
     reduce_gradients<Job>(this->rank_, gradients<Job, partial>{this->gradients_.data()});

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,7 +15,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
-#include "plait/run/exchange_runner.hpp"
+#include "plait/run/number_sums.hpp"
 
 namespace plait::execution {
 
@@ -116,15 +117,7 @@ template <class Rank>
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(rank.world_size()));
   std::copy(mine.begin(), mine.end(),
             all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * rank.world_rank());
-  std::size_t const bytes = all.size() * sizeof(std::uint64_t);
-  auto& device = rank.device();
-  exchange_runner<Rank> const exchanges(rank, room.list);
-  device.upload(all.data(), room.data, bytes);
-  device.synchronize();
-  for (auto const& row : exchanges.at(exchange_place::agreement)) exchanges.run_sum(row, room.data);
-  device.synchronize();
-  device.download(room.data, all.data(), bytes);
-  device.synchronize();
+  sum_numbers(rank, room.list, exchange_place::agreement, std::span(all), room.data);
   return all;
 }
 

@@ -7,6 +7,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/run/step_runner.hpp"
 #include "plait/train/parameter_store.hpp"
 
 namespace plait::execution {
@@ -126,13 +127,18 @@ class averages {
 
   [[gnu::cold]] void gather([[maybe_unused]] store_type const& store) {
     if constexpr (plan::cuts_arenas) {
-      exchange_runner<Rank> const exchanges(rank_,
-                                            exchanges_on<plan>(rank_, {}, job_part::training));
-      rank_.device().synchronize();
-      for (auto const& row : exchanges.at(exchange_place::refresh)) {
-        exchanges.run_blocks(row, store.seen());
-        rank_.device().synchronize();
-      }
+      struct {
+        store_type const& store;
+        void compute(program_operation const&) const {}
+        void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+          exchanges.run(now.row, store.seen());
+        }
+      } const work{store};
+      auto const list = exchanges_on<plan>(rank_, {}, job_part::training);
+      step_runner<Rank> program(rank_, list,
+                                program_of_rows(rank_.grid(), list, exchange_place::refresh,
+                                                program_buffer::name::parameters));
+      program.run(work);
     }
   }
 

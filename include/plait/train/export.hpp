@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -11,9 +12,10 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
-#include "plait/plan/stream_operations.hpp"
+#include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
+#include "plait/run/step_runner.hpp"
 
 namespace plait::execution {
 
@@ -51,56 +53,104 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
   }(std::make_index_sequence<std::size_t(stored_placements<Plan>.size())>{});
 }
 
-/// Gathers one tensor to the root rank, into `data`. `list` is that of the part.
-template <class Plan, class Rank, class T>
-[[gnu::cold]] void gather_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
-                                 parameter_block const& parameter, T const* arena, T* data,
-                                 T* staging) {
-  auto& device = rank.device();
-  auto const& entry = Plan::entries[parameter.entry];
-  device.synchronize();
-  if (rank.stage() == stage)
-    // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
-    with_stored_placement<Plan>(entry, [&]<placement From>() {
-      move_value<From, invariant>(device.on(within_layers), rank.tensor_group(),
-                                  as_value_shape(entry), arena + parameter.offset, data, staging);
-    });
-  device.synchronize();
-  if constexpr (Plan::stages > 1) {
-    std::vector<exchange> of_this;
-    for (auto const& what : list)
-      if (what.entry == parameter.entry && what.from.stage() == stage) of_this.push_back(what);
-    exchange_runner<Rank> const messages(rank, of_this);
-    messages.run_sends(exchange_place::parameter, data, parameter.number);
-    messages.run_receives(exchange_place::parameter, data, parameter.number);
-    device.synchronize();
-  }
-}
+/// What the operations of an export do. `T`: the type of the arena and of what `sink` is given.
+template <class Job, class Rank, class T, class Sink>
+class export_work {
+  using plan = typename Job::plan_type;
+  using element = typename Job::element;
+  using arena = typename Rank::device_type::arena;
 
-/// The same, from there to `sink`, in the type of `values`.
-template <class Plan, class Rank, class From, class T, class Sink>
-[[gnu::cold]] void export_tensor(Rank& rank, std::vector<exchange> const& list, int stage,
-                                 parameter_block const& parameter, From const* arena,
-                                 std::byte* room, std::byte* staging, std::vector<T>& values,
-                                 Sink& sink) {
-  auto& device = rank.device();
-  auto const& info = Plan::entries[parameter.entry].info;
-  auto* const data = reinterpret_cast<From*>(room);
-  gather_tensor<Plan>(rank, list, stage, parameter, arena, data, reinterpret_cast<From*>(staging));
-  if (!rank.is_root()) return;
-  values.resize(info.count());
-  if constexpr (std::is_same_v<From, T>) {
-    device.download(data, values.data(), info.count() * sizeof(T));
-    device.synchronize();
-  } else {
-    std::vector<From> rounded(info.count());
-    device.download(data, rounded.data(), info.count() * sizeof(From));
-    device.synchronize();
-    for (std::size_t i = 0; i < rounded.size(); ++i) values[i] = static_cast<T>(rounded[i]);
+ public:
+  /// `room` and `staging`: as long as the longest tensor.
+  [[gnu::cold]] export_work(Rank& rank, T* trained, element const* seen, arena const& room,
+                            arena const& staging, Sink& sink)
+      : rank_(rank),
+        trained_(trained),
+        seen_(seen),
+        room_(room.data()),
+        staging_(staging.data()),
+        sink_(sink) {
+    int unit = 0;
+    for (int item = 0; item < plan::code.items.size(); unit += plan::code.items[item++].count)
+      first_unit_.push_back(unit);
+    for (int stage = 0; stage < plan::stages; ++stage)
+      for (auto& parameter : plan::blocks(stage, 0, rank.grid())) {
+        int const item = plan::entries[parameter.entry].item;
+        std::pair const key(first_unit_[std::size_t(item)] + parameter.copy, parameter.entry);
+        tensors_.emplace(key, std::move(parameter));
+      }
   }
-  auto const unpadded = info.unpadded();
-  sink(parameter.name, unpadded, std::span<T const>(values).first(unpadded.count()));
-}
+
+  void compute(program_operation const& now) {
+    if (now.what == operation_kind::take) take(now);
+    if (now.what == operation_kind::read) read(now);
+  }
+  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
+    auto const& row = exchanges.row(now.row);
+    if (row.what.place == exchange_place::blocks) return exchanges.run(now.row, trained_);
+    if (row.moves != movement::send) return take(now);
+    with_arena(now, [&]<class From>(From const*) {
+      exchanges.run(now.row, reinterpret_cast<From*>(room_), tensor_of(now).number);
+    });
+  }
+
+ private:
+  [[nodiscard]] parameter_block const& tensor_of(program_operation const& now) const {
+    return tensors_.at({now.units.begin, now.entry});
+  }
+  /// Calls body(arena) with the one in which a tensor is: what is frozen is held as layers see it.
+  template <class Body>
+  void with_arena(program_operation const& now, Body body) const {
+    if constexpr (plan::has_frozen)
+      if (plan::entries[now.entry].is_frozen) return body(seen_);
+    body(static_cast<T const*>(trained_));
+  }
+
+  /// The tensor, whole, into the room.
+  void take(program_operation const& now) const {
+    auto const& entry = plan::entries[now.entry];
+    with_arena(now, [&]<class From>(From const* held) {
+      // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
+      with_stored_placement<plan>(entry, [&]<placement Stored>() {
+        constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
+        move_value<Stored, invariant>(rank_.device().on(moves ? within_layers : stream::compute),
+                                      rank_.tensor_group(), as_value_shape(entry),
+                                      held + tensor_of(now).offset, reinterpret_cast<From*>(room_),
+                                      reinterpret_cast<From*>(staging_));
+      });
+    });
+  }
+
+  void read(program_operation const& now) {
+    if (!rank_.is_root()) return;
+    auto const& tensor = tensor_of(now);
+    auto const& info = plan::entries[now.entry].info;
+    values_.resize(info.count());
+    with_arena(now, [&]<class From>(From const*) {
+      auto& device = rank_.device();
+      if constexpr (std::is_same_v<From, T>) {
+        device.download(room_, values_.data(), info.count() * sizeof(T));
+        device.synchronize();  // the host reads the tensor
+      } else {
+        std::vector<From> rounded(info.count());
+        device.download(room_, rounded.data(), info.count() * sizeof(From));
+        device.synchronize();  // the host reads the tensor
+        for (std::size_t i = 0; i < rounded.size(); ++i) values_[i] = static_cast<T>(rounded[i]);
+      }
+    });
+    auto const unpadded = info.unpadded();
+    sink_(tensor.name, unpadded, std::span<T const>(values_).first(unpadded.count()));
+  }
+
+  Rank& rank_;
+  T* trained_;
+  element const* seen_;
+  std::byte *room_, *staging_;
+  Sink& sink_;
+  std::vector<int> first_unit_{};                             // of the items
+  std::map<std::pair<int, int>, parameter_block> tensors_{};  // by unit and entry
+  std::vector<T> values_{};
+};
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
@@ -114,31 +164,16 @@ template <class Job, class Rank, class T, class Sink>
 [[gnu::cold]] void export_tensors(Rank& rank, job_part part, T* arena,
                                   typename Job::element const* seen, Sink sink) {
   using plan = typename Job::plan_type;
-  using element = typename Job::element;
-  auto& device = rank.device();
+  static_assert(sizeof(T) >= sizeof(typename Job::element));
   std::size_t const longest =
       greatest_at(values_on<plan>(rank, {}, part), exchange_place::parameter);
-  static_assert(sizeof(T) >= sizeof(element));
-  auto const room = device.allocate(longest * sizeof(T));
-  auto const staging = device.allocate(longest * sizeof(T));
-  std::vector<T> values;
+  auto const room = rank.device().allocate(longest * sizeof(T));
+  auto const staging = rank.device().allocate(longest * sizeof(T));
   auto const list = exchanges_on<plan>(rank, {}, part);
-  device.synchronize();  // nothing here is worth a wait of its own
-  if constexpr (plan::cuts_arenas) {
-    exchange_runner<Rank> const blocks(rank, list);
-    for (auto const& row : blocks.at(exchange_place::blocks)) blocks.run_blocks(row, arena);
-  }
-  for (int stage = 0; stage < plan::stages; ++stage)
-    for (auto const& parameter : plan::blocks(stage, 0, rank.grid())) {
-      if (!plan::entries[parameter.entry].is_frozen) {
-        export_tensor<plan>(rank, list, stage, parameter, static_cast<T const*>(arena), room.data(),
-                            staging.data(), values, sink);
-      } else if constexpr (plan::has_frozen) {
-        if (part == job_part::export_parameters)
-          export_tensor<plan>(rank, list, stage, parameter, seen, room.data(), staging.data(),
-                              values, sink);
-      }
-    }
+  step_runner<Rank> program(rank, list,
+                            program_of<plan>(rank.grid(), list, rank.stage(), part));
+  program.run(export_work<Job, Rank, T, Sink>(rank, arena, seen, room, staging, sink));
+  rank.device().synchronize();  // the room is given back
 }
 
 }  // namespace plait::execution

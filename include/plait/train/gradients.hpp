@@ -10,7 +10,7 @@
 #include "plait/backend/rank.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
-#include "plait/plan/step_operations.hpp"
+#include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/step_runner.hpp"
 #include "plait/train/optimizer.hpp"
@@ -38,40 +38,20 @@ consteval void check_reduced() {
 }
 
 /// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
-template <class Job, class Rank, class Layout>
-void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, Layout const& layout) {
+template <class Job, class Rank>
+void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout) {
   using plan = typename Job::plan_type;
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
-    if (entry.owner < 0 || entry.is_frozen || layout.copies[std::size_t(entry.item)].copies == 0)
-      continue;
+    if (!layout.entries[std::size_t(e)].is_tied) continue;
     bool const counts_once =
         tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask;
     if (counts_once && rank.tensor_rank() != 0) continue;
-    auto* const owner = mine.data + layout.offset[std::size_t(e)];
-    auto* const use = mine.data + layout.gradient_offset[std::size_t(e)];
+    int const unit = layout.entries[std::size_t(e)].unit;  // of the owner
+    auto* const owner = mine.data + layout.gradient_offset(entry.owner, unit);
+    auto* const use = mine.data + layout.gradient_offset(e, unit);
     rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
   }
-}
-
-/// Settles the gradients of a step whose passes have been run: the rows of the list for slices, for
-/// ties and for gradients. also() computes before the last. `slices`: of type slice_sums, if the
-/// plan has slices.
-template <class Job, class Rank, class Layout, class Slices, class Also>
-gradients<Job, settled<Job>> settle_gradients(Rank& rank, step_runner<Rank>& step,
-                                              gradients<Job, partial> mine, Layout const& layout,
-                                              Slices const& slices, Also also) {
-  using plan = typename Job::plan_type;
-  if constexpr (plan::slices > 0) step.sum_slices(exchange_place::slices, rank, slices, mine.data);
-  if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::ties, mine.data);
-  step.compute(step_phase::add, [&] {
-    add_tied_gradients<Job>(rank, mine, layout);
-    also();
-  });
-  if constexpr (plan::cuts_arenas || plan::slices > 0)
-    step.move_blocks(exchange_place::gradients, mine.data);
-  else if constexpr (plan::grid.world_size() != 1) step.sum(exchange_place::gradients, mine.data);
-  return {mine.data};
 }
 
 /// Adds up what the ranks have of each gradient: the transition from partial to what optimizers
@@ -88,18 +68,21 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
                 "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
                 "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
                 "out");
-  auto list = exchanges_on<plan>(rank, {}, job_part::training);
-  std::erase_if(list, [](exchange const& row) {
-    return row.place != exchange_place::ties && row.place != exchange_place::gradients;
-  });
-  step_runner<Rank> step(rank, list, {.has_gradients = true, .updates = true});
-  for (auto const which : {step_phase::send, step_phase::scale, step_phase::passes})
-    step.pass(which);
-  auto const out = settle_gradients<Job>(
-      rank, step, mine, plan::parameter_layout_for(rank.stage(), rank.grid()), nullptr, [] {});
-  step.pass(step_phase::update);  // what comes next waits for the sums
-  step.pass(step_phase::read);
-  return out;
+  struct {
+    Rank& rank;
+    gradients<Job, partial> mine;
+    parameter_layout const& layout;
+    void compute(program_operation const& now) const {
+      if (now.what == operation_kind::add) add_tied_gradients(rank, mine, layout);
+    }
+    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+      if constexpr (plan::grid.world_size() != 1) exchanges.run(now.row, mine.data);
+    }
+  } const work{rank, mine, plan::parameter_layout_for(rank.stage(), rank.grid())};
+  auto const list = exchanges_on<plan>(rank, {}, job_part::training);
+  step_runner<Rank> program(rank, list, program_of_reduction<plan>(rank.grid(), list, rank.stage()));
+  program.run(work);
+  return {mine.data};
 }
 
 /// Sets the gradient of padding to 0, so that it stays 0 whatever the layers make of it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,9 @@
 #include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
+#include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
+#include "plait/run/step_runner.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/averages.hpp"
 #include "plait/train/parameter_store.hpp"
@@ -117,18 +120,25 @@ template <class Job, class Rank, class Numbers, class CatchUp>
     held.is_whole = false;
     rank.generation()->kept().step = 0;
   }
-  exchange_runner<Rank> const exchanges(rank, exchanges_on<plan>(rank, load, job_part::hand_over));
   auto& arenas = held.arenas;
-  std::byte* const places[] = {arenas.copies.data(), arenas.parameters.data(), arenas.state.data(),
-                               arenas.averages.data()};
-  auto place = std::begin(places);
-  for (auto const& row : exchanges.at(exchange_place::state)) {
-    while (*place == nullptr) ++place;
-    if (row.what.element == exchange_element::compute)
-      exchanges.run_broadcast(row, reinterpret_cast<typename Job::element*>(*place));
-    else exchanges.run_broadcast(row, reinterpret_cast<typename Job::parameter_element*>(*place));
-    ++place;
-  }
+  struct {
+    std::array<std::byte*, 4> places;
+    std::size_t place = 0;
+    void compute(program_operation const&) const {}
+    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
+      while (places[place] == nullptr) ++place;
+      std::byte* const to = places[place++];
+      if (exchanges.row(now.row).what.element == exchange_element::compute)
+        exchanges.run(now.row, reinterpret_cast<typename Job::element*>(to));
+      else exchanges.run(now.row, reinterpret_cast<typename Job::parameter_element*>(to));
+    }
+  } work{{arenas.copies.data(), arenas.parameters.data(), arenas.state.data(),
+          arenas.averages.data()}};
+  auto const list = exchanges_on<plan>(rank, load, job_part::hand_over);
+  step_runner<Rank> program(
+      rank, list, program_of<plan>(rank.grid(), list, rank.stage(), job_part::hand_over));
+  program.run(work);
+  // The state is whole when it is there, not before.
   rank.device().synchronize();
   held.step = step;
   held.is_whole = true;

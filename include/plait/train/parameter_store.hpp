@@ -272,7 +272,7 @@ class parameter_store {
   training_arenas<Rank>& arenas_;
   int states_;
   bool has_averages_;
-  parameter_layout<plan::leaf_count> layout_;
+  parameter_layout layout_;
   std::vector<parameter_block> local_;
   static_vector<owned_block, 2> owned_;
   std::size_t owned_count_;

@@ -62,6 +62,8 @@ class summed_numbers {
     if constexpr (slices == 0) return now_->loss.data();
     else return list_ + listed;
   }
+  /// From the loss of one microbatch to that of the next, in numbers: each slice has its own.
+  static constexpr int loss_stride = slices == 0 ? 0 : int(terms);
   /// How many numbers the loss is.
   static constexpr std::size_t losses = slices == 0 ? terms : listed;
 

@@ -21,13 +21,12 @@
 #include "plait/data/batches.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
-#include "plait/plan/step_operations.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/forward_watch.hpp"
+#include "plait/run/pass_runner.hpp"
 #include "plait/run/prediction.hpp"
 #include "plait/run/slice_sums.hpp"
 #include "plait/run/step_runner.hpp"
-#include "plait/run/timetable_runner.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/averages.hpp"
 #include "plait/train/batch_checks.hpp"
@@ -43,6 +42,7 @@
 #include "plait/train/rates.hpp"
 #include "plait/train/set_up_checks.hpp"
 #include "plait/train/step_memory.hpp"
+#include "plait/train/step_work.hpp"
 #include "plait/train/stop_on_signals.hpp"
 #include "plait/train/summed_numbers.hpp"
 #include "plait/train/trainer_options.hpp"
@@ -73,11 +73,10 @@ class trainer_on {
   static constexpr bool takes_tokens = plan::tree.leaves[0].input().kind == value_kind::tokens;
   using terms = loss_terms<plan, T>;
   using target = typename terms::target;
-  using passes_type = timetable_runner<Job, Rank>;
-  using purpose = typename passes_type::purpose;
+  using passes_type = pass_runner<Job, Rank>;
   using numbers = step_numbers<Optimizer, terms::count>;
   using batch_type = device_batch<memory>;
-  using steps = step_runner<Rank>;
+  using work_type = step_work<Job, Rank, Optimizer>;
 
  public:
   static_assert(plan::code.has_loss,
@@ -102,7 +101,10 @@ class trainer_on {
                 plan::squares_count()),
         sums_(memory_.numbers(), memory_.of_slices()),
         slices_(rank, store_.slices(), store_.gradients()),
-        passes_(rank, store_, slices_) {
+        passes_(rank, store_,
+                {.clips = options_.clip > 0,
+                 .stops = can_stop(),
+                 .checks_loss = options_.stop_at_nan}) {
     auto const mine = calls();
     if (!generation_.take_over(store_, options.average > 0, name())) start();
     generation_.introduce(room_to_agree());
@@ -132,12 +134,9 @@ class trainer_on {
     if (generation_.is_last())
       end_job(generation_.signal(), last_report().value_or(step_report{.step = held_.step - 1}));
     caught_signal::ends_waits here(options_.stop != nullptr);
-    auto& passes = begin(batch, purpose::training);
-    auto const enqueue = [&] {
-      open(whole_step_);
-      update(enqueue_gradients(passes, batch, whole_step_));
-      close(whole_step_);
-    };
+    auto const work = begin(batch, trainer_program::whole_step);
+    auto& program = passes_.program(trainer_program::whole_step);
+    auto const enqueue = [&] { program.run(work); };
     // What decides is the same on all ranks: a recorded collective must not meet one that is not.
     if (options_.replay && batch.description != nullptr && batch.missing_samples == 0)
       rank_.device().replay(passes_.recorded(batch.description->number), enqueue);
@@ -176,19 +175,17 @@ class trainer_on {
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
   step_report gradients_of(batch_type const& batch) {
     auto const mine = calls();
-    auto& passes = begin(batch, purpose::training);
-    open(only_gradients_);
-    enqueue_gradients(passes, batch, only_gradients_);
-    close(only_gradients_);
+    auto const work = begin(batch, trainer_program::only_gradients);
+    passes_.program(trainer_program::only_gradients).run(work);
     return read_report();
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
   double evaluate(batch_type const& batch) {
     auto const mine = calls();
-    return evaluate_batch(batch, [&](passes_type& passes,
-                                     loss_sum const& loss) { passes.run(rank_, batch, loss); })
-        .loss;
+    auto const work = begin(batch, trainer_program::only_loss);
+    passes_.program(trainer_program::only_loss).run(work);
+    return read_report().loss;
   }
 
   /// What `measures` say of all samples of a data set, as a tuple of their values, the same on all
@@ -215,11 +212,9 @@ class trainer_on {
               .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
               .optimizer_states = Optimizer::states,
               .measured_numbers = count};
-      auto const report = evaluate_batch(batch, [&](passes_type& passes, loss_sum const& loss) {
-        if constexpr (count == 0) passes.run(rank_, batch, loss);
-        else prediction_.measure(rank_, passes, batch, load, loss, sums.adder(batch));
-      });
-      sums.add_loss(report.terms, counted_);
+      if constexpr (count == 0) evaluate(static_cast<batch_type const&>(batch));
+      else measure(batch, load, sums.adder(batch));
+      sums.add_loss(report_of<terms>(last_read_, held_.step).terms, last_read_.counted);
     }
     if constexpr (count > 0) prediction_.sum(rank_, load, sums.numbers());
     return sums.values(measures...);
@@ -234,9 +229,11 @@ class trainer_on {
     auto const mine = calls();
     check(batch);
     averages_.refresh(store_);
-    auto& passes = passes_for(batch, purpose::evaluation);
-    passes.runner().context() = context_for(batch, false);
-    return prediction_.run(rank_, passes, batch, which);
+    auto& passes = passes_for(batch, false);
+    passes.begin(batch, context_for(batch, false), {}, 0, passes_type::all_items - 1);
+    auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
+                                                    : trainer_program::outputs_of_rank;
+    return prediction_.run(rank_, passes_.program(program), passes, batch, which);
   }
 
   /// A batch of `plait::batches`; what is no batch of the job on this device does not compile.
@@ -338,16 +335,26 @@ class trainer_on {
   using batch_element =
       std::conditional_t<takes_tokens && terms::targets.kind == value_kind::tokens, void, T>;
 
-  /// Runs an evaluation of a batch, the passes by run(passes, where the loss is added).
-  template <class Run>
-  step_report evaluate_batch(batch_type const& batch, Run run) {
-    auto& passes = begin(batch, purpose::evaluation);
-    open(only_loss_);
-    count_labels(only_loss_);
-    only_loss_.compute(step_phase::passes, [&] { run(passes, loss_of_step()); });
-    sum_loss(only_loss_);
-    close(only_loss_);
-    return read_report();
+  /// Evaluates a batch and gives each row of its outputs to measures.
+  template <class Each>
+  [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
+    auto const work = begin(batch, trainer_program::measured_loss);
+    using outputs = typename prediction<Job, Rank>::template measured_outputs<Each>;
+    struct {
+      work_type const& step;
+      outputs of;
+      void compute(program_operation const& now) {
+        if (now.what == operation_kind::take) of.bring_together();
+        else if (now.what == operation_kind::measure) of.measure(now.microbatch);
+        else step.compute(now);
+      }
+      void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
+        if (exchanges.row(now.row).what.place == exchange_place::output) of.bring_together();
+        else step.run(exchanges, now);
+      }
+    } with{work, {prediction_, rank_, passes_for(batch, false), batch, load, each}};
+    passes_.measured_program(load).run(with);
+    read_numbers();
   }
 
   /// Where the passes add the loss.
@@ -374,14 +381,14 @@ class trainer_on {
     return {exchanges_on<plan>(rank_, {}, job_part::set_up), memory_.agreed()};
   }
 
-  passes_type& passes_for(batch_type const& batch, purpose what) {
+  passes_type& passes_for(batch_type const& batch, bool trains) {
     workload const load{.rows = batch.rows(),
                         .microbatches = batch.microbatches,
                         .data_ranks = plan::grid.ranks_at_launch(rank_.grid()),
                         .optimizer_states = Optimizer::states,
                         .averages = options_.average > 0,
                         .ranked_sums = rank_.sums_in_room()};
-    return passes_.get(what, batch, load, [&] { return name_on_rank(); });
+    return passes_.get(trains, batch, load, [&] { return name_on_rank(); });
   }
 
   [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
@@ -394,128 +401,33 @@ class trainer_on {
             .tensor_ranks = plan::tensor_ranks};
   }
 
-  /// Sums up what the plan's list has for a place; a plan of one rank has nothing.
-  template <class Number>
-  static void sum([[maybe_unused]] steps& with, [[maybe_unused]] exchange_place place,
-                  [[maybe_unused]] Number* data) {
-    if constexpr (plan::grid.world_size() != 1) with.sum(place, data);
-  }
-
-  [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
-
-  [[gnu::cold]] steps steps_for(job_part part, bool updates) {
-    bool const clips = updates && options_.clip > 0;
-    bool const stops = updates && can_stop();
-    return steps(rank_, exchanges_on<plan>(rank_, {.gradient_norm = clips, .stops = stops}, part),
-                 {.has_gradients = part == job_part::training,
-                  .clips = clips,
-                  .updates = updates,
-                  .checks_loss = updates && options_.stop_at_nan,
-                  .has_slices = plan::slices > 0});
+  /// What a program works on.
+  [[nodiscard]] typename work_type::parts parts_of_step() const {
+    return {rank_, optimizer_, options_, generation_, store_, averages_, memory_, sums_, slices_};
   }
 
   /// What a step needs from the host: room, and the numbers that change from step to step.
-  passes_type& begin(batch_type const& batch, purpose what) {
+  work_type begin(batch_type const& batch, trainer_program what) {
+    bool const trains = what <= trainer_program::only_gradients;
     if constexpr (plan::slices > 0) require_slices(batch, slices_.mine(), plan::slices, name());
     check(batch);
     averages_.refresh(store_);
-    auto& ready = passes_for(batch, what);
-    ready.runner().context() = context_for(batch, what == purpose::training);
+    auto& ready = passes_for(batch, trains);
+    ready.begin(batch, context_for(batch, trains), loss_of_step(), sums_.loss_stride);
     numbers now;
     now.step = static_cast<std::uint32_t>(held_.step);
     now.optimizer = optimizer_.numbers_of(held_.step, rate_at(options_, held_.step));
-    if (what == purpose::training) held_.is_ready = false;
+    if (trains) held_.is_ready = false;
     if (options_.stop != nullptr) now.stop = stop_summand(options_.stop->received());
     now.stop += generation_.asks() + work_.asks();
     sums_.upload(rank_, batch, now);
-    return ready;
+    return {parts_of_step(), &ready, what == trainer_program::whole_step};
   }
 
-  /// The numbers from the host are there, and those for the host may be read: the ends of what a
-  /// device can record, which waits for nothing before it and is waited for as a whole.
-  static void open(steps& with) { with.pass(step_phase::send); }
-  static void close(steps& with) { with.pass(step_phase::read); }
-
-  /// loss_scale = the weight of a term / what it counts in the global batch.
-  void count_labels(steps& with) {
-    auto* const now = memory_.numbers();
-    sum(with, exchange_place::labels, sums_.counted());
-    with.compute(step_phase::scale, [&] {
-      sums_.total_counted(queue());
-      for (std::size_t i = 0; i < terms::weights.size(); ++i)
-        queue().divide(terms::weights[i], &now->counted[i], &now->loss_scale[i]);
-    });
-  }
-
-  gradients<Job, settled<Job>> enqueue_gradients(passes_type& passes, batch_type const& batch,
-                                                 steps& with) {
-    gradients<Job, partial> const mine{store_.gradients()};
-    count_labels(with);
-    auto const& layout = store_.layout();
-    with.compute(step_phase::passes, [&] {
-      if constexpr (plan::slices > 0) slices_.clear(rank_);
-      passes.run(rank_, batch, loss_of_step());
-      // With the number that says whether to stop the loss is summed over all ranks.
-      if (&with == &whole_step_ && can_stop() && rank_.tensor_rank() != 0)
-        queue().fill(0.0, sums_.loss(), sums_.losses);
-    });
-    auto const out = settle_gradients<Job>(rank_, with, mine, layout, slices_,
-                                           [&] { clear_padding(rank_, mine, store_.local()); });
-    sum_loss(with);
-    return out;
-  }
-  void sum_loss(steps& with) {
-    if (&with == &whole_step_ && options_.clip == 0) held_.is_ready = true;  // what follows is last
-    sum(with, exchange_place::loss, sums_.loss());
-    if constexpr (plan::slices > 0)
-      with.compute(step_phase::total, [&] { sums_.total_loss(queue()); });
-  }
-
-  void update(gradients<Job, settled<Job>> of) {
-    auto* const now = memory_.numbers();
-    auto const squares = memory_.squares();
-    bool const clips = options_.clip > 0;
-    if (clips) {
-      whole_step_.compute(step_phase::square,
-                          [&] { square_gradients(rank_, of, memory_.squared(), squares); });
-      held_.is_ready = true;  // what follows is the last exchange
-      sum(whole_step_, exchange_place::squares, squares.data());
-    }
-    whole_step_.compute(step_phase::update, [&] {
-      if (clips)
-        queue().clip(squares.data(), squares.size(), options_.clip, &now->gradient_norm,
-                     &now->gradient_scale);
-      if (options_.stop_at_nan)
-        for (auto const& term : now->loss)
-          queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
-      generation_.require_membership(&now->stop);
-      update_with(of);
-    });
-    if constexpr (plan::cuts_arenas)
-      whole_step_.move_blocks(exchange_place::refresh, store_.seen());
-  }
-
-  /// The optimizer's part of a step, when the numbers are there.
-  void update_with(gradients<Job, settled<Job>> of) {
-    auto* const now = memory_.numbers();
-    int index = 0;
-    for (auto const& block : store_.owned()) {
-      auto const ranges = memory_.updated(index++);
-      update_parameters(rank_, optimizer_, of, block,
-                        {store_.parameters_of(block), nullptr, store_.state_of(block),
-                         store_.copies_of(block), block.elements.count, store_.owned_count(),
-                         ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
-                        &now->optimizer);
-      averages_.follow(store_, block, &now->gradient_scale);
-    }
-  }
-
-  numbers read_numbers() {
-    numbers now;
-    rank_.device().download(memory_.numbers(), &now, sizeof now);
-    rank_.device().synchronize();
-    counted_ = now.counted;
-    return now;
+  numbers const& read_numbers() {
+    rank_.device().download(memory_.numbers(), &last_read_, sizeof last_read_);
+    rank_.device().synchronize();  // the host reads the numbers
+    return last_read_;
   }
   step_report read_report() { return report_of<terms>(read_numbers(), held_.step); }
 
@@ -530,8 +442,8 @@ class trainer_on {
   /// Does the step whose reduced gradients are here and that others have done.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank_.device().upload(&last, memory_.numbers(), sizeof last);
-    update_with({store_.gradients()});
-    rank_.device().synchronize();
+    work_type(parts_of_step(), nullptr, true).update_with_numbers();
+    rank_.device().synchronize();  // other ranks are given the state
   }
   /// Whether ranks add up who wants to stop.
   [[nodiscard]] bool can_stop() const {
@@ -548,12 +460,12 @@ class trainer_on {
   /// Runs the forward of the step again, on weights that are still those before it, to find the
   /// first layer that made a number that is not finite; on all ranks, which then throw the same.
   [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
-    auto& passes = passes_for(batch, purpose::evaluation);
-    passes.runner().context() = context_for(batch, true);
+    auto& passes = passes_for(batch, false);
+    passes.begin(batch, context_for(batch, true), loss_of_step(), sums_.loss_stride);
     forward_watch watch;
     passes.runner().watch(&watch);
-    passes.run(rank_, batch, loss_of_step());
-    rank_.device().synchronize();
+    passes_.program(trainer_program::only_forward).run(work_type(parts_of_step(), &passes, false));
+    rank_.device().synchronize();  // the host reads what has been found
     passes.runner().watch(nullptr);  // the passes may be used again
     throw not_finite_error(not_finite_text(rank_, room_to_agree(), leaf_names(plan::tree), report,
                                            last_report(), watch));
@@ -571,13 +483,10 @@ class trainer_on {
   summed_numbers<plan, terms, numbers> sums_;
   slice_sums<Job, Rank> slices_;
   trainer_passes<Job, Rank> passes_;
-  steps whole_step_{steps_for(job_part::training, true)};
-  steps only_gradients_{steps_for(job_part::training, false)};
-  steps only_loss_{steps_for(job_part::evaluation, false)};
   prediction<Job, Rank> prediction_;
   compared_batches compared_{};
   std::string measures_{};             // of the last evaluation of a data set
-  typename numbers::terms counted_{};  // in the last batch
+  numbers last_read_{};    // of the last batch
   std::function<void(step_report const&)> on_stop_{};
   work_between_steps work_{};
 };

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plait/plan/memory_text.hpp"
+#include "plait/plan/step_program.hpp"
 #include "plait/plan/workload.hpp"
-#include "plait/run/slice_sums.hpp"
-#include "plait/run/timetable_runner.hpp"
+#include "plait/run/pass_runner.hpp"
+#include "plait/run/step_runner.hpp"
+#include "plait/schedule/lowering.hpp"
+#include "plait/schedule/proof.hpp"
 #include "plait/tensor/batch.hpp"
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/loss_terms.hpp"
@@ -17,10 +23,31 @@
 
 namespace plait::execution {
 
+/// The programs that a trainer runs on a batch.
+enum class trainer_program : int {
+  whole_step,
+  only_gradients,
+  only_loss,
+  measured_loss,  ///< and outputs for measures
+  only_forward,   ///< of the passes of an evaluation
+  outputs_of_rank,
+  outputs_of_all
+};
+
+/// The number of enumerators of `trainer_program`.
+inline constexpr int trainer_programs = 7;
+
+/// What a step of a trainer has besides what its job says.
+struct trainer_needs {
+  bool clips = false, stops = false, checks_loss = false;
+};
+
 /// The passes of a trainer, those that train and those that only look, in one arena that they use
-/// one after the other. They are made for the greatest batch so far.
+/// one after the other, and the programs that run them. They are made for the greatest batch so
+/// far, programs when they are first run.
 ///
-/// Errors:  out_of_memory says what the plan needs the memory for.
+/// Errors:  out_of_memory says what the plan needs the memory for; schedule_error if the timetable
+///          for a number of microbatches is not proven.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
 class trainer_passes {
@@ -29,12 +56,11 @@ class trainer_passes {
   using target_shape = loss_terms<plan, T>;
 
  public:
-  using passes_type = timetable_runner<Job, Rank>;
-  using purpose = typename passes_type::purpose;
+  using passes_type = pass_runner<Job, Rank>;
 
   [[gnu::cold]] trainer_passes(Rank& rank, parameter_store<Job, Rank>& store,
-                               slice_sums<Job, Rank> const& slices)
-      : rank_(rank), store_(store), slices_(slices) {}
+                               trainer_needs const& needs)
+      : rank_(rank), store_(store), needs_(needs) {}
 
   /// Bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return activations_.size(); }
@@ -47,46 +73,95 @@ class trainer_passes {
 
   /// Those for a batch; name() is what messages call the trainer.
   template <class Batch, class Name>
-  passes_type& get(purpose what, Batch const& batch, workload const& load, Name const& name) {
-    auto& passes = what == purpose::training ? training_ : evaluation_;
-    if (!passes || !passes->fits(load)) make(passes, batch, load, what, name());
-    if (last_run_ != what) {
-      passes->take_over(rank_);
-      last_run_ = what;
+  passes_type& get(bool trains, Batch const& batch, workload const& load, Name const& name) {
+    auto& here = trains ? training_ : evaluation_;
+    if (!here.passes || !here.passes->fits(load)) make(here, batch, load, trains, name());
+    if (last_run_ != trains) {
+      here.passes->take_over();
+      last_run_ = trains;
     }
-    return *passes;
+    return *here.passes;
+  }
+
+  /// A program on the passes that get() has given last.
+  step_runner<Rank>& program(trainer_program which) {
+    auto& here = *last_run_ ? training_ : evaluation_;
+    auto& made = here.programs[std::size_t(which)];
+    if (!made) made.emplace(make_program(which, here.passes->load()));
+    return *made;
+  }
+  /// The same of an evaluation for measures, with what `load` says of them.
+  [[nodiscard]] [[gnu::cold]] step_runner<Rank> measured_program(workload const& load) const {
+    return make_program(trainer_program::measured_loss, load);
   }
 
  private:
+  struct passes_of_shape {
+    std::optional<passes_type> passes{};
+    stage_program operations{};
+    std::array<std::optional<step_runner<Rank>>, std::size_t(trainer_programs)> programs{};
+
+    void reset() {
+      passes.reset();
+      for (auto& one : programs) one.reset();
+    }
+  };
+
   template <class Batch>
-  [[gnu::cold]] void make(std::optional<passes_type>& passes, Batch const& batch,
-                          workload const& load, purpose what, std::string const& name) {
+  [[gnu::cold]] void make(passes_of_shape& here, Batch const& batch, workload const& load,
+                          bool trains, std::string const& name) {
     plait::execution::check_shape(batch, plan::sequence_length, plan::tree.leaves[0].input(),
                                   target_shape::targets, sizeof(T), name);
     last_run_.reset();
     recorded_ = {};
-    passes.reset();
+    here.reset();
+    auto table = trains ? training_timetable<typename plan::schedule_type>(plan::stages,
+                                                                           load.microbatches)
+                        : evaluation_timetable(plan::stages, load.microbatches, plan::chunks);
+    require_proven(table);
+    here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {
       std::size_t const bytes = plan::arena_for(rank_.stage(), load).total_bytes;
       if (activations_.size() < bytes) {  // what was there before has ended
-        training_.reset();
-        evaluation_.reset();
+        training_.passes.reset();
+        evaluation_.passes.reset();
         activations_ = {};
         activations_ = rank_.device().allocate(bytes);
       }
-      return passes.emplace(rank_, load, what,
-                            typename stage_runner<Job, Rank>::arenas{
-                                activations_.data(), store_.seen(), store_.gradients()});
+      return here.passes.emplace(rank_, load, here.operations.slots,
+                                 typename stage_runner<Job, Rank>::arenas{
+                                     activations_.data(), store_.seen(), store_.gradients()});
     });
-    if constexpr (plan::slices > 0) passes->add_slices_by(&slices_);
+  }
+
+  [[nodiscard]] [[gnu::cold]] step_runner<Rank> make_program(trainer_program which,
+                                                             workload load) const {
+    bool const trains = which <= trainer_program::only_gradients;
+    bool const updates = which == trainer_program::whole_step;
+    load.gradient_norm = updates && needs_.clips;
+    load.stops = updates && needs_.stops;
+    if (which == trainer_program::outputs_of_rank) load.prediction = predicted::of_data_rank;
+    if (which == trainer_program::outputs_of_all) load.prediction = predicted::of_all;
+    auto const part = load.prediction != predicted::nothing ? job_part::prediction
+                      : trains                              ? job_part::training
+                                                            : job_part::evaluation;
+    auto const list = exchanges_on<plan>(rank_, load, part);
+    return {rank_, list,
+            program_of<plan>(rank_.grid(), list, rank_.stage(), part,
+                             (trains ? training_ : evaluation_).operations,
+                             {.counts = which != trainer_program::only_forward,
+                              .clips = load.gradient_norm,
+                              .updates = updates,
+                              .checks_loss = updates && needs_.checks_loss,
+                              .masks_loss = load.stops})};
   }
 
   Rank& rank_;
   parameter_store<Job, Rank>& store_;
-  slice_sums<Job, Rank> const& slices_;
+  trainer_needs needs_;
   typename Rank::device_type::arena activations_{};
-  std::optional<passes_type> training_{}, evaluation_{};
-  std::optional<purpose> last_run_{};
+  passes_of_shape training_{}, evaluation_{};
+  std::optional<bool> last_run_{};  // whether those that train have run last
   typename Rank::device_type::graph recorded_{};
   std::uint64_t recorded_source_ = 0;
 };

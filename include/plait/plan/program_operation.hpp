@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "plait/core/namespaces.hpp"
+
+namespace plait::planning {
+
+/// The units [begin, end) of a model, in the order of its layers. A unit is what a pipeline
+/// distributes: an item of the program, or one copy of a repeat.
+struct unit_range {
+  int begin = 0, end = 0;
+  friend constexpr bool operator==(unit_range const&, unit_range const&) = default;
+};
+
+/// What one operation of a rank's program does. All but rows compute, on stream compute.
+enum class operation_kind : int {
+  row,                  ///< carries out a row of the list
+  send,                 ///< numbers come from the host
+  scale,                ///< makes one label's share of the loss
+  clear,                ///< sets the sums of slices to 0
+  forward,              ///< runs units of a chunk on a microbatch, with the rows within its layers
+  backward,             ///< the same, for the gradients of the input and of the parameters
+  backward_input,       ///< the same, for those of the input alone
+  backward_parameters,  ///< the same, for those of the parameters, behind backward_input
+  measure,              ///< gives a microbatch's outputs to measures
+  mask,                 ///< sets what another rank counts to 0
+  add,                  ///< adds gradients of tied uses to their owner's
+  total,                ///< adds up the loss of all slices, where sums are made slice by slice
+  square,               ///< squares the blocks of the gradients that count here
+  update,               ///< clips, and runs the optimizer
+  take,                 ///< copies a tensor out of its arena
+  read                  ///< numbers, a tensor or outputs go to the host
+};
+
+/// The number of enumerators of `operation_kind`.
+inline constexpr int operation_kinds = 16;
+
+/// For example "backward".
+[[nodiscard]] constexpr char const* to_string(operation_kind kind) {
+  constexpr char const* words[operation_kinds]{
+      "row",     "send", "scale", "clear", "forward", "backward", "backward_input",
+      "backward_parameters", "measure", "mask", "add", "total", "square", "update", "take", "read"};
+  return words[static_cast<int>(kind)];
+}
+
+/// One operation of a rank's program.
+struct program_operation {
+  operation_kind what = operation_kind::row;
+  int row = -1;         ///< its number in the list
+  int chunk = -1;       ///< of the stage, where units are run
+  unit_range units{};   ///< that are run, or of which something is moved
+  int microbatch = -1;  ///< -1: not of one
+  int entry = -1;       ///< of the parameters, where a tensor is exported
+  bool begins = false;  ///< a backward that finds no gradients of its parameters yet
+
+  friend constexpr bool operator==(program_operation const&, program_operation const&) = default;
+};
+
+/// The name of an operation in wait sites: its kind or row and its first unit, if it has units.
+/// Operations that differ in the microbatch alone have one name.
+[[nodiscard]] constexpr int site_number(program_operation const& of) {
+  constexpr int most = 1 << 16;
+  int const what = of.row < 0 ? static_cast<int>(of.what) : operation_kinds + of.row;
+  return what + most * (of.units.end > 0 ? of.units.begin + 1 : 0);
+}
+/// The row of a name, -1 if it has none.
+[[nodiscard]] constexpr int row_of_site(int number) {
+  return number % (1 << 16) < operation_kinds ? -1 : number % (1 << 16) - operation_kinds;
+}
+
+/// For example "row 14", or "backward from unit 3 on".
+[[nodiscard]] inline std::string site_text(int number) {
+  int const row = row_of_site(number), unit = number / (1 << 16) - 1;
+  std::string text = row < 0 ? to_string(static_cast<operation_kind>(number % (1 << 16)))
+                             : "row " + std::to_string(row);
+  if (unit >= 0) text += " from unit " + std::to_string(unit) + " on";
+  return text;
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "plait/mesh/axis.hpp"
+#include "plait/plan/memory.hpp"
+#include "plait/plan/step_program.hpp"
+#include "plait/plan/workload.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/run/stage_runner.hpp"
+#include "plait/tensor/batch.hpp"
+
+namespace plait::execution {
+
+/// Runs the passes of a program on batches of one shape, in an arena that has room for it: each
+/// microbatch has the slots that the plan gives it.
+///
+/// Cost:    none of its calls allocates.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class pass_runner {
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using runner_type = stage_runner<Job, Rank>;
+
+ public:
+  using batch_type = device_batch<typename Rank::device_type::memory>;
+  static constexpr int all_items = plan::code.items.size();
+
+  /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between.
+  [[gnu::cold]] pass_runner(Rank& rank, workload const& load, stage_slots const& slots,
+                            typename runner_type::arenas const& where)
+      : rank_(rank), load_(load), slots_(slots), arena_(where.activations), runner_(rank, load, where) {}
+
+  /// Clears what layers read as zeros: before the first run, and when others have used the arena.
+  [[gnu::cold]] void take_over() {
+    auto const& at = runner_.arena();
+    queue().fill(T{0}, reinterpret_cast<T*>(arena_ + at.zeros_offset),
+                 (at.total_bytes - at.zeros_offset) / sizeof(T));
+  }
+
+  [[nodiscard]] workload const& load() const { return load_; }
+  [[nodiscard]] bool fits(workload const& load) const {
+    return load.rows == load_.rows && load.microbatches == load_.microbatches;
+  }
+  [[nodiscard]] runner_type& runner() { return runner_; }
+
+  /// The batch and the context of the next passes. `loss`: `data` and `scale` of the first term;
+  /// each microbatch that is a slice has its own, `loss_stride` behind that of the one before.
+  /// Items from `end_item` on are left out.
+  void begin(batch_type const& batch, layer_context const& context, loss_sum const& loss,
+             int loss_stride, int end_item = all_items) {
+    batch_ = &batch;
+    runner_.context() = context;
+    loss_ = loss;
+    loss_stride_ = loss_stride;
+    end_item_ = end_item;
+  }
+
+  /// Runs a forward or a backward, or half of one.
+  void compute(program_operation const& now) {
+    auto const& chunk = chunk_of(now);
+    int const m = now.microbatch;
+    prepare(m);
+    pass_place const at{now.chunk, slot(now, slots_.activations), now.units};
+    std::byte* const input = input_of(now);
+    if (now.what == operation_kind::forward) {
+      outputs_[std::size_t(now.chunk)] = runner_.forward(input, at, end_item_);
+      return;
+    }
+    runner_.begin_gradients(now.begins);
+    auto const part = now.what == operation_kind::backward_input ? backward_part::input
+                      : now.what == operation_kind::backward_parameters
+                          ? backward_part::parameters
+                          : backward_part::all;
+    auto* const made = runner_.backward(input, at, gradient_of(now), part);
+    if (now.units.begin > chunk.units.begin) return;  // the rest is still to come
+    if (part != backward_part::parameters) {
+      gradient_ = made;
+      if (chunk.receives_gradient) queue().discard(gradient_of(now), chunk.output_bytes);
+    }
+    if (part == backward_part::input) return;
+    auto const discard = [&](std::size_t begin, std::size_t bytes) {
+      queue().discard(arena_ + begin + bytes * std::size_t(at.slot), bytes);
+    };
+    discard(chunk.records_offset, chunk.record_bytes);
+    if (part == backward_part::parameters) discard(chunk.stashes_offset, chunk.stash_bytes);
+    if (!chunk.is_first) queue().discard(input, chunk.input_bytes);
+  }
+
+  /// What the model has given to its loss in the last forward.
+  [[nodiscard]] T const* model_output() const {
+    return reinterpret_cast<T const*>(runner_.model_output());
+  }
+
+  /// Where this rank has what a message between chunks moves.
+  [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
+    bool const sends = what.is_sent_by(rank_.stage());
+    std::byte* const at = what.place == exchange_place::activation_edge
+                              ? (sends ? outputs_[std::size_t(now.chunk)] : input_of(now))
+                              : (sends ? gradient_ : gradient_of(now));
+    return reinterpret_cast<T*>(at);
+  }
+
+ private:
+  [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
+  [[nodiscard]] chunk_arena const& chunk_of(program_operation const& now) const {
+    return runner_.arena().chunks[std::size_t(now.chunk)];
+  }
+  static int slot(program_operation const& now, int count) { return now.microbatch % count; }
+
+  /// What a chunk is given, and the gradient of what it makes.
+  [[nodiscard]] std::byte* input_of(program_operation const& now) const {
+    auto const& chunk = chunk_of(now);
+    if (chunk.is_first) return batch_->input_of(now.microbatch);
+    return arena_ + chunk.inputs_offset +
+           chunk.input_bytes * static_cast<std::size_t>(slot(now, slots_.inputs));
+  }
+  [[nodiscard]] std::byte* gradient_of(program_operation const& now) const {
+    auto const& chunk = chunk_of(now);
+    if (!chunk.receives_gradient) return nullptr;
+    return arena_ + chunk.gradients_offset +
+           chunk.output_bytes * static_cast<std::size_t>(slot(now, slots_.gradients));
+  }
+
+  /// What layers are told of a microbatch.
+  void prepare(int m) {
+    auto const& batch = *batch_;
+    runner_.context().microbatch = m;
+    runner_.context().first_sample = batch.first_sample_of(m);
+    loss_sum loss = loss_;
+    loss.weights = batch.weights_of(m);
+    if (loss.data != nullptr) loss.data += loss_stride_ * (batch.first_slice + m);
+    if (batch.missing_samples > 0) {
+      auto const& grid = rank_.grid();
+      loss.samples = batch.samples;
+      loss.present = batch.samples_in(m, grid.place_in_group(rank_.place(), batch_axes),
+                                      grid.size(batch_axes));
+    }
+    runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
+  }
+
+  Rank& rank_;
+  workload load_;
+  stage_slots slots_;
+  std::byte* arena_;
+  runner_type runner_;
+  batch_type const* batch_ = nullptr;
+  loss_sum loss_{};
+  int loss_stride_ = 0;
+  int end_item_ = all_items;
+  std::array<std::byte*, std::size_t(plan::chunks)> outputs_{};  // of the last forward of each
+  std::byte* gradient_ = nullptr;                                // of the last backward
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/step_program.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/run/pass_runner.hpp"
+#include "plait/run/slice_sums.hpp"
+#include "plait/train/averages.hpp"
+#include "plait/train/gradients.hpp"
+#include "plait/train/held_state.hpp"
+#include "plait/train/loss_terms.hpp"
+#include "plait/train/parameter_store.hpp"
+#include "plait/train/step_memory.hpp"
+#include "plait/train/summed_numbers.hpp"
+#include "plait/train/trainer_options.hpp"
+
+namespace plait::execution {
+
+/// What the operations of a step do, for the loop that runs them in their order (step_runner): the
+/// kinds that compute, and where rows have what they move.
+///
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank, class Optimizer>
+class step_work {
+  using plan = typename Job::plan_type;
+  using terms = loss_terms<plan, typename Job::element>;
+  using numbers = step_numbers<Optimizer, terms::count>;
+  using passes_type = pass_runner<Job, Rank>;
+
+ public:
+  /// The parts of a trainer that a step works on; they outlive it.
+  struct parts {
+    Rank& rank;
+    Optimizer const& optimizer;
+    trainer_options const& options;
+    trainer_generation<Job, Rank, numbers> const& generation;
+    parameter_store<Job, Rank> const& store;
+    averages<Job, Rank> const& averages_of;
+    step_memory<typename Rank::device_type, Optimizer, terms::count> const& memory;
+    summed_numbers<plan, terms, numbers> const& sums;
+    slice_sums<Job, Rank> const& slices;
+  };
+
+  /// `passes`: null where there are none; `updates`: whether it is a step that updates.
+  step_work(parts const& of, passes_type* passes, bool updates)
+      : of_(of), passes_(passes), updates_(updates) {}
+
+  void compute(program_operation const& now) const {
+    switch (now.what) {
+      case operation_kind::scale: return scale();
+      case operation_kind::forward: return passes_->compute(now);
+      case operation_kind::backward:
+      case operation_kind::backward_input:
+      case operation_kind::backward_parameters: return backward(now);
+      case operation_kind::mask: return mask_loss();
+      case operation_kind::add: return add();
+      case operation_kind::square:
+        return square_gradients(of_.rank, reduced(), of_.memory.squared(), of_.memory.squares());
+      case operation_kind::update: return update();
+      case operation_kind::clear:
+        if constexpr (plan::slices > 0) of_.slices.clear(of_.rank);
+        return;
+      case operation_kind::total: return of_.sums.total_loss(queue());
+      default: return;  // nothing is computed where the host sends and reads
+    }
+  }
+
+  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+    if constexpr (plan::grid.world_size() != 1) {
+      auto const& row = exchanges.row(now.row);
+      switch (row.what.place) {
+        case exchange_place::labels: return exchanges.sum(now.row, of_.sums.counted());
+        case exchange_place::loss:
+          if (updates_ && of_.options.clip == 0) come_to_last_exchange();
+          return exchanges.sum(now.row, of_.sums.loss());
+        case exchange_place::squares:
+          come_to_last_exchange();
+          return exchanges.sum(now.row, of_.memory.squares().data());
+        case exchange_place::refresh: return exchanges.run(now.row, of_.store.seen());
+        case exchange_place::activation_edge:
+        case exchange_place::gradient_edge:
+          return exchanges.run(now.row, passes_->edge(row.what, now), now.microbatch);
+        default: return run_gradients(exchanges, now);
+      }
+    }
+  }
+
+  /// The optimizer's part of a step, when the numbers are there.
+  void update_with_numbers() const {
+    auto* const now = of_.memory.numbers();
+    int index = 0;
+    for (auto const& block : of_.store.owned()) {
+      auto const ranges = of_.memory.updated(index++);
+      update_parameters(of_.rank, of_.optimizer, reduced(), block,
+                        {of_.store.parameters_of(block), nullptr, of_.store.state_of(block),
+                         of_.store.copies_of(block), block.elements.count, of_.store.owned_count(),
+                         ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
+                        &now->optimizer);
+      of_.averages_of.follow(of_.store, block, &now->gradient_scale);
+    }
+  }
+
+ private:
+  [[nodiscard]] auto queue() const { return of_.rank.device().on(stream::compute); }
+  [[nodiscard]] gradients<Job, partial> summands() const { return {of_.store.gradients()}; }
+  [[nodiscard]] gradients<Job, settled<Job>> reduced() const { return {of_.store.gradients()}; }
+
+  /// loss_scale = the weight of a term / what it counts in the global batch.
+  void scale() const {
+    auto* const now = of_.memory.numbers();
+    of_.sums.total_counted(queue());
+    for (std::size_t i = 0; i < terms::weights.size(); ++i)
+      queue().divide(terms::weights[i], &now->counted[i], &now->loss_scale[i]);
+  }
+
+  void backward(program_operation const& now) const {
+    if constexpr (plan::slices > 0)
+      passes_->runner().set_gradients(of_.slices.place_of(now.microbatch));
+    passes_->compute(now);
+    if constexpr (plan::slices > 0)
+      if (now.what != operation_kind::backward_input) of_.slices.add(of_.rank, now.microbatch);
+  }
+
+  /// With the number that says whether to stop the loss is summed over all ranks: of those that have
+  /// the same, one counts.
+  void mask_loss() const {
+    if (of_.rank.tensor_rank() != 0) queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
+  }
+
+  void add() const {
+    add_tied_gradients<Job>(of_.rank, summands(), of_.store.layout());
+    clear_padding(of_.rank, summands(), of_.store.local());
+  }
+
+  void run_gradients(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+    if constexpr (plan::slices > 0)
+      if (exchanges.row(now.row).moves == movement::all_to_all)
+        return of_.slices.exchange(of_.rank, exchanges, now.row);
+    exchanges.run(now.row, of_.store.gradients());
+  }
+
+  /// What follows is the last exchange: who comes through it has the reduced gradients.
+  void come_to_last_exchange() const { of_.generation.held().is_ready = true; }
+
+  void update() const {
+    auto* const now = of_.memory.numbers();
+    auto const squares = of_.memory.squares();
+    if (of_.options.clip > 0)
+      queue().clip(squares.data(), squares.size(), of_.options.clip, &now->gradient_norm,
+                   &now->gradient_scale);
+    if (of_.options.stop_at_nan)
+      for (auto const& term : now->loss)
+        queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
+    of_.generation.require_membership(&now->stop);
+    update_with_numbers();
+  }
+
+  parts of_;
+  passes_type* passes_;
+  bool updates_;
+};
+
+}  // namespace plait::execution
