@@ -58,7 +58,10 @@ std::vector<std::vector<bool>> happens_before(operations const& list, waits cons
   std::size_t const n = list.size();
   std::vector<std::vector<bool>> before(n, std::vector<bool>(n));
   for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = i + 1; j < n; ++j) before[i][j] = list[i].on == list[j].on;
+    for (std::size_t j = i + 1; j < n; ++j)
+      before[i][j] = list[i].on == list[j].on ||
+                     std::any_of(list.begin() + std::ptrdiff_t(i), list.begin() + std::ptrdiff_t(j),
+                                 [](stream_operation const& one) { return one.host_waits; });
   for (auto const& wait : planned)
     before[std::size_t(wait.awaited)][std::size_t(wait.waiting)] = true;
   for (std::size_t k = 0; k < n; ++k)
@@ -88,11 +91,12 @@ bool is_ordered(operations const& list, waits const& planned) {
 /// The same waits, each operation compared with all before it.
 waits slowly_planned_waits(operations const& list) {
   std::vector<std::array<int, 4>> known(list.size(), {-1, -1, -1, -1});
-  std::array<int, 4> last{-1, -1, -1, -1};
+  std::array<int, 4> last{-1, -1, -1, -1}, rested = last;
   waits out;
   for (std::size_t i = 0; i < list.size(); ++i) {
     auto const on = std::size_t(list[i].on);
     if (last[on] >= 0) known[i] = known[std::size_t(last[on])];
+    for (std::size_t s = 0; s < 4; ++s) known[i][s] = std::max(known[i][s], rested[s]);
     for (std::size_t j = i; j-- > 0;) {
       if (known[i][std::size_t(list[j].on)] >= int(j) || list[j].on == list[i].on ||
           !conflict(list[i], list[j]))
@@ -101,6 +105,7 @@ waits slowly_planned_waits(operations const& list) {
       for (std::size_t s = 0; s < 4; ++s) known[i][s] = std::max(known[i][s], known[j][s]);
     }
     last[on] = known[i][on] = int(i);
+    if (list[i].host_waits) rested = last;
   }
   return out;
 }
@@ -118,6 +123,7 @@ struct random_lists {
       stream_operation made{static_cast<stream>(number(4))};
       for (int k = number(3); k > 0; --k) made.reads.push_back(number(5));
       for (int k = number(3); k > 0; --k) made.writes.push_back(number(5));
+      made.host_waits = number(8) == 0;
       list.push_back(made);
     }
     return list;

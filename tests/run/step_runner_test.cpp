@@ -1,156 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step calls its operations in the order in which the plan has them: any other call is an error
-// that says which one was made and which one is due, before anything is done.
+// A program is run operation by operation, in its order, each behind what it has to wait for; and
+// what an exception has ended is begun anew.
 #include "plait/run/step_runner.hpp"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 
 namespace {
 
 using namespace plait;
+using namespace plait::planning;
+using execution::exchange_runner;
 using execution::step_runner;
-using planning::exchange_place;
-using planning::job_part;
-using planning::step_phase;
 
 struct job
     : parallel<objective<sequential<nn::linear<8, 8>, nn::linear<8, 4>>, nn::cross_entropy<4>>,
-               data_parallel<2, zero<1>>, double> {};
+               data_parallel<2>, double> {};
+using plan_type = job::plan_type;
 
-/// One call of a step, and what errors call its first operation.
-struct call {
-  std::string name;
-  std::function<void(step_runner<threads::rank_type>&)> make;
+/// The words for what is run, and the place of each row.
+struct log_of_calls {
+  std::vector<exchange> const& list;
+  std::vector<std::string>& said;
+  int throws_at = -1;
+
+  void add(std::string const& word) {
+    if (throws_at == int(said.size())) throw std::runtime_error("a layer");
+    said.push_back(word);
+  }
+  void compute(program_operation const& now) { add(to_string(now.what)); }
+  template <class Rank>
+  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
+    EXPECT_EQ(exchanges.row(now.row).what, list[std::size_t(now.row)]);
+    add(std::string("row of ") + to_string(list[std::size_t(now.row)].place));
+  }
 };
 
-/// The calls of a step that clips, in their order; `data` is as long as any row.
-std::vector<call> calls_of_a_step(double* data) {
-  auto const phase = [](char const* name, step_phase which) {
-    return call{name, [=](auto& step) { step.pass(which); }};
-  };
-  auto const sum = [=](char const* name, exchange_place place) {
-    return call{name, [=](auto& step) { step.sum(place, data); }};
-  };
-  auto const blocks = [=](char const* name, exchange_place place) {
-    return call{name, [=](auto& step) { step.move_blocks(place, data); }};
-  };
-  return {phase("send", step_phase::send),
-          sum("a row of labels", exchange_place::labels),
-          phase("scale", step_phase::scale),
-          phase("passes", step_phase::passes),
-          phase("add", step_phase::add),
-          blocks("a row of gradients", exchange_place::gradients),
-          sum("a row of the loss", exchange_place::loss),
-          phase("square", step_phase::square),
-          sum("a row of squares", exchange_place::squares),
-          phase("update", step_phase::update),
-          blocks("a row of the refresh", exchange_place::refresh),
-          phase("read", step_phase::read)};
+step_program step_of(mesh const& grid, std::vector<exchange> const& list) {
+  auto const table = training_timetable<plan_type::schedule_type>(1, 2);
+  return program_of<plan_type>(grid, list, 0, job_part::training, table.stages[0],
+                               {.clips = true, .updates = true});
 }
 
-/// Gives `program` a runner of a step and its calls, on both ranks.
-void with_step(std::function<void(step_runner<threads::rank_type>&, std::vector<call>)> program) {
-  launch<job>(threads{}, [&](auto& rank) {
+TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
+  launch<job>(threads{}, [](auto& rank) {
     auto const list =
-        execution::exchanges_on<job::plan_type>(rank, {.gradient_norm = true}, job_part::training);
-    std::size_t longest = 0;
-    for (auto const& row : list) longest = std::max(longest, row.offset + row.count);
-    auto const room = rank.device().allocate(longest * sizeof(double));
-    step_runner<threads::rank_type> step(rank, list,
-                                         {.has_gradients = true, .clips = true, .updates = true});
-    program(step, calls_of_a_step(reinterpret_cast<double*>(room.data())));
+        execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
+    step_runner program(rank, list, step_of(rank.grid(), list));
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<std::string> said;
+      program.run(log_of_calls{list, said});
+      EXPECT_EQ(said, (std::vector<std::string>{
+                          "send", "row of labels", "scale", "forward", "backward", "forward",
+                          "backward", "add", "row of gradients", "row of loss", "square",
+                          "row of squares", "update", "read"}));
+    }
   });
 }
 
-std::string text_of(std::function<void()> const& part) {
-  try {
-    part();
-  } catch (error const& problem) {
-    return problem.what();
-  }
-  return "no error";
-}
-
-void expect_refused(std::string const& text, call const& made, call const& due) {
-  EXPECT_NE(text.find("'" + made.name + "' (operation "), std::string::npos) << text;
-  EXPECT_NE(text.find(" is called where '" + due.name + "' (operation "), std::string::npos)
-      << text;
-}
-
-TEST(StepRunner, TakesStepAfterStepInTheOrderOfThePlan) {
-  with_step([](auto& step, auto const& calls) {
-    for (int i = 0; i < 3; ++i)
-      for (auto const& each : calls) each.make(step);
+TEST(StepRunner, BeginsAnewWhatAnExceptionHasEnded) {
+  launch<job>(threads{}, [](auto& rank) {
+    auto const list =
+        execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
+    step_runner program(rank, list, step_of(rank.grid(), list));
+    std::vector<std::string> said, again;
+    EXPECT_THROW(program.run(log_of_calls{list, said, 4}), std::runtime_error);
+    EXPECT_EQ(said.size(), 4u);
+    program.run(log_of_calls{list, again});
+    EXPECT_EQ(again.size(), 14u);
+    EXPECT_EQ(again.front(), "send");
   });
 }
 
-TEST(StepRunner, EverySwapOfTwoCallsIsAnErrorWithBothNames) {
-  with_step([](auto& step, auto const& calls) {
-    for (std::size_t i = 0; i < calls.size(); ++i)
-      for (std::size_t k = i + 1; k < calls.size(); ++k) {
-        auto swapped = calls;
-        std::swap(swapped[i], swapped[k]);
-        expect_refused(text_of([&] {
-                         for (auto const& each : swapped) each.make(step);
-                       }),
-                       calls[k], calls[i]);
+/// What two simulated ranks read of a sum in a program that leaves out what an operation touches.
+std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed) {
+  std::vector<double> out(2);
+  launch<job>(simulated{.seed = seed}, [&](auto& rank) {
+    using rank_type = std::remove_cvref_t<decltype(rank)>;
+    auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
+    auto program =
+        program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::name::loss);
+    if (changed < program.touched.size()) {
+      auto& touched = program.touched[changed];
+      (reads ? touched.reads : touched.writes).clear();
+      if (!reads) touched.reads.clear();
+    }
+    auto const room = rank.device().allocate(sizeof(double));
+    struct {
+      rank_type& rank;
+      double* room;
+      double& read;
+      void compute(program_operation const& now) const {
+        double const mine = rank.world_rank() + 1;
+        if (now.what == operation_kind::send) rank.device().upload(&mine, room, sizeof mine);
+        else rank.device().download(room, &read, sizeof read);
       }
+      void run(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
+        exchanges.sum(now.row, room);
+      }
+    } const work{rank, reinterpret_cast<double*>(room.data()),
+                 out[std::size_t(rank.world_rank())]};
+    step_runner(rank, list, program).run(work);
+    rank.device().synchronize();
   });
+  return out;
 }
 
-TEST(StepRunner, ACallThatIsLeftOutOrMadeTwiceIsFoundAtTheNext) {
-  with_step([](auto& step, auto const& calls) {
-    auto const twice = [](auto all) {
-      auto const one = all;
-      all.insert(all.end(), one.begin(), one.end());
-      return all;
-    };
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      auto const& next = calls[(i + 1) % calls.size()];
-      auto without = calls, again = calls;
-      without.erase(without.begin() + std::ptrdiff_t(i));
-      again.insert(again.begin() + std::ptrdiff_t(i), calls[i]);
-      auto const run = [&](auto const& all) {
-        return text_of([&] {
-          for (auto const& each : twice(all)) each.make(step);
-        });
-      };
-      expect_refused(run(without), next, calls[i]);
-      expect_refused(run(again), calls[i], next);
-    }
-  });
+TEST(StepRunner, WaitsForWhatIsTouchedAndForNothingElse) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    EXPECT_EQ(sums_of(9, false, seed), (std::vector<double>{3, 3}));
+  // The program is: send, the row, read. What one of them is not said to touch is found.
+  for (std::size_t operation = 0; operation < 3; ++operation)
+    EXPECT_THROW(sums_of(operation, false, 0), race_error) << operation;
 }
 
-TEST(StepRunner, APhaseThatTheStepDoesNotHaveIsAnError) {
-  with_step([](auto& step, auto const& calls) {
-    calls[0].make(step);
-    auto const text = text_of([&] { step.pass(step_phase::total); });
-    EXPECT_EQ(text,
-              "step_runner: a phase that the step does not have is called where 'a row of labels' "
-              "(operation 2 of 12) is due; make the calls in the order of step_operations_of");
+TEST(StepRunner, NamesWaitsByKindsAndRows) {
+  simulated_statistics statistics;
+  launch<job>(simulated{.statistics = &statistics}, [](auto& rank) {
+    auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
+    std::vector<std::string> said;
+    step_runner(rank, list,
+                program_of_rows(rank.grid(), list, exchange_place::loss,
+                                program_buffer::name::loss))
+        .run(log_of_calls{list, said});
+    rank.device().synchronize();
   });
-}
-
-TEST(StepRunner, AStepThatAnExceptionHasEndedBeginsAnew) {
-  with_step([](auto& step, auto const& calls) {
-    for (auto const& each : calls) {
-      if (each.name == "passes") break;
-      each.make(step);
-    }
-    EXPECT_THROW(step.compute(step_phase::passes, [] { throw std::runtime_error("a layer"); }),
-                 std::runtime_error);
-    for (auto const& each : calls) each.make(step);
-  });
+  std::vector<std::string> sites;
+  for (auto const& site : statistics.sites) sites.push_back(to_string(site));
+  EXPECT_EQ(sites, (std::vector<std::string>{"step: read waits for row 2",
+                                             "step: row 2 waits for send"}));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct program_buffer {
     stash,          ///< a slot: what backward_input leaves to backward_parameters
     edge_input,     ///< a slot: what the chunk before has sent
     edge_gradient,  ///< a slot: what the chunk behind has sent
-    made_gradient,  ///< of the input of the last backward
+    made_gradient,  ///< of a unit's input: units of a backward use two places in turn
     outputs,        ///< of a microbatch, brought together
     state,          ///< arenas of a trainer
     tensor          ///< the room of an export
@@ -113,17 +113,19 @@ class program_writer {
       bring_together(made, {name::outputs}, microbatch);
       add({.what = operation_kind::measure, .microbatch = microbatch}, stream::compute,
           {{name::outputs}}, {});
+      out_.touched.back().host_waits = true;
     });
     if (shape.counts) sum_loss();
     compute(operation_kind::read, {{name::labels}, {name::loss}}, {});
   }
 
   [[gnu::cold]] void write_prediction(stage_program const& passes) {
-    buffers all;
     add_passes(passes, [&](int microbatch, buffers const& made) {
-      all.push_back({name::outputs, microbatch});
-      bring_together(made, all.back(), microbatch);
+      bring_together(made, {name::outputs, microbatch}, microbatch);
     });
+    buffers all;  // also where none of them is made
+    for (auto const& now : passes.operations)
+      if (now.kind == work::forward) all.push_back({name::outputs, now.microbatch});
     add_rows(exchange_place::rank_outputs, all);
     add_rows(exchange_place::outputs, all);
     compute(operation_kind::read, all, {});
@@ -232,7 +234,9 @@ class program_writer {
       auto const stash = slot(name::stash, passes.slots.activations);
       auto const input = slot(name::edge_input, is_first ? 0 : passes.slots.inputs);
       auto const gradient = slot(name::edge_gradient, is_last ? 0 : passes.slots.gradients);
-      auto const made = is_first ? buffers{} : buffers{{name::made_gradient}};
+      buffers written{{name::made_gradient, 0}};
+      if (chunk.end - chunk.begin > 1) written.push_back({name::made_gradient, 1});
+      buffers const made{{name::made_gradient, (chunk.end - chunk.begin - 1) % 2}};
       buffers parameters, gradients;
       for (int unit = chunk.begin; unit < chunk.end; ++unit) {
         parameters.push_back({name::parameters, unit});
@@ -255,12 +259,12 @@ class program_writer {
           run.what = operation_kind::backward;
           begin_gradients();
           add(run, stream::compute, reads,
-              joined(joined(record, input), joined(joined(gradient, made), gradients)));
+              joined(joined(record, input), joined(joined(gradient, written), gradients)));
           break;
         case work::backward_input:
           run.what = operation_kind::backward_input;
           add(run, stream::compute, joined(reads, joined(record, input)),
-              joined(joined(gradient, made), stash));
+              joined(joined(gradient, written), stash));
           break;
         case work::backward_parameters:
           run.what = operation_kind::backward_parameters;
@@ -322,6 +326,7 @@ class program_writer {
     auto read = of;
     read.what = operation_kind::read;
     add(read, stream::compute, {{name::tensor}}, {});
+    out_.touched.back().host_waits = true;
   }
 
   listed_plan const& plan_;

@@ -35,6 +35,7 @@ struct stream_operation {
   stream on = stream::compute;
   std::vector<int> reads{};
   std::vector<int> writes{};
+  bool host_waits = false;  ///< behind it the host waits for all streams
 };
 
 /// Operation `waiting` may not begin before operation `awaited`, of another stream, has ended.
@@ -68,13 +69,14 @@ struct planned_wait {
       for (int const buffer : *touched) most = std::max(most, buffer);
   std::vector<last_touches> buffers(std::size_t(most + 1), {nothing, nothing});
   std::vector<clock> known(operations.size(), nothing);
-  clock last = nothing;
+  clock last = nothing, rested = nothing;
   std::vector<planned_wait> out;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     auto const& now = operations[i];
     auto const here = static_cast<std::size_t>(now.on);
     auto& mine = known[i];
-    if (last[here] >= 0) mine = known[std::size_t(last[here])];
+    mine = rested;
+    if (last[here] >= 0) meet(mine, known[std::size_t(last[here])]);
     clock awaited = nothing;
     for (int const buffer : now.reads) meet(awaited, buffers[std::size_t(buffer)].writes);
     for (int const buffer : now.writes) {
@@ -91,6 +93,7 @@ struct planned_wait {
       meet(mine, known[std::size_t(latest)]);
     }
     last[here] = mine[here] = static_cast<int>(i);
+    if (now.host_waits) rested = last;
     for (int const buffer : now.reads) buffers[std::size_t(buffer)].reads[here] = last[here];
     for (int const buffer : now.writes) buffers[std::size_t(buffer)].writes[here] = last[here];
   }

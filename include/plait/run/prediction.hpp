@@ -106,10 +106,10 @@ class prediction {
     }
     /// Gives them to the measures.
     [[gnu::cold]] void measure(int microbatch) {
-      if (rank_.tensor_rank() != 0) return;
       auto& received = of_.received_;
       rank_.device().download(of_.outputs(), received.data(), where_.elements * sizeof(T));
-      rank_.device().synchronize();  // the host reads the outputs
+      rank_.device().synchronize();  // the host reads the outputs, and the program counts on it
+      if (rank_.tensor_rank() != 0) return;
       auto const& grid = rank_.grid();
       std::size_t const samples = batch_.samples_in(
           microbatch, grid.place_in_group(rank_.place(), batch_axes), grid.size(batch_axes));

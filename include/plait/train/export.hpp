@@ -122,19 +122,20 @@ class export_work {
   }
 
   void read(program_operation const& now) {
-    if (!rank_.is_root()) return;
+    auto& device = rank_.device();
+    // The host reads the tensor, and the program counts on it that all ranks of the stage wait.
+    if (!rank_.is_root()) return device.synchronize();
     auto const& tensor = tensor_of(now);
     auto const& info = plan::entries[now.entry].info;
     values_.resize(info.count());
     with_arena(now, [&]<class From>(From const*) {
-      auto& device = rank_.device();
       if constexpr (std::is_same_v<From, T>) {
         device.download(room_, values_.data(), info.count() * sizeof(T));
-        device.synchronize();  // the host reads the tensor
+        device.synchronize();
       } else {
         std::vector<From> rounded(info.count());
         device.download(room_, rounded.data(), info.count() * sizeof(From));
-        device.synchronize();  // the host reads the tensor
+        device.synchronize();
         for (std::size_t i = 0; i < rounded.size(); ++i) values_[i] = static_cast<T>(rounded[i]);
       }
     });
