@@ -167,7 +167,7 @@ template <class Plan>
 /// optimizer state; nothing else is changed by it, so it is offered and never chosen.
 template <class Plan>
 [[gnu::cold]] std::string explain_zero(workload const& load) {
-  int const ranks = Plan::grid_for(load).size(batch_axes);
+  int const ranks = Plan::batch_ranks(Plan::grid_for(load));
   if (Plan::cuts_arenas || ranks == 1 || load.optimizer_states == 0) return "";
   std::size_t most = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)
@@ -180,7 +180,7 @@ template <class Plan>
 
 template <class Plan>
 [[gnu::cold]] std::string explain_slices(mesh const& grid) {
-  int const ranks = grid.size(batch_axes);
+  int const ranks = Plan::batch_ranks(grid);
   slice_tree const tree(Plan::slices);
   std::size_t longest = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)

@@ -30,7 +30,7 @@ struct parameter_rectangle {
 /// cut, with places counted from the block's begin. Padding belongs to none, or to them as the rest
 /// does.
 [[nodiscard]] constexpr std::vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
-                                                                       int tensor_rank, int ranks,
+                                                                       int block, int ranks,
                                                                        bool with_padding = false) {
   auto const& info = entry.info;
   bool const is_cut = is_shard(entry.stored);
@@ -42,7 +42,7 @@ struct parameter_rectangle {
   std::vector<parameter_rectangle> out;
   for (std::size_t g = 0; g < parts; ++g) {
     std::size_t const first =
-        g * part + (is_cut ? piece * static_cast<std::size_t>(tensor_rank) : 0);
+        g * part + (is_cut ? piece * static_cast<std::size_t>(block) : 0);
     auto each =
         by_rows ? parameter_rectangle{first,       0, piece, info.columns, g * piece * info.columns,
                                       info.columns}
@@ -158,7 +158,7 @@ template <int Leaves>
                                                             static_view<unit_range> chunks,
                                                             parameter_layout const& layout,
                                                             std::vector<std::string> const& names,
-                                                            int tensor_rank, int tensor_ranks) {
+                                                            int block, int tensor_ranks) {
   std::vector<parameter_block> out;
   int first_unit = 0;
   for (int item = 0; item < code.items.size(); first_unit += code.items[item++].count)
@@ -172,7 +172,7 @@ template <int Leaves>
         if (entry.item != item || entry.owner >= 0) continue;
         int const number = number_of_tensor(code, entries, one_if_owner, e, copy);
         std::size_t const offset = layout.offset(e, unit);
-        auto rectangles = rectangles_of(entry, tensor_rank, tensor_ranks);
+        auto rectangles = rectangles_of(entry, block, tensor_ranks);
         for (auto& each : rectangles) each.place += offset;
         out.push_back({e, copy, number, name_of_copy(names[std::size_t(e)], copy), offset,
                        entry.local_count(), std::move(rectangles)});

@@ -9,6 +9,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/checks.hpp"
@@ -131,6 +132,8 @@ struct plan {
   /// Whether ranks may come and go: the same bits for any number of data ranks, which the launch
   /// says, and all of the state on each of them.
   static constexpr bool is_elastic = slices > 0 && !grid.is_complete() && !cuts_arenas;
+  /// The ranks of a mesh that have other samples, of which each has a block of the global batch.
+  static constexpr int batch_ranks(mesh const& of) { return block_of(samples, of, {}).blocks; }
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   /// Of each stage.
@@ -187,7 +190,7 @@ struct plan {
   static_assert((check_term_count<count_terms(tree)>(), true));
   static_assert((check_stage_count<stages * chunks, code.unit_count()>(), true));
   static_assert((
-      check_slices<slices, grid.size(batch_axes), rules.summed.axes_with(sliced).count()>(), true));
+      check_slices<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>(), true));
   static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages * chunks > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages * chunks).size() ==
@@ -240,12 +243,12 @@ struct plan {
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
     return lay_out_parameters(code.items.view(), entries.view(), chunks_of(stage),
-                              complete.size(batch_axes), alignment_of_parameters(slices));
+                              batch_ranks(complete), alignment_of_parameters(slices));
   }
   /// Where a rank adds up the gradients of its slices; `layout` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
                                                mesh const& complete) {
-    return lay_out_slices(layout, slices, complete.size(batch_axes), gradient_bytes);
+    return lay_out_slices(layout, slices, batch_ranks(complete), gradient_bytes);
   }
 
   /// The slots that a stage needs for microbatches in flight.
@@ -291,7 +294,7 @@ struct plan {
   static constexpr std::size_t host_bytes(int stage, workload const& load) {
     auto const complete = grid_for(load);
     auto const layout = parameter_layout_for(stage, complete);
-    auto const ranks = complete.size(cuts_arenas ? rules.cut_axes() : axis_set(batch_axes));
+    int const ranks = cuts_arenas ? complete.size(rules.cut_axes()) : batch_ranks(complete);
     std::size_t const elements = layout.count() / std::size_t(ranks) + layout.frozen_count;
     return elements * parameter_bytes *
            (1 + std::size_t(load.optimizer_states) + (load.averages ? 1 : 0));
@@ -307,7 +310,7 @@ struct plan {
   static constexpr workload completed(workload load) {
     if (slices > 0)
       load.microbatches = std::max(load.microbatches,
-                                   slice_tree(slices).most_slices(grid_for(load).size(batch_axes)));
+                                   slice_tree(slices).most_slices(batch_ranks(grid_for(load))));
     return load;
   }
 
@@ -355,13 +358,13 @@ struct plan {
 
   static constexpr bool has_frozen = trained_tensor_count() != parameter_tensor_count();
 
-  /// The parameters that a rank of a stage has, in the order of the layers; `complete` is the job's
-  /// mesh with all its sizes.
-  [[gnu::cold]] static std::vector<parameter_block> blocks(int stage, int tensor_rank,
+  /// The parameters that a rank of a stage has, in the order of the layers: of those that forms cut
+  /// block `block`. `complete` is the job's mesh with all its sizes.
+  [[gnu::cold]] static std::vector<parameter_block> blocks(int stage, int block,
                                                            mesh const& complete) {
     return blocks_of_layout(code, entries.view(), chunks_of(stage),
                             parameter_layout_for(stage, complete), parameter_names(tree, entries),
-                            tensor_rank, tensor_ranks);
+                            block, tensor_ranks);
   }
 
   /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that

@@ -225,15 +225,15 @@ class program_writer {
     std::vector<bool> has_begun(std::size_t(plan_.chunks), false);
     for (auto const& now : passes.operations) {
       auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
-      bool const is_first = chunk.begin == 0, is_last = chunk.end == plan_.unit_count();
+      bool const ends_model = chunk.end == plan_.unit_count();
       int const m = now.microbatch;
       auto const slot = [&](name what, int count) {
         return count == 0 ? buffers{} : buffers{{what, m % count, now.chunk}};
       };
       auto const record = slot(name::record, passes.slots.activations);
       auto const stash = slot(name::stash, passes.slots.activations);
-      auto const input = slot(name::edge_input, is_first ? 0 : passes.slots.inputs);
-      auto const gradient = slot(name::edge_gradient, is_last ? 0 : passes.slots.gradients);
+      auto const input = slot(name::edge_input, chunk.begin == 0 ? 0 : passes.slots.inputs);
+      auto const gradient = slot(name::edge_gradient, ends_model ? 0 : passes.slots.gradients);
       buffers written{{name::made_gradient, 0}};
       if (chunk.end - chunk.begin > 1) written.push_back({name::made_gradient, 1});
       buffers const made{{name::made_gradient, (chunk.end - chunk.begin - 1) % 2}};
@@ -252,7 +252,7 @@ class program_writer {
         case work::forward:
           run.what = operation_kind::forward;
           add(run, stream::compute, joined(reads, input), joined(record, {{name::loss}}));
-          if (is_last) then(m, joined(record, input));
+          if (ends_model) then(m, joined(record, input));
           break;
         // The slots are given back by who reads them last: written as far as others are concerned.
         case work::backward:

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "plait/mesh/axis.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/plan/workload.hpp"
@@ -135,10 +135,9 @@ class pass_runner {
     loss.weights = batch.weights_of(m);
     if (loss.data != nullptr) loss.data += loss_stride_ * (batch.first_slice + m);
     if (batch.missing_samples > 0) {
-      auto const& grid = rank_.grid();
+      auto const mine = block_of(plan::samples, rank_.grid(), rank_.place());
       loss.samples = batch.samples;
-      loss.present = batch.samples_in(m, grid.place_in_group(rank_.place(), batch_axes),
-                                      grid.size(batch_axes));
+      loss.present = batch.samples_in(m, mine.number, mine.blocks);
     }
     runner_.set_loss(batch.targets == nullptr ? nullptr : batch.targets_of(m), loss);
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
-#include "plait/mesh/axis.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/memory_text.hpp"
@@ -47,11 +47,10 @@ class prediction {
   /// Moves:  what the plan's list has for a prediction.
   [[gnu::cold]] std::span<T const> run(Rank& rank, step_runner<Rank>& program, passes_type& passes,
                                        batch_type const& batch, predicted which) {
-    auto const& grid = rank.grid();
     workload load = passes.load();
     load.prediction = which;
     bool const all = which == predicted::of_all;
-    int const ranks = grid.size(batch_axes), mine = grid.place_in_group(rank.place(), batch_axes);
+    auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.place());
     int const first = all ? 0 : mine, end = all ? ranks : mine + 1;
     if (all && batch.slices % ranks != 0)
       throw input_error("predict: " + std::to_string(batch.slices) +
@@ -109,10 +108,9 @@ class prediction {
       auto& received = of_.received_;
       rank_.device().download(of_.outputs(), received.data(), where_.elements * sizeof(T));
       rank_.device().synchronize();  // the host reads the outputs, and the program counts on it
-      if (rank_.tensor_rank() != 0) return;
-      auto const& grid = rank_.grid();
-      std::size_t const samples = batch_.samples_in(
-          microbatch, grid.place_in_group(rank_.place(), batch_axes), grid.size(batch_axes));
+      if (!holds_the_one_copy(plan::samples.on_stage(0), rank_.place())) return;
+      auto const mine = block_of(plan::samples, rank_.grid(), rank_.place());
+      std::size_t const samples = batch_.samples_in(microbatch, mine.number, mine.blocks);
       for (std::size_t r = 0; r < rows_; ++r) {
         if (r % batch_.samples >= samples) continue;
         for (std::size_t c = 0; c < width; ++c)

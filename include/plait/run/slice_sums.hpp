@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "plait/mesh/axis.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory.hpp"
@@ -30,8 +30,8 @@ class slice_sums {
   [[gnu::cold]] slice_sums(Rank const& rank, slice_arena const& layout, sum* gradients)
       : layout_(layout), gradients_(gradients) {
     slice_tree const tree(plan::slices);
-    int const ranks = rank.grid().size(batch_axes);
-    mine_ = tree.of_rank(rank.grid().place_in_group(rank.place(), batch_axes), ranks);
+    auto const [mine, ranks] = block_of(plan::samples, rank.grid(), rank.place());
+    mine_ = tree.of_rank(mine, ranks);
     steps_ = tree.steps(mine_);
     roots_ = static_cast<int>(tree.roots(mine_).size());
     sums_ = tree.sums_of_roots(ranks);

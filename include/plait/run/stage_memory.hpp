@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/context.hpp"
@@ -52,7 +53,8 @@ class stage_memory {
         parameters_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         rows_(load.rows),
         where_(where),
-        tensor_rank_(rank.tensor_rank()) {}
+        place_(rank.place()),
+        block_(block_of(layout{}.with_form(shard<dim::features>), rank.grid(), place_).number) {}
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
   /// The value of parameter `entry` of unit `unit`.
@@ -73,7 +75,7 @@ class stage_memory {
   [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
     if (plan::tensor_ranks == 1 || !home_of.row_block) return 0;
     bool const is_tokens = code.values[value].info.kind == value_kind::tokens;
-    return static_cast<std::size_t>(tensor_rank_) * block(value).count() *
+    return static_cast<std::size_t>(block_) * block(value).count() *
            (is_tokens ? sizeof(std::int32_t) : sizeof(T));
   }
 
@@ -208,8 +210,8 @@ class stage_memory {
       } else {
         T const* data = stage.parameter(number, unit);
         if constexpr (entry.masked()) {
-          // The transition invariant -> partial: ranks other than the first see zeros.
-          if (stage.tensor_rank_ != 0)
+          // The transition invariant -> partial: ranks that do not count see zeros.
+          if (!holds_the_one_copy(layouts_of(entry, plan::rules).summed, stage.place_))
             data = reinterpret_cast<T const*>(stage.where_.activations + stage.arena_.zeros_offset);
         }
         return view<T const, view_placement_of_parameter(entry.used, entry.info.rank), memory>{
@@ -285,7 +287,8 @@ class stage_memory {
   parameter_layout parameters_;
   std::size_t rows_;
   arenas where_;
-  int tensor_rank_;
+  coordinates place_;  // of the rank
+  int block_;          // that it has of values that forms cut
   void const* targets_ = nullptr;  // of the microbatch
 };
 

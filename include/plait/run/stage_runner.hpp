@@ -150,7 +150,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
 
   /// Whether the next backward is the first that adds to gradients of its parameters: they then
   /// begin with what it gives, whatever is in their place; else they are added to.
-  void begin_gradients(bool is_first) { begins_gradients_ = is_first; }
+  void begin_gradients(bool begins) { begins_gradients_ = begins; }
 
   /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
   /// of their input; where they are not the last of the chunk, on that of the call before.
@@ -214,9 +214,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     for (int chunk = 0; chunk < plan::chunks; ++chunk) {
       auto const units = enter(pass_place{.chunk = chunk});
       for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
-        bool is_first = true;
+        bool is_prepared = false;
         for_each_unit(Item, units, [&](int unit) {
-          if (!std::exchange(is_first, false)) return;
+          if (std::exchange(is_prepared, true)) return;
           enter(Item, unit);
           (prepare_step<code.items[Item].first_step + int(I)>(record(unit)), ...);
         });
@@ -587,7 +587,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         context_.loss.scale += plan::tree.leaves[now.leaf].term;
       }
       if (code.values[now.in].at == shard<dim::sequence>)
-        context_.loss.first_row = static_cast<std::size_t>(base::tensor_rank_) * block(now.in).rows;
+        context_.loss.first_row = static_cast<std::size_t>(base::block_) * block(now.in).rows;
     }
     return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
   }

@@ -47,9 +47,10 @@ struct stage_clock {
 // only an order: the timetable is right, if not always the fastest, whatever the real times are.
 constexpr int duration(work kind) { return kind == work::backward ? 2 : 1; }
 
-constexpr bool can_begin(scheduled_work op, stage_clock const& clock, bool is_first, bool is_last) {
-  if (op.kind == work::forward) return is_first || clock.activations > op.microbatch;
-  return clock.forwards > op.microbatch && (is_last || clock.gradients > op.microbatch);
+constexpr bool can_begin(scheduled_work op, stage_clock const& clock, bool receives_activation,
+                         bool receives_gradient) {
+  if (op.kind == work::forward) return !receives_activation || clock.activations > op.microbatch;
+  return clock.forwards > op.microbatch && (!receives_gradient || clock.gradients > op.microbatch);
 }
 
 // Gives the result of `op` to the neighbour that needs it: the sender places the receive.
@@ -99,7 +100,7 @@ constexpr void check_sizes(int stages, int microbatches) {
       auto& clock = clocks[s];
       if (clock.busy_until <= now && clock.next < orders[s].size()) {
         scheduled_work const op = orders[s][clock.next];
-        if (can_begin(op, clock, s == 0, s + 1 == stages)) {
+        if (can_begin(op, clock, s > 0, s + 1 < stages)) {
           table.stages[s].operations.push_back(op);
           clock.forwards += op.kind == work::forward;
           clock.busy_until = now + duration(op.kind);

@@ -8,6 +8,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/step_program.hpp"
@@ -46,7 +47,8 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
     if (!layout.entries[std::size_t(e)].is_tied) continue;
     bool const counts_once =
         tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask;
-    if (counts_once && rank.tensor_rank() != 0) continue;
+    if (counts_once && !holds_the_one_copy(layouts_of(entry, plan::rules).summed, rank.place()))
+      continue;
     int const unit = layout.entries[std::size_t(e)].unit;  // of the owner
     auto* const owner = mine.data + layout.gradient_offset(entry.owner, unit);
     auto* const use = mine.data + layout.gradient_offset(e, unit);
@@ -108,11 +110,8 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
                                           Blocks const& owned, coordinates const& place) {
   std::vector<squares_range> out;
   for (auto const& parameter : parameters) {
-    auto const at = layouts_of(Plan::entries[parameter.entry], Plan::rules).owned;
-    bool counts = true;
-    for (axis const which : all_axes)
-      counts = counts && (at.at(which) != invariant || place.along(which) == 0);
-    if (!counts) continue;
+    auto const& entry = Plan::entries[parameter.entry];
+    if (!holds_the_one_copy(layouts_of(entry, Plan::rules).owned, place)) continue;
     auto const first =
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)

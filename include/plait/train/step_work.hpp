@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "plait/mesh/blocks.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
@@ -127,7 +128,8 @@ class step_work {
   /// With the number that says whether to stop the loss is summed over all ranks: of those that have
   /// the same, one counts.
   void mask_loss() const {
-    if (of_.rank.tensor_rank() != 0) queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
+    if (!holds_the_one_copy(plan::samples.on_stage(0), of_.rank.place()))
+      queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
   void add() const {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "plait/mesh/axis.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/train/loss_terms.hpp"
 
@@ -36,8 +36,7 @@ class summed_numbers {
   /// Counts in a batch of this rank and brings `now`, with that, and the list to the device.
   template <class Rank, class Batch>
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
-    auto const& grid = rank.grid();
-    int const mine = grid.place_in_group(rank.place(), batch_axes), ranks = grid.size(batch_axes);
+    auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.place());
     if constexpr (slices == 0) {
       now.counted = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
     } else {

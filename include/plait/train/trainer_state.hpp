@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/core/static_vector.hpp"
+#include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/averages.hpp"
@@ -187,33 +188,32 @@ class trainer_state final : public saved_state {
     blocks out;
     auto const& layout = store.layout();
     std::size_t next = 0;
-    bool const is_first = rank.grid().place_in_group(rank.place(), batch_axes) == 0;
     auto const add = [&](element_range const& range) {
       if (range.count == 0) return;
       out.push_back({range, next});
       next += range.count;
     };
-    if constexpr (plan::cuts_arenas) {
-      if (is_first_beside_cut(rank))
-        for (auto const& block : store.owned()) add(block.elements);
-    } else {
-      for (auto const& block : owned_blocks(layout.regions, batch_axes, rank.grid(), rank.place()))
+    // What forms cut is asked of each parameter, below.
+    constexpr auto cut = shard<dim::features>;
+    auto const saved = saved_layout(cut);
+    if (holds_the_one_copy(saved, rank.place()))
+      for (auto const& block : owned_blocks(layout.regions, saved.axes_with(shard<dim::elements>),
+                                            rank.grid(), rank.place()))
         add(block.elements);
-    }
-    if (is_first) add({layout.count(), layout.frozen_count});
+    if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), rank.place()))
+      add({layout.count(), layout.frozen_count});
     return out;
   }
-  /// Whether this is the first of the ranks that own the same.
-  static bool is_first_beside_cut(Rank const& rank) {
+  /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
+  static layout saved_layout(placement form) {
+    layout out = plan::rules.owned.with_form(form).on_stage(0);
+    if (!out.axes_with(shard<dim::elements>).empty()) return out;
     for (axis const which : all_axes)
-      if (batch_axes.contains(which) && !plan::rules.cut_axes().contains(which) &&
-          rank.place().along(which) != 0)
-        return false;
-    return true;
+      if (batch_axes.contains(which)) out = out.with(which, shard<dim::elements>);
+    return out;
   }
-  /// Of what all tensor ranks have the first saves it.
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
-    return is_shard(entry.stored) || rank_.tensor_rank() == 0;
+    return holds_the_one_copy(saved_layout(entry.stored), rank_.place());
   }
 
   [[nodiscard]] element* data_of(std::size_t kind, owned_block const& block) const {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/layout.hpp"
+#include "plait/mesh/mesh.hpp"
+
+namespace plait {
+
+/// One of the blocks into which a value is cut.
+struct block_place {
+  int number = 0;
+  int blocks = 1;
+};
+
+/// The block that a rank has of a value: numbered in the order of ranks along the axes on which the
+/// value is a shard. Of elements that are cut along several axes see mesh::block_of.
+[[nodiscard]] constexpr block_place block_of(layout const& value, mesh const& grid,
+                                             coordinates const& place) {
+  axis_set cut;
+  for (axis const which : all_axes)
+    if (is_shard(value.at(which))) cut = cut | which;
+  return {grid.place_in_group(place, cut), grid.size(cut)};
+}
+
+/// Whether a rank is the one that counts of those that have the same of a value: the first along
+/// each axis on which it is replicate or invariant. Who adds up squares, saves a block or reads an
+/// output asks this, so that each element counts once under every mesh.
+[[nodiscard]] constexpr bool holds_the_one_copy(layout const& value, coordinates const& place) {
+  for (axis const which : all_axes) {
+    auto const at = value.at(which);
+    if ((at == invariant || at == replicate) && place.along(which) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace plait
