@@ -12,6 +12,7 @@
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/pass_frame.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
@@ -28,7 +29,7 @@ constexpr int entry_of(int leaf, int index) {
 /// and the views of them that layers see.
 template <class Job, class Memory>
 class stage_memory {
- protected:
+ public:
   using plan = typename Job::plan_type;
   using T = typename Job::element;
   template <slot_element Element>
@@ -38,7 +39,6 @@ class stage_memory {
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
 
- public:
   /// The arenas of the rank: activations in bytes, parameters and gradients in elements.
   struct arenas {
     std::byte* activations = nullptr;
@@ -54,9 +54,28 @@ class stage_memory {
         rows_(load.rows),
         where_(where),
         place_(rank.place()),
-        block_(block_of(layout{}.with_form(shard<dim::features>), rank.grid(), place_).number) {}
+        block_(block_of(plait::layout{}.with_form(shard<dim::features>), rank.grid(), place_).number) {}
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
+  [[nodiscard]] activation_layout<leaves> const& layout() const { return layout_; }
+  /// Rows of a microbatch.
+  [[nodiscard]] std::size_t rows() const { return rows_; }
+  /// The block that this rank has of values that forms cut.
+  [[nodiscard]] int form_block() const { return block_; }
+
+  /// Where the targets of the microbatch are.
+  void set_targets(void const* targets) { targets_ = targets; }
+  /// Where gradients of parameters are added up.
+  void set_gradients(sum* to) { where_.gradients = to; }
+
+  /// A place in the arena of activations, and what lies there: one of the two places for gradients
+  /// between units, and what does not outlive a unit.
+  [[nodiscard]] std::byte* at(std::size_t offset) const { return where_.activations + offset; }
+  [[nodiscard]] std::byte* edge(int number) const {
+    return at(arena_.edges_offset + arena_.edge_bytes * std::size_t(number));
+  }
+  [[nodiscard]] std::byte* transients() const { return at(arena_.transient_offset); }
+
   /// The value of parameter `entry` of unit `unit`.
   [[nodiscard]] T const* parameter(int entry, int unit) const {
     return where_.parameters + parameters_.offset(entry, unit);
@@ -66,7 +85,6 @@ class stage_memory {
     return where_.gradients + parameters_.gradient_offset(entry, unit);
   }
 
- protected:
   [[nodiscard]] block_shape block(int value) const {
     if constexpr (plan::tensor_ranks == 1) return {rows_, code.values[value].info.width};
     return local_block(code.values[value], rows_, plan::tensor_ranks);
@@ -82,23 +100,21 @@ class stage_memory {
   // Values and gradients are run-time numbers here: one function for all of them, which is inlined
   // where the number is known.
 
-  [[nodiscard]] std::byte* value_data(int value, std::byte* input, std::byte* output) const {
+  [[nodiscard]] std::byte* value_data(int value, pass_frame const& frame) const {
     residence const& home_of = plan::storage.values[std::size_t(value)];
     std::size_t const offset = block_offset(value, home_of);
-    if (home_of.where == home::input) return input + offset;
-    if (home_of.where == home::output) return output + offset;
+    if (home_of.where == home::input) return frame.input + offset;
+    if (home_of.where == home::output) return frame.output + offset;
     std::size_t const root = layout_.value_offset[std::size_t(home_of.root)];
-    if (home_of.where == home::kept) return output + root + offset;
-    return where_.activations + arena_.transient_offset + root + offset;
+    if (home_of.where == home::kept) return frame.output + root + offset;
+    return transients() + root + offset;
   }
-  [[nodiscard]] std::byte* gradient_data(int value, std::byte* of_output,
-                                         std::byte* of_input) const {
+  [[nodiscard]] std::byte* gradient_data(int value, pass_frame const& frame) const {
     residence const& home_of = plan::storage.gradients[std::size_t(value)];
     std::size_t const offset = block_offset(value, home_of);
-    if (home_of.where == home::input) return of_input + offset;
-    if (home_of.where == home::output) return of_output + offset;
-    return where_.activations + arena_.transient_offset +
-           layout_.gradient_offset[std::size_t(home_of.root)] + offset;
+    if (home_of.where == home::input) return frame.of_input + offset;
+    if (home_of.where == home::output) return frame.of_output + offset;
+    return transients() + layout_.gradient_offset[std::size_t(home_of.root)] + offset;
   }
 
   /// The types of the views that layers see of a value and of its gradient.
@@ -113,17 +129,17 @@ class stage_memory {
       view<shown_element<IsConst>, view_placement_of_value(dual(code.values[Value].at)), memory>;
 
   template <class View>
-  [[nodiscard]] View value_as(int value, std::byte* input, std::byte* output) const {
-    std::byte* const data = value_data(value, input, output);
+  [[nodiscard]] View value_as(int value, pass_frame const& frame) const {
+    std::byte* const data = value_data(value, frame);
     auto const shape = block(value);
     if constexpr (std::is_same_v<View, token_view<memory>>)
       return {reinterpret_cast<std::int32_t const*>(data), shape.rows};
     else return {reinterpret_cast<T*>(data), shape.rows, shape.columns};
   }
   template <class View>
-  [[nodiscard]] View gradient_as(int value, std::byte* of_output, std::byte* of_input) const {
+  [[nodiscard]] View gradient_as(int value, pass_frame const& frame) const {
     auto const shape = block(value);
-    return {reinterpret_cast<T*>(gradient_data(value, of_output, of_input)), shape.rows,
+    return {reinterpret_cast<T*>(gradient_data(value, frame)), shape.rows,
             shape.columns};
   }
 
@@ -133,7 +149,7 @@ class stage_memory {
 
   /// What a leaf writes: y, and what its epilogue makes of it; or `loss`, if it is one.
   template <int Step>
-  auto output_view(std::byte* input, std::byte* output, loss_sum const& loss) const {
+  auto output_view(pass_frame const& frame, loss_sum const& loss) const {
     constexpr int out = code.steps[Step].out;
     if constexpr (plan::tree.leaves[code.steps[Step].leaf].is_loss) {
       return loss;
@@ -141,28 +157,27 @@ class stage_memory {
       using y = value_view<out, false>;
       using function = typename layer_of_step<Step + 1>::function;
       constexpr int mapped = code.steps[Step + 1].out;
-      return mapped_view<y, function>{value_as<y>(out, input, output),
-                                      value_as<value_view<mapped, false>>(mapped, input, output)};
+      return mapped_view<y, function>{value_as<y>(out, frame),
+                                      value_as<value_view<mapped, false>>(mapped, frame)};
     } else {
-      return value_as<value_view<out, false>>(out, input, output);
+      return value_as<value_view<out, false>>(out, frame);
     }
   }
   /// What a leaf writes in the backward: dx, or two of them, or dx and what its epilogue makes of
   /// it.
   template <int Step>
-  auto input_gradient_view(std::byte* input, std::byte* output, std::byte* of_output,
-                           std::byte* of_input) const {
+  auto input_gradient_view(pass_frame const& frame) const {
     constexpr auto& now = code.steps[Step];
-    auto const dx = gradient_as<gradient_view<now.in, false>>(now.in, of_output, of_input);
+    auto const dx = gradient_as<gradient_view<now.in, false>>(now.in, frame);
     if constexpr (now.second >= 0) {
       return std::pair{
-          dx, gradient_as<gradient_view<now.second, false>>(now.second, of_output, of_input)};
+          dx, gradient_as<gradient_view<now.second, false>>(now.second, frame)};
     } else if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
       using layer = layer_of_step<Step - 1>;
       constexpr int mapped = code.steps[Step - 1].in;
-      auto const kept = slot_access<Step - 1, true>{*this, input, output}[typename layer::kept{}];
+      auto const kept = slot_access<Step - 1, true>{*this, frame}[typename layer::kept{}];
       return mapped_view<decltype(dx), typename layer::derivative, decltype(kept)>{
-          dx, gradient_as<gradient_view<mapped, false>>(mapped, of_output, of_input), {}, kept};
+          dx, gradient_as<gradient_view<mapped, false>>(mapped, frame), {}, kept};
     } else {
       return dx;
     }
@@ -170,11 +185,11 @@ class stage_memory {
 
   /// The input of a leaf as its body sees it: a view, or a pair for a layer with two inputs.
   template <int Step>
-  auto input_view(std::byte* input, std::byte* output) const {
+  auto input_view(pass_frame const& frame) const {
     constexpr auto& now = code.steps[Step];
-    auto const x = value_as<value_view<now.in, true>>(now.in, input, output);
+    auto const x = value_as<value_view<now.in, true>>(now.in, frame);
     if constexpr (now.second >= 0) {
-      return std::pair{x, value_as<value_view<now.second, true>>(now.second, input, output)};
+      return std::pair{x, value_as<value_view<now.second, true>>(now.second, frame)};
     } else if constexpr (plan::tree.leaves[now.leaf].input_count == 2) {
       constexpr auto& targets = plan::tree.leaves[now.leaf].inputs[1];
       if constexpr (targets.kind == value_kind::tokens && targets.width == 1) {
@@ -212,7 +227,7 @@ class stage_memory {
         if constexpr (entry.masked()) {
           // The transition invariant -> partial: ranks that do not count see zeros.
           if (!holds_the_one_copy(layouts_of(entry, plan::rules).summed, stage.place_))
-            data = reinterpret_cast<T const*>(stage.where_.activations + stage.arena_.zeros_offset);
+            data = reinterpret_cast<T const*>(stage.at(stage.arena_.zeros_offset));
         }
         return view<T const, view_placement_of_parameter(entry.used, entry.info.rank), memory>{
             data, entry.local_rows, entry.local_columns};
@@ -228,21 +243,20 @@ class stage_memory {
     static constexpr int leaf = code.steps[Step].leaf;
     using layer_type = layer_of_step<Step>;
     stage_memory const& stage;
-    std::byte* input;
-    std::byte* output;
+    pass_frame const& frame;
 
     auto operator[](input_slot) const {
       static_assert(plan::tree.leaves[leaf].saved.keeps_input,
                     "saved[input_slot{}]: the layer does not save its input; add input_slot to its "
                     "saved<...>");
-      return stage.template input_view<Step>(input, output);
+      return stage.template input_view<Step>(frame);
     }
     auto operator[](output_slot) const {
       static_assert(plan::tree.leaves[leaf].saved.keeps_output,
                     "saved[output_slot{}]: the layer does not save its output; add output_slot to "
                     "its saved<...>");
       constexpr int out = code.steps[Step].out;
-      return stage.template value_as<value_view<out, true>>(out, input, output);
+      return stage.template value_as<value_view<out, true>>(out, frame);
     }
     template <name Label, std::size_t PerRow, auto... Options>
     auto operator[](slot<Label, PerRow, Options...> key) const {
@@ -272,9 +286,8 @@ class stage_memory {
       std::size_t const rows = info.fixed != 0 ? 1 : count / columns;
       std::byte* data = nullptr;
       if constexpr (is_scratch)
-        data = stage.where_.activations + stage.arena_.transient_offset +
-               stage.layout_.scratch_offset[std::size_t(leaf)][at];
-      else data = output + stage.layout_.saved_offset[std::size_t(leaf)][at];
+        data = stage.transients() + stage.layout_.scratch_offset[std::size_t(leaf)][at];
+      else data = frame.output + stage.layout_.saved_offset[std::size_t(leaf)][at];
       using stored = slot_type<info.element>;
       using element = std::conditional_t<IsConst && !is_scratch, stored const, stored>;
       return view<element, view_placement_of_value(placed), memory>{
@@ -282,6 +295,7 @@ class stage_memory {
     }
   };
 
+ private:
   stage_arena arena_;
   activation_layout<leaves> layout_;
   parameter_layout parameters_;

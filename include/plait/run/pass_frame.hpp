@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/plan/program_operation.hpp"
+
+namespace plait::execution {
+
+using planning::unit_range;
+
+/// Where a unit works in a pass: its buffers, in the rank's arena or in a batch.
+struct pass_frame {
+  int unit = 0;                    ///< of the model
+  std::byte* input = nullptr;      ///< what the unit before has made
+  std::byte* output = nullptr;     ///< first in the unit's record
+  std::byte* of_output = nullptr;  ///< gradients, in a backward
+  std::byte* of_input = nullptr;
+  std::byte* stash = nullptr;  ///< what the first half of a backward keeps for the second
+};
+
+/// Where a pass runs: on which units of a chunk, and in which slot the microbatch has its record.
+struct pass_place {
+  int chunk = 0;  ///< of the stage
+  int slot = 0;
+  unit_range units{};  ///< all of the chunk if it is empty
+};
+
+/// What a backward computes: all, or the gradients of inputs and then those of parameters.
+enum class backward_part : int { all, input, parameters };
+
+}  // namespace plait::execution

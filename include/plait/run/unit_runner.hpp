@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/plan/parallel.hpp"
+#include "plait/run/body.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/forward_operations.hpp"
+#include "plait/run/forward_watch.hpp"
+#include "plait/run/move.hpp"
+#include "plait/run/operations.hpp"
+#include "plait/run/pass_frame.hpp"
+#include "plait/run/stage_memory.hpp"
+#include "plait/run/term_operations.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+/// Sets what the bodies of the leaves are called where a device marks them; `names` as `leaf_names`
+/// gives them.
+[[gnu::cold]] inline void name_bodies(std::vector<std::string> names,
+                                      std::span<std::string> forward,
+                                      std::span<std::string> backward) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].ends_with('.')) names[i].pop_back();
+    forward[i] = names[i] + " forward";
+    backward[i] = names[i] + " backward";
+  }
+}
+
+/// Runs the forward and the backward of one unit of a model on one microbatch: walks through the
+/// steps of its item, makes the views that the layers see and applies the transitions between them.
+///
+/// Cost:   no allocation.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank>
+class unit_runner {
+  using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using device_type = typename Rank::device_type;
+  using waits = item_waits<program<plan::leaf_count>::most_steps>;
+  struct planned_waits {
+    waits planned;
+    direction way;
+  };
+  static constexpr int leaves = plan::leaf_count;
+  static constexpr auto& code = plan::code;
+  template <int Step>
+  using layer_of_step = typename memory_type::template layer_of_step<Step>;
+  template <int Leaf, bool IsGradient>
+  using parameter_access = typename memory_type::template parameter_access<Leaf, IsGradient>;
+  template <int Step, bool IsConst>
+  using saved_access =
+      typename memory_type::template slot_access<Step, IsConst, memory_type::slot_list::saved>;
+  template <int Step>
+  using scratch_access =
+      typename memory_type::template slot_access<Step, false, memory_type::slot_list::scratch>;
+  template <int Step>
+  using operations_type = std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].has_term(),
+                                             term_operations<Rank>, operations<Rank>>;
+
+ public:
+  /// `memory` outlives it.
+  [[gnu::cold]] unit_runner(Rank& rank, memory_type const& memory) : rank_(rank), memory_(memory) {
+    for (auto& event : events_) event = rank.device().make_event();
+    name_bodies(leaf_names(plan::tree), forward_names_, backward_names_);
+  }
+
+  /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
+  [[nodiscard]] layer_context& context() { return context_; }
+  /// The loss of the microbatch: that of the first term, whose sums and scales the others follow.
+  void set_loss(loss_sum const& loss) { loss_ = loss; }
+  /// Whether the next backward is the first that adds to gradients of its parameters: they then
+  /// begin with what it gives, whatever is in their place; else they are added to.
+  void begin_gradients(bool begins) { begins_gradients_ = begins; }
+  /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks
+  /// for; null ends that.
+  void watch(forward_watch* by) { watch_ = by; }
+
+  /// Runs a unit of item `Item`, from its input into its record.
+  template <int Item>
+  void forward(pass_frame const& at) {
+    if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::begin);
+    for_each_step<Item>([&]<int Step>() { forward_step<Item, Step>(at); });
+    if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::end);
+    forget_transients();
+  }
+  /// The way back, from the gradient of its output to that of its input; gradients of parameters are
+  /// added up, or what they are made of is kept.
+  template <int Item>
+  void backward(pass_frame const& at, backward_part part) {
+    part_ = part;
+    if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::begin);
+    for_each_step_backward<Item>([&]<int Step>() { backward_step<Item, Step>(at); });
+    if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::end);
+    forget_transients();
+  }
+  /// Adds up the gradients of parameters of what the half before has kept.
+  template <int Item>
+  void backward_of_parameters(pass_frame const& at) {
+    part_ = backward_part::parameters;
+    for_each_step_backward<Item>([&]<int Step>() {
+      if constexpr (is_trained<Step>) backward_parameters<Step>(at);
+    });
+    forget_transients();
+  }
+  /// Calls the `prepare` of the layers that have one, with the views of their forward.
+  template <int Item>
+  [[gnu::cold]] void prepare(pass_frame const& at) {
+    for_each_step<Item>([&]<int Step>() {
+      if constexpr (code.steps[Step].kind == step_kind::leaf) {
+        using layer = layer_of_step<Step>;
+        [[maybe_unused]] auto const views = [&] { return forward_views<Step>(at); };
+        [[maybe_unused]] auto ops =
+            operations_of<operations_type<Step>>(Step, at.unit, forward_names_);
+        if constexpr (requires { layer::prepare(ops, views()); }) layer::prepare(ops, views());
+      }
+    });
+  }
+
+ private:
+  /// Calls body.operator()<step>() for each step of an item.
+  template <int Item, class Body>
+  static void for_each_step(Body body) {
+    constexpr int first = code.items[Item].first_step;
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (body.template operator()<first + int(I)>(), ...);
+    }(std::make_index_sequence<step_count<Item>>{});
+  }
+  template <int Item, class Body>
+  static void for_each_step_backward(Body body) {
+    constexpr int last = code.items[Item].end_step - 1;
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (body.template operator()<last - int(I)>(), ...);
+    }(std::make_index_sequence<step_count<Item>>{});
+  }
+  template <int Item>
+  static constexpr std::size_t step_count =
+      std::size_t(code.items[Item].end_step - code.items[Item].first_step);
+
+  /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
+  [[nodiscard]] std::byte* stash_of(int leaf, pass_frame const& at) const {
+    return at.stash + memory_.layout().stash_offset[std::size_t(leaf)];
+  }
+
+  // Steps wait for each other where there is a stream besides that of compute.
+  static constexpr bool has_waits = plan::tensor_ranks > 1;
+  template <int Item, direction Way>
+  static constexpr planned_waits waits_of{plan::waits_of(Item, Way), Way};
+  /// The element-wise function that is done with a step, or the step itself.
+  template <int Step, direction Way>
+  static constexpr int last_of = [] {
+    constexpr int next = Way == direction::forward ? Step + 1 : Step - 1;
+    return plan::is_epilogue(next, Way) ? next : Step;
+  }();
+
+  static constexpr stream stream_of(int step, direction way) {
+    if (step == waits::begin || step >= waits::end) return stream::compute;
+    auto const& now = code.steps[step];
+    if (now.kind != step_kind::move) return stream::compute;
+    auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+    return communicates(way == direction::forward ? row.moves : adjoint(row).moves)
+               ? within_layers
+               : stream::compute;
+  }
+
+  /// Lets the stream of a step wait for what the step needs.
+  void keep_waits(planned_waits const& all, int step) {
+    auto const part =
+        all.way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
+    for (auto const& wait : all.planned.list)
+      if (wait.waiting == step)
+        rank_.device().wait(stream_of(step, all.way), event_of(wait.awaited),
+                            {part, step, wait.awaited});
+  }
+  /// Records what others wait for.
+  void record_step(planned_waits const& all, int step) {
+    if (all.planned.is_awaited(step))
+      rank_.device().record(event_of(step), stream_of(step, all.way));
+  }
+
+  /// The waits of a step, and of the element-wise function behind it if that is done with it.
+  void begin_step(planned_waits const& all, int step, int last) {
+    keep_waits(all, step);
+    if (last != step) keep_waits(all, last);
+  }
+  void end_step(planned_waits const& all, int step, int last) {
+    if (last != step) record_step(all, last);
+    record_step(all, step);
+  }
+  /// Nothing is done at the edges of an item but what others wait for.
+  void pass_edge(planned_waits const& all, int edge) {
+    keep_waits(all, edge);
+    record_step(all, edge);
+  }
+  [[nodiscard]] auto& event_of(int step) { return events_[std::size_t(step + 1)]; }
+
+  /// Scratch does not outlive a body.
+  void forget_scratch(int leaf) {
+    auto const& scratch = plan::tree.leaves[leaf].scratch;
+    for (int k = 0; k < scratch.own_count; ++k) {
+      auto const at = static_cast<std::size_t>(k);
+      auto const& slot = scratch.own[at];
+      queue().discard(
+          memory_.transients() +
+              memory_.layout().scratch_offset[std::size_t(leaf)][at],
+          (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
+              slot_count(slot, code.forms[leaf], memory_.rows(), plan::tensor_ranks));
+    }
+  }
+  /// Nothing in the transient buffers outlives an item.
+  void forget_transients() {
+    queue().discard(memory_.transients(), memory_.layout().transient_bytes);
+  }
+
+  [[nodiscard]] auto queue() { return rank_.device().on(stream::compute); }
+
+  template <int Leaf>
+  static constexpr bool has_scratch = plan::tree.leaves[Leaf].scratch.own_count > 0;
+  template <int Step>
+  static constexpr bool is_trained = code.steps[Step].kind == step_kind::leaf &&
+                                     plan::tree.leaves[code.steps[Step].leaf].is_trained();
+
+  /// The gradient of what a leaf writes, as the type says that the leaf sees.
+  template <class Gradient>
+  Gradient gradient_or_seed(int step, pass_frame const& at) const {
+    auto const& now = code.steps[step];
+    if constexpr (std::is_same_v<Gradient, loss_seed>) {
+      return seed_of(context_.loss);
+    } else {
+      if constexpr (plan::splits_backward)
+        if (part_ == backward_part::parameters)
+          return {as_elements(stash_of(now.leaf, at)), memory_.block(now.out).rows, memory_.block(now.out).columns};
+      return memory_.template gradient_as<Gradient>(now.out, at);
+    }
+  }
+  template <int Step>
+  using output_gradient =
+      std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].is_loss, loss_seed,
+                         typename memory_type::template gradient_view<code.steps[Step].out, true>>;
+
+  template <int Item, int Step>
+  void forward_step(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    constexpr int last = last_of<Step, direction::forward>;
+    if constexpr (!plan::is_epilogue(Step, direction::forward)) {
+      if constexpr (has_waits) begin_step(waits_of<Item, direction::forward>, Step, last);
+      if constexpr (now.kind == step_kind::leaf) forward_leaf<Step>(at);
+      else if constexpr (now.kind == step_kind::move) forward_move<Step>(at);
+      else forward_sum(Step, at);
+      if constexpr (has_waits) end_step(waits_of<Item, direction::forward>, Step, last);
+    }
+    if constexpr (now.kind == step_kind::leaf && last == Step)
+      if (watch_ != nullptr) show(Step, at);
+  }
+
+  template <int Step>
+  void forward_leaf(pass_frame const& at) {
+    constexpr int leaf = code.steps[Step].leaf;
+    [[maybe_unused]] auto const mark =
+        rank_.device().mark(forward_names_[std::size_t(leaf)].c_str());
+    forward_operations<operations_type<Step>, Job, leaf> ops(
+        operations_of<operations_type<Step>>(Step, at.unit, forward_names_));
+    call_forward<layer_of_step<Step>>(ops, forward_views<Step>(at));
+    ops.require_all_moves();
+    if constexpr (has_scratch<leaf>) forget_scratch(leaf);
+  }
+  template <int Step>
+  auto forward_views(pass_frame const& at) {
+    return forward_body{parameter_access<code.steps[Step].leaf, false>{memory_, at.unit},
+                        memory_.template input_view<Step>(at),
+                        memory_.template output_view<Step>(at, context_.loss),
+                        saved_access<Step, false>{memory_, at},
+                        scratch_access<Step>{memory_, at},
+                        context_};
+  }
+  template <int Step>
+  void forward_move(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    constexpr auto& from = code.values[now.in];
+    using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
+    move<from.at, code.values[now.out].at, element>(
+        from.info.width, memory_.value_data(now.in, at), memory_.value_data(now.out, at));
+  }
+  /// A step that begins or ends a residual or a fan_out.
+  void forward_sum(int step, pass_frame const& at) {
+    auto const& now = code.steps[step];
+    std::byte* const in = memory_.value_data(now.in, at);
+    std::byte* const out = memory_.value_data(now.out, at);
+    std::size_t const count = memory_.block(now.in).count();
+    if (now.kind == step_kind::add) {
+      queue().add(as_elements(in), as_elements(memory_.value_data(now.skip, at)),
+                  as_elements(out), count);
+    } else {
+      queue().copy_bytes(in, out, count * sizeof(T));
+      if (now.kind == step_kind::fan_out)
+        queue().copy_bytes(in, memory_.value_data(now.skip, at), count * sizeof(T));
+    }
+  }
+
+  [[gnu::cold]] void show(int step, pass_frame const& at) {
+    if (watch_->found) return;
+    auto const& now = code.steps[step];
+    auto const& leaf = plan::tree.leaves[now.leaf];
+    if (leaf.has_term()) watch_->look(rank_.device(), context_.loss.data, 1);
+    if (!leaf.is_loss && !watch_->found)
+      watch_->look(rank_.device(), as_elements(memory_.value_data(now.out, at)),
+                   memory_.block(now.out).count());
+    watch_->microbatch = context_.microbatch;
+    watch_->site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
+    watch_->leaf = now.leaf;
+    watch_->copy = context_.copy;
+  }
+
+  template <int Item, int Step>
+  void backward_step(pass_frame const& at) {
+    if constexpr (!plan::is_epilogue(Step, direction::backward)) {
+      constexpr int last = last_of<Step, direction::backward>;
+      if constexpr (has_waits) begin_step(waits_of<Item, direction::backward>, Step, last);
+      if constexpr (is_trained<Step> && !plan::postpones_parameters(Step))
+        backward_or_keep<Step>(at);
+      if constexpr (plan::needs_gradient[std::size_t(code.steps[Step].in)])
+        backward_input<Step>(at);
+      if constexpr (has_waits) end_step(waits_of<Item, direction::backward>, Step, last);
+    }
+    if constexpr (plan::postpones_parameters(Step + 1)) {
+      constexpr int parameters = waits::parameters_of(Step + 1);
+      if constexpr (has_waits) keep_waits(waits_of<Item, direction::backward>, parameters);
+      backward_or_keep<Step + 1>(at);
+      if constexpr (has_waits) record_step(waits_of<Item, direction::backward>, parameters);
+    }
+  }
+
+  /// The gradients of a leaf's parameters, or what their half of the backward needs for them.
+  template <int Step>
+  void backward_or_keep(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (plan::splits_backward)
+      if (part_ == backward_part::input) {
+        if constexpr (!plan::tree.leaves[now.leaf].is_loss)
+          queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
+                             memory_.block(now.out).count() * sizeof(T));
+        return;
+      }
+    backward_parameters<Step>(at);
+  }
+  template <int Step>
+  void backward_parameters(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    [[maybe_unused]] auto const mark =
+        rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+    auto ops = operations_of<operations_type<Step>>(Step, at.unit, backward_names_);
+    if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, at));
+    call_backward_parameters<layer_of_step<Step>>(
+        ops, backward_parameters_body{
+                 parameter_access<now.leaf, false>{memory_, at.unit},
+                 gradient_or_seed<output_gradient<Step>>(Step, at),
+                 parameter_access<now.leaf, true>{memory_, at.unit},
+                 saved_access<Step, true>{memory_, at},
+                 scratch_access<Step>{memory_, at}, context_});
+    ops.require_begun();
+    if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+  }
+  /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
+  /// parameter has an accumulator of its own, so that who adds to it first is known.
+  [[gnu::noinline]] void const* begin_gradients_of(int leaf, pass_frame const& at) {
+    auto const& layer = plan::tree.leaves[leaf];
+    void const* product = nullptr;
+    for (int i = 0; i < layer.parameter_count; ++i) {
+      int const number = entry_of<plan>(leaf, i);
+      auto const& entry = plan::entries[number];
+      auto* const gradient = memory_.gradient(number, at.unit);
+      if (i == layer.gradient_by_product) product = gradient;
+      else
+        queue().fill(typename Job::gradient_element{0}, gradient,
+                     entry.local_rows * entry.local_columns);
+    }
+    return product;
+  }
+
+  template <int Step>
+  void backward_input(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (now.kind == step_kind::leaf) {
+      [[maybe_unused]] auto const mark =
+          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+      auto ops = operations_of<operations_type<Step>>(Step, at.unit, backward_names_);
+      call_backward_input<layer_of_step<Step>>(
+          ops, backward_input_body{
+                   parameter_access<now.leaf, false>{memory_, at.unit},
+                   gradient_or_seed<output_gradient<Step>>(Step, at),
+                   memory_.template input_gradient_view<Step>(at),
+                   saved_access<Step, true>{memory_, at},
+                   scratch_access<Step>{memory_, at}, context_});
+      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+    } else if constexpr (now.kind == step_kind::move) {
+      move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
+          code.values[now.in].info.width, memory_.gradient_data(now.out, at),
+          memory_.gradient_data(now.in, at));
+    } else {
+      backward_sum(Step, at);
+    }
+  }
+  void backward_sum(int step, pass_frame const& at) {
+    auto const& now = code.steps[step];
+    std::byte* const dout = memory_.gradient_data(now.out, at);
+    std::byte* const din = memory_.gradient_data(now.in, at);
+    std::size_t const count = memory_.block(now.in).count();
+    if (now.kind == step_kind::add) queue().copy_bytes(dout, din, count * sizeof(T));
+    else
+      queue().add(as_elements(dout), as_elements(memory_.gradient_data(now.skip, at)),
+                  as_elements(din), count);
+  }
+
+  template <placement From, placement To, class Element>
+  void move(std::size_t width, std::byte* in, std::byte* out) {
+    constexpr auto moves = transition_between(From, To).moves;
+    [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
+    auto& tensor = rank_.tensor_group();
+    move_value<From, To>(rank_.device().on(communicates(moves) ? within_layers : stream::compute),
+                         tensor, whole_shape{memory_.rows(), width}, reinterpret_cast<Element const*>(in),
+                         reinterpret_cast<Element*>(out),
+                         reinterpret_cast<Element*>(memory_.transients() +
+                                                    memory_.layout().staging_offset));
+  }
+
+  static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
+
+  template <class Operations>
+  Operations operations_of(int step, int unit, auto const& names) {
+    auto const& now = code.steps[step];
+    context_.site = static_cast<std::uint32_t>(unit * leaves + now.leaf);
+    if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
+      context_.loss = loss_;
+      if (loss_.data != nullptr) {
+        context_.loss.data += plan::tree.leaves[now.leaf].term;
+        context_.loss.scale += plan::tree.leaves[now.leaf].term;
+      }
+      if (code.values[now.in].at == shard<dim::sequence>)
+        context_.loss.first_row = static_cast<std::size_t>(memory_.form_block()) * memory_.block(now.in).rows;
+    }
+    return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
+  }
+
+  Rank& rank_;
+  memory_type const& memory_;
+  // For each step what it has done, and for what came before it.
+  std::array<typename device_type::event, std::size_t(waits::parameters_of(waits::end) + 1)>
+      events_{};
+  std::array<std::string, std::size_t(leaves)> forward_names_, backward_names_;  // what runs
+  layer_context context_{};
+  backward_part part_ = backward_part::all;
+  bool begins_gradients_ = false;
+  loss_sum loss_{};
+  forward_watch* watch_ = nullptr;
+};
+
+}  // namespace plait::execution
