@@ -103,17 +103,17 @@ void expect_sound_arena(workload const& load) {
     expect_no_overlap(
         {{"records", 0, chunk.record_bytes * count(arena.slots.activations)},
          {"inputs", chunk.inputs_offset,
-          chunk.inputs_offset + (chunk.is_first ? 0 : chunk.input_bytes * count(arena.slots.inputs))},
+          chunk.inputs_offset +
+              (chunk.is_first ? 0 : chunk.input_bytes * count(arena.slots.inputs))},
          {"gradients", chunk.gradients_offset,
           chunk.gradients_offset +
               (chunk.is_last ? 0 : chunk.output_bytes * count(arena.slots.gradients))},
          {"edges", arena.edges_offset, arena.edges_offset + 2 * arena.edge_bytes},
          {"transient", arena.transient_offset, arena.transient_offset + layout.transient_bytes},
          {"zeros", arena.zeros_offset,
-          arena.zeros_offset +
-              plait::planning::longest_masked(Plan::code.items.view(), Plan::entries,
-                                              Plan::chunks_of(stage)) *
-                  Plan::element_bytes}},
+          arena.zeros_offset + plait::planning::longest_masked(
+                                   Plan::code.items.view(), Plan::entries, Plan::chunks_of(stage)) *
+                                   Plan::element_bytes}},
         arena.total_bytes);
     EXPECT_EQ(arena.total_bytes, Plan::memory(stage, load).activations);
   }

@@ -33,10 +33,8 @@ struct one_rank {
             : evaluation_timetable(plan::stages, load.microbatches);
     return table.stages[std::size_t(stage)];
   }();
-  program_shape shape{.clips = load.gradient_norm,
-                      .updates = true,
-                      .checks_loss = true,
-                      .masks_loss = load.stops};
+  program_shape shape{
+      .clips = load.gradient_norm, .updates = true, .checks_loss = true, .masks_loss = load.stops};
 
   [[nodiscard]] step_program program() const {
     return program_of<plan>(plan::grid_for(load), list, stage, part, passes, shape);

@@ -58,10 +58,10 @@ TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
     for (int turn = 0; turn < 3; ++turn) {
       std::vector<std::string> said;
       program.run(log_of_calls{list, said});
-      EXPECT_EQ(said, (std::vector<std::string>{
-                          "send", "row of labels", "scale", "forward", "backward", "forward",
-                          "backward", "add", "row of gradients", "row of loss", "square",
-                          "row of squares", "update", "read"}));
+      EXPECT_EQ(said, (std::vector<std::string>{"send", "row of labels", "scale", "forward",
+                                                "backward", "forward", "backward", "add",
+                                                "row of gradients", "row of loss", "square",
+                                                "row of squares", "update", "read"}));
     }
   });
 }
@@ -106,8 +106,7 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
       void run(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
         exchanges.sum(now.row, room);
       }
-    } const work{rank, reinterpret_cast<double*>(room.data()),
-                 out[std::size_t(rank.world_rank())]};
+    } const work{rank, reinterpret_cast<double*>(room.data()), out[std::size_t(rank.world_rank())]};
     step_runner(rank, list, program).run(work);
     rank.device().synchronize();
   });
@@ -127,16 +126,16 @@ TEST(StepRunner, NamesWaitsByKindsAndRows) {
   launch<job>(simulated{.statistics = &statistics}, [](auto& rank) {
     auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
     std::vector<std::string> said;
-    step_runner(rank, list,
-                program_of_rows(rank.grid(), list, exchange_place::loss,
-                                program_buffer::name::loss))
+    step_runner(
+        rank, list,
+        program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::name::loss))
         .run(log_of_calls{list, said});
     rank.device().synchronize();
   });
   std::vector<std::string> sites;
   for (auto const& site : statistics.sites) sites.push_back(to_string(site));
-  EXPECT_EQ(sites, (std::vector<std::string>{"step: read waits for row 2",
-                                             "step: row 2 waits for send"}));
+  EXPECT_EQ(sites,
+            (std::vector<std::string>{"step: read waits for row 2", "step: row 2 waits for send"}));
 }
 
 }  // namespace

@@ -7,10 +7,9 @@ namespace {
 
 using plait::work;
 
-constexpr work all_kinds[]{work::forward,         work::backward,
-                           work::send_activation, work::receive_activation,
-                           work::send_gradient,   work::receive_gradient,
-                           work::backward_input,  work::backward_parameters};
+constexpr work all_kinds[]{
+    work::forward,       work::backward,         work::send_activation, work::receive_activation,
+    work::send_gradient, work::receive_gradient, work::backward_input,  work::backward_parameters};
 
 TEST(Operation, TextNamesKindAndMicrobatch) {
   EXPECT_EQ(plait::to_string(plait::scheduled_work{work::send_gradient, 3}), "send_gradient 3");

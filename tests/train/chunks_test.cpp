@@ -41,7 +41,8 @@ struct halves_of_two_chunks {
   static constexpr int peak_activations(int, int, int microbatches) { return microbatches; }
 
   static constexpr timetable lowered(int stages, int microbatches) {
-    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)), chunks, true};
+    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)), chunks,
+                  true};
     for (auto& stage : out.stages) stage.slots = {microbatches, microbatches, 1};
     int const last = stages * chunks - 1;
     auto const add = [&](int number, work kind, int microbatch) {

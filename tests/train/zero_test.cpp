@@ -262,7 +262,8 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
   auto const list = exchanges_of<with::plan_type>(0, load, job_part::training);
   std::set<int> rows;
   for (auto const& site : statistics.sites) {
-    if (site.where == wait_site::part::step) rows.insert({row_of_site(site.waiting), row_of_site(site.awaited)});
+    if (site.where == wait_site::part::step)
+      rows.insert({row_of_site(site.waiting), row_of_site(site.awaited)});
     // The head is the first layer of the backward: what the passes send later over the tensor axis
     // has waited for its accumulator.
     if (site.where == wait_site::part::step && row_of_site(site.waiting) >= 0 &&

@@ -125,7 +125,7 @@ struct listed_plan {
   static_view<parameter_entry> entries;
   static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
   int chunks = 1;                       ///< of each stage
-  mesh grid{};  ///< with all its sizes
+  mesh grid{};                          ///< with all its sizes
   layout samples{};
   parameter_rules rules{};
   bool has_copies = false;  ///< layers see the parameters in another type than optimizers
@@ -156,7 +156,7 @@ constexpr std::size_t agreed_fields = 64;
 /// Where the parameters of a stage lie.
 struct listed_parameters {
   std::array<element_range, 2> regions{};
-  element_range tied{};                       ///< accumulators of tied uses
+  element_range tied{};                 ///< accumulators of tied uses
   std::size_t frozen = 0;               ///< elements behind the regions
   entry_place const* places = nullptr;  ///< of each entry
 };
@@ -285,13 +285,14 @@ struct exchange_lister {
     if (!forward && !plan.needs_gradient[value]) return;
     auto const where = of_samples(forward ? what.at : dual(what.at));
     int const before = plan.stage_of(unit - 1), behind = plan.stage_of(unit);
-    add({place, where.on_stage(forward ? before : behind), where.on_stage(forward ? behind : before),
-         exchange_element::compute, local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1,
-         unit, load.microbatches});
+    add({place, where.on_stage(forward ? before : behind),
+         where.on_stage(forward ? behind : before), exchange_element::compute,
+         local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1, unit, load.microbatches});
   }
   /// The edges of all chunks at which they begin, or end.
   constexpr void add_edges(exchange_place place, bool at_end) {
-    for (auto const& units : plan.chunks_of(stage)) add_edge(place, at_end ? units.end : units.begin);
+    for (auto const& units : plan.chunks_of(stage))
+      add_edge(place, at_end ? units.end : units.begin);
   }
 
   constexpr void add_passes(bool backward, int end_item) {
@@ -537,10 +538,10 @@ constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, jo
   listed_plan numbers = plan_numbers<Plan>;
   numbers.grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
-  return list_exchanges(numbers,
-                        {parameters.regions, parameters.tied(), parameters.frozen_count,
-                         parameters.entries.data()},
-                        stage, load, part, has_still);
+  return list_exchanges(
+      numbers,
+      {parameters.regions, parameters.tied(), parameters.frozen_count, parameters.entries.data()},
+      stage, load, part, has_still);
 }
 
 /// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.

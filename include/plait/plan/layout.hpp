@@ -168,10 +168,10 @@ struct element_range {
 
 /// Where a parameter lies within its unit.
 struct entry_place {
-  int region = 0;             ///< of the layout
-  int unit = -1;              ///< of a tied use, that of its owner; -1: the use's own
-  std::size_t in_unit = 0;    ///< from the begin of what the unit has in the region
-  bool is_tied = false;       ///< its gradients have an accumulator of their own,
+  int region = 0;               ///< of the layout
+  int unit = -1;                ///< of a tied use, that of its owner; -1: the use's own
+  std::size_t in_unit = 0;      ///< from the begin of what the unit has in the region
+  bool is_tied = false;         ///< its gradients have an accumulator of their own,
   std::size_t accumulator = 0;  ///< which is here
 };
 

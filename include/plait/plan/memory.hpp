@@ -86,8 +86,7 @@ constexpr stage_arena lay_out_arena(listed_stage const& stage,
   for (auto& chunk : out.chunks)
     chunk.stashes_offset = take(chunk.stash_bytes * std::size_t(slots.activations));
   for (auto& chunk : out.chunks)
-    chunk.inputs_offset =
-        take(chunk.is_first ? 0 : chunk.input_bytes * std::size_t(slots.inputs));
+    chunk.inputs_offset = take(chunk.is_first ? 0 : chunk.input_bytes * std::size_t(slots.inputs));
   for (auto& chunk : out.chunks)
     chunk.gradients_offset =
         take(chunk.receives_gradient ? chunk.output_bytes * std::size_t(slots.gradients) : 0);
@@ -103,11 +102,16 @@ template <class Plan>
 constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots const& slots) {
   auto const chunks = Plan::chunks_of(stage);
   std::array<bool, std::size_t(Plan::chunks)> receive{};
-  for (int c = 0; c < Plan::chunks; ++c) receive[std::size_t(c)] = Plan::receives_gradient(chunks[c]);
+  for (int c = 0; c < Plan::chunks; ++c)
+    receive[std::size_t(c)] = Plan::receives_gradient(chunks[c]);
   auto const items = Plan::code.items.view();
-  return lay_out_arena({items, chunks, {receive.data(), Plan::chunks}, Plan::splits_backward,
-                        aligned(longest_masked(items, Plan::entries, chunks) * Plan::element_bytes)},
-                       Plan::activation_layout_for(load.rows), slots);
+  return lay_out_arena(
+      {items,
+       chunks,
+       {receive.data(), Plan::chunks},
+       Plan::splits_backward,
+       aligned(longest_masked(items, Plan::entries, chunks) * Plan::element_bytes)},
+      Plan::activation_layout_for(load.rows), slots);
 }
 
 /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.

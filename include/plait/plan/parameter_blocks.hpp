@@ -41,8 +41,7 @@ struct parameter_rectangle {
   auto const filled = with_padding ? info : info.unpadded();
   std::vector<parameter_rectangle> out;
   for (std::size_t g = 0; g < parts; ++g) {
-    std::size_t const first =
-        g * part + (is_cut ? piece * static_cast<std::size_t>(block) : 0);
+    std::size_t const first = g * part + (is_cut ? piece * static_cast<std::size_t>(block) : 0);
     auto each =
         by_rows ? parameter_rectangle{first,       0, piece, info.columns, g * piece * info.columns,
                                       info.columns}

@@ -164,7 +164,7 @@ struct plan {
   static constexpr auto& entries = listed.entries;
   /// The units of each chunk, those of a stage one behind the other.
   static constexpr auto chunk_units = deal_out<std::size_t(stages), std::size_t(chunks)>(
-      split_stages<typename stage_policy::cuts>(code, stages * chunks));
+      split_stages<typename stage_policy::cuts>(code, stages* chunks));
   /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
   /// and what is made of it without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
@@ -189,11 +189,11 @@ struct plan {
   static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
   static_assert((check_term_count<count_terms(tree)>(), true));
   static_assert((check_stage_count<stages * chunks, code.unit_count()>(), true));
-  static_assert((
-      check_slices<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>(), true));
+  static_assert((check_slices<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>(),
+                 true));
   static_assert((check_schedule<schedule_type, stages>(), true));
   static_assert(stages * chunks > code.unit_count() ||
-                    split_stages<typename stage_policy::cuts>(code, stages * chunks).size() ==
+                    split_stages<typename stage_policy::cuts>(code, stages* chunks).size() ==
                         std::size_t(stages * chunks),
                 "pipeline<Stages, Schedule, cut_at<Units...>>: cut_at needs Stages - 1 units in "
                 "ascending order, each at least 1 and below the number of units");
@@ -309,8 +309,8 @@ struct plan {
   /// microbatch is one, and the rank with the most decides.
   static constexpr workload completed(workload load) {
     if (slices > 0)
-      load.microbatches = std::max(load.microbatches,
-                                   slice_tree(slices).most_slices(batch_ranks(grid_for(load))));
+      load.microbatches =
+          std::max(load.microbatches, slice_tree(slices).most_slices(batch_ranks(grid_for(load))));
     return load;
   }
 

@@ -39,9 +39,22 @@ inline constexpr int operation_kinds = 16;
 
 /// For example "backward".
 [[nodiscard]] constexpr char const* to_string(operation_kind kind) {
-  constexpr char const* words[operation_kinds]{
-      "row",     "send", "scale", "clear", "forward", "backward", "backward_input",
-      "backward_parameters", "measure", "mask", "add", "total", "square", "update", "take", "read"};
+  constexpr char const* words[operation_kinds]{"row",
+                                               "send",
+                                               "scale",
+                                               "clear",
+                                               "forward",
+                                               "backward",
+                                               "backward_input",
+                                               "backward_parameters",
+                                               "measure",
+                                               "mask",
+                                               "add",
+                                               "total",
+                                               "square",
+                                               "update",
+                                               "take",
+                                               "read"};
   return words[static_cast<int>(kind)];
 }
 

@@ -269,8 +269,7 @@ class program_writer {
         case work::backward_parameters:
           run.what = operation_kind::backward_parameters;
           begin_gradients();
-          add(run, stream::compute, reads,
-              joined(joined(record, input), joined(stash, gradients)));
+          add(run, stream::compute, reads, joined(joined(record, input), joined(stash, gradients)));
           break;
         case work::send_activation:
           add_message(exchange_place::activation_edge, chunk.end, true, now.chunk, m, record);
@@ -313,9 +312,8 @@ class program_writer {
       return row.place == exchange_place::parameter && row.entry == of.entry &&
              row.from.stage() == owner && (row.row().moves == movement::send) == message;
     };
-    if (stage_ == owner &&
-        add_rows_that([&](exchange const& row) { return is_of(row, false); }, of, {{name::state}},
-                      {{name::tensor}}) == 0) {
+    if (stage_ == owner && add_rows_that([&](exchange const& row) { return is_of(row, false); }, of,
+                                         {{name::state}}, {{name::tensor}}) == 0) {
       auto taken = of;
       taken.what = operation_kind::take;
       add(taken, stream::compute, {{name::state}}, {{name::tensor}});
@@ -357,8 +355,7 @@ class program_writer {
     case job_part::prediction: writer.write_prediction(passes); break;
     case job_part::export_parameters: writer.write_export(false); break;
     case job_part::export_gradients: writer.write_export(true); break;
-    case job_part::hand_over:
-      writer.write_rows(exchange_place::state, program_buffer::name::state);
+    case job_part::hand_over: writer.write_rows(exchange_place::state, program_buffer::name::state);
   }
   return writer.take();
 }
@@ -367,8 +364,7 @@ class program_writer {
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of(mesh const& grid,
                                                     std::vector<exchange> const& list, int stage,
-                                                    job_part part,
-                                                    stage_program const& passes = {},
+                                                    job_part part, stage_program const& passes = {},
                                                     program_shape const& shape = {}) {
   auto numbers = plan_numbers<Plan>;
   numbers.grid = grid;

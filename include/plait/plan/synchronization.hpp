@@ -21,7 +21,7 @@ struct wait_site {
     forward,   ///< numbers: steps of the plan's program
     backward,  ///< the same, walked from the end
     layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
-    step  ///< between operations of a rank's program; numbers: their names, see site_number
+    step    ///< between operations of a rank's program; numbers: their names, see site_number
   };
   part where = part::forward;
   int waiting = 0;

@@ -40,7 +40,7 @@ class exchange_runner {
     movement moves = movement::none;
     typename Rank::communicator_type* group = nullptr;  ///< null in a group of one rank
     std::size_t begin = 0;                              ///< of what the group has, in the arena
-    int other = 0;              ///< the root of a broadcast, the other end of a message
+    int other = 0;  ///< the root of a broadcast, the other end of a message
     bool is_sent_here = true;
   };
 
@@ -102,9 +102,8 @@ class exchange_runner {
     out.is_sent_here = what.is_sent_by(rank.stage());
     for (axis const which : all_axes)
       if (row.over.contains(which))
-        out.other = (out.is_sent_here && row.moves == movement::send ? what.to : what.from)
-                        .at(which)
-                        .index;
+        out.other =
+            (out.is_sent_here && row.moves == movement::send ? what.to : what.from).at(which).index;
     return out;
   }
 

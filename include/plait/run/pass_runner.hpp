@@ -33,7 +33,11 @@ class pass_runner {
   /// `where`: activations has the bytes of `plan::arena_for`, which others may use in between.
   [[gnu::cold]] pass_runner(Rank& rank, workload const& load, stage_slots const& slots,
                             typename runner_type::arenas const& where)
-      : rank_(rank), load_(load), slots_(slots), arena_(where.activations), runner_(rank, load, where) {}
+      : rank_(rank),
+        load_(load),
+        slots_(slots),
+        arena_(where.activations),
+        runner_(rank, load, where) {}
 
   /// Clears what layers read as zeros: before the first run, and when others have used the arena.
   [[gnu::cold]] void take_over() {
@@ -72,10 +76,9 @@ class pass_runner {
       return;
     }
     runner_.begin_gradients(now.begins);
-    auto const part = now.what == operation_kind::backward_input ? backward_part::input
-                      : now.what == operation_kind::backward_parameters
-                          ? backward_part::parameters
-                          : backward_part::all;
+    auto const part = now.what == operation_kind::backward_input        ? backward_part::input
+                      : now.what == operation_kind::backward_parameters ? backward_part::parameters
+                                                                        : backward_part::all;
     auto* const made = runner_.backward(input, at, gradient_of(now), part);
     if (now.units.begin > chunk.units.begin) return;  // the rest is still to come
     if (part != backward_part::parameters) {

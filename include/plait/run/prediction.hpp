@@ -81,8 +81,8 @@ class prediction {
   }
 
   /// What the operations of an evaluation do for its measures: calls each(row of the batch, outputs
-  /// of the row, in double) for all rows that have a sample, on the first of the ranks that have the
-  /// same outputs.
+  /// of the row, in double) for all rows that have a sample, on the first of the ranks that have
+  /// the same outputs.
   template <class Each>
   class measured_outputs {
    public:
@@ -100,9 +100,7 @@ class prediction {
     }
 
     /// Brings the outputs of a microbatch together.
-    void bring_together() const {
-      of_.bring_together(rank_, passes_, of_.outputs(), where_);
-    }
+    void bring_together() const { of_.bring_together(rank_, passes_, of_.outputs(), where_); }
     /// Gives them to the measures.
     [[gnu::cold]] void measure(int microbatch) {
       auto& received = of_.received_;

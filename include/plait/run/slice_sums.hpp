@@ -78,7 +78,8 @@ class slice_sums {
       exchanges.run_all_to_all(number, std::span<sum const>(sent, all),
                                std::span<sum>(received, all));
       auto const root_at = [&](int root) { return received + std::size_t(root) * count; };
-      for (auto const& [to, from] : sums_) queue.add(root_at(to), root_at(from), root_at(to), count);
+      for (auto const& [to, from] : sums_)
+        queue.add(root_at(to), root_at(from), root_at(to), count);
       queue.copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
     }
   }

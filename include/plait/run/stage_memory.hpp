@@ -54,7 +54,9 @@ class stage_memory {
         rows_(load.rows),
         where_(where),
         place_(rank.place()),
-        block_(block_of(plait::layout{}.with_form(shard<dim::features>), rank.grid(), place_).number) {}
+        block_(
+            block_of(plait::layout{}.with_form(shard<dim::features>), rank.grid(), place_).number) {
+  }
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
   [[nodiscard]] activation_layout<leaves> const& layout() const { return layout_; }
@@ -139,8 +141,7 @@ class stage_memory {
   template <class View>
   [[nodiscard]] View gradient_as(int value, pass_frame const& frame) const {
     auto const shape = block(value);
-    return {reinterpret_cast<T*>(gradient_data(value, frame)), shape.rows,
-            shape.columns};
+    return {reinterpret_cast<T*>(gradient_data(value, frame)), shape.rows, shape.columns};
   }
 
   template <int Step>
@@ -170,8 +171,7 @@ class stage_memory {
     constexpr auto& now = code.steps[Step];
     auto const dx = gradient_as<gradient_view<now.in, false>>(now.in, frame);
     if constexpr (now.second >= 0) {
-      return std::pair{
-          dx, gradient_as<gradient_view<now.second, false>>(now.second, frame)};
+      return std::pair{dx, gradient_as<gradient_view<now.second, false>>(now.second, frame)};
     } else if constexpr (plan::is_epilogue(Step - 1, direction::backward)) {
       using layer = layer_of_step<Step - 1>;
       constexpr int mapped = code.steps[Step - 1].in;
@@ -301,8 +301,8 @@ class stage_memory {
   parameter_layout parameters_;
   std::size_t rows_;
   arenas where_;
-  coordinates place_;  // of the rank
-  int block_;          // that it has of values that forms cut
+  coordinates place_;              // of the rank
+  int block_;                      // that it has of values that forms cut
   void const* targets_ = nullptr;  // of the microbatch
 };
 

@@ -156,8 +156,9 @@ class stage_runner {
   }
   [[nodiscard]] pass_frame frame_of(int unit, std::byte* input, std::byte* of_output,
                                     std::byte* of_input) const {
-    return {unit,      input_of(unit, input), record(unit),
-            of_output, of_input,              stash_ + places_[std::size_t(unit)].stash};
+    return {unit,         input_of(unit, input),
+            record(unit), of_output,
+            of_input,     stash_ + places_[std::size_t(unit)].stash};
   }
 
   /// Takes the slot of a microbatch in a chunk; the units that are meant.
@@ -167,9 +168,7 @@ class stage_runner {
     stash_ = memory_.at(chunk_->stashes_offset + chunk_->stash_bytes * std::size_t(at.slot));
     return at.units.end == 0 ? chunk_->units : at.units;
   }
-  void enter(int item, int unit) {
-    unit_.context().copy = unit - first_unit_[std::size_t(item)];
-  }
+  void enter(int item, int unit) { unit_.context().copy = unit - first_unit_[std::size_t(item)]; }
 
   void backward_of_parameters(std::byte* input, unit_range units) {
     for_each_item_backward([&]<int Item>() {
@@ -194,7 +193,8 @@ class stage_runner {
         for_each_unit(Item, units, [&](int unit) {
           if (std::exchange(is_prepared, true)) return;
           enter(Item, unit);
-          unit_.template prepare<Item>({.unit = unit, .input = record(unit), .output = record(unit)});
+          unit_.template prepare<Item>(
+              {.unit = unit, .input = record(unit), .output = record(unit)});
         });
       });
     }

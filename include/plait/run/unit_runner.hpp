@@ -94,8 +94,8 @@ class unit_runner {
     if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::end);
     forget_transients();
   }
-  /// The way back, from the gradient of its output to that of its input; gradients of parameters are
-  /// added up, or what they are made of is kept.
+  /// The way back, from the gradient of its output to that of its input; gradients of parameters
+  /// are added up, or what they are made of is kept.
   template <int Item>
   void backward(pass_frame const& at, backward_part part) {
     part_ = part;
@@ -211,8 +211,7 @@ class unit_runner {
       auto const at = static_cast<std::size_t>(k);
       auto const& slot = scratch.own[at];
       queue().discard(
-          memory_.transients() +
-              memory_.layout().scratch_offset[std::size_t(leaf)][at],
+          memory_.transients() + memory_.layout().scratch_offset[std::size_t(leaf)][at],
           (slot.element == slot_element::compute ? sizeof(T) : sizeof(accumulate_t<T>)) *
               slot_count(slot, code.forms[leaf], memory_.rows(), plan::tensor_ranks));
     }
@@ -239,7 +238,8 @@ class unit_runner {
     } else {
       if constexpr (plan::splits_backward)
         if (part_ == backward_part::parameters)
-          return {as_elements(stash_of(now.leaf, at)), memory_.block(now.out).rows, memory_.block(now.out).columns};
+          return {as_elements(stash_of(now.leaf, at)), memory_.block(now.out).rows,
+                  memory_.block(now.out).columns};
       return memory_.template gradient_as<Gradient>(now.out, at);
     }
   }
@@ -288,8 +288,8 @@ class unit_runner {
     constexpr auto& now = code.steps[Step];
     constexpr auto& from = code.values[now.in];
     using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
-    move<from.at, code.values[now.out].at, element>(
-        from.info.width, memory_.value_data(now.in, at), memory_.value_data(now.out, at));
+    move<from.at, code.values[now.out].at, element>(from.info.width, memory_.value_data(now.in, at),
+                                                    memory_.value_data(now.out, at));
   }
   /// A step that begins or ends a residual or a fan_out.
   void forward_sum(int step, pass_frame const& at) {
@@ -298,8 +298,8 @@ class unit_runner {
     std::byte* const out = memory_.value_data(now.out, at);
     std::size_t const count = memory_.block(now.in).count();
     if (now.kind == step_kind::add) {
-      queue().add(as_elements(in), as_elements(memory_.value_data(now.skip, at)),
-                  as_elements(out), count);
+      queue().add(as_elements(in), as_elements(memory_.value_data(now.skip, at)), as_elements(out),
+                  count);
     } else {
       queue().copy_bytes(in, out, count * sizeof(T));
       if (now.kind == step_kind::fan_out)
@@ -361,12 +361,11 @@ class unit_runner {
     auto ops = operations_of<operations_type<Step>>(Step, at.unit, backward_names_);
     if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, at));
     call_backward_parameters<layer_of_step<Step>>(
-        ops, backward_parameters_body{
-                 parameter_access<now.leaf, false>{memory_, at.unit},
-                 gradient_or_seed<output_gradient<Step>>(Step, at),
-                 parameter_access<now.leaf, true>{memory_, at.unit},
-                 saved_access<Step, true>{memory_, at},
-                 scratch_access<Step>{memory_, at}, context_});
+        ops, backward_parameters_body{parameter_access<now.leaf, false>{memory_, at.unit},
+                                      gradient_or_seed<output_gradient<Step>>(Step, at),
+                                      parameter_access<now.leaf, true>{memory_, at.unit},
+                                      saved_access<Step, true>{memory_, at},
+                                      scratch_access<Step>{memory_, at}, context_});
     ops.require_begun();
     if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
   }
@@ -395,12 +394,11 @@ class unit_runner {
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
       auto ops = operations_of<operations_type<Step>>(Step, at.unit, backward_names_);
       call_backward_input<layer_of_step<Step>>(
-          ops, backward_input_body{
-                   parameter_access<now.leaf, false>{memory_, at.unit},
-                   gradient_or_seed<output_gradient<Step>>(Step, at),
-                   memory_.template input_gradient_view<Step>(at),
-                   saved_access<Step, true>{memory_, at},
-                   scratch_access<Step>{memory_, at}, context_});
+          ops, backward_input_body{parameter_access<now.leaf, false>{memory_, at.unit},
+                                   gradient_or_seed<output_gradient<Step>>(Step, at),
+                                   memory_.template input_gradient_view<Step>(at),
+                                   saved_access<Step, true>{memory_, at},
+                                   scratch_access<Step>{memory_, at}, context_});
       if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
     } else if constexpr (now.kind == step_kind::move) {
       move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
@@ -426,11 +424,11 @@ class unit_runner {
     constexpr auto moves = transition_between(From, To).moves;
     [[maybe_unused]] auto const mark = rank_.device().mark(to_string(moves));
     auto& tensor = rank_.tensor_group();
-    move_value<From, To>(rank_.device().on(communicates(moves) ? within_layers : stream::compute),
-                         tensor, whole_shape{memory_.rows(), width}, reinterpret_cast<Element const*>(in),
-                         reinterpret_cast<Element*>(out),
-                         reinterpret_cast<Element*>(memory_.transients() +
-                                                    memory_.layout().staging_offset));
+    move_value<From, To>(
+        rank_.device().on(communicates(moves) ? within_layers : stream::compute), tensor,
+        whole_shape{memory_.rows(), width}, reinterpret_cast<Element const*>(in),
+        reinterpret_cast<Element*>(out),
+        reinterpret_cast<Element*>(memory_.transients() + memory_.layout().staging_offset));
   }
 
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
@@ -446,7 +444,8 @@ class unit_runner {
         context_.loss.scale += plan::tree.leaves[now.leaf].term;
       }
       if (code.values[now.in].at == shard<dim::sequence>)
-        context_.loss.first_row = static_cast<std::size_t>(memory_.form_block()) * memory_.block(now.in).rows;
+        context_.loss.first_row =
+            static_cast<std::size_t>(memory_.form_block()) * memory_.block(now.in).rows;
     }
     return {rank_, context_, now.leaf, names[std::size_t(now.leaf)].c_str()};
   }

@@ -58,16 +58,16 @@ struct scheduled_work {
          (op.chunk == 0 ? "" : " of chunk " + std::to_string(op.chunk));
 }
 
-/// A chunk of a model: one of those of a stage. The chunks of a model are dealt out to the stages in
-/// turn: with two stages the first and the third are those of stage 0.
+/// A chunk of a model: one of those of a stage. The chunks of a model are dealt out to the stages
+/// in turn: with two stages the first and the third are those of stage 0.
 struct chunk_place {
   int stage = 0, chunk = 0;
 
   friend constexpr bool operator==(chunk_place const&, chunk_place const&) = default;
 };
 
-/// The chunk at the other end of a message that a chunk of one of `stages` stages sends or receives;
-/// its stage is -1 for the chunk before the first.
+/// The chunk at the other end of a message that a chunk of one of `stages` stages sends or
+/// receives; its stage is -1 for the chunk before the first.
 [[nodiscard]] constexpr chunk_place partner_of(work message, chunk_place at, int stages) {
   bool const is_behind = message == work::send_activation || message == work::receive_gradient;
   int const number = at.chunk * stages + at.stage + (is_behind ? 1 : -1);
@@ -93,7 +93,8 @@ struct chunk_place {
 ///   inputs       the activation received:     receive_activation .. backward
 ///   gradients    the gradient received:       receive_gradient   .. backward
 /// Where backward passes come in halves, a gradient is given back by backward_input, and the others
-/// by backward_parameters. Without backward passes an input and an activation slot are given back by the forward.
+/// by backward_parameters. Without backward passes an input and an activation slot are given back
+/// by the forward.
 struct stage_slots {
   int activations = 0;
   int inputs = 0;

@@ -96,9 +96,10 @@ class timetable_check {
     std::vector<counts> chunks;
     scheduled_work last_gradient{work::forward, -1, -1};
   };
-  static constexpr work all_kinds[work_kinds]{
-      work::forward,       work::backward,         work::send_activation, work::receive_activation,
-      work::send_gradient, work::receive_gradient, work::backward_input,  work::backward_parameters};
+  static constexpr work all_kinds[work_kinds]{work::forward,         work::backward,
+                                              work::send_activation, work::receive_activation,
+                                              work::send_gradient,   work::receive_gradient,
+                                              work::backward_input,  work::backward_parameters};
 
   constexpr std::vector<scheduled_work> const& list(int stage) const {
     return table_.stages[static_cast<std::size_t>(stage)].operations;
@@ -153,7 +154,8 @@ class timetable_check {
         return verdict(schedule_fault::out_of_order, stage, i);
       auto& done = of_chunks[static_cast<std::size_t>(op.chunk)];
       if (op.microbatch != done[op.kind]) return verdict(schedule_fault::out_of_order, stage, i);
-      work const needs = op.kind == work::backward_parameters ? work::backward_input : work::forward;
+      work const needs =
+          op.kind == work::backward_parameters ? work::backward_input : work::forward;
       if (op.kind != work::forward && op.microbatch >= done[needs])
         return verdict(schedule_fault::backward_before_forward, stage, i);
       if (op.kind == work::forward && op.microbatch >= done[last_reader()] + slots)
@@ -210,9 +212,9 @@ class timetable_check {
       case work::send_activation:
         return unless(op.microbatch + 1 != done[work::forward], schedule_fault::not_computed);
       case work::send_gradient:  // all chunks of a stage make theirs in one place
-        return unless(all.last_gradient.microbatch != op.microbatch ||
-                          all.last_gradient.chunk != op.chunk,
-                      schedule_fault::not_computed);
+        return unless(
+            all.last_gradient.microbatch != op.microbatch || all.last_gradient.chunk != op.chunk,
+            schedule_fault::not_computed);
       case work::receive_activation:
         return unless(op.microbatch >= done[last_reader()] + slots.inputs,
                       schedule_fault::too_many_inputs);

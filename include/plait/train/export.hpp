@@ -171,8 +171,7 @@ template <class Job, class Rank, class T, class Sink>
   auto const room = rank.device().allocate(longest * sizeof(T));
   auto const staging = rank.device().allocate(longest * sizeof(T));
   auto const list = exchanges_on<plan>(rank, {}, part);
-  step_runner<Rank> program(rank, list,
-                            program_of<plan>(rank.grid(), list, rank.stage(), part));
+  step_runner<Rank> program(rank, list, program_of<plan>(rank.grid(), list, rank.stage(), part));
   program.run(export_work<Job, Rank, T, Sink>(rank, arena, seen, room, staging, sink));
   rank.device().synchronize();  // the room is given back
 }

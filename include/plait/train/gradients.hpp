@@ -82,7 +82,8 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
     }
   } const work{rank, mine, plan::parameter_layout_for(rank.stage(), rank.grid())};
   auto const list = exchanges_on<plan>(rank, {}, job_part::training);
-  step_runner<Rank> program(rank, list, program_of_reduction<plan>(rank.grid(), list, rank.stage()));
+  step_runner<Rank> program(rank, list,
+                            program_of_reduction<plan>(rank.grid(), list, rank.stage()));
   program.run(work);
   return {mine.data};
 }

@@ -135,8 +135,8 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   } work{{arenas.copies.data(), arenas.parameters.data(), arenas.state.data(),
           arenas.averages.data()}};
   auto const list = exchanges_on<plan>(rank, load, job_part::hand_over);
-  step_runner<Rank> program(
-      rank, list, program_of<plan>(rank.grid(), list, rank.stage(), job_part::hand_over));
+  step_runner<Rank> program(rank, list,
+                            program_of<plan>(rank.grid(), list, rank.stage(), job_part::hand_over));
   program.run(work);
   // The state is whole when it is there, not before.
   rank.device().synchronize();

@@ -125,8 +125,8 @@ class step_work {
       if (now.what != operation_kind::backward_input) of_.slices.add(of_.rank, now.microbatch);
   }
 
-  /// With the number that says whether to stop the loss is summed over all ranks: of those that have
-  /// the same, one counts.
+  /// With the number that says whether to stop the loss is summed over all ranks: of those that
+  /// have the same, one counts.
   void mask_loss() const {
     if (!holds_the_one_copy(plan::samples.on_stage(0), of_.rank.place()))
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);

@@ -115,9 +115,9 @@ class trainer_passes {
     last_run_.reset();
     recorded_ = {};
     here.reset();
-    auto table = trains ? training_timetable<typename plan::schedule_type>(plan::stages,
-                                                                           load.microbatches)
-                        : evaluation_timetable(plan::stages, load.microbatches, plan::chunks);
+    auto table =
+        trains ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
+               : evaluation_timetable(plan::stages, load.microbatches, plan::chunks);
     require_proven(table);
     here.operations = std::move(table.stages[std::size_t(rank_.stage())]);
     detail::allocate_for_plan(rank_, plan::memory(rank_.stage(), load), [&]() -> auto& {

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/memory_text.hpp"
+#include "plait/plan/workload.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/run/forward_watch.hpp"
+#include "plait/run/pass_runner.hpp"
+#include "plait/run/prediction.hpp"
+#include "plait/run/slice_sums.hpp"
+#include "plait/run/step_runner.hpp"
+#include "plait/tensor/batch.hpp"
+#include "plait/train/averages.hpp"
+#include "plait/train/batch_checks.hpp"
+#include "plait/train/gradients.hpp"
+#include "plait/train/held_state.hpp"
+#include "plait/train/loss_terms.hpp"
+#include "plait/train/not_finite.hpp"
+#include "plait/train/parameter_store.hpp"
+#include "plait/train/rates.hpp"
+#include "plait/train/set_up_checks.hpp"
+#include "plait/train/step_memory.hpp"
+#include "plait/train/step_work.hpp"
+#include "plait/train/stop_on_signals.hpp"
+#include "plait/train/summed_numbers.hpp"
+#include "plait/train/trainer_options.hpp"
+#include "plait/train/trainer_passes.hpp"
+#include "plait/train/work_between_steps.hpp"
+
+namespace plait::execution {
+
+/// What a trainer is made of, and what its calls share: the state of a rank, its programs and the
+/// numbers of a step.
+///
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank, class Optimizer>
+class trainer_parts {
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using device_type = typename Rank::device_type;
+
+ public:
+  using terms = loss_terms<plan, T>;
+  using numbers = step_numbers<Optimizer, terms::count>;
+  using passes_type = pass_runner<Job, Rank>;
+  using work_type = step_work<Job, Rank, Optimizer>;
+  using batch_type = device_batch<typename device_type::memory>;
+
+  [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
+      : rank(in_mesh(on, plan::grid)),
+        rule(checked(std::move(with))),
+        options(checked<plan>(chosen, on.grid())),
+        generation(on),
+        store(on, held.arenas, Optimizer::states, chosen.average > 0),
+        averaged(on, store, held.arenas, chosen.average),
+        memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
+               update_tables<plan>(store, rule.decays, options.groups),
+               squares_ranges<plan>(store.local(), store.owned(), on.place()),
+               plan::squares_count()),
+        sums(memory.numbers(), memory.of_slices()),
+        slices(on, store.slices(), store.gradients()),
+        passes(
+            on, store,
+            {.clips = options.clip > 0, .stops = can_stop(), .checks_loss = options.stop_at_nan}) {
+    auto const mine = calls();
+    if (!generation.take_over(store, options.average > 0, name())) start();
+    generation.introduce(room_to_agree());
+    if (rank.world_size() > 1)
+      compare_trainers(rank, room_to_agree(), numbers_to_compare<plan>(rank.grid()), number, rule,
+                       options);
+    generation.meet(
+        room_to_agree(), {.optimizer_states = Optimizer::states, .averages = options.average > 0},
+        name(), [this](numbers const& last) { catch_up(last); }, [this] { start(); });
+  }
+  trainer_parts(trainer_parts const&) = delete;
+  trainer_parts& operator=(trainer_parts const&) = delete;
+
+  /// Evaluates a batch and gives each row of its outputs to measures.
+  template <class Each>
+  [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
+    auto const work = begin(batch, trainer_program::measured_loss);
+    using outputs_type = typename prediction<Job, Rank>::template measured_outputs<Each>;
+    struct {
+      work_type const& step;
+      outputs_type of;
+      void compute(program_operation const& now) {
+        if (now.what == operation_kind::take) of.bring_together();
+        else if (now.what == operation_kind::measure) of.measure(now.microbatch);
+        else step.compute(now);
+      }
+      void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
+        if (exchanges.row(now.row).what.place == exchange_place::output) of.bring_together();
+        else step.run(exchanges, now);
+      }
+    } with{work, {outputs, rank, passes_for(batch, false), batch, load, each}};
+    passes.measured_program(load).run(with);
+    read_numbers();
+  }
+
+  /// What happened in the last step, if it was done in this job.
+  [[nodiscard]] std::optional<step_report> last_report() const {
+    if (held.step == held.origin.step) return std::nullopt;
+    return report_of<terms>(held.last, held.step - 1);
+  }
+
+  /// Where the passes add the loss.
+  [[nodiscard]] loss_sum loss_of_step() const {
+    return {.data = sums.loss(), .scale = memory.numbers()->loss_scale.data()};
+  }
+
+  /// How messages begin.
+  [[nodiscard]] [[gnu::cold]] std::string name() const {
+    return "trainer " + std::to_string(number);
+  }
+  [[nodiscard]] [[gnu::cold]] std::string name_on_rank() const {
+    return name() + ": rank " + std::to_string(rank.world_rank());
+  }
+
+  void check(batch_type const& batch) {
+    require_in_place(batch, [&] { return name(); });
+    if (compared.is_new(batch) && rank.world_size() > 1)
+      compare_batches(rank, room_to_agree(), batch, measured);
+    check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
+  }
+  /// Where the ranks compare numbers.
+  [[nodiscard]] [[gnu::cold]] agreement_room room_to_agree() const {
+    return {exchanges_on<plan>(rank, {}, job_part::set_up), memory.agreed()};
+  }
+
+  passes_type& passes_for(batch_type const& batch, bool trains) {
+    workload const load{.rows = batch.rows(),
+                        .microbatches = batch.microbatches,
+                        .data_ranks = plan::grid.ranks_at_launch(rank.grid()),
+                        .optimizer_states = Optimizer::states,
+                        .averages = options.average > 0,
+                        .ranked_sums = rank.sums_in_room()};
+    return passes.get(trains, batch, load, [&] { return name_on_rank(); });
+  }
+
+  [[nodiscard]] layer_context context_for(batch_type const& batch, bool training) const {
+    return {.seed = options.seed,
+            .step = &memory.numbers()->step,
+            .training = training,
+            .batch = batch.samples,
+            .sequence = batch.sequence,
+            .tensor_rank = rank.tensor_rank(),
+            .tensor_ranks = plan::tensor_ranks};
+  }
+
+  /// What a program works on.
+  [[nodiscard]] typename work_type::parts parts_of_step() const {
+    return {rank, rule, options, generation, store, averaged, memory, sums, slices};
+  }
+
+  /// What a step needs from the host: room, and the numbers that change from step to step.
+  work_type begin(batch_type const& batch, trainer_program what) {
+    bool const trains = what <= trainer_program::only_gradients;
+    if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
+    check(batch);
+    averaged.refresh(store);
+    auto& ready = passes_for(batch, trains);
+    ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);
+    numbers now;
+    now.step = static_cast<std::uint32_t>(held.step);
+    now.optimizer = rule.numbers_of(held.step, rate_at(options, held.step));
+    if (trains) held.is_ready = false;
+    if (options.stop != nullptr) now.stop = stop_summand(options.stop->received());
+    now.stop += generation.asks() + side_work.asks();
+    sums.upload(rank, batch, now);
+    return {parts_of_step(), &ready, what == trainer_program::whole_step};
+  }
+
+  numbers const& read_numbers() {
+    rank.device().download(memory.numbers(), &last_read, sizeof last_read);
+    rank.device().synchronize();  // the host reads the numbers
+    return last_read;
+  }
+  step_report read_report() { return report_of<terms>(read_numbers(), held.step); }
+
+  [[nodiscard]] auto calls() {
+    generation.require_running();
+    return rank.calls_for(number);
+  }
+  [[gnu::cold]] void start() {
+    store.start(options.seed);
+    averaged.restart(store);
+  }
+  /// Does the step whose reduced gradients are here and that others have done.
+  [[gnu::cold]] void catch_up(numbers const& last) {
+    rank.device().upload(&last, memory.numbers(), sizeof last);
+    work_type(parts_of_step(), nullptr, true).update_with_numbers();
+    rank.device().synchronize();  // other ranks are given the state
+  }
+  /// Whether ranks add up who wants to stop.
+  [[nodiscard]] bool can_stop() const { return options.stop != nullptr || generation.is_elastic(); }
+
+  [[noreturn]] [[gnu::cold]] void end_job(int signal, step_report const& last) {
+    if (on_stop) on_stop(last);
+    side_work.rethrow();  // of the hook
+    if (signal == 0) generation.end_job();
+    throw stopped_by_signal(signal, last.step);
+  }
+
+  /// Runs the forward of the step again, on weights that are still those before it, to find the
+  /// first layer that made a number that is not finite; on all ranks, which then throw the same.
+  [[noreturn]] [[gnu::cold]] void end_at_nan(batch_type const& batch, step_report const& report) {
+    auto& watched = passes_for(batch, false);
+    watched.begin(batch, context_for(batch, true), loss_of_step(), sums.loss_stride);
+    forward_watch watch;
+    watched.runner().watch(&watch);
+    passes.program(trainer_program::only_forward).run(work_type(parts_of_step(), &watched, false));
+    rank.device().synchronize();     // the host reads what has been found
+    watched.runner().watch(nullptr);  // the passes may be used again
+    throw not_finite_error(not_finite_text(rank, room_to_agree(), leaf_names(plan::tree), report,
+                                           last_report(), watch));
+  }
+
+  Rank& rank;
+  std::uint64_t number = rank.next_trainer();  ///< says to other ranks whose calls these are
+  Optimizer rule;
+  trainer_options options;
+  trainer_generation<Job, Rank, numbers> generation;
+  held_state<Job, Rank, numbers>& held = generation.held();
+  parameter_store<Job, Rank> store;
+  averages<Job, Rank> averaged;
+  step_memory<device_type, Optimizer, terms::count> memory;
+  summed_numbers<plan, terms, numbers> sums;
+  slice_sums<Job, Rank> slices;
+  trainer_passes<Job, Rank> passes;
+  prediction<Job, Rank> outputs;
+  compared_batches compared{};
+  std::string measured{};  ///< of the last evaluation of a data set
+  numbers last_read{};     ///< of the last batch
+  std::function<void(step_report const&)> on_stop{};
+  work_between_steps side_work{};
+};
+
+}  // namespace plait::execution
