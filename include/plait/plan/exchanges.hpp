@@ -253,15 +253,11 @@ struct exchange_lister {
     std::int64_t const times = copies(item) * load.microbatches;
     for (int i = 0; i < piece.end_step - piece.first_step; ++i) {
       auto const& now = plan.steps[forward ? piece.first_step + i : piece.end_step - 1 - i];
-      if (now.kind == step_kind::move) {
-        auto const& in = plan.values[now.in];
-        auto const& made = plan.values[now.out];
-        if (forward)
-          add({place, of_samples(in.at), of_samples(made.at), exchange_element::compute,
-               load.rows * in.info.width, item, -1, -1, times});
-        else if (plan.needs_gradient[now.in])
-          add({place, of_samples(dual(made.at)), of_samples(dual(in.at)), exchange_element::compute,
-               load.rows * in.info.width, item, -1, -1, times});
+      if (now.kind == step_kind::move && (forward || plan.needs_gradient[now.in])) {
+        auto const row =
+            row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
+        add({place, of_samples(row.from), of_samples(row.to), exchange_element::compute,
+             load.rows * plan.values[now.in].info.width, item, -1, -1, times});
       }
       if (now.kind == step_kind::leaf && forward) {
         auto const& form = plan.forms[now.leaf];

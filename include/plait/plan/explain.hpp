@@ -12,35 +12,11 @@
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
+#include "plait/plan/program_text.hpp"
+#include "plait/plan/text_table.hpp"
 #include "plait/schedule/times.hpp"
 
 namespace plait::planning {
-
-/// Lines of cells, printed with their columns aligned.
-class text_table {
- public:
-  [[gnu::cold]] void add(std::vector<std::string> cells) {
-    if (widths_.size() < cells.size()) widths_.resize(cells.size());
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      widths_[i] = std::max(widths_[i], cells[i].size());
-    lines_.push_back(std::move(cells));
-  }
-  [[nodiscard]] [[gnu::cold]] std::string text() const {
-    std::string out;
-    for (auto const& line : lines_) {
-      std::string row = "  ";
-      for (std::size_t i = 0; i < line.size(); ++i)
-        row += line[i] + std::string(widths_[i] - line[i].size() + 2, ' ');
-      row.erase(row.find_last_not_of(' ') + 1);
-      out += row + '\n';
-    }
-    return out;
-  }
-
- private:
-  std::vector<std::size_t> widths_;
-  std::vector<std::vector<std::string>> lines_;
-};
 
 template <class Plan>
 [[gnu::cold]] std::string explain_steps(workload const& load) {
@@ -76,8 +52,8 @@ template <class Plan>
         }
       } else if (now.kind == step_kind::move) {
         auto const& what = code.values[now.in];
-        auto const row = transition_between(what.at, code.values[now.out].at);
-        auto const back = adjoint(row);
+        auto const row = row_of_move(code.values, now, direction::forward);
+        auto const back = row_of_move(code.values, now, direction::backward);
         bool const wanted = Plan::needs_gradient[std::size_t(now.in)];
         if (Plan::tensor_ranks == 1 ||
             (row.moves == movement::none && (!wanted || back.moves == movement::none)))
@@ -201,10 +177,37 @@ template <class Plan>
          ",\n  the same precision, and processors and mathematical libraries of one kind\n";
 }
 
-/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload,
-/// and, where the hosts of the ranks are known (`rank.hosts()`), which groups cross them.
+/// What `explain` says besides the plan.
+struct explain_options {
+  bool program = false;  ///< the operations of a step, of a rank of each stage, in their order
+  host_map hosts{};      ///< of the ranks, see rank_handle::hosts: which groups cross them
+};
+
+/// The operations of a training step that clips, of a rank of each stage.
 template <class Plan>
-[[gnu::cold]] std::string explain(Plan, workload const& load, host_map const& hosts = {}) {
+[[gnu::cold]] std::string explain_programs(workload load) {
+  load = Plan::completed(load);
+  load.gradient_norm = true;
+  std::string out;
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    auto const table =
+        training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
+    auto const list = exchanges_of<Plan>(stage, load, job_part::training);
+    auto const program = program_of<Plan>(
+        Plan::grid_for(load), list, stage, job_part::training, table.stages[std::size_t(stage)],
+        {.clips = true, .updates = true, .masks_loss = load.stops});
+    out += "\nprogram of a step" +
+           (Plan::stages > 1 ? " on stage " + std::to_string(stage) : std::string()) + "\n" +
+           text_of_program(program, list, sizes_of<Plan>);
+  }
+  return out;
+}
+
+/// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload,
+/// and what the options ask for.
+template <class Plan>
+[[gnu::cold]] std::string explain(Plan, workload const& load, explain_options const& options) {
+  auto const& hosts = options.hosts;
   auto const grid = Plan::grid_for(load);
   int const microbatches = Plan::completed(load).microbatches;
   std::string out = "mesh: " + to_string(grid) + ", " + std::to_string(microbatches) +
@@ -231,7 +234,13 @@ template <class Plan>
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
   out += "sent per step, at most by one rank\n" + explain_wire<Plan>(load);
   if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
+  if (options.program) out += explain_programs<Plan>(load);
   return out;
+}
+/// The same with the hosts of the ranks alone, where they are known.
+template <class Plan>
+[[gnu::cold]] std::string explain(Plan plan, workload const& load, host_map const& hosts = {}) {
+  return explain(plan, load, explain_options{.hosts = hosts});
 }
 
 }  // namespace plait::planning
@@ -239,5 +248,6 @@ template <class Plan>
 namespace plait {
 
 using planning::explain;
+using planning::explain_options;
 
 }  // namespace plait

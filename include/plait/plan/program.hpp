@@ -38,6 +38,13 @@ struct step {
   int second = -1;  ///< the second input of a leaf that has two
 };
 
+/// The row of the table by which a move of an item goes, one way or the other. Whoever lists,
+/// times, stores or carries out what is moved within an item asks here.
+constexpr transition row_of_move(auto const& values, step const& now, direction way) {
+  auto const row = transition_between(values[now.in].at, values[now.out].at);
+  return way == direction::forward ? row : adjoint(row);
+}
+
 /// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy
 /// of what a repeat repeats.
 struct item {

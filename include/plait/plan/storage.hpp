@@ -101,7 +101,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
           share.put(now.out, now.in);
         break;
       case step_kind::move: {
-        auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
+        auto const row = row_of_move(code.values, now, direction::forward);
         bool const in_place = row.moves == movement::all_reduce && !from_outside(now.in) &&
                               !share.pinned[static_cast<std::size_t>(now.in)] &&
                               share.readers_of(now.in) == 0;
@@ -143,8 +143,7 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
           merge(now.in, now.out);
         break;
       case step_kind::move: {
-        auto const back =
-            adjoint(transition_between(code.values[now.in].at, code.values[now.out].at));
+        auto const back = row_of_move(code.values, now, direction::backward);
         bool const in_place = back.moves == movement::all_reduce && share.readers_of(now.out) == 0;
         if (back.moves == movement::none || in_place) merge(now.in, now.out);
         if (slices_rows(back) && now.in != piece.in) merge(now.in, now.out, true);

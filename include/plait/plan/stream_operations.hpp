@@ -86,8 +86,7 @@ struct item_operations {
       if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) reads(now.skip);
     }
     if (now.kind == step_kind::move) {
-      auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
-      if (communicates(forward ? row.moves : adjoint(row).moves)) {
+      if (communicates(row_of_move(code.values, now, way).moves)) {
         made.on = within_layers;
         made.writes.push_back(2);
       }
@@ -118,10 +117,10 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
       next.kind != step_kind::move || next.out != now.in ||
       !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;
-  auto const row = transition_between(code.values[next.in].at, code.values[next.out].at);
+  auto const row = row_of_move(code.values, next, direction::backward);
   item_operations<Leaves> const in{code, storage};
   auto const buffer = [&](int value) { return in.buffer(value, direction::backward); };
-  return communicates(adjoint(row).moves) && buffer(now.in) != buffer(now.out) &&
+  return communicates(row.moves) && buffer(now.in) != buffer(now.out) &&
          buffer(next.in) != buffer(now.out);
 }
 

@@ -166,9 +166,7 @@ class unit_runner {
   static constexpr stream stream_of(int step, direction way) {
     if (step == waits::begin || step >= waits::end) return stream::compute;
     auto const& now = code.steps[step];
-    if (now.kind != step_kind::move) return stream::compute;
-    auto const row = transition_between(code.values[now.in].at, code.values[now.out].at);
-    return communicates(way == direction::forward ? row.moves : adjoint(row).moves)
+    return now.kind == step_kind::move && communicates(row_of_move(code.values, now, way).moves)
                ? within_layers
                : stream::compute;
   }
@@ -288,8 +286,9 @@ class unit_runner {
     constexpr auto& now = code.steps[Step];
     constexpr auto& from = code.values[now.in];
     using element = std::conditional_t<from.info.kind == value_kind::tokens, std::int32_t, T>;
-    move<from.at, code.values[now.out].at, element>(from.info.width, memory_.value_data(now.in, at),
-                                                    memory_.value_data(now.out, at));
+    constexpr auto row = row_of_move(code.values, now, direction::forward);
+    move<row.from, row.to, element>(from.info.width, memory_.value_data(now.in, at),
+                                    memory_.value_data(now.out, at));
   }
   /// A step that begins or ends a residual or a fan_out.
   void forward_sum(int step, pass_frame const& at) {
@@ -401,9 +400,9 @@ class unit_runner {
                                    scratch_access<Step>{memory_, at}, context_});
       if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
     } else if constexpr (now.kind == step_kind::move) {
-      move<dual(code.values[now.out].at), dual(code.values[now.in].at), T>(
-          code.values[now.in].info.width, memory_.gradient_data(now.out, at),
-          memory_.gradient_data(now.in, at));
+      constexpr auto row = row_of_move(code.values, now, direction::backward);
+      move<row.from, row.to, T>(code.values[now.in].info.width, memory_.gradient_data(now.out, at),
+                                memory_.gradient_data(now.in, at));
     } else {
       backward_sum(Step, at);
     }

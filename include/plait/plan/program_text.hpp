@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/memory_text.hpp"
+#include "plait/plan/step_program.hpp"
+#include "plait/plan/synchronization.hpp"
+#include "plait/plan/text_table.hpp"
+#include "plait/plan/wire.hpp"
+
+namespace plait::planning {
+
+/// What an operation does, for example "backward of units 2 to 3" or "gradients: all_reduce over
+/// data of 64 KiB".
+[[nodiscard]] [[gnu::cold]] inline std::string text_of_operation(program_operation const& of,
+                                                                 std::vector<exchange> const& list,
+                                                                 element_sizes const& sizes) {
+  std::string text = to_string(of.what);
+  if (of.row >= 0) {
+    auto const& what = list[std::size_t(of.row)];
+    auto const row = what.row();
+    text = std::string(to_string(what.place)) + ": " + to_string(row.moves) + " over " +
+           to_string(row.over) + " of " +
+           detail::with_unit(static_cast<double>(what.count * sizes.of(what.element)));
+    if (row.moves == movement::send)
+      text += " from stage " + std::to_string(what.from.stage()) + " to " +
+              std::to_string(what.to.stage());
+  }
+  if (of.units.end - of.units.begin == 1) text += " of unit " + std::to_string(of.units.begin);
+  else if (of.units.end > 0)
+    text +=
+        " of units " + std::to_string(of.units.begin) + " to " + std::to_string(of.units.end - 1);
+  return text;
+}
+
+/// The operations of a program in their order: number, stream, what it does, the microbatch, and
+/// the operations of other streams that it waits for.
+[[nodiscard]] [[gnu::cold]] inline std::string text_of_program(step_program const& program,
+                                                               std::vector<exchange> const& list,
+                                                               element_sizes const& sizes) {
+  std::vector<std::string> waits(program.operations.size());
+  for (auto const& wait : plan_waits(program.touched)) {
+    auto& text = waits[std::size_t(wait.waiting)];
+    text += (text.empty() ? "" : ", ") + std::to_string(wait.awaited + 1);
+  }
+  text_table table;
+  table.add({"", "stream", "operation", "microbatch", "waits for"});
+  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+    auto const& now = program.operations[i];
+    table.add({std::to_string(i + 1), std::string(to_string(program.touched[i].on)),
+               text_of_operation(now, list, sizes),
+               now.microbatch < 0 ? "" : std::to_string(now.microbatch), waits[i]});
+  }
+  return table.text();
+}
+
+}  // namespace plait::planning
