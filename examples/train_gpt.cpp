@@ -533,6 +533,7 @@ void explain(train_gpt::options const& wanted, entry const& job) {
   request.microbatches = static_cast<int>(wanted.microbatches);
   request.data_ranks = job.slices > 0 ? job.data_ranks : 0;
   request.clip = wanted.clip;
+  request.program = wanted.program;
   std::string place;
   bool is_first = true;
   plait::host_map hosts;

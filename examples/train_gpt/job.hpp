@@ -182,7 +182,7 @@ template <class Size, class Job, class Backend>
   job.explain = [](request const& wanted, plait::host_map const& hosts) {
     auto load = workload_of<Job>(wanted, Size::sequence);
     load.ranked_sums = std::string_view(Backend::name) == process_backend;
-    return plait::explain(Job::plan(), load, hosts);
+    return plait::explain(Job::plan(), load, {.program = wanted.program, .hosts = hosts});
   };
   if constexpr (std::string_view(Backend::name) == process_backend)
     job.hosts = [](request const& wanted) {

@@ -26,7 +26,7 @@ struct options {
   double timeout = 0;  // 0: not given
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
   bool resume = false;
-  bool in_order = false, explain = false, list_plans = false, replay = false, share_gpu = false,
+  bool in_order = false, explain = false, program = false, list_plans = false, replay = false, share_gpu = false,
        tf32 = false, help = false;
 };
 
@@ -83,6 +83,7 @@ inline constexpr char const* usage =
     "                         (csv)\n"
     "  --generate N           bytes (or tokens) to make up at the end (200)\n"
     "  --explain              print the plan, and which rank a process is, and stop\n"
+    "  --program              with --explain: also the operations of a step, one by one\n"
     "  --list-plans           print the names of the plans and stop\n";
 
 /// Errors: input_error for an unknown or repeated option, a missing or a wrong value, and options
@@ -127,11 +128,14 @@ inline options parse(int count, char const* const* words) {
       {"--clip", real{&out.clip, 0, most_real}},
       {"--in-order", &out.in_order},
       {"--explain", &out.explain},
+      {"--program", &out.program},
       {"--list-plans", &out.list_plans},
       {"--help", &out.help},
       {"-h", &out.help},
   };
   command_line::parse(known, count, words);
+  if (out.program && !out.explain)
+    throw plait::input_error("--program says more of --explain; write --explain --program");
   if (!out.attention.empty() && out.attention != "own" && out.attention != "cudnn")
     throw plait::input_error("--attention is own or cudnn, got " +
                              command_line::in_quotes(out.attention));

@@ -66,6 +66,7 @@ struct request {
   double weight_decay = 0.01;
   double clip = 1.0;
   bool in_order = false;
+  bool program = false;    ///< explained, too
   int generate = 0;        ///< bytes or tokens to make up at the end
   bool replay = false;     ///< record a step and repeat it (CUDA graphs; one rank)
   bool share_gpu = false;  ///< all ranks on one GPU
