@@ -46,7 +46,7 @@ struct one_rank {
     if (part == job_part::evaluation)
       for (auto const& line :
            calls(program_of_rows(plan::grid_for(load), list, exchange_place::measures,
-                                 program_buffer::name::numbers)))
+                                 program_buffer::numbers)))
         out.push_back(line);
     return out;
   }

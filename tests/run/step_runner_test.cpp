@@ -57,7 +57,8 @@ TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
     step_runner program(rank, list, step_of(rank.grid(), list));
     for (int turn = 0; turn < 3; ++turn) {
       std::vector<std::string> said;
-      program.run(log_of_calls{list, said});
+      log_of_calls work{list, said};
+      program.run(work);
       EXPECT_EQ(said, (std::vector<std::string>{"send", "row of labels", "scale", "forward",
                                                 "backward", "forward", "backward", "add",
                                                 "row of gradients", "row of loss", "square",
@@ -72,9 +73,11 @@ TEST(StepRunner, BeginsAnewWhatAnExceptionHasEnded) {
         execution::exchanges_on<plan_type>(rank, {.gradient_norm = true}, job_part::training);
     step_runner program(rank, list, step_of(rank.grid(), list));
     std::vector<std::string> said, again;
-    EXPECT_THROW(program.run(log_of_calls{list, said, 4}), std::runtime_error);
+    log_of_calls ended{list, said, 4};
+    EXPECT_THROW(program.run(ended), std::runtime_error);
     EXPECT_EQ(said.size(), 4u);
-    program.run(log_of_calls{list, again});
+    log_of_calls anew{list, again};
+    program.run(anew);
     EXPECT_EQ(again.size(), 14u);
     EXPECT_EQ(again.front(), "send");
   });
@@ -86,8 +89,7 @@ std::vector<double> sums_of(std::size_t changed, bool reads, std::uint64_t seed)
   launch<job>(simulated{.seed = seed}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
     auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
-    auto program =
-        program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::name::loss);
+    auto program = program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss);
     if (changed < program.touched.size()) {
       auto& touched = program.touched[changed];
       (reads ? touched.reads : touched.writes).clear();
@@ -126,9 +128,8 @@ TEST(StepRunner, NamesWaitsByKindsAndRows) {
   launch<job>(simulated{.statistics = &statistics}, [](auto& rank) {
     auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
     std::vector<std::string> said;
-    step_runner(
-        rank, list,
-        program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::name::loss))
+    step_runner(rank, list,
+                program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss))
         .run(log_of_calls{list, said});
     rank.device().synchronize();
   });

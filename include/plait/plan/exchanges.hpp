@@ -193,7 +193,7 @@ struct exchange_lister {
     return count_copies(plan.items.begin(), item, plan.chunks_of(stage));
   }
   /// Errors: error, with the place and both layouts, for what is no movement of the table.
-  constexpr void add(exchange const& made) {
+  [[gnu::cold]] constexpr void add(exchange const& made) {
     auto const row = made.row();
     if (!row.allowed)
       throw error("list of exchanges: no movement of the table: " + refused_rows(made));
@@ -201,8 +201,8 @@ struct exchange_lister {
   }
 
   /// A sum of numbers that all ranks of some axes have a summand of.
-  constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1,
-                         exchange_element element = exchange_element::real) {
+  [[gnu::cold]] constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1,
+                                       exchange_element element = exchange_element::real) {
     layout to = from;
     for (axis const which : all_axes)
       if (is_partial(from.at(which))) to = to.with(which, invariant);
@@ -210,7 +210,7 @@ struct exchange_lister {
   }
 
   /// Each rank has its numbers in a place of its own among zeros.
-  constexpr void add_agreement() {
+  [[gnu::cold]] constexpr void add_agreement() {
     add_sum(exchange_place::agreement, over_all_ranks(),
             std::size_t(plan.grid.world_size()) * agreed_fields, exchange_element::bits);
   }
@@ -218,8 +218,8 @@ struct exchange_lister {
   /// The regions of the parameters' arena from one layout to another. Along each axis of which one
   /// block stays the sums are scattered first, so that what the other axes add up is a block;
   /// blocks are gathered last, in the order opposite to that of scatters.
-  constexpr void add_regions(exchange_place place, layout from, layout const& to,
-                             exchange_element element, int region) {
+  [[gnu::cold]] constexpr void add_regions(exchange_place place, layout from, layout const& to,
+                                           exchange_element element, int region) {
     auto const all = parameters.regions[std::size_t(region)];
     if (all.count == 0) return;
     auto count = all.count / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
@@ -247,7 +247,7 @@ struct exchange_lister {
     go_to(to);  // sends nothing, or is refused
   }
 
-  constexpr void add_item(exchange_place place, int item) {
+  [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
     auto const& piece = plan.items[item];
     bool const forward = place == exchange_place::forward;
     std::int64_t const times = copies(item) * load.microbatches;
@@ -273,7 +273,7 @@ struct exchange_lister {
   }
 
   /// The value before unit `unit`, with which a chunk begins, between the stages of the chunks.
-  constexpr void add_edge(exchange_place place, int unit) {
+  [[gnu::cold]] constexpr void add_edge(exchange_place place, int unit) {
     if (unit == 0 || unit == plan.unit_count()) return;
     int const value = value_before(plan.items.begin(), unit);
     auto const& what = plan.values[value];
@@ -286,12 +286,12 @@ struct exchange_lister {
          local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1, unit, load.microbatches});
   }
   /// The edges of all chunks at which they begin, or end.
-  constexpr void add_edges(exchange_place place, bool at_end) {
+  [[gnu::cold]] constexpr void add_edges(exchange_place place, bool at_end) {
     for (auto const& units : plan.chunks_of(stage))
       add_edge(place, at_end ? units.end : units.begin);
   }
 
-  constexpr void add_passes(bool backward, int end_item) {
+  [[gnu::cold]] constexpr void add_passes(bool backward, int end_item) {
     add_edges(exchange_place::activation_edge, false);
     for (int item = 0; item < end_item; ++item) add_item(exchange_place::forward, item);
     add_edges(exchange_place::activation_edge, true);
@@ -305,20 +305,22 @@ struct exchange_lister {
   constexpr std::size_t terms() const {
     return std::size_t(plan.loss_terms) * std::size_t(std::max(1, plan.slices));
   }
-  constexpr void add_labels() { add_sum(exchange_place::labels, over_samples(), terms()); }
+  [[gnu::cold]] constexpr void add_labels() {
+    add_sum(exchange_place::labels, over_samples(), terms());
+  }
   /// Whether to stop is for all ranks to know; of those that have the same loss, one counts. Each
   /// stage has the terms of its layers; with zeros elsewhere it is a sum over the stages, too.
-  constexpr void add_loss(bool stops) {
+  [[gnu::cold]] constexpr void add_loss(bool stops) {
     if (stops) add_sum(exchange_place::loss, over_all_ranks(), terms() + 1);
     else add_sum(exchange_place::loss, over_samples().with(axis::stage, partial), terms());
   }
   /// Each block of a gradient counts on one of the ranks that have it.
-  constexpr void add_squares() {
+  [[gnu::cold]] constexpr void add_squares() {
     if (plan.squares > 0)
       add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.squares));
   }
 
-  constexpr void add_step(bool training) {
+  [[gnu::cold]] constexpr void add_step(bool training) {
     add_labels();
     add_passes(training, plan.items.size());
     if (!training && load.measured_numbers > 0) add_output();
@@ -363,7 +365,7 @@ struct exchange_lister {
 
   /// Each rank gets the roots of its block of each region, and adds them up; of tied uses, which
   /// are sent on, all ranks get the sum.
-  constexpr void add_slices() {
+  [[gnu::cold]] constexpr void add_slices() {
     auto const send_roots = [&](layout const& from, element_range const& range) {
       auto const ranks = plan.grid.size(from.axes_with(sliced));
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
@@ -382,7 +384,7 @@ struct exchange_lister {
            -1, -1, 1, parameters.tied.offset});
   }
 
-  constexpr void add_ties() {
+  [[gnu::cold]] constexpr void add_ties() {
     for (int e = 0; e < plan.entries.size(); ++e) {
       auto const& use = plan.entries[e];
       if (use.owner < 0 || use.is_frozen || copies(use.item) == 0) continue;
@@ -395,7 +397,7 @@ struct exchange_lister {
   }
 
   /// The output of each microbatch, whole, within the last stage; elements of all.
-  constexpr std::size_t add_output() {
+  [[gnu::cold]] constexpr std::size_t add_output() {
     auto const& made = plan.values[plan.items[plan.items.size() - 1].in];
     std::size_t const count = load.rows * made.info.width;
     if (is_last())
@@ -404,7 +406,7 @@ struct exchange_lister {
     return count * std::size_t(load.microbatches);
   }
 
-  constexpr void add_prediction() {
+  [[gnu::cold]] constexpr void add_prediction() {
     add_passes(false, plan.items.size() - 1);
     std::size_t const all = add_output();
     auto const last = of_samples(invariant).on_stage(plan.stage_of(plan.unit_count() - 1));
@@ -414,7 +416,7 @@ struct exchange_lister {
   }
 
   /// The outputs of all data ranks, in the order of their samples: along the fastest axis first.
-  constexpr void add_outputs(layout from, std::size_t count) {
+  [[gnu::cold]] constexpr void add_outputs(layout from, std::size_t count) {
     for (int i = plan.grid.dimension_count - 1; i >= 0; --i) {
       auto const& [which, ranks] = plan.grid.dimensions[std::size_t(i)];
       if (from.at(which) != shard<dim::batch>) continue;
@@ -426,7 +428,7 @@ struct exchange_lister {
   }
 
   /// What is frozen is held as layers see it, and has no gradient.
-  constexpr void add_export(bool gradients) {
+  [[gnu::cold]] constexpr void add_export(bool gradients) {
     auto const trained = gradients ? exchange_element::gradient : exchange_element::parameter;
     for (int region : {0, 1}) {
       auto const owned = layouts_of_region(region).owned;
@@ -457,7 +459,7 @@ struct exchange_lister {
 
   /// From the rank that has the state to those along the axis of the samples: arena by arena, each
   /// in the order in which plan::memory has it.
-  constexpr void add_hand_over() {
+  [[gnu::cold]] constexpr void add_hand_over() {
     if (!plan.is_elastic) return;
     layout whole, held;
     for (axis const which : all_axes)
@@ -480,10 +482,11 @@ struct exchange_lister {
 ///
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
-constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
-                                               listed_parameters const& parameters, int stage,
-                                               workload const& load, job_part part,
-                                               bool has_still = false) {
+[[gnu::cold]] constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
+                                                             listed_parameters const& parameters,
+                                                             int stage, workload const& load,
+                                                             job_part part,
+                                                             bool has_still = false) {
   exchange_lister list{plan, parameters, stage, load, has_still};
   switch (part) {
     case job_part::set_up: list.add_agreement(); break;
@@ -529,8 +532,8 @@ inline constexpr listed_plan plan_numbers{
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
 /// its microbatches are those of the rank, also where another rank has more of the slices.
 template <class Plan>
-constexpr std::vector<exchange> exchanges_of(int stage, workload const& load, job_part part,
-                                             bool has_still = false) {
+[[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
+                                                           job_part part, bool has_still = false) {
   listed_plan numbers = plan_numbers<Plan>;
   numbers.grid = Plan::grid_for(load);
   auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);

@@ -222,10 +222,9 @@ struct parameter_layout {
 
 /// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
 /// parameters, in elements.
-constexpr parameter_layout lay_out_parameters(static_view<item> items,
-                                              static_view<parameter_entry> entries,
-                                              static_view<unit_range> chunks, int batch_ranks,
-                                              std::size_t alignment = parameter_alignment) {
+[[gnu::cold]] constexpr parameter_layout lay_out_parameters(
+    static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
+    int batch_ranks, std::size_t alignment = parameter_alignment) {
   auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;

@@ -52,9 +52,9 @@ struct listed_stage {
 
 /// Lays out the activation arena of a stage.
 template <int Leaves>
-constexpr stage_arena lay_out_arena(listed_stage const& stage,
-                                    activation_layout<Leaves> const& layout,
-                                    stage_slots const& slots) {
+[[gnu::cold]] constexpr stage_arena lay_out_arena(listed_stage const& stage,
+                                                  activation_layout<Leaves> const& layout,
+                                                  stage_slots const& slots) {
   stage_arena out;
   out.slots = slots;
   int const units = first_unit_of(stage.items.begin(), stage.items.size());
@@ -99,7 +99,8 @@ constexpr stage_arena lay_out_arena(listed_stage const& stage,
 
 /// The same of one stage of a plan.
 template <class Plan>
-constexpr stage_arena lay_out_stage(int stage, workload const& load, stage_slots const& slots) {
+[[gnu::cold]] constexpr stage_arena lay_out_stage(int stage, workload const& load,
+                                                  stage_slots const& slots) {
   auto const chunks = Plan::chunks_of(stage);
   std::array<bool, std::size_t(Plan::chunks)> receive{};
   for (int c = 0; c < Plan::chunks; ++c)
@@ -235,7 +236,8 @@ constexpr output_room lay_out_outputs(int stage, workload const& load, job_part 
 /// averages as they are owned. Where layers see copies in another type, those are what is kept, and
 /// the parameters themselves are held as they are owned. What is frozen is only kept.
 template <class Plan>
-constexpr memory_need memory_of_stage(int stage, workload const& load, stage_slots const& slots) {
+[[gnu::cold]] constexpr memory_need memory_of_stage(int stage, workload const& load,
+                                                    stage_slots const& slots) {
   auto const grid = Plan::grid_for(load);
   auto const outputs = [&](bool wanted, job_part part) {
     return wanted ? lay_out_outputs<Plan>(stage, load, part).total : 0;

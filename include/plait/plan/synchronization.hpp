@@ -53,7 +53,7 @@ struct planned_wait {
 /// them writing, would run in either order.
 /// Cost:   proportional to what the operations touch.
 /// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
-[[nodiscard]] constexpr std::vector<planned_wait> plan_waits(
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_wait> plan_waits(
     std::vector<stream_operation> const& operations) {
   using clock = std::array<int, std::size_t(stream_count)>;  // an operation of each stream
   constexpr clock nothing{-1, -1, -1, -1};

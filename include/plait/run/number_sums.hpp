@@ -33,8 +33,8 @@ template <class Rank, class T>
       exchanges.sum(now.row, room);
     }
   } const work{rank, numbers, room};
-  step_runner<Rank> program(
-      rank, list, program_of_rows(rank.grid(), list, place, program_buffer::name::numbers));
+  step_runner<Rank> program(rank, list,
+                            program_of_rows(rank.grid(), list, place, program_buffer::numbers));
   program.run(work);
   rank.device().synchronize();  // the host reads the numbers
 }

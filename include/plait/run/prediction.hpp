@@ -64,7 +64,8 @@ class prediction {
     received_.resize(count);
     values_.resize(count);
     std::size_t const begin = of_rank * static_cast<std::size_t>(mine - first);
-    program.run(outputs_work{*this, rank, passes, where, begin, each});
+    outputs_work const work{*this, rank, passes, where, begin, each};
+    program.run(work);
     rank.device().synchronize();  // the host reads the outputs
 
     T* out = values_.data();

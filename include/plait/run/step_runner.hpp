@@ -38,14 +38,14 @@ class step_runner {
   }
 
   template <class Work>
-  void run(Work&& work) {
+  void run(Work& work) {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
       [[maybe_unused]] auto const mark = rank_.device().mark(names_[i]);
-      waits_.run(i, [&] {
-        if (now.row < 0) work.compute(now);
-        else work.run(exchanges_, now);
-      });
+      waits_.begin(i);
+      if (now.row < 0) work.compute(now);
+      else work.run(exchanges_, now);
+      waits_.end(i);
     }
   }
 

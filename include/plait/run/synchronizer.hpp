@@ -10,10 +10,10 @@
 
 namespace plait::execution {
 
-/// Makes a device keep the waits that the operations of a program need: call run() for each, in
-/// their order.
+/// Makes a device keep the waits that the operations of a program need: call begin() and
+/// end() around each, in their order.
 ///
-/// Cost:    one event for each operation that another stream waits for; run() allocates nothing.
+/// Cost:    one event for each operation that another stream waits for; none of these allocates.
 /// Threads: used by the one thread that runs the rank.
 template <class Device>
 class synchronizer {
@@ -37,13 +37,15 @@ class synchronizer {
     }
   }
 
-  /// Runs work() between the waits of operation `index` and the record that others wait for.
-  template <class Work>
-  void run(std::size_t index, Work const& work) {
+  /// Behind begin(index), operation `index` may be handed to its stream; end(index) lets others
+  /// wait for it.
+  void begin(std::size_t index) {
     auto const& now = entries_[index];
     for (auto const& [event, site] : now.waits)
       device_.wait(now.on, events_[static_cast<std::size_t>(event)], site);
-    work();
+  }
+  void end(std::size_t index) {
+    auto const& now = entries_[index];
     if (now.event >= 0) device_.record(events_[static_cast<std::size_t>(now.event)], now.on);
   }
 

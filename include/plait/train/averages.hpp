@@ -135,9 +135,9 @@ class averages {
         }
       } const work{store};
       auto const list = exchanges_on<plan>(rank_, {}, job_part::training);
-      step_runner<Rank> program(rank_, list,
-                                program_of_rows(rank_.grid(), list, exchange_place::refresh,
-                                                program_buffer::name::parameters));
+      step_runner<Rank> program(
+          rank_, list,
+          program_of_rows(rank_.grid(), list, exchange_place::refresh, program_buffer::parameters));
       program.run(work);
     }
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -74,11 +73,8 @@ class export_work {
     for (int item = 0; item < plan::code.items.size(); unit += plan::code.items[item++].count)
       first_unit_.push_back(unit);
     for (int stage = 0; stage < plan::stages; ++stage)
-      for (auto& parameter : plan::blocks(stage, 0, rank.grid())) {
-        int const item = plan::entries[parameter.entry].item;
-        std::pair const key(first_unit_[std::size_t(item)] + parameter.copy, parameter.entry);
-        tensors_.emplace(key, std::move(parameter));
-      }
+      for (auto& parameter : plan::blocks(stage, 0, rank.grid()))
+        tensors_.push_back(std::move(parameter));
   }
 
   void compute(program_operation const& now) {
@@ -95,8 +91,11 @@ class export_work {
   }
 
  private:
-  [[nodiscard]] parameter_block const& tensor_of(program_operation const& now) const {
-    return tensors_.at({now.units.begin, now.entry});
+  [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const {
+    int const first = first_unit_[std::size_t(plan::entries[now.entry].item)];
+    return *std::ranges::find_if(tensors_, [&](parameter_block const& one) {
+      return one.entry == now.entry && one.copy == now.units.begin - first;
+    });
   }
   /// Calls body(arena) with the one in which a tensor is: what is frozen is held as layers see it.
   template <class Body>
@@ -107,7 +106,7 @@ class export_work {
   }
 
   /// The tensor, whole, into the room.
-  void take(program_operation const& now) const {
+  [[gnu::cold]] void take(program_operation const& now) const {
     auto const& entry = plan::entries[now.entry];
     with_arena(now, [&]<class From>(From const* held) {
       // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
@@ -121,7 +120,7 @@ class export_work {
     });
   }
 
-  void read(program_operation const& now) {
+  [[gnu::cold]] void read(program_operation const& now) {
     auto& device = rank_.device();
     // The host reads the tensor, and the program counts on it that all ranks of the stage wait.
     if (!rank_.is_root()) return device.synchronize();
@@ -148,8 +147,8 @@ class export_work {
   element const* seen_;
   std::byte *room_, *staging_;
   Sink& sink_;
-  std::vector<int> first_unit_{};                             // of the items
-  std::map<std::pair<int, int>, parameter_block> tensors_{};  // by unit and entry
+  std::vector<int> first_unit_{};           // of the items
+  std::vector<parameter_block> tensors_{};  // of the model
   std::vector<T> values_{};
 };
 
@@ -172,7 +171,8 @@ template <class Job, class Rank, class T, class Sink>
   auto const staging = rank.device().allocate(longest * sizeof(T));
   auto const list = exchanges_on<plan>(rank, {}, part);
   step_runner<Rank> program(rank, list, program_of<plan>(rank.grid(), list, rank.stage(), part));
-  program.run(export_work<Job, Rank, T, Sink>(rank, arena, seen, room, staging, sink));
+  export_work<Job, Rank, T, Sink> work(rank, arena, seen, room, staging, sink);
+  program.run(work);
   rank.device().synchronize();  // the room is given back
 }
 

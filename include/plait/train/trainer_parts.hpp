@@ -216,8 +216,9 @@ class trainer_parts {
     watched.begin(batch, context_for(batch, true), loss_of_step(), sums.loss_stride);
     forward_watch watch;
     watched.runner().watch(&watch);
-    passes.program(trainer_program::only_forward).run(work_type(parts_of_step(), &watched, false));
-    rank.device().synchronize();     // the host reads what has been found
+    work_type const work(parts_of_step(), &watched, false);
+    passes.program(trainer_program::only_forward).run(work);
+    rank.device().synchronize();      // the host reads what has been found
     watched.runner().watch(nullptr);  // the passes may be used again
     throw not_finite_error(not_finite_text(rank, room_to_agree(), leaf_names(plan::tree), report,
                                            last_report(), watch));
