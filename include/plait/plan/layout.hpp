@@ -85,6 +85,7 @@ constexpr activation_layout<Leaves> lay_out_activations(
     return aligned(local_block(what, rows, ranks).count() * each);
   };
   std::size_t staging = 0;
+  int v = 0;  // values stand item by item
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
     auto const at = static_cast<std::size_t>(i);
@@ -92,8 +93,7 @@ constexpr activation_layout<Leaves> lay_out_activations(
     out.output_bytes[at] = kept;
     out.input_bytes[at] = bytes_of(piece.in);
     // A root's buffer must hold every value in it; a root is never smaller than its row blocks.
-    for (int v = 0; v < code.values.size(); ++v) {
-      if (code.values[v].item != i) continue;
+    for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
         if (where.root != v) return;
         if (where.where == home::kept) offset = kept, kept += bytes_of(v);
@@ -203,19 +203,20 @@ constexpr parameter_layout<Leaves> lay_out_parameters(program<Leaves> const& cod
   std::size_t next = 0;
   for (std::size_t region = 0; region <= frozen; ++region) {
     std::size_t const begin = next;
+    int end = 0;  // entries stand item by item
     for (int i = 0; i < code.items.size(); ++i) {
-      auto const is_here = [&](int e) {
-        return entries[e].item == i && entries[e].owner < 0 && region_of(e) == region;
-      };
+      int const first = end;
+      while (end < entries.size() && entries[end].item == i) ++end;
+      auto const is_here = [&](int e) { return entries[e].owner < 0 && region_of(e) == region; };
       std::size_t unit = 0;
-      for (int e = 0; e < entries.size(); ++e)
+      for (int e = first; e < end; ++e)
         if (is_here(e)) {
           auto const at = static_cast<std::size_t>(e);
           out.offset[at] = out.gradient_offset[at] = next + unit;
           unit += rounded_up(entries[e].local_count(), alignment);
         }
       if (region != frozen) unit = rounded_up(unit, unit_multiple);
-      for (int e = 0; e < entries.size(); ++e)
+      for (int e = first; e < end; ++e)
         if (is_here(e)) out.stride[static_cast<std::size_t>(e)] = unit;
       next += unit * static_cast<std::size_t>(out.copies[static_cast<std::size_t>(i)].copies);
     }

@@ -49,38 +49,56 @@ struct planned_wait {
 /// A wait that others imply (by the order of a stream, or through a third stream) is not among
 /// them; each one that is listed is needed: without it two operations that touch one buffer, one of
 /// them writing, would run in either order.
-/// Cost:   O(operations^2) in the worst case.
+/// Cost:   O(buffers + what the operations read and write).
 /// Source: vector clocks; Mattern, "Virtual time and global states of distributed systems", 1989.
 [[nodiscard]] constexpr std::vector<planned_wait> plan_waits(
     std::vector<stream_operation> const& operations) {
   using clock = std::array<int, std::size_t(stream_count)>;  // the last known operation of each
+  constexpr clock nothing{-1, -1, -1, -1};
   auto const at = [](stream on) { return static_cast<std::size_t>(on); };
-  std::vector<clock> known(operations.size(), clock{});
-  clock last{-1, -1, -1, -1};
+  int last_buffer = -1;
+  for (auto const& now : operations) {
+    for (int const buffer : now.reads) last_buffer = std::max(last_buffer, buffer);
+    for (int const buffer : now.writes) last_buffer = std::max(last_buffer, buffer);
+  }
+  // The last operation of each stream that has read or written a buffer.
+  std::vector<clock> read(std::size_t(last_buffer + 1), nothing);
+  std::vector<clock> written(std::size_t(last_buffer + 1), nothing);
+  std::vector<clock> known(operations.size(), nothing);
+  clock last = nothing;
   std::vector<planned_wait> out;
-  auto const touches = [](std::vector<int> const& some, std::vector<int> const& others) {
-    return std::any_of(some.begin(), some.end(), [&](int buffer) {
-      return std::find(others.begin(), others.end(), buffer) != others.end();
-    });
-  };
   for (std::size_t i = 0; i < operations.size(); ++i) {
     auto const& now = operations[i];
-    clock mine{-1, -1, -1, -1};
+    clock mine = nothing;
     if (int const before = last[at(now.on)]; before >= 0) mine = known[std::size_t(before)];
+    // The last operation of each other stream that touches a buffer of this one in conflict with
+    // it: a stream's earlier ones are known with that.
+    clock awaited = nothing;
+    auto const add = [&](clock const& from) {
+      for (std::size_t s = 0; s < awaited.size(); ++s)
+        if (s != at(now.on) && from[s] > awaited[s]) awaited[s] = from[s];
+    };
+    for (int const buffer : now.reads) add(written[std::size_t(buffer)]);
+    for (int const buffer : now.writes)
+      add(written[std::size_t(buffer)]), add(read[std::size_t(buffer)]);
     // From the latest on: what it has seen itself needs no wait of its own.
-    for (std::size_t j = i; j-- > 0;) {
-      auto const& earlier = operations[j];
-      if (mine[at(earlier.on)] >= static_cast<int>(j)) continue;
-      if (earlier.on == now.on) continue;
-      if (!touches(now.reads, earlier.writes) && !touches(now.writes, earlier.writes) &&
-          !touches(now.writes, earlier.reads))
-        continue;
-      out.push_back({static_cast<int>(i), static_cast<int>(j)});
-      for (std::size_t s = 0; s < mine.size(); ++s) mine[s] = std::max(mine[s], known[j][s]);
+    while (true) {
+      std::size_t const s =
+          std::size_t(std::max_element(awaited.begin(), awaited.end()) - awaited.begin());
+      int const j = awaited[s];
+      if (j < 0) break;
+      awaited[s] = -1;
+      if (mine[s] >= j) continue;
+      out.push_back({static_cast<int>(i), j});
+      for (std::size_t k = 0; k < mine.size(); ++k)
+        mine[k] = std::max(mine[k], known[std::size_t(j)][k]);
     }
     mine[at(now.on)] = static_cast<int>(i);
     known[i] = mine;
     last[at(now.on)] = static_cast<int>(i);
+    for (int const buffer : now.reads) read[std::size_t(buffer)][at(now.on)] = static_cast<int>(i);
+    for (int const buffer : now.writes)
+      written[std::size_t(buffer)][at(now.on)] = static_cast<int>(i);
   }
   return out;
 }
