@@ -5,11 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "plait/core/name.hpp"
+#include "plait/core/type_list.hpp"
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -69,7 +69,7 @@ template <printed_text Name>
 inline constexpr bool is_name_of_one_parameter = false;
 
 template <class Model, int Leaf>
-using leaf_type = std::tuple_element_t<std::size_t(Leaf), leaves_of<Model>>;
+using leaf_type = type_at<leaves_of<Model>, std::size_t(Leaf)>;
 
 template <printed_text LayerName, printed_text Label, class Labels>
 consteval void report_unknown_pin() {
