@@ -7,6 +7,7 @@
 
 #include "plait/core/fraction.hpp"
 #include "plait/core/name.hpp"
+#include "plait/core/type_list.hpp"
 #include "plait/layer/layer.hpp"
 
 namespace plait {
@@ -110,8 +111,7 @@ consteval void check_chain() {
   constexpr int count = sizeof...(Layers);
   []<std::size_t... Index>(std::index_sequence<Index...>) {
     using list = std::tuple<Layers...>;
-    (check_edge<std::tuple_element_t<Index, list>, std::tuple_element_t<Index + 1, list>,
-                static_cast<int>(Index) + 1>(),
+    (check_edge<type_at<list, Index>, type_at<list, Index + 1>, static_cast<int>(Index) + 1>(),
      ...);
   }(std::make_index_sequence<count - 1>{});
 }
@@ -132,9 +132,8 @@ struct sequential {
   static_assert((detail::check_is_layer<Layers>(), ..., true));
   using concept_tag = layer_tag;
   using combination = sequential;
-  using input = typename std::tuple_element_t<0, std::tuple<Layers...>>::input;
-  using output =
-      typename std::tuple_element_t<sizeof...(Layers) - 1, std::tuple<Layers...>>::output;
+  using input = typename detail::type_at<std::tuple<Layers...>, 0>::input;
+  using output = typename detail::type_at<std::tuple<Layers...>, sizeof...(Layers) - 1>::output;
   static_assert((detail::check_chain<Layers...>(), true));
 };
 

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <tuple>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "plait/core/name.hpp"
+#include "plait/core/type_list.hpp"
 #include "plait/plan/form_planner.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -68,7 +69,7 @@ template <printed_text Name>
 inline constexpr bool is_name_of_one_parameter = false;
 
 template <class Model, int Leaf>
-using leaf_type = std::tuple_element_t<std::size_t(Leaf), leaves_of<Model>>;
+using leaf_type = type_at<leaves_of<Model>, std::size_t(Leaf)>;
 
 template <printed_text LayerName, printed_text Label, class Labels>
 consteval void report_unknown_pin() {
@@ -340,11 +341,12 @@ constexpr bool ties_stay_on_stages(static_view<item> items, auto const& entries,
 }
 
 constexpr bool has_nested_repeat(auto const& tree) {
+  int end = 0;  // of the outermost repeat or residual that has been met
   for (int i = 0; i < tree.nodes.size(); ++i) {
     auto const kind = tree.nodes[i].kind;
-    if (kind != node_kind::repeat && kind != node_kind::residual) continue;
-    for (int below = i + 1; below < tree.nodes[i].end; ++below)
-      if (tree.nodes[below].kind == node_kind::repeat) return true;
+    if (kind == node_kind::repeat && i < end) return true;
+    if (kind == node_kind::repeat || kind == node_kind::residual)
+      end = std::max(end, tree.nodes[i].end);
   }
   return false;
 }
@@ -356,9 +358,21 @@ constexpr int find_equal_name(auto const& tree) {
   auto const label = [&](int leaf, int index) {
     return tree.leaves[leaf].parameters[std::size_t(index)].label;
   };
+  // Lists of the leaves whose names have the same hash, so that few are compared.
+  int const leaves = tree.leaves.size();
+  std::vector<int> first(std::size_t(leaves), leaves), next(std::size_t(leaves), leaves);
+  for (int leaf = leaves - 1; leaf >= 0; --leaf) {
+    if (tree.leaves[leaf].parameter_count == 0) continue;
+    std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+    for (char const each : names[std::size_t(leaf)])
+      hash = (hash ^ static_cast<unsigned char>(each)) * 1099511628211u;
+    auto& list = first[hash % std::uint64_t(leaves)];
+    next[std::size_t(leaf)] = list;
+    list = leaf;
+  }
   int number = 0;
-  for (int a = 0; a < tree.leaves.size(); number += tree.leaves[a++].parameter_count)
-    for (int b = a + 1; b < tree.leaves.size(); ++b) {
+  for (int a = 0; a < leaves; number += tree.leaves[a++].parameter_count)
+    for (int b = next[std::size_t(a)]; b < leaves; b = next[std::size_t(b)]) {
       if (names[std::size_t(a)] != names[std::size_t(b)]) continue;
       for (int i = 0; i < tree.leaves[a].parameter_count; ++i)
         for (int k = 0; k < tree.leaves[b].parameter_count; ++k)

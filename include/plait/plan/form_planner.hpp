@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "plait/core/static_vector.hpp"
 #include "plait/placement/transition.hpp"
@@ -26,7 +28,7 @@ struct form_cost {
   int calls = 0;    ///< collectives, forward and backward
   bool possible = true;
 
-  friend constexpr form_cost operator+(form_cost a, form_cost b) {
+  friend constexpr form_cost operator+(form_cost const& a, form_cost const& b) {
     return {a.flops + b.flops, a.held + b.held, a.wire + b.wire, a.calls + b.calls,
             a.possible && b.possible};
   }
@@ -89,44 +91,77 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
   return edge(form.output, leaf.output.width);
 }
 
-/// Elements sent per row by a transition of a value of `width` elements per row, and its adjoint.
-constexpr form_cost transition_cost(placement from, placement to, std::size_t width, int ranks,
-                                    bool differentiable) {
+/// What is sent where a value goes from one placement to another, and its gradient back, whatever
+/// its width.
+struct crossing {
+  movement there = movement::none, back = movement::none;
+  bool possible = false;           ///< automatic, and made by communicators
+  bool possible_to_train = false;  ///< the same, and so is the way back
+};
+
+constexpr crossing crossing_between(placement from, placement to) {
   auto const row = transition_between(from, to), back = adjoint(row);
-  if (row.status != derivation::automatic || !row.is_made()) return impossible;
-  if (differentiable && !back.is_made()) return impossible;
+  bool const possible = row.status == derivation::automatic && row.is_made();
+  return {row.moves, back.moves, possible, possible && back.is_made()};
+}
+
+/// Elements per row of `width` that a movement sends. Of a million rows, so that rounding up to
+/// whole bytes does not show.
+constexpr double elements_per_row(movement moves, std::size_t width, int ranks) {
+  return static_cast<double>(row_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
+         1e-6;
+}
+
+/// Of a value of `width` elements per row that crosses, and its gradient if it is differentiable.
+constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ranks,
+                                  bool differentiable) {
+  if (!(differentiable ? row.possible_to_train : row.possible)) return impossible;
   form_cost cost;
-  auto const count = [&](movement moves) {
-    // A million rows, so that rounding up to whole bytes does not show.
-    cost.wire +=
-        static_cast<double>(row_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
-        1e-6;
-    cost.calls += communicates(moves);
-  };
-  count(row.moves);
-  if (differentiable) count(back.moves);
+  if (communicates(row.there)) cost.wire += elements_per_row(row.there, width, ranks), ++cost.calls;
+  if (differentiable && communicates(row.back))
+    cost.wire += elements_per_row(row.back, width, ranks), ++cost.calls;
   return cost;
 }
 
-/// Finds the best chain of forms by dynamic programming over the tree: every node answers with a
-/// table of the best cost from each input placement to each output placement.
+/// Finds the best chain of forms by dynamic programming over the tree: every node answers with the
+/// passages through it, the best cost from each input placement to each output placement. A node
+/// has few of them, so that only those that exist are kept, and those of all nodes in one list:
+/// what compilers remember of a constant's making grows with what the tables have room for.
 template <class Tree>
 struct form_planner {
   static constexpr int most_placements = 8;
-  using table = std::array<std::array<form_cost, most_placements>, most_placements>;
+
+  /// The best way through a node between two placements, by their numbers.
+  struct passage {
+    int from = 0, to = 0;
+    form_cost cost = impossible;
+  };
+  /// A form that a leaf may have.
+  struct option {
+    int form = 0;
+    passage through{};
+  };
+  struct range {
+    int first = 0, end = 0;
+  };
+  /// The best way to a placement behind a child of a sequential: which placement the child before
+  /// left, and which this one was entered with.
+  struct way {
+    form_cost cost = impossible;
+    int entered = 0, left = 0;
+  };
+  using numbers = static_vector<int, most_placements>;
 
   Tree const& tree;
   int ranks;
   form_cuts cuts;
   static_vector<placement, most_placements> placements{};
-  static_vector<table, decltype(Tree::nodes)::capacity> tables{};
+  std::vector<crossing> crossings{};  ///< between any two placements
+  std::vector<option> options{};      ///< of all leaves
+  std::vector<range> options_of{};    ///< of each leaf
+  std::vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
+  std::vector<range> passages_of_node{};
   chosen_forms<decltype(Tree::nodes)::capacity, decltype(Tree::leaves)::capacity> chosen{};
-
-  static constexpr table nothing() {
-    table all;
-    for (auto& row : all) row.fill(impossible);
-    return all;
-  }
 
   constexpr int index_of(placement at) {
     for (int i = 0; i < placements.size(); ++i)
@@ -135,21 +170,23 @@ struct form_planner {
     return placements.size() - 1;
   }
 
-  constexpr form_cost& cell(table& of, int from, int to) const {
-    return of[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
-  }
-  constexpr form_cost const& cell(int node_index, int from, int to) const {
-    return tables[node_index][static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+  constexpr form_cost cross(int from, int to, value_info const& value) const {
+    bool const differentiable = value.kind == value_kind::features;
+    return crossing_cost(crossings[std::size_t(from * placements.size() + to)],
+                         differentiable ? value.width : 0, ranks, differentiable);
   }
 
-  constexpr form_cost cross(int from, int to, value_info value) const {
-    bool const differentiable = value.kind == value_kind::features;
-    return transition_cost(placements[from], placements[to], differentiable ? value.width : 0,
-                           ranks, differentiable);
+  [[nodiscard]] constexpr static_view<passage> passages_of(int at) const {
+    auto const& mine = passages_of_node[std::size_t(at)];
+    return {passages.data() + mine.first, mine.end - mine.first};
+  }
+  [[nodiscard]] constexpr static_view<option> options_of_leaf(int leaf) const {
+    auto const& mine = options_of[std::size_t(leaf)];
+    return {options.data() + mine.first, mine.end - mine.first};
   }
 
   constexpr bool uses(form_info const& form, int dimension) const {
-    auto const cut = [&](placement at) { return is_shard(at) && at.index == dimension; };
+    auto const cut = [&](placement const& at) { return is_shard(at) && at.index == dimension; };
     return cut(form.input) || cut(form.output);
   }
 
@@ -163,110 +200,142 @@ struct form_planner {
     for (int i = 0; i < form.inner_count; ++i) {
       auto const& move = form.inner[static_cast<std::size_t>(i)];
       auto const row = transition_between(move.from, move.to);
-      cost.wire += static_cast<double>(row_bytes(
-                       row.moves, static_cast<std::int64_t>(move.width) * 1000000, ranks)) *
-                   1e-6;
+      cost.wire += elements_per_row(row.moves, move.width, ranks);
       cost.calls += communicates(row.moves);
     }
     return cost;
   }
 
-  constexpr bool allowed(leaf_info const& leaf, form_info const& form, name pin) const {
-    // On one rank all forms compute the same, and whole ones need no moves between them.
-    if (!pin.empty() && ranks > 1 && form.label != pin) return false;
-    if (uses(form, dim::sequence) && !cuts.sequence) return false;
-    if (uses(form, dim::features) && !cuts.features) return false;
-    return indivisible_length(leaf, form, ranks) == 0;
-  }
-
-  /// Reports a layer that the user expects to be split and that no form can split.
-  constexpr void check_leaf(int index) {
+  /// Lists the forms that a leaf may have, and reports one that the user expects to be split and
+  /// that no form can split.
+  constexpr void read_leaf(int index) {
     auto const& leaf = tree.leaves[index];
-    auto const pin = tree.pins[index];
-    bool known_pin = pin.empty(), wants_split = false, can_split = false;
+    auto const& pin = tree.pins[index];
+    bool const is_pinned = !pin.empty();
+    bool const may_split = cuts.features && (leaf.parameter_count > 0 || leaf.units > 0);
+    bool known_pin = !is_pinned, wants_split = false, can_split = false;
     std::size_t length = 0;
+    int const first = static_cast<int>(options.size());
     for (int i = 0; i < leaf.form_count; ++i) {
       auto const& form = leaf.forms[static_cast<std::size_t>(i)];
-      if (!pin.empty() && form.label != pin) continue;
-      known_pin = true;
+      bool const is_meant = !is_pinned || form.label == pin;
+      bool const uses_sequence = uses(form, dim::sequence);
       auto const bad = indivisible_length(leaf, form, ranks);
-      if (cuts.features && !uses(form, dim::sequence) && form.shares_work() &&
-          (leaf.parameter_count > 0 || leaf.units > 0)) {
-        wants_split = true;
-        can_split = can_split || bad == 0;
+      if (is_meant) {
+        known_pin = true;
+        if (may_split && !uses_sequence && form.shares_work()) {
+          wants_split = true;
+          can_split = can_split || bad == 0;
+        }
+        if (bad != 0 && length == 0) length = bad;
       }
-      if (bad != 0 && length == 0) length = bad;
+      // On one rank all forms compute the same, and whole ones need no moves between them.
+      if (bad != 0 || (!is_meant && ranks > 1) || (uses_sequence && !cuts.sequence)) continue;
+      if (!cuts.features && uses(form, dim::features)) continue;
+      int const from = index_of(form.input);
+      int const to = index_of(form.output);
+      options.push_back({i, {from, to, cost_of(leaf, form)}});
     }
+    options_of.push_back({first, static_cast<int>(options.size())});
     if (chosen.error != planning_error::none) return;
     if (!known_pin) chosen.error = planning_error::unknown_pin;
     else if (wants_split && !can_split)
       chosen.error =
-          pin.empty() ? planning_error::nothing_divides : planning_error::pin_not_divisible;
+          is_pinned ? planning_error::pin_not_divisible : planning_error::nothing_divides;
     chosen.error_leaf = index;
     chosen.error_length = length;
   }
 
-  constexpr table solve_leaf(int index) {
-    table best = nothing();
-    auto const& leaf = tree.leaves[index];
-    for (int i = 0; i < leaf.form_count; ++i) {
-      auto const& form = leaf.forms[static_cast<std::size_t>(i)];
-      if (!allowed(leaf, form, tree.pins[index])) continue;
-      auto& here = cell(best, index_of(form.input), index_of(form.output));
-      if (auto const cost = cost_of(leaf, form); cost < here) here = cost;
-    }
-    return best;
+  constexpr void add_passage(int from, int to, form_cost const& cost) {
+    if (cost.possible) passages.push_back({from, to, cost});
   }
 
-  /// Best way through the children of a sequential from `from`, one row of its table.
-  /// Where `pick` is set, chooses the forms of the way that ends in `to`.
-  constexpr std::array<form_cost, most_placements> chain(int at, int from, int to, bool pick) {
-    struct way {
-      form_cost cost = impossible;
-      int entered = 0, left = 0;
-    };
-    static_vector<std::array<way, most_placements>, decltype(Tree::nodes)::capacity> ways;
-    static_vector<int, decltype(Tree::nodes)::capacity> children;
-    std::array<form_cost, most_placements> reached{};
-    reached.fill(impossible);
-    reached[static_cast<std::size_t>(from)] = {};
+  constexpr void solve_leaf(int index) {
+    auto const first = passages.size();
+    for (auto const& each : options_of_leaf(index)) {
+      auto const& through = each.through;
+      auto at = first;
+      auto const comes_first = [&through](passage const& other) {
+        return other.from != through.from ? other.from < through.from : other.to < through.to;
+      };
+      while (at < passages.size() && comes_first(passages[at])) ++at;
+      bool const is_new = at == passages.size() || passages[at].from != through.from ||
+                          passages[at].to != through.to;
+      if (is_new) {
+        passages.push_back(through);
+        for (auto i = passages.size() - 1; i > at; --i) passages[i] = passages[i - 1];
+        passages[at] = through;
+      } else if (through.cost < passages[at].cost) {
+        passages[at] = through;
+      }
+    }
+  }
+
+  /// The best ways through the children of a sequential, for each of the placements `from` and each
+  /// placement behind it. Where `steps` is set, it is given the ways behind each child.
+  constexpr std::vector<way> chain(int at, numbers const& from, std::vector<way>* steps) const {
+    int const places = placements.size();
+    auto const cell = [places](int f, int place) { return std::size_t(f * places + place); };
+    std::vector<way> reached(cell(from.size(), 0)), next(cell(from.size(), 0));
     value_info value{};
     for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) {
-      bool const first = child == at + 1;
-      std::array<way, most_placements> next{};
-      bool goes_on = false;
-      for (int left = 0; left < placements.size(); ++left) {
-        auto const before = reached[static_cast<std::size_t>(left)];
-        if (!before.possible) continue;
-        for (int entered = 0; entered < placements.size(); ++entered) {
-          if (first && entered != left) continue;
-          auto const entry = first ? form_cost{} : cross(left, entered, value);
-          if (!entry.possible) continue;
-          auto const inside = before + entry;
-          auto const& row = tables[child][static_cast<std::size_t>(entered)];
-          for (int out = 0; out < placements.size(); ++out) {
-            auto const& through = row[static_cast<std::size_t>(out)];
-            if (!through.possible) continue;
-            goes_on = true;
-            auto const cost = inside + through;
-            auto& best = next[static_cast<std::size_t>(out)];
-            if (cost < best.cost) best = {cost, entered, left};
+      auto const through = passages_of(child);
+      for (auto& none : next) none.cost.possible = false;
+      auto const offer = [&](std::size_t to, form_cost const& cost, int entered, int left) {
+        if (!next[to].cost.possible || cost < next[to].cost) next[to] = {cost, entered, left};
+      };
+      if (child == at + 1) {
+        for (auto const& each : through)
+          for (int f = 0; f < from.size(); ++f)
+            if (each.from == from[f]) offer(cell(f, each.to), each.cost, each.from, each.from);
+      } else {
+        for (int left = 0; left < places; ++left) {
+          numbers here;
+          for (int f = 0; f < from.size(); ++f)
+            if (reached[cell(f, left)].cost.possible) here.push_back(f);
+          if (here.size() == 0) continue;
+          int entered = -1;
+          form_cost entry = impossible;
+          for (auto const& each : through) {
+            if (each.from != entered) entered = each.from, entry = cross(left, entered, value);
+            if (!entry.possible) continue;
+            for (int const f : here)
+              offer(cell(f, each.to), reached[cell(f, left)].cost + entry + each.cost, entered,
+                    left);
           }
         }
       }
-      for (int i = 0; i < most_placements; ++i)
-        reached[static_cast<std::size_t>(i)] = next[static_cast<std::size_t>(i)].cost;
-      if (!goes_on) return reached;
-      if (pick) ways.push_back(next), children.push_back(child);
+      if (steps != nullptr) steps->insert(steps->end(), next.begin(), next.end());
+      reached.swap(next);
       value = output_of(child);
     }
-    if (pick)
-      for (int i = children.size() - 1; i >= 0; --i) {
-        auto const& taken = ways[i][static_cast<std::size_t>(to)];
-        choose(children[i], taken.entered, to);
-        to = taken.left;
-      }
     return reached;
+  }
+
+  constexpr void solve_chain(int at) {
+    numbers from;
+    for (auto const& each : passages_of(at + 1))
+      if (from.size() == 0 || from.back() != each.from) from.push_back(each.from);
+    auto const ways = chain(at, from, nullptr);
+    for (int f = 0; f < from.size(); ++f)
+      for (int to = 0; to < placements.size(); ++to)
+        add_passage(from[f], to, ways[std::size_t(f * placements.size() + to)].cost);
+  }
+
+  constexpr void choose_chain(int at, int from, int to) {
+    numbers one;
+    one.push_back(from);
+    std::vector<way> steps;
+    chain(at, one, &steps);
+    std::vector<int> children;
+    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end)
+      children.push_back(child);
+    for (std::size_t i = children.size(); i-- > 0;) {
+      auto const& taken = steps[i * std::size_t(placements.size()) + std::size_t(to)];
+      int const entered = taken.entered, left = taken.left;
+      choose(children[i], entered, to);
+      to = left;
+    }
   }
 
   struct branch {
@@ -278,14 +347,43 @@ struct form_planner {
   constexpr branch close(int child, int from, int to) const {
     branch best;
     auto const taken = input_of(child), made = output_of(child);
-    for (int entered = 0; entered < placements.size(); ++entered)
-      for (int left = 0; left < placements.size(); ++left) {
-        if (!cell(child, entered, left).possible) continue;
-        auto const cost =
-            cross(from, entered, taken) + cell(child, entered, left) + cross(left, to, made);
-        if (cost < best.cost) best = {cost, entered, left};
-      }
+    for (auto const& each : passages_of(child)) {
+      auto const cost = cross(from, each.from, taken) + each.cost + cross(each.to, to, made);
+      if (cost < best.cost) best = {cost, each.from, each.to};
+    }
     return best;
+  }
+
+  /// The costs of all branches of a node that begin in one placement and end in one, together.
+  constexpr void solve_branches(int at) {
+    int const places = placements.size();
+    std::vector<form_cost> sums(std::size_t(places * places));
+    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) {
+      auto const taken = input_of(child), made = output_of(child);
+      auto const through = passages_of(child);
+      std::vector<form_cost> entries, exits;
+      for (auto const& each : through)
+        for (int i = 0; i < places; ++i) {
+          entries.push_back(cross(i, each.from, taken));
+          exits.push_back(cross(each.to, i, made));
+        }
+      for (int from = 0; from < places; ++from)
+        for (int to = 0; to < places; ++to) {
+          auto& sum = sums[std::size_t(from * places + to)];
+          if (!sum.possible) continue;
+          form_cost best = impossible;
+          for (int k = 0; k < through.size(); ++k) {
+            auto const& entry = entries[std::size_t(k * places + from)];
+            auto const& exit = exits[std::size_t(k * places + to)];
+            if (!entry.possible || !exit.possible) continue;
+            if (auto const cost = entry + through[k].cost + exit; cost < best) best = cost;
+          }
+          sum = sum + best;
+        }
+    }
+    for (int from = 0; from < places; ++from)
+      for (int to = 0; to < places; ++to)
+        add_passage(from, to, sums[std::size_t(from * places + to)]);
   }
 
   constexpr value_info input_of(int at) const {
@@ -310,39 +408,35 @@ struct form_planner {
   constexpr void solve(int at) {
     auto const& here = tree.nodes[at];
     for (int child = at + 1; child < here.end; child = tree.nodes[child].end) solve(child);
-    table best = nothing();
+    int const first = static_cast<int>(passages.size());
     switch (here.kind) {
-      case node_kind::leaf: best = solve_leaf(here.leaf); break;
-      case node_kind::named: best = tables[at + 1]; break;
-      case node_kind::repeat:
-        for (int i = 0; i < placements.size(); ++i)
-          cell(best, i, i) = cell(at + 1, i, i).times(here.count);
+      case node_kind::leaf: solve_leaf(here.leaf); break;
+      case node_kind::named:
+        passages_of_node[std::size_t(at)] = passages_of_node[std::size_t(at + 1)];
+        return;
+      case node_kind::repeat: {
+        auto const [begin, end] = passages_of_node[std::size_t(at + 1)];
+        for (int i = begin; i < end; ++i) {
+          auto const below = passages[std::size_t(i)];
+          if (below.from == below.to)
+            add_passage(below.from, below.to, below.cost.times(here.count));
+        }
         break;
+      }
       case node_kind::residual:
         for (int i = 0; i < placements.size(); ++i)
-          if (may_carry(placements[i])) cell(best, i, i) = close(at + 1, i, i).cost;
+          if (may_carry(placements[i])) add_passage(i, i, close(at + 1, i, i).cost);
         break;
       case node_kind::fan_out:
-      case node_kind::sum_of:
-        for (int i = 0; i < placements.size(); ++i)
-          for (int j = 0; j < placements.size(); ++j) {
-            form_cost cost;
-            for (int child = at + 1; child < here.end; child = tree.nodes[child].end)
-              cost = cost + close(child, i, j).cost;
-            cell(best, i, j) = cost;
-          }
-        break;
+      case node_kind::sum_of: solve_branches(at); break;
       case node_kind::sequential:
-      case node_kind::objective:
-        for (int i = 0; i < placements.size(); ++i)
-          best[static_cast<std::size_t>(i)] = chain(at, i, 0, false);
-        break;
+      case node_kind::objective: solve_chain(at); break;
     }
-    tables[at] = best;
+    passages_of_node[std::size_t(at)] = {first, static_cast<int>(passages.size())};
   }
 
   /// What a residual stream may be placed as.
-  static constexpr bool may_carry(placement at) {
+  static constexpr bool may_carry(placement const& at) {
     return at == invariant || at == shard<dim::sequence>;
   }
 
@@ -350,17 +444,12 @@ struct form_planner {
     auto const& here = tree.nodes[at];
     switch (here.kind) {
       case node_kind::leaf: {
-        auto const& leaf = tree.leaves[here.leaf];
         form_cost best = impossible;
-        for (int i = 0; i < leaf.form_count; ++i) {
-          auto const& form = leaf.forms[static_cast<std::size_t>(i)];
-          if (form.input != placements[from] || form.output != placements[to]) continue;
-          if (!allowed(leaf, form, tree.pins[here.leaf])) continue;
-          if (auto const cost = cost_of(leaf, form); cost < best) {
-            best = cost;
-            chosen.form[static_cast<std::size_t>(here.leaf)] = i;
+        for (auto const& each : options_of_leaf(here.leaf))
+          if (each.through.from == from && each.through.to == to && each.through.cost < best) {
+            best = each.through.cost;
+            chosen.form[static_cast<std::size_t>(here.leaf)] = each.form;
           }
-        }
         break;
       }
       case node_kind::named:
@@ -380,31 +469,31 @@ struct form_planner {
         }
         break;
       case node_kind::sequential:
-      case node_kind::objective: chain(at, from, to, true); break;
+      case node_kind::objective: choose_chain(at, from, to); break;
     }
   }
 
   /// Plans the whole model; its input is invariant, its output is invariant (or a sequence shard).
   constexpr void run() {
     index_of(invariant);
-    for (int i = 0; i < tree.leaves.size(); ++i) check_leaf(i);
-    for (int i = 0; i < tree.leaves.size(); ++i) solve_leaf(i);  // collects the placements
-    tables.count = tree.nodes.size();
+    for (int i = 0; i < tree.leaves.size(); ++i) read_leaf(i);  // collects the placements
+    for (auto const& from : placements)
+      for (auto const& to : placements) crossings.push_back(crossing_between(from, to));
+    passages_of_node.resize(std::size_t(tree.nodes.size()));
     solve(0);
     // The first layer may want its input differently: what comes from outside is free to be cut.
     branch best;
-    bool const from_tokens = first_input().kind == value_kind::tokens;
-    for (int in = 0; in < placements.size(); ++in)
-      for (int out = 0; out < placements.size(); ++out) {
-        if (!cell(0, in, out).possible) continue;
-        auto const entry = transition_cost(invariant, placements[in],
-                                           from_tokens ? 0 : first_input().width, ranks, false);
-        for (int end = 0; end < placements.size(); ++end) {
-          if (!may_carry(placements[end])) continue;
-          auto const cost = entry + cell(0, in, out) + cross(out, end, output_of(0));
-          if (cost < best.cost) best = {cost, in, out}, chosen.output = placements[end];
-        }
+    auto const input = tree.leaves[0].input(), output = output_of(0);
+    std::size_t const width = input.kind == value_kind::tokens ? 0 : input.width;
+    for (auto const& each : passages_of(0)) {
+      auto const entry = crossing_cost(crossings[std::size_t(each.from)], width, ranks, false);
+      if (!entry.possible) continue;
+      for (int end = 0; end < placements.size(); ++end) {
+        if (!may_carry(placements[end])) continue;
+        auto const cost = entry + each.cost + cross(each.to, end, output);
+        if (cost < best.cost) best = {cost, each.from, each.to}, chosen.output = placements[end];
       }
+    }
     if (!best.cost.possible) {
       if (chosen.error == planning_error::none) chosen.error = planning_error::no_chain;
       return;
@@ -412,14 +501,13 @@ struct form_planner {
     chosen.cost = best.cost;
     choose(0, best.entered, best.left);
   }
-
-  constexpr value_info first_input() const { return tree.leaves[0].input(); }
 };
 
 /// Chooses a form for every leaf on a tensor axis of `ranks` ranks.
 ///
 /// `cuts`: what the forms may cut.
-/// Cost: about (placements)^3 steps for each layer, at compile time; a repeat counts once.
+/// Cost: at compile time, for each layer as many steps as it has forms times placements that its
+///       input may come in; a repeat counts once.
 /// Errors: reported in the result, which `plan` turns into a static_assert.
 template <class Tree>
 constexpr auto choose_forms(Tree const& tree, int ranks, form_cuts cuts) {

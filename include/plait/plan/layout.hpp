@@ -90,6 +90,7 @@ constexpr activation_layout<Leaves> lay_out_activations(
     return aligned(local_block(what, rows, ranks).count() * each);
   };
   std::size_t staging = 0;
+  int v = 0;  // values stand item by item
   for (int i = 0; i < code.items.size(); ++i) {
     auto const& piece = code.items[i];
     auto const at = static_cast<std::size_t>(i);
@@ -97,8 +98,7 @@ constexpr activation_layout<Leaves> lay_out_activations(
     out.output_bytes[at] = kept;
     out.input_bytes[at] = bytes_of(piece.in);
     // A root's buffer must hold every value in it; a root is never smaller than its row blocks.
-    for (int v = 0; v < code.values.size(); ++v) {
-      if (code.values[v].item != i) continue;
+    for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
         if (where.root != v) return;
         if (where.where == home::kept) offset = kept, kept += bytes_of(v);

@@ -6,11 +6,11 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
+#include "plait/core/type_list.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/layer/layer.hpp"
 
@@ -96,7 +96,7 @@ struct outline_of<L> : outline_of<typename L::combination> {
 template <node_kind Kind, class... Below>
 struct outline_of_group {
   static constexpr int nodes = 1 + (outline_of<Below>::nodes + ...);
-  using leaves = decltype(std::tuple_cat(std::declval<typename outline_of<Below>::leaves>()...));
+  using leaves = join_lists<typename outline_of<Below>::leaves...>;
   static constexpr void append_group(auto& out, name pin, name label, int count) {
     int const index = out.nodes.size();
     out.nodes.push_back({Kind, 0, -1, count, label});

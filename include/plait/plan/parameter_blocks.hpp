@@ -26,30 +26,43 @@ struct parameter_rectangle {
                                    parameter_rectangle const&) = default;
 };
 
-/// The block of one parameter on one rank of the tensor axis, one rectangle for each part that is
-/// cut, with places counted from the block's begin. Padding belongs to none, or to them as the rest
-/// does.
-[[nodiscard]] constexpr std::vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
-                                                                       int block, int ranks,
-                                                                       bool with_padding = false) {
+/// In how many parts a parameter is cut.
+[[nodiscard]] constexpr std::size_t parts_of(parameter_entry const& entry) {
+  return static_cast<std::size_t>(is_shard(entry.stored) ? entry.stored.parts : 1);
+}
+
+/// What a rank of the tensor axis has of one part of a parameter, with places counted from the
+/// begin of the rank's block. Padding belongs to none, or to them as the rest does.
+[[nodiscard]] constexpr parameter_rectangle rectangle_of(parameter_entry const& entry,
+                                                         std::size_t number, int block, int ranks,
+                                                         bool with_padding = false) {
   auto const& info = entry.info;
   bool const is_cut = is_shard(entry.stored);
   bool const by_rows = is_cut && info.rank == 2 && entry.stored.index == 0;
-  auto const parts = static_cast<std::size_t>(is_cut ? entry.stored.parts : 1);
+  std::size_t const parts = parts_of(entry);
   std::size_t const part = (by_rows ? info.rows : info.columns) / parts;
   std::size_t const piece = is_cut ? part / static_cast<std::size_t>(ranks) : part;
   auto const filled = with_padding ? info : info.unpadded();
+  std::size_t const first = number * part + (is_cut ? piece * static_cast<std::size_t>(block) : 0);
+  auto out =
+      by_rows
+          ? parameter_rectangle{first,       0, piece, info.columns, number * piece * info.columns,
+                                info.columns}
+          : parameter_rectangle{0, first, info.rows, piece, number * piece, parts * piece};
+  out.rows = std::min(out.rows, filled.rows - std::min(filled.rows, out.row));
+  out.columns = std::min(out.columns, filled.columns - std::min(filled.columns, out.column));
+  return out;
+}
+
+/// The block of one parameter on one rank of the tensor axis, one rectangle for each part that is
+/// cut.
+[[nodiscard]] constexpr std::vector<parameter_rectangle> rectangles_of(parameter_entry const& entry,
+                                                                       int block, int ranks,
+                                                                       bool with_padding = false) {
   std::vector<parameter_rectangle> out;
-  for (std::size_t g = 0; g < parts; ++g) {
-    std::size_t const first = g * part + (is_cut ? piece * static_cast<std::size_t>(block) : 0);
-    auto each =
-        by_rows ? parameter_rectangle{first,       0, piece, info.columns, g * piece * info.columns,
-                                      info.columns}
-                : parameter_rectangle{0, first, info.rows, piece, g * piece, parts * piece};
-    each.rows = std::min(each.rows, filled.rows - std::min(filled.rows, each.row));
-    each.columns = std::min(each.columns, filled.columns - std::min(filled.columns, each.column));
-    if (each.count() > 0) out.push_back(each);
-  }
+  for (std::size_t part = 0; part < parts_of(entry); ++part)
+    if (auto const each = rectangle_of(entry, part, block, ranks, with_padding); each.count() > 0)
+      out.push_back(each);
   return out;
 }
 
@@ -58,22 +71,19 @@ struct parameter_rectangle {
 [[nodiscard]] constexpr bool is_covered(parameter_entry const& entry, int ranks) {
   bool const is_cut = is_shard(entry.stored);
   auto const whole = entry.info.unpadded();
-  std::vector<parameter_rectangle> all;
-  for (int rank = 0; rank < (is_cut ? ranks : 1); ++rank)
-    for (auto const& each : rectangles_of(entry, rank, ranks)) all.push_back(each);
-  // They are cut along one dimension, so that in its order one begins where the last has ended.
-  std::ranges::sort(all, [](parameter_rectangle const& a, parameter_rectangle const& b) {
-    return a.row != b.row ? a.row < b.row : a.column < b.column;
-  });
+  // They are cut along one dimension, so that in this order one begins where the last has ended.
   std::size_t row = 0, column = 0, count = 0;
-  for (auto const& each : all) {
-    bool const is_next = each.row == 0 ? each.column == column : each.row == row;
-    if (!is_next) return false;
-    row = each.row + each.rows;
-    column = each.column + each.columns;
-    count += each.count();
-  }
-  return count == whole.count() && (all.empty() || (row == whole.rows && column == whole.columns));
+  for (std::size_t part = 0; part < parts_of(entry); ++part)
+    for (int rank = 0; rank < (is_cut ? ranks : 1); ++rank) {
+      auto const each = rectangle_of(entry, part, rank, ranks);
+      if (each.count() == 0) continue;
+      bool const is_next = each.row == 0 ? each.column == column : each.row == row;
+      if (!is_next) return false;
+      row = each.row + each.rows;
+      column = each.column + each.columns;
+      count += each.count();
+    }
+  return count == whole.count() && (count == 0 || (row == whole.rows && column == whole.columns));
 }
 
 /// Adds what of `of` lies in `range` of the arena: at most three rectangles, of which the first and

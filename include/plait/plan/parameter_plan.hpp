@@ -127,16 +127,18 @@ struct parameter_list_result {
   parameter_entries<Leaves> entries{};
   tie_error problem = tie_error::none;
   int problem_tie = 0;  ///< which of the tree's ties has it
+  std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< of each leaf
 };
 
 /// Lists the parameters of all leaves in the chosen forms.
 template <class Tree, int Leaves>
 constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, int ranks) {
   parameter_list_result<Leaves> out;
-  auto& [entries, problem, problem_tie] = out;
+  auto& [entries, problem, problem_tie, first_entry] = out;
   auto const p = static_cast<std::size_t>(ranks);
   for (int item = 0; item < code.items.size(); ++item)
-    for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf)
+    for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf) {
+      first_entry[std::size_t(leaf)] = entries.size();
       for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
         parameter_entry entry{leaf, i, item, tree.leaves[leaf].parameters[std::size_t(i)]};
         entry.used = code.forms[leaf].uses[std::size_t(i)];
@@ -148,6 +150,7 @@ constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, in
         entry.is_frozen = tree.leaves[leaf].is_frozen;
         entries.push_back(entry);
       }
+    }
   if (tree.ties.size() == 0) return out;
   auto const leaves = leaf_characters(tree);
   auto const is_called = [&](parameter_entry const& entry, name what) {

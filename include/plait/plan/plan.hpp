@@ -227,9 +227,14 @@ struct plan {
     return planning::postpones_parameters(code, tree.leaves, storage, needs_gradient, step);
   }
 
+  /// The waits between the steps of all items.
+  template <direction Way>
+  static constexpr auto waits = plan_program_waits<code.steps.size(), code.items.size()>(
+      code, tree.leaves, storage, needs_gradient, Way);
   /// The waits between the steps of an item.
-  static constexpr auto waits_of(int item, direction way) {
-    return plan_item_waits(code, tree.leaves, storage, needs_gradient, code.items[item], way);
+  static constexpr item_waits<program<leaf_count>::most_steps> waits_of(int item, direction way) {
+    return {way == direction::forward ? waits<direction::forward>.of_item(item)
+                                      : waits<direction::backward>.of_item(item)};
   }
 
   static constexpr auto activation_layout_for(std::size_t rows) {

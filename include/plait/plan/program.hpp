@@ -52,6 +52,7 @@ struct item {
   int first_leaf = 0, end_leaf = 0;
   int in = 0, out = 0;  ///< values
   int count = 1;        ///< copies; the units of the pipeline
+  int first_unit = 0;   ///< units of the items before it
   bool repeated = false;
   double flops_per_row = 0;  ///< of one copy, forward, on one rank of the tensor axis
 };
@@ -72,9 +73,8 @@ struct program {
 
   /// Pipeline units: the copies of all items.
   [[nodiscard]] constexpr int unit_count() const {
-    int sum = 0;
-    for (auto const& piece : items) sum += piece.count;
-    return sum;
+    auto const& last = items[items.size() - 1];
+    return last.first_unit + last.count;
   }
 };
 
@@ -192,6 +192,7 @@ struct program_builder {
     piece.first_step = out.steps.size();
     piece.first_leaf = piece.end_leaf = first_leaf;
     piece.count = count;
+    piece.first_unit = out.items.size() == 0 ? 0 : out.unit_count();
     piece.repeated = repeated;
     out.items.push_back(piece);
   }

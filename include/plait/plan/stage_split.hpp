@@ -18,8 +18,7 @@ struct item_range {
 
 /// Which copies of item `index` lie in a range of units.
 constexpr item_range copies_in(item const* items, int index, unit_range units) {
-  int first = 0;
-  for (int i = 0; i < index; ++i) first += items[i].count;
+  int const first = items[index].first_unit;
   int const begin = std::max(units.begin, first);
   int const end = std::min(units.end, first + items[index].count);
   return begin < end ? item_range{begin - first, end - begin} : item_range{};
@@ -35,11 +34,9 @@ constexpr int count_copies(item const* items, int index, static_view<unit_range>
   return count;
 }
 
-/// The number of the first unit of item `index`.
+/// The number of the first unit of item `index`; behind the last item, of all units.
 constexpr int first_unit_of(item const* items, int index) {
-  int first = 0;
-  for (int i = 0; i < index; ++i) first += items[i].count;
-  return first;
+  return index == 0 ? 0 : items[index - 1].first_unit + items[index - 1].count;
 }
 
 /// The value that enters pipeline unit `unit` (> 0).
@@ -54,17 +51,32 @@ constexpr std::vector<int> balance(std::vector<double> const& costs, int stages)
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<double> sums(costs.size() + 1, 0.0);
   for (int i = 0; i < units; ++i) sums[at(i + 1)] = sums[at(i)] + costs[at(i)];
+  // Where what has the same sum begins: units that cost nothing.
+  std::vector<int> equal(costs.size() + 1, 0);
+  for (int i = 1; i <= units; ++i)
+    equal[at(i)] = sums[at(i)] == sums[at(i - 1)] ? equal[at(i - 1)] : i;
   // best[s][u]: the greatest stage when the first u units make s stages; from[s][u]: where the last
   // of these begins. Among equals the earlier stages get less, as they hold more microbatches.
   std::vector<std::vector<double>> best(at(stages + 1), std::vector<double>(at(units + 1), 1e300));
   std::vector<std::vector<int>> from(at(stages + 1), std::vector<int>(at(units + 1), 0));
   best[0][0] = 0;
-  for (int s = 1; s <= stages; ++s)
-    for (int u = s; u <= units; ++u)
-      for (int begin = s - 1; begin < u; ++begin) {
-        double const here = std::max(best[at(s - 1)][at(begin)], sums[at(u)] - sums[at(begin)]);
-        if (here < best[at(s)][at(u)]) best[at(s)][at(u)] = here, from[at(s)][at(u)] = begin;
+  for (int s = 1; s <= stages; ++s) {
+    // The later the last stage begins, the less it costs and the more do those before it: the best
+    // is where the two meet, and that moves on with u.
+    auto const& before = best[at(s - 1)];
+    int meet = s - 1;
+    for (int u = s; u <= units; ++u) {
+      auto const rest = [&](int begin) { return sums[at(u)] - sums[at(begin)]; };
+      while (meet + 1 < u && before[at(meet)] < rest(meet)) ++meet;
+      int begin = meet;
+      double greatest = std::max(before[at(meet)], rest(meet));
+      while (begin > s - 1 && rest(begin - 1) <= greatest) {
+        greatest = rest(begin - 1);
+        begin = std::max(s - 1, equal[at(begin - 1)]);
       }
+      best[at(s)][at(u)] = greatest, from[at(s)][at(u)] = begin;
+    }
+  }
   std::vector<int> begins(at(stages), 0);
   for (int s = stages, u = units; s > 0; --s) begins[at(s - 1)] = u = from[at(s)][at(u)];
   return begins;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -25,8 +26,7 @@ struct item_waits {
   static constexpr int begin = -1;
   static constexpr int end = Steps;
   static constexpr int parameters_of(int step) { return end + 1 + step; }
-  static constexpr int most_operations = 2 * Steps + 2;
-  static_vector<planned_wait, most_operations> list{};
+  static_view<planned_wait> list{};
 
   /// True if something waits for `step`.
   [[nodiscard]] constexpr bool is_awaited(int step) const {
@@ -36,29 +36,51 @@ struct item_waits {
   }
 };
 
-/// What the steps of an item touch. Buffers are numbered: 0 what the item is given, 1 what it
-/// makes, 2 the staging of moves, 3 + root any other.
+/// The same of all items, in their order: one list for all, so that it grows with the program.
+template <int Waits, int Items>
+struct program_waits {
+  static_vector<planned_wait, Waits> list{};
+  std::array<int, static_cast<std::size_t>(Items + 1)> first{};  ///< of each item
+
+  [[nodiscard]] constexpr static_view<planned_wait> of_item(int item) const {
+    int const begin = first[std::size_t(item)], end = first[std::size_t(item + 1)];
+    return {list.begin() + begin, end - begin};
+  }
+};
+
+/// The buffer of a value, or of its gradient, within the item that begins with value `first`: 0
+/// what the item is given, 1 what it makes, 2 the staging of moves, from 3 on any other.
+constexpr int buffer_in_item(auto const& storage, int first, int value, direction way) {
+  auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
+                                                : storage.gradients[std::size_t(value)];
+  // Backward, the input of the item is the gradient of its output.
+  if (where.where == home::input) return way == direction::forward ? 0 : 1;
+  if (where.where == home::output) return way == direction::forward ? 1 : 0;
+  return 3 + where.root - first;
+}
+
+/// What the steps of an item touch, by the numbers of `buffer_in_item`.
 template <int Leaves>
 struct item_operations {
   program<Leaves> const& code;
   storage_plan<program<Leaves>::most_values> const& storage;
+  int first_value;
   std::vector<stream_operation> list{};
   std::vector<int> steps{};  ///< of each operation
+  int buffers = 3;
+  bool has_streams = false;  ///< whether anything is on another stream than compute
 
-  constexpr int buffer(int value, direction way) const {
-    auto const& where = way == direction::forward ? storage.values[std::size_t(value)]
-                                                  : storage.gradients[std::size_t(value)];
-    // Backward, the input of the item is the gradient of its output.
-    if (where.where == home::input) return way == direction::forward ? 0 : 1;
-    if (where.where == home::output) return way == direction::forward ? 1 : 0;
-    return 3 + where.root;
+  constexpr int buffer(int value, direction way) {
+    int const number = buffer_in_item(storage, first_value, value, way);
+    buffers = std::max(buffers, number + 1);
+    return number;
   }
 
-  constexpr void add_edge(int step) {
+  /// What touches all buffers of the item.
+  constexpr stream_operation edge() const {
     std::vector<int> all;
-    for (int i = 0; i < 3 + code.values.size(); ++i) all.push_back(i);
-    list.push_back({stream::compute, all, all});
-    steps.push_back(step);
+    for (int i = 0; i < buffers; ++i) all.push_back(i);
+    return {stream::compute, all, all};
   }
 
   constexpr void add_step(int index, direction way, auto const& leaves,
@@ -89,6 +111,7 @@ struct item_operations {
       if (communicates(row_of_move(code.values, now, way).moves)) {
         made.on = within_layers;
         made.writes.push_back(2);
+        has_streams = true;
       }
     }
     list.push_back(std::move(made));
@@ -118,20 +141,23 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
       !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;
   auto const row = row_of_move(code.values, next, direction::backward);
-  item_operations<Leaves> const in{code, storage};
-  auto const buffer = [&](int value) { return in.buffer(value, direction::backward); };
+  auto const buffer = [&](int value) {
+    return buffer_in_item(storage, 0, value, direction::backward);
+  };
   return communicates(row.moves) && buffer(now.in) != buffer(now.out) &&
          buffer(next.in) != buffer(now.out);
 }
 
 /// The waits that an item needs; see `item_waits`.
 template <int Leaves>
-constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
-                               storage_plan<program<Leaves>::most_values> const& storage,
-                               auto const& needs_gradient, item const& piece, direction way) {
+constexpr std::vector<planned_wait> plan_item_waits(
+    program<Leaves> const& code, auto const& leaves,
+    storage_plan<program<Leaves>::most_values> const& storage, auto const& needs_gradient,
+    item const& piece, direction way) {
   using waits = item_waits<program<Leaves>::most_steps>;
-  item_operations<Leaves> operations{code, storage};
-  operations.add_edge(waits::begin);
+  item_operations<Leaves> operations{code, storage, piece.in};
+  operations.list.push_back({});
+  operations.steps.push_back(waits::begin);
   if (way == direction::forward) {
     for (int i = piece.first_step; i < piece.end_step; ++i)
       operations.add_step(i, way, leaves, needs_gradient);
@@ -143,11 +169,30 @@ constexpr auto plan_item_waits(program<Leaves> const& code, auto const& leaves,
         operations.add_parameters(i + 1, waits::parameters_of(i + 1));
     }
   }
-  operations.add_edge(waits::end);
-  waits out;
+  if (!operations.has_streams) return {};
+  operations.list.front() = operations.edge();
+  operations.list.push_back(operations.edge());
+  operations.steps.push_back(waits::end);
+  std::vector<planned_wait> out;
   for (auto const& wait : plan_waits(operations.list))
-    out.list.push_back(
+    out.push_back(
         {operations.steps[std::size_t(wait.waiting)], operations.steps[std::size_t(wait.awaited)]});
+  return out;
+}
+
+/// The waits that all items need. An operation waits at most for one of each other stream; `Steps`
+/// and `Items` are those of the program.
+template <int Steps, int Items, int Leaves>
+constexpr auto plan_program_waits(program<Leaves> const& code, auto const& leaves,
+                                  storage_plan<program<Leaves>::most_values> const& storage,
+                                  auto const& needs_gradient, direction way) {
+  program_waits<2 * Steps + 2 * Items, Items> out;
+  for (int i = 0; i < Items; ++i) {
+    for (auto const& wait :
+         plan_item_waits(code, leaves, storage, needs_gradient, code.items[i], way))
+      out.list.push_back(wait);
+    out.first[std::size_t(i + 1)] = out.list.size();
+  }
   return out;
 }
 

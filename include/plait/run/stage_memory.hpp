@@ -4,10 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "plait/core/type_list.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parallel.hpp"
@@ -20,9 +20,7 @@ namespace plait::execution {
 /// The number of the entry of parameter `index` of leaf `leaf`.
 template <class Plan>
 constexpr int entry_of(int leaf, int index) {
-  for (int e = 0; e < Plan::entries.size(); ++e)
-    if (Plan::entries[e].leaf == leaf && Plan::entries[e].index == index) return e;
-  return -1;
+  return Plan::listed.first_entry[std::size_t(leaf)] + index;
 }
 
 /// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas,
@@ -146,7 +144,7 @@ class stage_memory {
 
   template <int Step>
   using layer_of_step =
-      std::tuple_element_t<std::size_t(code.steps[Step].leaf), typename plan::leaf_types>;
+      detail::type_at<typename plan::leaf_types, std::size_t(code.steps[Step].leaf)>;
 
   /// What a leaf writes: y, and what its epilogue makes of it; or `loss`, if it is one.
   template <int Step>
@@ -212,7 +210,7 @@ class stage_memory {
 
     template <class Parameter>
     auto operator[](Parameter) const {
-      using layer_type = std::tuple_element_t<std::size_t(Leaf), typename plan::leaf_types>;
+      using layer_type = detail::type_at<typename plan::leaf_types, std::size_t(Leaf)>;
       constexpr int index =
           detail::parameter_index<typename detail::parameters_of<layer_type>::type, Parameter>;
       static_assert(index >= 0,

@@ -48,9 +48,11 @@ class unit_runner {
   using T = typename Job::element;
   using device_type = typename Rank::device_type;
   using waits = item_waits<program<plan::leaf_count>::most_steps>;
+  /// Which waits are meant. Numbers: what keeps them is the same code for all items.
   struct planned_waits {
-    waits planned;
+    int item;
     direction way;
+    [[nodiscard]] constexpr waits planned() const { return plan::waits_of(item, way); }
   };
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
@@ -155,7 +157,7 @@ class unit_runner {
   // Steps wait for each other where there is a stream besides that of compute.
   static constexpr bool has_waits = plan::tensor_ranks > 1;
   template <int Item, direction Way>
-  static constexpr planned_waits waits_of{plan::waits_of(Item, Way), Way};
+  static constexpr planned_waits waits_of{Item, Way};
   /// The element-wise function that is done with a step, or the step itself.
   template <int Step, direction Way>
   static constexpr int last_of = [] {
@@ -172,31 +174,31 @@ class unit_runner {
   }
 
   /// Lets the stream of a step wait for what the step needs.
-  void keep_waits(planned_waits const& all, int step) {
+  [[gnu::noinline]] void keep_waits(planned_waits all, int step) {
     auto const part =
         all.way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
-    for (auto const& wait : all.planned.list)
+    for (auto const& wait : all.planned().list)
       if (wait.waiting == step)
         rank_.device().wait(stream_of(step, all.way), event_of(wait.awaited),
                             {part, step, wait.awaited});
   }
   /// Records what others wait for.
-  void record_step(planned_waits const& all, int step) {
-    if (all.planned.is_awaited(step))
+  [[gnu::noinline]] void record_step(planned_waits all, int step) {
+    if (all.planned().is_awaited(step))
       rank_.device().record(event_of(step), stream_of(step, all.way));
   }
 
   /// The waits of a step, and of the element-wise function behind it if that is done with it.
-  void begin_step(planned_waits const& all, int step, int last) {
+  [[gnu::noinline]] void begin_step(planned_waits all, int step, int last) {
     keep_waits(all, step);
     if (last != step) keep_waits(all, last);
   }
-  void end_step(planned_waits const& all, int step, int last) {
+  [[gnu::noinline]] void end_step(planned_waits all, int step, int last) {
     if (last != step) record_step(all, last);
     record_step(all, step);
   }
   /// Nothing is done at the edges of an item but what others wait for.
-  void pass_edge(planned_waits const& all, int edge) {
+  [[gnu::noinline]] void pass_edge(planned_waits all, int edge) {
     keep_waits(all, edge);
     record_step(all, edge);
   }

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "plait/core/namespaces.hpp"
+
+// Long lists of types. The library's tuple_cat makes the tuples, and its tuple_element steps
+// through the list: both cost the square of the length in instantiations. Here a list is a
+// std::tuple<...> that nothing instantiates.
+namespace plait::detail {
+
+template <std::size_t Index, class T>
+struct indexed_type {
+  using type = T;
+};
+
+template <class Indices, class... Types>
+struct indexed_types;
+template <std::size_t... Index, class... Types>
+struct indexed_types<std::index_sequence<Index...>, Types...> : indexed_type<Index, Types>... {};
+
+template <class List>
+struct type_table;
+template <class... Types>
+struct type_table<std::tuple<Types...>>
+    : indexed_types<std::index_sequence_for<Types...>, Types...> {};
+
+template <std::size_t Index, class T>
+indexed_type<Index, T> find_type(indexed_type<Index, T> const*);
+
+template <class List, std::size_t Index>
+struct type_at_index {
+  using type =
+      typename decltype(find_type<Index>(static_cast<type_table<List> const*>(nullptr)))::type;
+};
+
+/// The type at a place of a std::tuple<...>.
+template <class List, std::size_t Index>
+using type_at = typename type_at_index<List, Index>::type;
+
+template <class... Lists>
+struct joined_lists;
+template <>
+struct joined_lists<> {
+  using type = std::tuple<>;
+};
+template <class... A>
+struct joined_lists<std::tuple<A...>> {
+  using type = std::tuple<A...>;
+};
+template <class... A, class... B, class... More>
+struct joined_lists<std::tuple<A...>, std::tuple<B...>, More...>
+    : joined_lists<std::tuple<A..., B...>, More...> {};
+/// Eight at once: a list of many is gone through in few steps.
+template <class... A, class... B, class... C, class... D, class... E, class... F, class... G,
+          class... H, class... More>
+struct joined_lists<std::tuple<A...>, std::tuple<B...>, std::tuple<C...>, std::tuple<D...>,
+                    std::tuple<E...>, std::tuple<F...>, std::tuple<G...>, std::tuple<H...>, More...>
+    : joined_lists<std::tuple<A..., B..., C..., D..., E..., F..., G..., H...>, More...> {};
+
+/// One std::tuple<...> of the types of several.
+template <class... Lists>
+using join_lists = typename joined_lists<Lists...>::type;
+
+}  // namespace plait::detail
