@@ -8,6 +8,7 @@
 
 #include "plait/core/static_vector.hpp"
 #include "plait/placement/transition.hpp"
+#include "plait/plan/moves.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policy.hpp"
@@ -100,7 +101,8 @@ struct crossing {
 };
 
 constexpr crossing crossing_between(placement from, placement to) {
-  auto const row = transition_between(from, to), back = adjoint(row);
+  auto const row = row_of_move(from, to, direction::forward);
+  auto const back = row_of_move(from, to, direction::backward);
   bool const possible = row.status == derivation::automatic && row.is_made();
   return {row.moves, back.moves, possible, possible && back.is_made()};
 }
@@ -199,7 +201,7 @@ struct form_planner {
                      (is_shard(form.uses[static_cast<std::size_t>(i)]) ? ranks : 1);
     for (int i = 0; i < form.inner_count; ++i) {
       auto const& move = form.inner[static_cast<std::size_t>(i)];
-      auto const row = transition_between(move.from, move.to);
+      auto const row = row_of_move(move.from, move.to, direction::forward);
       cost.wire += elements_per_row(row.moves, move.width, ranks);
       cost.calls += communicates(row.moves);
     }
@@ -455,17 +457,17 @@ struct form_planner {
       case node_kind::named:
       case node_kind::repeat: choose(at + 1, from, to); break;
       case node_kind::residual: {
-        auto const way = close(at + 1, from, from);
+        auto const ends = close(at + 1, from, from);
         chosen.edges[static_cast<std::size_t>(at)] = placements[from];
-        choose(at + 1, way.entered, way.left);
+        choose(at + 1, ends.entered, ends.left);
         break;
       }
       case node_kind::fan_out:
       case node_kind::sum_of:
         chosen.edges[static_cast<std::size_t>(at)] = placements[from];
         for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
-          auto const way = close(child, from, to);
-          choose(child, way.entered, way.left);
+          auto const ends = close(child, from, to);
+          choose(child, ends.entered, ends.left);
         }
         break;
       case node_kind::sequential:

@@ -17,9 +17,6 @@ struct value {
   int item = 0;
 };
 
-/// The two ways through an item's steps.
-enum class direction : bool { forward, backward };
-
 enum class step_kind : int {
   leaf,     ///< out = layer(in)
   move,     ///< out = in in another placement
@@ -38,11 +35,9 @@ struct step {
   int second = -1;  ///< the second input of a leaf that has two
 };
 
-/// The row of the table by which a move of an item goes, one way or the other. Whoever lists,
-/// times, stores or carries out what is moved within an item asks here.
+/// The row by which a move of an item goes, one way or the other.
 constexpr transition row_of_move(auto const& values, step const& now, direction way) {
-  auto const row = transition_between(values[now.in].at, values[now.out].at);
-  return way == direction::forward ? row : adjoint(row);
+  return row_of_move(values[now.in].at, values[now.out].at, way);
 }
 
 /// A piece of the model that one pipeline stage runs as a whole: a layer, a residual, or one copy
