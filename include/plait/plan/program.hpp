@@ -6,6 +6,7 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/placement/transition.hpp"
+#include "plait/plan/moves.hpp"
 #include "plait/plan/outline.hpp"
 
 namespace plait::planning {
