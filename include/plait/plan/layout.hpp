@@ -189,11 +189,12 @@ struct parameter_layout {
   static constexpr int frozen = 2;
   /// Where a unit is said to begin that the stage does not have.
   static constexpr std::size_t absent = ~std::size_t{0};
-  using unit_base = std::array<std::vector<std::size_t>, 3>;
 
   std::vector<entry_place> entries{};
-  unit_base parameter_base{};  ///< of each region, where its part of each unit of the model begins
-  unit_base gradient_base{};   ///< the same in the gradients' arena
+  int units = 0;  ///< of the model
+  /// Where the part of each region of each unit of the model begins, one region behind the other,
+  /// and the same in the gradients' arena.
+  std::vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
   std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
   std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
@@ -201,14 +202,16 @@ struct parameter_layout {
   /// Where the value of parameter `entry` of a unit lies; of a tied use that of its owner.
   [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
-    return parameter_base[std::size_t(at.region)][std::size_t(at.unit < 0 ? unit : at.unit)] +
-           at.in_unit;
+    return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] + at.in_unit;
   }
   /// Where the gradient accumulator of that use lies.
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
     return at.is_tied ? at.accumulator
-                      : gradient_base[std::size_t(at.region)][std::size_t(unit)] + at.in_unit;
+                      : gradient_base[base_of(at.region, unit)] + at.in_unit;
+  }
+  [[nodiscard]] constexpr std::size_t base_of(int region, int unit) const {
+    return std::size_t(region) * std::size_t(units) + std::size_t(unit);
   }
   /// Elements of the regions, padding included.
   [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
@@ -230,25 +233,26 @@ struct parameter_layout {
   parameter_layout out;
   out.entries.resize(at(entries.size()));
   // What a unit of each item has in each region.
-  std::array<std::vector<std::size_t>, 3> counts;
-  for (auto& count : counts) count.resize(at(items.size()), 0);
+  std::vector<std::size_t> counts(3 * at(items.size()), 0);
+  auto const count_of = [&](int region, int item) -> std::size_t& {
+    return counts[at(region * items.size() + item)];
+  };
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
     auto& place = out.entries[at(e)];
     place.region =
         entry.is_frozen ? parameter_layout::frozen : (entry.reduced_over_tensor() ? 1 : 0);
     if (entry.owner >= 0) continue;
-    auto& count = counts[at(place.region)][at(entry.item)];
+    auto& count = count_of(place.region, entry.item);
     place.in_unit = count;
     count += rounded_up(entry.local_count(), alignment);
   }
-  int const units = first_unit_of(items.begin(), items.size());
+  out.units = first_unit_of(items.begin(), items.size());
+  out.parameter_base.resize(3 * at(out.units), parameter_layout::absent);
   std::size_t next = 0;
   for (int region = 0; region <= parameter_layout::frozen; ++region) {
     std::size_t const begin = next;
     bool const is_frozen = region == parameter_layout::frozen;
-    auto& base = out.parameter_base[at(region)];
-    base.resize(at(units), parameter_layout::absent);
     int unit = 0;
     for (int i = 0; i < items.size(); ++i)
       for (int copy = 0; copy < items[i].count; ++copy, ++unit) {
@@ -256,8 +260,8 @@ struct parameter_layout {
         for (auto const& chunk : chunks)
           is_here = is_here || (chunk.begin <= unit && unit < chunk.end);
         if (!is_here) continue;
-        base[at(unit)] = next;
-        auto const count = counts[at(region)][at(i)];
+        out.parameter_base[out.base_of(region, unit)] = next;
+        auto const count = count_of(region, i);
         next += is_frozen ? count : rounded_up(count, unit_multiple);
       }
     if (is_frozen) out.frozen_count = next - begin;
