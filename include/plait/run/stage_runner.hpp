@@ -120,7 +120,8 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
         enter(Item, copy);
         std::byte* const output = record(Item, copy);
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::begin);
-        (forward_step<Item, code.items[Item].first_step + int(I)>(input, output, copy), ...);
+        in_order{
+            (forward_step<Item, code.items[Item].first_step + int(I)>(input, output, copy), 0)...};
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::end);
         forget_transients();
         input = output;
@@ -148,9 +149,9 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
             where_.activations + arena_.edges_offset + arena_.edge_bytes * std::size_t(edge);
         edge = 1 - edge;
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::begin);
-        (backward_step<Item, code.items[Item].end_step - 1 - int(I)>(before, output, copy, gradient,
-                                                                     made),
-         ...);
+        in_order{(backward_step<Item, code.items[Item].end_step - 1 - int(I)>(before, output, copy,
+                                                                             gradient, made),
+                  0)...};
         if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::end);
         forget_transients();
         gradient = made;
@@ -167,16 +168,17 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
   template <class Body>
   static void for_each_item(Body body) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<int(I)>(std::make_index_sequence<step_count<int(I)>>{}), ...);
+      in_order{
+          (body.template operator()<int(I)>(std::make_index_sequence<step_count<int(I)>>{}), 0)...};
     }(std::make_index_sequence<std::size_t(code.items.size())>{});
   }
   template <class Body>
   static void for_each_item_backward(Body body) {
     constexpr int last = code.items.size() - 1;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<last - int(I)>(
-           std::make_index_sequence<step_count<last - int(I)>>{}),
-       ...);
+      in_order{(body.template operator()<last - int(I)>(
+                    std::make_index_sequence<step_count<last - int(I)>>{}),
+                0)...};
     }(std::make_index_sequence<std::size_t(code.items.size())>{});
   }
 
@@ -192,7 +194,7 @@ class stage_runner : stage_memory<Job, typename Rank::device_type::memory> {
     for_each_item([&]<int Item, std::size_t... I>(std::index_sequence<I...>) {
       if (copies(Item) == 0) return;
       enter(Item, 0);
-      (prepare_step<code.items[Item].first_step + int(I)>(record(Item, 0)), ...);
+      in_order{(prepare_step<code.items[Item].first_step + int(I)>(record(Item, 0)), 0)...};
     });
   }
   template <int Step>
