@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <tuple>
 #include <utility>
 
@@ -9,7 +10,7 @@
 
 // Long lists of types. The library's tuple_cat makes the tuples, and its tuple_element steps
 // through the list: both cost the square of the length in instantiations. Here a list is a
-// std::tuple<...> that nothing instantiates.
+// std::tuple<...> that nothing instantiates. And clang nests fold expressions, 256 deep at most.
 namespace plait::detail {
 
 template <std::size_t Index, class T>
@@ -64,5 +65,16 @@ struct joined_lists<std::tuple<A...>, std::tuple<B...>, std::tuple<C...>, std::t
 /// One std::tuple<...> of the types of several.
 template <class... Lists>
 using join_lists = typename joined_lists<Lists...>::type;
+
+/// Evaluates a long pack in its order: `in_order{(f<T>(), 0)...}`.
+struct in_order {
+  constexpr in_order(std::initializer_list<int>) {}
+};
+
+constexpr int sum_of_numbers(std::initializer_list<int> numbers) {
+  int sum = 0;
+  for (int const each : numbers) sum += each;
+  return sum;
+}
 
 }  // namespace plait::detail

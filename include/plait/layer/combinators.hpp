@@ -111,8 +111,7 @@ consteval void check_chain() {
   constexpr int count = sizeof...(Layers);
   []<std::size_t... Index>(std::index_sequence<Index...>) {
     using list = std::tuple<Layers...>;
-    (check_edge<type_at<list, Index>, type_at<list, Index + 1>, static_cast<int>(Index) + 1>(),
-     ...);
+    in_order{(check_edge<type_at<list, Index>, type_at<list, Index + 1>, int(Index) + 1>(), 0)...};
   }(std::make_index_sequence<count - 1>{});
 }
 
@@ -129,7 +128,7 @@ template <class... Layers>
 struct sequential {
   static_assert(sizeof...(Layers) > 0,
                 "sequential<>: a model needs at least one layer; write it between the brackets");
-  static_assert((detail::check_is_layer<Layers>(), ..., true));
+  static_assert((detail::in_order{(detail::check_is_layer<Layers>(), 0)...}, true));
   using concept_tag = layer_tag;
   using combination = sequential;
   using input = typename detail::type_at<std::tuple<Layers...>, 0>::input;

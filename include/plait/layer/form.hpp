@@ -84,6 +84,15 @@ struct form_info {
   // Each by itself: g++ 12 changes a constant array that repeats one value.
   std::array<slot_use, most_slot_uses> slots{slot_use{}, slot_use{}, slot_use{}, slot_use{}};
   int slot_count = 0;
+  /// What the number of ranks must divide, 0 if it may be any: the common divisor of all that the
+  /// form cuts, each counted in its parts.
+  std::size_t divisible = 0;
+  bool cuts_in_parts = true;  ///< whether its parts are equal, without which it is impossible
+
+  /// True if the form is possible on `ranks` ranks.
+  [[nodiscard]] constexpr bool divides(int ranks) const {
+    return cuts_in_parts && divisible % static_cast<std::size_t>(ranks) == 0;
+  }
 
   /// True if the ranks share the work of the layer instead of repeating it.
   [[nodiscard]] constexpr bool shares_work() const { return is_shard(input) || is_shard(output); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <numeric>
 #include <type_traits>
 
 #include "plait/layer/form.hpp"
@@ -194,6 +195,31 @@ constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
      ...);
 }
 
+/// Says of each form what the number of ranks must divide.
+constexpr void read_divisibility(leaf_info& info) {
+  for (int i = 0; i < info.form_count; ++i) {
+    auto& form = info.forms[static_cast<std::size_t>(i)];
+    auto const cut = [&form](std::size_t length, int parts) {
+      auto const each = static_cast<std::size_t>(parts);
+      if (length % each != 0) form.cuts_in_parts = false;
+      form.divisible = std::gcd(form.divisible, length / each);
+    };
+    for (int k = 0; k < info.parameter_count; ++k)
+      if (auto const at = form.uses[static_cast<std::size_t>(k)]; is_shard(at))
+        cut(info.parameters[static_cast<std::size_t>(k)].length(at.index), at.parts);
+    auto const edge = [&](placement at, std::size_t width) {
+      if (at.kind != placement_kind::shard || at.index != dim::features) return;
+      if (info.units != 0) cut(info.units, 1);
+      cut(width, at.parts);
+    };
+    for (int k = 0; k < info.input_count; ++k)
+      if (auto const& input = info.inputs[static_cast<std::size_t>(k)];
+          input.kind == value_kind::features)
+        edge(form.input, input.width);
+    edge(form.output, info.output.width);
+  }
+}
+
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
@@ -224,6 +250,7 @@ constexpr leaf_info read_leaf() {
   info.scratch = read_slots(scratch{}, slots_info::most_slots);
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
+  read_divisibility(info);
   if constexpr (requires { L::may_alias; }) info.may_alias = L::may_alias;
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;

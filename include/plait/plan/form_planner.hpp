@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plait/core/static_vector.hpp"
@@ -128,7 +129,8 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
 /// Finds the best chain of forms by dynamic programming over the tree: every node answers with the
 /// passages through it, the best cost from each input placement to each output placement. A node
 /// has few of them, so that only those that exist are kept, and those of all nodes in one list:
-/// what compilers remember of a constant's making grows with what the tables have room for.
+/// what compilers remember of a constant's making grows with what the tables have room for. They
+/// count every call and statement, too, so that the inner loops go without either.
 template <class Tree>
 struct form_planner {
   static constexpr int most_placements = 8;
@@ -136,38 +138,42 @@ struct form_planner {
   /// The best way through a node between two placements, by their numbers.
   struct passage {
     int from = 0, to = 0;
+    int form = -1;  ///< of a leaf
     form_cost cost = impossible;
   };
-  /// A form that a leaf may have.
-  struct option {
-    int form = 0;
-    passage through{};
-  };
-  struct range {
+  /// The passages of a node; of a sequential, where its picks are.
+  struct solved {
     int first = 0, end = 0;
+    int chain = -1;
   };
-  /// The best way to a placement behind a child of a sequential: which placement the child before
-  /// left, and which this one was entered with.
-  struct way {
-    form_cost cost = impossible;
-    int entered = 0, left = 0;
+  /// How the best ways through a sequential go: for each child and each cell, the placement that
+  /// the child was entered with and the one that the child before had left. The cells are those of
+  /// a table from the placements that the first child may be given to all.
+  struct chain_picks {
+    static_vector<int, most_placements> from{};
+    std::vector<int> children{};
+    std::vector<int> picks{};
   };
-  using numbers = static_vector<int, most_placements>;
 
   Tree const& tree;
   int ranks;
   form_cuts cuts;
   static_vector<placement, most_placements> placements{};
   std::vector<crossing> crossings{};  ///< between any two placements
-  std::vector<option> options{};      ///< of all leaves
-  std::vector<range> options_of{};    ///< of each leaf
   std::vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
-  std::vector<range> passages_of_node{};
+  std::vector<solved> leaves{}, nodes{};
+  std::vector<chain_picks> chains{};
+  /// What crossing an edge costs, as far as it has been asked: of the edge with this number.
+  std::vector<form_cost> crossed{};
+  std::vector<int> crossed_on{};
+  int edge = 0;
+  value_info edge_value{};
   chosen_forms<decltype(Tree::nodes)::capacity, decltype(Tree::leaves)::capacity> chosen{};
 
-  constexpr int index_of(placement at) {
-    for (int i = 0; i < placements.size(); ++i)
-      if (placements[i] == at) return i;
+  constexpr int index_of(placement const& at) {
+    placement const* const known = placements.begin();
+    for (int i = 0; i < placements.count; ++i)
+      if (known[i] == at) return i;
     placements.push_back(at);
     return placements.size() - 1;
   }
@@ -179,17 +185,13 @@ struct form_planner {
   }
 
   [[nodiscard]] constexpr static_view<passage> passages_of(int at) const {
-    auto const& mine = passages_of_node[std::size_t(at)];
+    auto const& mine = nodes[std::size_t(at)];
     return {passages.data() + mine.first, mine.end - mine.first};
   }
-  [[nodiscard]] constexpr static_view<option> options_of_leaf(int leaf) const {
-    auto const& mine = options_of[std::size_t(leaf)];
-    return {options.data() + mine.first, mine.end - mine.first};
-  }
 
-  constexpr bool uses(form_info const& form, int dimension) const {
-    auto const cut = [&](placement const& at) { return is_shard(at) && at.index == dimension; };
-    return cut(form.input) || cut(form.output);
+  static constexpr bool uses(form_info const& form, int dimension) {
+    return (is_shard(form.input) && form.input.index == dimension) ||
+           (is_shard(form.output) && form.output.index == dimension);
   }
 
   constexpr form_cost cost_of(leaf_info const& leaf, form_info const& form) const {
@@ -208,135 +210,138 @@ struct form_planner {
     return cost;
   }
 
-  /// Lists the forms that a leaf may have, and reports one that the user expects to be split and
-  /// that no form can split.
+  constexpr void add_passage(int from, int to, form_cost const& cost) {
+    if (cost.possible) passages.push_back({from, to, -1, cost});
+  }
+
+  /// Adds a form of the leaf whose passages begin at `first`, where it is the best so far.
+  constexpr void add_form(std::size_t first, passage const& made) {
+    auto at = passages.size();
+    for (; at > first; --at) {
+      auto const& before = passages[at - 1];
+      if (before.from < made.from || (before.from == made.from && before.to < made.to)) break;
+      if (before.from == made.from && before.to == made.to) {
+        if (made.cost < before.cost) passages[at - 1] = made;
+        return;
+      }
+    }
+    passages.push_back(made);
+    if (at + 1 == passages.size()) return;
+    for (auto i = passages.size() - 1; i > at; --i) passages[i] = passages[i - 1];
+    passages[at] = made;
+  }
+
+  /// Finds the passages of a leaf, and reports one that the user expects to be split and that no
+  /// form can split.
   constexpr void read_leaf(int index) {
     auto const& leaf = tree.leaves[index];
     auto const& pin = tree.pins[index];
     bool const is_pinned = !pin.empty();
     bool const may_split = cuts.features && (leaf.parameter_count > 0 || leaf.units > 0);
     bool known_pin = !is_pinned, wants_split = false, can_split = false;
-    std::size_t length = 0;
-    int const first = static_cast<int>(options.size());
+    auto const first = passages.size();
     for (int i = 0; i < leaf.form_count; ++i) {
       auto const& form = leaf.forms[static_cast<std::size_t>(i)];
       bool const is_meant = !is_pinned || form.label == pin;
-      bool const uses_sequence = uses(form, dim::sequence);
-      auto const bad = indivisible_length(leaf, form, ranks);
-      if (is_meant) {
-        known_pin = true;
-        if (may_split && !uses_sequence && form.shares_work()) {
-          wants_split = true;
-          can_split = can_split || bad == 0;
-        }
-        if (bad != 0 && length == 0) length = bad;
-      }
+      known_pin = known_pin || is_meant;
       // On one rank all forms compute the same, and whole ones need no moves between them.
-      if (bad != 0 || (!is_meant && ranks > 1) || (uses_sequence && !cuts.sequence)) continue;
-      if (!cuts.features && uses(form, dim::features)) continue;
+      if ((!is_meant && ranks > 1) || (!cuts.features && uses(form, dim::features))) continue;
+      bool const uses_sequence = uses(form, dim::sequence);
+      if (uses_sequence && !cuts.sequence) continue;
+      bool const divides = form.divides(ranks);
+      if (is_meant && may_split && !uses_sequence && form.shares_work()) {
+        wants_split = true;
+        can_split = can_split || divides;
+      }
+      if (!divides) continue;
       int const from = index_of(form.input);
       int const to = index_of(form.output);
-      options.push_back({i, {from, to, cost_of(leaf, form)}});
+      add_form(first, {from, to, i, cost_of(leaf, form)});
     }
-    options_of.push_back({first, static_cast<int>(options.size())});
+    leaves.push_back({int(first), int(passages.size())});
     if (chosen.error != planning_error::none) return;
     if (!known_pin) chosen.error = planning_error::unknown_pin;
     else if (wants_split && !can_split)
       chosen.error =
           is_pinned ? planning_error::pin_not_divisible : planning_error::nothing_divides;
+    if (chosen.error == planning_error::none) return;
     chosen.error_leaf = index;
-    chosen.error_length = length;
+    for (int i = 0; i < leaf.form_count && chosen.error_length == 0; ++i)
+      if (auto const& form = leaf.forms[std::size_t(i)]; !is_pinned || form.label == pin)
+        chosen.error_length = indivisible_length(leaf, form, ranks);
   }
 
-  constexpr void add_passage(int from, int to, form_cost const& cost) {
-    if (cost.possible) passages.push_back({from, to, cost});
-  }
-
-  constexpr void solve_leaf(int index) {
-    auto const first = passages.size();
-    for (auto const& each : options_of_leaf(index)) {
-      auto const& through = each.through;
-      auto at = first;
-      auto const comes_first = [&through](passage const& other) {
-        return other.from != through.from ? other.from < through.from : other.to < through.to;
-      };
-      while (at < passages.size() && comes_first(passages[at])) ++at;
-      bool const is_new = at == passages.size() || passages[at].from != through.from ||
-                          passages[at].to != through.to;
-      if (is_new) {
-        passages.push_back(through);
-        for (auto i = passages.size() - 1; i > at; --i) passages[i] = passages[i - 1];
-        passages[at] = through;
-      } else if (through.cost < passages[at].cost) {
-        passages[at] = through;
-      }
-    }
-  }
-
-  /// The best ways through the children of a sequential, for each of the placements `from` and each
-  /// placement behind it. Where `steps` is set, it is given the ways behind each child.
-  constexpr std::vector<way> chain(int at, numbers const& from, std::vector<way>* steps) const {
-    int const places = placements.size();
-    auto const cell = [places](int f, int place) { return std::size_t(f * places + place); };
-    std::vector<way> reached(cell(from.size(), 0)), next(cell(from.size(), 0));
-    value_info value{};
-    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) {
-      auto const through = passages_of(child);
-      for (auto& none : next) none.cost.possible = false;
-      auto const offer = [&](std::size_t to, form_cost const& cost, int entered, int left) {
-        if (!next[to].cost.possible || cost < next[to].cost) next[to] = {cost, entered, left};
-      };
+  /// Goes through the children of a sequential, for each placement that the first may be given.
+  constexpr void solve_chain(int at) {
+    chain_picks ways;
+    auto& from = ways.from;
+    for (auto const& each : passages_of(at + 1))
+      if (from.size() == 0 || from.back() != each.from) from.push_back(each.from);
+    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end)
+      ways.children.push_back(child);
+    int const places = placements.size(), cells = from.size() * places;
+    ways.picks = std::vector<int>(ways.children.size() * std::size_t(cells), 0);
+    int* pick = ways.picks.data();
+    std::vector<form_cost> both(std::size_t(2 * cells));
+    form_cost *reached = both.data(), *next = both.data() + cells;
+    for (int const child : ways.children) {
+      passage const* const begin = passages.data() + nodes[std::size_t(child)].first;
+      passage const* const end = passages.data() + nodes[std::size_t(child)].end;
+      for (int i = 0; i < cells; ++i) next[i].possible = false;
       if (child == at + 1) {
-        for (auto const& each : through)
-          for (int f = 0; f < from.size(); ++f)
-            if (each.from == from[f]) offer(cell(f, each.to), each.cost, each.from, each.from);
+        for (int f = 0; f < from.size(); ++f)
+          for (auto const* each = begin; each != end; ++each)
+            if (each->from == from[f]) {
+              next[f * places + each->to] = each->cost;
+              pick[f * places + each->to] = each->from * most_placements + each->from;
+            }
       } else {
         for (int left = 0; left < places; ++left) {
-          numbers here;
-          for (int f = 0; f < from.size(); ++f)
-            if (reached[cell(f, left)].cost.possible) here.push_back(f);
-          if (here.size() == 0) continue;
-          int entered = -1;
-          form_cost entry = impossible;
-          for (auto const& each : through) {
-            if (each.from != entered) entered = each.from, entry = cross(left, entered, value);
+          bool is_reached = false;
+          for (int i = left; i < cells; i += places) is_reached = is_reached || reached[i].possible;
+          if (!is_reached) continue;
+          form_cost const* const entries = crossed.data() + left * places;
+          int* const known = crossed_on.data() + left * places;
+          for (auto const* each = begin; each != end; ++each) {
+            int const entered = each->from;
+            if (known[entered] != edge) {
+              known[entered] = edge;
+              crossed[std::size_t(left * places + entered)] = cross(left, entered, edge_value);
+            }
+            auto const& entry = entries[entered];
             if (!entry.possible) continue;
-            for (int const f : here)
-              offer(cell(f, each.to), reached[cell(f, left)].cost + entry + each.cost, entered,
-                    left);
+            for (int row = 0; row < cells; row += places) {
+              auto const& before = reached[row + left];
+              if (!before.possible) continue;
+              auto& best = next[row + each->to];
+              // Most cost more work than the best so far: a crossing has none.
+              if (best.possible && best.flops < before.flops + each->cost.flops) continue;
+              auto const cost = before + entry + each->cost;
+              if (best.possible && !(cost < best)) continue;
+              best = cost;
+              pick[row + each->to] = entered * most_placements + left;
+            }
           }
         }
       }
-      if (steps != nullptr) steps->insert(steps->end(), next.begin(), next.end());
-      reached.swap(next);
-      value = output_of(child);
+      std::swap(reached, next);
+      pick += cells;
+      auto const value = output_of(child);
+      if (!(value == edge_value)) edge_value = value, ++edge;
     }
-    return reached;
-  }
-
-  constexpr void solve_chain(int at) {
-    numbers from;
-    for (auto const& each : passages_of(at + 1))
-      if (from.size() == 0 || from.back() != each.from) from.push_back(each.from);
-    auto const ways = chain(at, from, nullptr);
     for (int f = 0; f < from.size(); ++f)
-      for (int to = 0; to < placements.size(); ++to)
-        add_passage(from[f], to, ways[std::size_t(f * placements.size() + to)].cost);
+      for (int to = 0; to < places; ++to) add_passage(from[f], to, reached[f * places + to]);
+    chains.push_back(std::move(ways));
   }
 
-  constexpr void choose_chain(int at, int from, int to) {
-    numbers one;
-    one.push_back(from);
-    std::vector<way> steps;
-    chain(at, one, &steps);
-    std::vector<int> children;
-    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end)
-      children.push_back(child);
-    for (std::size_t i = children.size(); i-- > 0;) {
-      auto const& taken = steps[i * std::size_t(placements.size()) + std::size_t(to)];
-      int const entered = taken.entered, left = taken.left;
-      choose(children[i], entered, to);
-      to = left;
+  constexpr void choose_chain(chain_picks const& ways, int from, int to) {
+    int const places = placements.size(), cells = ways.from.size() * places;
+    int row = 0;
+    while (ways.from[row] != from) ++row;
+    for (std::size_t i = ways.children.size(); i-- > 0;) {
+      int const pick = ways.picks[i * std::size_t(cells) + std::size_t(row * places + to)];
+      choose(ways.children[i], pick / most_placements, to);
+      to = pick % most_placements;
     }
   }
 
@@ -410,18 +415,15 @@ struct form_planner {
   constexpr void solve(int at) {
     auto const& here = tree.nodes[at];
     for (int child = at + 1; child < here.end; child = tree.nodes[child].end) solve(child);
-    int const first = static_cast<int>(passages.size());
+    solved made{int(passages.size())};
     switch (here.kind) {
-      case node_kind::leaf: solve_leaf(here.leaf); break;
-      case node_kind::named:
-        passages_of_node[std::size_t(at)] = passages_of_node[std::size_t(at + 1)];
-        return;
+      case node_kind::leaf: nodes[std::size_t(at)] = leaves[std::size_t(here.leaf)]; return;
+      case node_kind::named: nodes[std::size_t(at)] = nodes[std::size_t(at + 1)]; return;
       case node_kind::repeat: {
-        auto const [begin, end] = passages_of_node[std::size_t(at + 1)];
-        for (int i = begin; i < end; ++i) {
-          auto const below = passages[std::size_t(i)];
-          if (below.from == below.to)
-            add_passage(below.from, below.to, below.cost.times(here.count));
+        auto const below = nodes[std::size_t(at + 1)];
+        for (int i = below.first; i < below.end; ++i) {
+          auto const each = passages[std::size_t(i)];
+          if (each.from == each.to) add_passage(each.from, each.to, each.cost.times(here.count));
         }
         break;
       }
@@ -432,9 +434,13 @@ struct form_planner {
       case node_kind::fan_out:
       case node_kind::sum_of: solve_branches(at); break;
       case node_kind::sequential:
-      case node_kind::objective: solve_chain(at); break;
+      case node_kind::objective:
+        solve_chain(at);
+        made.chain = int(chains.size()) - 1;
+        break;
     }
-    passages_of_node[std::size_t(at)] = {first, static_cast<int>(passages.size())};
+    made.end = int(passages.size());
+    nodes[std::size_t(at)] = made;
   }
 
   /// What a residual stream may be placed as.
@@ -445,15 +451,11 @@ struct form_planner {
   constexpr void choose(int at, int from, int to) {
     auto const& here = tree.nodes[at];
     switch (here.kind) {
-      case node_kind::leaf: {
-        form_cost best = impossible;
-        for (auto const& each : options_of_leaf(here.leaf))
-          if (each.through.from == from && each.through.to == to && each.through.cost < best) {
-            best = each.through.cost;
+      case node_kind::leaf:
+        for (auto const& each : passages_of(at))
+          if (each.from == from && each.to == to)
             chosen.form[static_cast<std::size_t>(here.leaf)] = each.form;
-          }
         break;
-      }
       case node_kind::named:
       case node_kind::repeat: choose(at + 1, from, to); break;
       case node_kind::residual: {
@@ -471,17 +473,24 @@ struct form_planner {
         }
         break;
       case node_kind::sequential:
-      case node_kind::objective: choose_chain(at, from, to); break;
+      case node_kind::objective:
+        choose_chain(chains[std::size_t(nodes[std::size_t(at)].chain)], from, to);
+        break;
     }
   }
 
   /// Plans the whole model; its input is invariant, its output is invariant (or a sequence shard).
   constexpr void run() {
     index_of(invariant);
+    // Room for leaves of three forms that are possible, so that the list seldom moves.
+    passages.reserve(std::size_t(3 * tree.leaves.size() + tree.nodes.size()));
+    leaves.reserve(std::size_t(tree.leaves.size()));
     for (int i = 0; i < tree.leaves.size(); ++i) read_leaf(i);  // collects the placements
     for (auto const& from : placements)
       for (auto const& to : placements) crossings.push_back(crossing_between(from, to));
-    passages_of_node.resize(std::size_t(tree.nodes.size()));
+    crossed.resize(crossings.size());
+    crossed_on.resize(crossings.size(), -1);
+    nodes.resize(std::size_t(tree.nodes.size()));
     solve(0);
     // The first layer may want its input differently: what comes from outside is free to be cut.
     branch best;

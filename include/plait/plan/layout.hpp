@@ -207,8 +207,7 @@ struct parameter_layout {
   /// Where the gradient accumulator of that use lies.
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];
-    return at.is_tied ? at.accumulator
-                      : gradient_base[base_of(at.region, unit)] + at.in_unit;
+    return at.is_tied ? at.accumulator : gradient_base[base_of(at.region, unit)] + at.in_unit;
   }
   [[nodiscard]] constexpr std::size_t base_of(int region, int unit) const {
     return std::size_t(region) * std::size_t(units) + std::size_t(unit);

@@ -95,12 +95,12 @@ struct outline_of<L> : outline_of<typename L::combination> {
 
 template <node_kind Kind, class... Below>
 struct outline_of_group {
-  static constexpr int nodes = 1 + (outline_of<Below>::nodes + ...);
+  static constexpr int nodes = 1 + sum_of_numbers({outline_of<Below>::nodes...});
   using leaves = join_lists<typename outline_of<Below>::leaves...>;
   static constexpr void append_group(auto& out, name pin, name label, int count) {
     int const index = out.nodes.size();
     out.nodes.push_back({Kind, 0, -1, count, label});
-    (outline_of<Below>::append(out, pin), ...);
+    in_order{(outline_of<Below>::append(out, pin), 0)...};
     out.nodes[index].end = out.nodes.size();
   }
   static constexpr void append(auto& out, name pin) { append_group(out, pin, {}, 1); }
@@ -154,7 +154,7 @@ struct outline_of<tied<L, Parameter, Owner>> : outline_of<L> {
 
 template <class... Leaves>
 consteval bool any_has_term(std::tuple<Leaves...>*) {
-  return (leaf_of<Leaves>.has_term() || ...);
+  return sum_of_numbers({int(leaf_of<Leaves>.has_term())...}) > 0;
 }
 
 template <nano_fraction Weight, class L>

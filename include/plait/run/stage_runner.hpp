@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/type_list.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/forward_watch.hpp"
@@ -123,13 +124,13 @@ class stage_runner {
   template <class Body>
   static void for_each_item(Body body) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<int(I)>(), ...);
+      in_order {(body.template operator()<int(I)>(), 0)... };
     }(std::make_index_sequence<std::size_t(items)>{});
   }
   template <class Body>
   static void for_each_item_backward(Body body) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<items - 1 - int(I)>(), ...);
+      in_order {(body.template operator()<items - 1 - int(I)>(), 0)... };
     }(std::make_index_sequence<std::size_t(items)>{});
   }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/type_list.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
@@ -135,14 +136,14 @@ class unit_runner {
   static void for_each_step(Body body) {
     constexpr int first = code.items[Item].first_step;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<first + int(I)>(), ...);
+      in_order {(body.template operator()<first + int(I)>(), 0)... };
     }(std::make_index_sequence<step_count<Item>>{});
   }
   template <int Item, class Body>
   static void for_each_step_backward(Body body) {
     constexpr int last = code.items[Item].end_step - 1;
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (body.template operator()<last - int(I)>(), ...);
+      in_order {(body.template operator()<last - int(I)>(), 0)... };
     }(std::make_index_sequence<step_count<Item>>{});
   }
   template <int Item>

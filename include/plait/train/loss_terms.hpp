@@ -95,8 +95,7 @@ struct loss_terms {
   static constexpr void for_each_term(Body body) {
     [&]<std::size_t... Term>(std::index_sequence<Term...>) {
       (body.template operator()<leaf_of[Term]>(
-           static_cast<
-               std::tuple_element_t<std::size_t(leaf_of[Term]), typename Plan::leaf_types>*>(
+           static_cast<detail::type_at<typename Plan::leaf_types, std::size_t(leaf_of[Term])>*>(
                nullptr)),
        ...);
     }(std::make_index_sequence<std::size_t(count)>{});
