@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum of slices is that of one binary tree over their numbers, to the bit, whoever has them.
+#include "plait/run/slice_sums.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plait/plait.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::planning;
+
+constexpr int slices = 7;
+constexpr std::size_t vocabulary = 24, width = 32;
+using head =
+    nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
+using body = objective<sequential<named<"wte", nn::embedding<vocabulary, width>>,
+                                  named<"mid", nn::linear<width, width>>,
+                                  named<"head", tied<head, head::weight, "wte.weight">>>,
+                       nn::cross_entropy<vocabulary>>;
+struct job : parallel<body, hybrid<data_parallel<>, reproducible<slices>>, float> {};
+using plan = job::plan_type;
+
+/// What a slice gives to an element: of unlike sizes, so that the order of a sum is seen.
+float value(int turn, int slice, std::size_t element) {
+  auto const mixed = (std::uint32_t(slice) * 2654435761u + std::uint32_t(element) * 40503u +
+                      std::uint32_t(turn) * 97u) >>
+                     7;
+  float const size = std::ldexp(1.0f + float(mixed % 1021) / 1021.0f, int(mixed % 19) - 9);
+  return mixed % 2 == 0 ? size : -size;
+}
+
+/// The tree, as its comment says: the left part has the largest power of two that is less than all.
+float tree_sum(int turn, int first, int count, std::size_t element) {
+  if (count == 1) return value(turn, first, element);
+  int left = 1;
+  while (2 * left < count) left *= 2;
+  float const a = tree_sum(turn, first, left, element);
+  return a + tree_sum(turn, first + left, count - left, element);
+}
+std::vector<float> tree_sums(int turn, std::size_t count) {
+  std::vector<float> out(count);
+  for (std::size_t i = 0; i < count; ++i) out[i] = tree_sum(turn, 0, slices, i);
+  return out;
+}
+
+/// What all ranks have at the end of two steps, in pieces of `piece` elements (0: as planned).
+void expect_tree(int data_ranks, std::size_t piece) {
+  launch<job>(threads{.data_ranks = data_ranks}, [&](auto& rank) {
+    using rank_type = std::remove_cvref_t<decltype(rank)>;
+    auto const layout = plan::parameter_layout_for(0, rank.grid());
+    auto where = plan::slice_arena_for(layout, rank.grid());
+    ASSERT_EQ(where.stride, layout.gradient_count());
+    ASSERT_GE(where.sent_at, where.stride * std::size_t(where.accumulators));
+    if (piece > 0 && data_ranks > 1) {
+      std::size_t const blocks = std::size_t(data_ranks) * std::size_t(where.roots);
+      where.piece = piece;
+      where.received_at = where.sent_at + blocks * piece;
+      where.total = where.received_at + blocks * piece;
+    }
+    constexpr std::size_t guarded = 64;
+    std::vector<float> arena(where.total, 0.0f);
+    arena.resize(where.total + guarded, 12345.0f);
+    execution::slice_sums<job, rank_type> const sums(rank, where, arena.data());
+    auto const list = execution::exchanges_on<plan>(rank, {}, job_part::training);
+    execution::exchange_runner<rank_type> const exchanges(rank, list);
+
+    auto const mine = sums.mine();
+    EXPECT_EQ(mine.first, slices * rank.world_rank() / data_ranks);
+    EXPECT_EQ(mine.end(), slices * (rank.world_rank() + 1) / data_ranks);
+    for (int turn = 0; turn < 2; ++turn) {
+      sums.clear(rank);
+      for (int m = 0; m < mine.count; ++m) {
+        float* const at = sums.place_of(m);
+        ASSERT_EQ(std::size_t(at - arena.data()) % where.stride, 0u);
+        ASSERT_LE(at - arena.data(),
+                  std::ptrdiff_t(where.stride * std::size_t(where.accumulators - 1)));
+        for (std::size_t i = 0; i < where.stride; ++i) {
+          ASSERT_EQ(at[i], 0.0f) << "turn " << turn << ", microbatch " << m;
+          at[i] += value(turn, mine.first + m, i);
+        }
+        sums.add(rank, m);
+      }
+      for (auto const place : {exchange_place::slices, exchange_place::gradients})
+        for (std::size_t r = 0; r < list.size(); ++r) {
+          if (list[r].place != place || exchanges.row(int(r)).group == nullptr) continue;
+          if (exchanges.row(int(r)).moves == movement::all_to_all)
+            sums.exchange(rank, exchanges, int(r));
+          else exchanges.run(int(r), arena.data());
+        }
+      auto const expected = tree_sums(turn, where.stride);
+      for (std::size_t i = 0; i < where.stride; ++i)
+        ASSERT_EQ(arena[i], expected[i]) << data_ranks << " ranks, turn " << turn << ", element "
+                                         << i << ", rank " << rank.world_rank();
+    }
+    for (std::size_t i = where.total; i < arena.size(); ++i) EXPECT_EQ(arena[i], 12345.0f);
+  });
+}
+
+TEST(SliceSumsTree, TheOrderOfTheValuesIsSeen) {
+  int others = 0;
+  for (std::size_t i = 0; i < 100; ++i) {
+    float one_by_one = 0;
+    for (int slice = 0; slice < slices; ++slice) one_by_one += value(0, slice, i);
+    others += one_by_one != tree_sum(0, 0, slices, i);
+  }
+  EXPECT_GT(others, 20);
+}
+
+class SliceSums : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, SliceSums, ::testing::Values(1, 2, 3, 5));
+
+TEST_P(SliceSums, AreThoseOfTheTree) { expect_tree(GetParam(), 0); }
+
+// 100 divides no block, so that the last piece is a short one.
+TEST_P(SliceSums, AreTheSameInPieces) {
+  for (std::size_t const piece : {100, 512}) expect_tree(GetParam(), piece);
+}
+
+}  // namespace

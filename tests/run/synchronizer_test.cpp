@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which waits and records a device is asked for, in which order and under which names.
+#include "plait/run/synchronizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace {
+
+using plait::stream;
+using plait::stream_operation;
+using plait::execution::synchronizer;
+using plait::planning::operation_kind;
+using plait::planning::program_operation;
+using lines = std::vector<std::string>;
+
+/// Writes down what it is asked for.
+struct recording_device {
+  struct event {
+    int number = -1;
+  };
+  lines* said;
+  int events = 0;
+
+  event make_event() { return {events++}; }
+  void record(event const& what, stream on) {
+    said->push_back("record " + std::to_string(what.number) + " on " + std::string(to_string(on)));
+  }
+  void wait(stream on, event const& what, plait::wait_site site) {
+    said->push_back(std::string(to_string(on)) + " waits for " + std::to_string(what.number) +
+                    " at " + to_string(site));
+  }
+};
+
+constexpr stream compute = stream::compute, data = stream::data, stage = stream::stage;
+
+program_operation computes(operation_kind what, int unit = -1) {
+  return {.what = what, .units = {unit, unit + 1}};
+}
+program_operation row(int number) { return {.row = number}; }
+
+struct outcome {
+  lines said;
+  int events = 0;
+};
+
+/// What is said while the operations are run one behind the other, each of which says its number.
+outcome run(std::vector<stream_operation> const& touched,
+            std::vector<program_operation> const& operations, int turns = 1) {
+  outcome out;
+  recording_device device{&out.said};
+  synchronizer<recording_device> waits(device, touched, operations);
+  EXPECT_TRUE(out.said.empty());  // nothing is asked for while it is prepared
+  for (int turn = 0; turn < turns; ++turn)
+    for (std::size_t i = 0; i < touched.size(); ++i)
+      waits.run(i, [&] { out.said.push_back("run " + std::to_string(i)); });
+  out.events = device.events;
+  return out;
+}
+
+TEST(Synchronizer, WaitsBeforeAndRecordsBehindAnOperation) {
+  auto const got = run({{compute, {}, {0}}, {data, {0}, {0}}, {compute, {0}, {}}},
+                       {computes(operation_kind::send), row(14), computes(operation_kind::read)});
+  EXPECT_EQ(got.said,
+            (lines{"run 0", "record 0 on compute",
+                   "data waits for 0 at step: row 14 waits for send", "run 1", "record 1 on data",
+                   "compute waits for 1 at step: read waits for row 14", "run 2"}));
+  EXPECT_EQ(got.events, 2);
+}
+
+TEST(Synchronizer, AsksForNothingWithinAStream) {
+  auto const got = run({{compute, {}, {0}}, {compute, {0}, {1}}, {compute, {1}, {0}}},
+                       {computes(operation_kind::send), computes(operation_kind::scale),
+                        computes(operation_kind::read)});
+  EXPECT_EQ(got.said, (lines{"run 0", "run 1", "run 2"}));
+  EXPECT_EQ(got.events, 0);
+}
+
+TEST(Synchronizer, HasOneEventForAllWhoWaitForAnOperation) {
+  auto const got = run({{compute, {}, {0}}, {data, {0}, {}}, {stage, {0}, {}}},
+                       {computes(operation_kind::forward, 2), row(0), row(1)});
+  EXPECT_EQ(got.said,
+            (lines{"run 0", "record 0 on compute",
+                   "data waits for 0 at step: row 0 waits for forward from unit 2 on", "run 1",
+                   "stage waits for 0 at step: row 1 waits for forward from unit 2 on", "run 2"}));
+  EXPECT_EQ(got.events, 1);
+}
+
+// From the latest on, which is event 0.
+TEST(Synchronizer, WaitsForSeveralStreams) {
+  auto const got = run({{data, {}, {0}}, {stage, {}, {1}}, {compute, {0, 1}, {}}},
+                       {row(3), row(4), computes(operation_kind::add)});
+  EXPECT_EQ(got.said, (lines{"run 0", "record 1 on data", "run 1", "record 0 on stage",
+                             "compute waits for 0 at step: add waits for row 4",
+                             "compute waits for 1 at step: add waits for row 3", "run 2"}));
+}
+
+TEST(Synchronizer, CountsOnTheHostThatHasWaited) {
+  std::vector<program_operation> const operations{row(0), computes(operation_kind::measure),
+                                                  computes(operation_kind::add), row(1)};
+  std::vector<stream_operation> touched{
+      {data, {}, {0}}, {compute, {}, {1}}, {compute, {0}, {}}, {data, {}, {1}}};
+  EXPECT_EQ(run(touched, operations).said,
+            (lines{"run 0", "record 0 on data", "run 1", "record 1 on compute",
+                   "compute waits for 0 at step: add waits for row 0", "run 2",
+                   "data waits for 1 at step: row 1 waits for measure", "run 3"}));
+  touched[1].host_waits = true;
+  EXPECT_EQ(run(touched, operations).said, (lines{"run 0", "run 1", "run 2", "run 3"}));
+}
+
+TEST(Synchronizer, SaysTheSameInEachTurn) {
+  std::vector<stream_operation> const touched{{compute, {}, {0}}, {data, {0}, {}}};
+  std::vector<program_operation> const operations{computes(operation_kind::send), row(2)};
+  auto const once = run(touched, operations), thrice = run(touched, operations, 3);
+  lines expected;
+  for (int turn = 0; turn < 3; ++turn)
+    expected.insert(expected.end(), once.said.begin(), once.said.end());
+  EXPECT_EQ(thrice.said, expected);
+  EXPECT_EQ(thrice.events, 1);
+}
+
+}  // namespace
