@@ -53,7 +53,7 @@ mutant() {
 }
 
 mutant rename_before_fsync checkpoint/checkpoint_folder.hpp \
-  's/^    must\(disk_\.sync_folder\(begun\)\);$//' checkpoint/checkpoint_folder
+  's/^    must\(disk_\.sync_folder\(from\)\);$//' checkpoint/checkpoint_folder
 mutant rectangle_twice train/trainer_state.hpp \
   's/return is_shard\(entry\.stored\) \|\| rank_\.tensor_rank\(\) == 0;/return \&entry != nullptr;/' train/trainer_state
 mutant share_of_others train/trainer_state.hpp \
