@@ -793,11 +793,23 @@ def sigterm_to_one_without_etcd():
 
 
 def store_wait_is_over():
+    """One process has been without etcd for longer than the others, and ends the job for all."""
     with Job(steps=2000, bounds="2:3", pause=5, every=1000, store_wait=4000) as job:
-        silent_etcd(job)
+        cables = [Proxy(job.etcd.client) for _ in range(2)]
+        first = job.add(1, at=cables[0].port)[0]
+        job.add(2, at=cables[1].port)
+        job.generation(3)
+        job.reach(20)
+        cables[0].is_cut = True
+        time.sleep(1)
+        cables[1].is_cut = True
         got = job.end()
         expect(got == [1] * 3, str(got) + job.texts())
-        expect_said(job, "and is not waited for any longer (store_wait); the job has ended after step", 3)
+        with open(first.out.name) as file:
+            said = file.read()
+        expect(" s, and is not waited for any longer (store_wait); the job has ended after step" in said, job.texts())
+        expect(job.texts().count(" s, and another process of the job waits for it no longer; the job has ended after") == 2,
+               job.texts())
         expect(any(name.startswith("step-") for name in os.listdir(os.path.join(job.folder, "saves"))), job.texts())
 
 

@@ -154,6 +154,10 @@ class elastic_member {
   [[nodiscard]] [[gnu::cold]] std::string why_lost() {
     if (is_lost_) return "etcd has lost the data of the job";
     if (has_waited_) return why_given_up();
+    // Members do not count from the same moment: who was the first to ask in vain ends the job.
+    std::scoped_lock const lock{mutex_};
+    if (silence_.is_away())
+      return silence_.text() + ", and another process of the job waits for it no longer";
     return "another process of the job has lost etcd";
   }
   /// Whether etcd does not answer.

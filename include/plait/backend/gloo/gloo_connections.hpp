@@ -42,6 +42,19 @@ class gloo_mesh final : public ::gloo::Context {
         if (tries == most) throw;
       }
   }
+  gloo_mesh(gloo_mesh const&) = delete;
+  gloo_mesh& operator=(gloo_mesh const&) = delete;
+  /// Gloo's thread must have left the sentinels before they go. Gloo waits for it there, too, but
+  /// with a counter that orders nothing; closing takes the mutex under which they are woken.
+  ~gloo_mesh() override { close(); }
+
+  /// What waits on the connections ends, here and in the other processes.
+  void close() noexcept {
+    try {
+      closeConnections();
+    } catch (std::exception const&) {  // it is closed
+    }
+  }
 
   /// Where the others reach this member.
   [[nodiscard]] std::string const& address() const { return listener_.address(); }
@@ -130,15 +143,9 @@ struct gloo_connections {
   /// So that the other processes see at once that this one has failed.
   void close() noexcept {
     has_failed = true;
-    auto const close_one = [](gloo_mesh& mesh) {
-      try {
-        mesh.closeConnections();
-      } catch (std::exception const&) {  // it is closed
-      }
-    };
-    close_one(*world);
+    world->close();
     for (auto const& other : others)
-      if (auto const mesh = other.lock(); mesh != nullptr) close_one(*mesh);
+      if (auto const mesh = other.lock(); mesh != nullptr) mesh->close();
   }
 };
 

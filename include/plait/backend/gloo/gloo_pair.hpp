@@ -51,6 +51,11 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
     if (is_taken) throw engine_error("somebody has connected to a port of Gloo's");
   }
 
+  gloo_pair(gloo_pair const&) = delete;
+  gloo_pair& operator=(gloo_pair const&) = delete;
+  /// It is closed, so that Gloo's thread comes no more; what that has read it has read before.
+  ~gloo_pair() override { (void)is_handled_.load(std::memory_order_acquire); }
+
   /// \see gloo_listener
   void adopt(file_descriptor socket) {
     std::scoped_lock const lock{m_};
@@ -67,6 +72,13 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
   }
 
   void handleEvents(int events) override {
+    handle(events);
+    // Gloo waits for the end of this call without a mutex.
+    is_handled_.store(true, std::memory_order_release);
+  }
+
+ private:
+  void handle(int events) {
     if (!is_adopted_.load(std::memory_order_acquire)) return;
     terminate_sentence::mark_thread("Gloo");  // of what is thrown where it cannot be caught
     try {
@@ -79,8 +91,7 @@ class gloo_pair final : public ::gloo::transport::tcp::Pair {
     }
   }
 
- private:
-  std::atomic<bool> is_adopted_{false};
+  std::atomic<bool> is_adopted_{false}, is_handled_{false};
 };
 
 /// A context of Gloo's with connections that are adopted.
