@@ -30,7 +30,6 @@ class taken_ranges {
     for (auto const& [first, end] : all_) {
       EXPECT_LE(begin, first);
       begin = end;
-      last_ = end;
     }
     EXPECT_LE(begin, std::ptrdiff_t(count));
     EXPECT_FALSE(all_.empty());
@@ -38,7 +37,6 @@ class taken_ranges {
 
  private:
   std::vector<std::pair<std::ptrdiff_t, std::ptrdiff_t>> all_{};
-  std::ptrdiff_t last_ = 0;
 };
 
 /// The arenas of one rank, and what says where things lie in them.
