@@ -69,7 +69,7 @@ std::vector<double> mask(std::size_t microbatches, std::uint64_t seed = 3, std::
       context.tensor_ranks = plan::tensor_ranks;
       context.microbatch = static_cast<int>(m);
       auto const* made = reinterpret_cast<double const*>(
-          runner.forward(reinterpret_cast<std::byte*>(ones.data()), 0));
+          runner.forward(reinterpret_cast<std::byte*>(ones.data()), {}));
       if (rank.tensor_rank() != 0) continue;
       for (std::size_t p = 0; p < length; ++p)
         for (std::size_t s = 0; s < each; ++s)

@@ -51,6 +51,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   auto const grid = Plan::grid_for(load);
   auto const numbers = lay_out_numbers<Plan>(stage, grid);
   auto const arena = Plan::arena_for(stage, load);
+  auto const& chunk = arena.chunks[0];
   auto const parameters = Plan::parameter_layout_for(stage, grid);
   auto const slices = Plan::slice_arena_for(parameters, grid);
   auto const need = Plan::memory(stage, load);
@@ -90,10 +91,10 @@ void check_rooms(too_small& found, int stage, workload const& load) {
             found.expect(made.place, bytes / std::size_t(grid.size(made.row().over)), staging);
           break;
         case exchange_place::activation_edge:
-          expect(made.from.stage() == stage ? arena.output_bytes : arena.input_bytes);
+          expect(made.from.stage() == stage ? chunk.output_bytes : chunk.input_bytes);
           break;
         case exchange_place::gradient_edge:
-          expect(made.from.stage() == stage ? arena.input_bytes : arena.output_bytes);
+          expect(made.from.stage() == stage ? chunk.input_bytes : chunk.output_bytes);
           break;
         case exchange_place::slices:
           if (made.row().moves == movement::all_to_all) {
