@@ -128,9 +128,10 @@ TEST(StepRunner, NamesWaitsByKindsAndRows) {
   launch<job>(simulated{.statistics = &statistics}, [](auto& rank) {
     auto const list = execution::exchanges_on<plan_type>(rank, {}, job_part::training);
     std::vector<std::string> said;
+    log_of_calls work{list, said};
     step_runner(rank, list,
                 program_of_rows(rank.grid(), list, exchange_place::loss, program_buffer::loss))
-        .run(log_of_calls{list, said});
+        .run(work);
     rank.device().synchronize();
   });
   std::vector<std::string> sites;

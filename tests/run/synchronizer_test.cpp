@@ -55,8 +55,11 @@ outcome run(std::vector<stream_operation> const& touched,
   synchronizer<recording_device> waits(device, touched, operations);
   EXPECT_TRUE(out.said.empty());  // nothing is asked for while it is prepared
   for (int turn = 0; turn < turns; ++turn)
-    for (std::size_t i = 0; i < touched.size(); ++i)
-      waits.run(i, [&] { out.said.push_back("run " + std::to_string(i)); });
+    for (std::size_t i = 0; i < touched.size(); ++i) {
+      waits.begin(i);
+      out.said.push_back("run " + std::to_string(i));
+      waits.end(i);
+    }
   out.events = device.events;
   return out;
 }

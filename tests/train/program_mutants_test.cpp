@@ -176,8 +176,9 @@ class touching_work {
   touching_work(Rank& rank, step_program const& program)
       : rank_(rank),
         program_(program),
+        buffers_(count_buffers(program)),
         room_(rank.device().allocate((places() + 1) * sizeof(double))) {
-    rank.device().on(stream::compute).fill(0.0, at(0), program.buffers.size());
+    rank.device().on(stream::compute).fill(0.0, at(0), buffers_);
     rank.device().synchronize();
   }
   void compute(program_operation const&) { touch(stream::compute); }
@@ -186,8 +187,16 @@ class touching_work {
   }
 
  private:
+  /// One more than the greatest number of a buffer.
+  static std::size_t count_buffers(step_program const& program) {
+    int most = -1;
+    for (auto const& one : program.touched)
+      for (auto const* const some : {&one.reads, &one.writes})
+        for (int const buffer : *some) most = std::max(most, buffer);
+    return std::size_t(most + 1);
+  }
   [[nodiscard]] std::size_t places() const {
-    std::size_t out = program_.buffers.size();
+    std::size_t out = buffers_;
     for (auto const& one : program_.touched) out += one.reads.size();
     return out;
   }
@@ -198,14 +207,14 @@ class touching_work {
     auto const& now = program_.touched[next_++];
     auto const queue = rank_.device().on(on);
     for (int const buffer : now.reads)
-      queue.copy_bytes(at(std::size_t(buffer)), at(program_.buffers.size() + read_++),
-                       sizeof(double));
+      queue.copy_bytes(at(std::size_t(buffer)), at(buffers_ + read_++), sizeof(double));
     for (int const buffer : now.writes) queue.fill(1.0, at(std::size_t(buffer)), 1);
     if (now.host_waits) rank_.device().synchronize();
   }
 
   Rank& rank_;
   step_program const& program_;
+  std::size_t buffers_;
   typename Rank::device_type::arena room_;
   std::size_t next_ = 0, read_ = 0;
 };

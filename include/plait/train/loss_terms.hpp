@@ -13,6 +13,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/precision.hpp"
+#include "plait/core/type_list.hpp"
 #include "plait/tensor/batch.hpp"
 
 namespace plait::execution {
