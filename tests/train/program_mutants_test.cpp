@@ -76,6 +76,9 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const work = parts.begin(all.at(0), execution::trainer_program::whole_step);
+    // Memory that is asked for again still has what the last step left there.
+    auto const squares = parts.memory.squares();
+    rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
         execution::exchanges_on<tied_job::plan_type>(rank, step_load, job_part::training);
     execution::step_runner<rank_type>(rank, list, program).run(work);
