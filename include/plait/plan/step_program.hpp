@@ -132,6 +132,7 @@ class program_writer {
   /// The blocks of the arena; then one tensor behind the other, in the order of the layers.
   [[gnu::cold]] void write_export(bool gradients) {
     compute(operation_kind::send, {}, {at(name::state)});
+    out_.touched.back().host_waits = true;  // for what was handed to stream compute before
     add_rows(exchange_place::blocks, {at(name::state)});
     int unit = 0;
     for (int item = 0; item < plan_.items.size(); ++item)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "plait/core/type_list.hpp"
 #include "plait/mesh/blocks.hpp"
@@ -48,12 +50,21 @@ class stage_memory {
   [[gnu::cold]] stage_memory(Rank const& rank, workload const& load, arenas const& where)
       : arena_(plan::arena_for(rank.stage(), load)),
         layout_(plan::activation_layout_for(load.rows)),
-        parameters_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         rows_(load.rows),
         where_(where),
         place_(rank.place()),
         block_(
             block_of(plait::layout{}.with_form(shard<dim::features>), rank.grid(), place_).number) {
+    auto const parameters = plan::parameter_layout_for(rank.stage(), rank.grid());
+    places_.resize(place_of(0, parameters.units));
+    for (auto const& chunk : arena_.chunks)
+      for (int e = 0; e < plan::entries.size(); ++e) {
+        auto const& item = code.items[plan::entries[e].item];
+        int const end = std::min(chunk.units.end, item.first_unit + item.count);
+        for (int unit = std::max(chunk.units.begin, item.first_unit); unit < end; ++unit)
+          places_[place_of(e, unit)] = {parameters.offset(e, unit),
+                                        parameters.gradient_offset(e, unit)};
+      }
   }
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
@@ -78,11 +89,11 @@ class stage_memory {
 
   /// The value of parameter `entry` of unit `unit`.
   [[nodiscard]] T const* parameter(int entry, int unit) const {
-    return where_.parameters + parameters_.offset(entry, unit);
+    return where_.parameters + places_[place_of(entry, unit)].parameter;
   }
   /// The gradient accumulator of that use.
   [[nodiscard]] sum* gradient(int entry, int unit) const {
-    return where_.gradients + parameters_.gradient_offset(entry, unit);
+    return where_.gradients + places_[place_of(entry, unit)].gradient;
   }
 
   [[nodiscard]] block_shape block(int value) const {
@@ -296,7 +307,14 @@ class stage_memory {
  private:
   stage_arena arena_;
   activation_layout<leaves> layout_;
-  parameter_layout parameters_;
+  /// Where a unit has a parameter and its gradient, in elements.
+  struct parameter_place {
+    std::size_t parameter = 0, gradient = 0;
+  };
+  static constexpr std::size_t place_of(int entry, int unit) {
+    return std::size_t(unit) * std::size_t(plan::entries.size()) + std::size_t(entry);
+  }
+  std::vector<parameter_place> places_{};  // of all entries, unit by unit
   std::size_t rows_;
   arenas where_;
   coordinates place_;              // of the rank

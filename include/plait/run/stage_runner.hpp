@@ -35,21 +35,18 @@ class stage_runner {
 
   [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
       : memory_(rank, load, where), unit_(rank, memory_) {
-    int unit = 0;
-    for (int i = 0; i < items; ++i) {
-      first_unit_[static_cast<std::size_t>(i)] = unit;
-      unit += code.items[i].count;
-    }
     auto const& layout = memory_.layout();
-    places_.resize(static_cast<std::size_t>(unit));
+    places_.resize(static_cast<std::size_t>(code.unit_count()));
     for (auto const& chunk : arena().chunks) {
       unit_place next;
-      for (int i = 0; i < items; ++i)
-        for_each_unit(i, chunk.units, [&](int here) {
-          places_[static_cast<std::size_t>(here)] = next;
+      for (int i = 0; i < items; ++i) {
+        auto const here = within(code.items[i], chunk.units);
+        for (int unit = here.begin; unit < here.end; ++unit) {
+          places_[static_cast<std::size_t>(unit)] = next;
           next.record += layout.record_bytes[static_cast<std::size_t>(i)];
           next.stash += layout.stash_bytes[static_cast<std::size_t>(i)];
-        });
+        }
+      }
     }
     if constexpr (device_prepares) prepare_layers();
   }
@@ -86,8 +83,8 @@ class stage_runner {
     for_each_item([&]<int Item>() {
       if constexpr (Item + 1 == items) model_output_ = made;
       if (Item >= end_item) return;
-      for_each_unit(Item, units, [&](int unit) {
-        enter(Item, unit);
+      for_each_unit<Item>(units, [&](int unit) {
+        enter<Item>(unit);
         pass_frame const frame{.unit = unit, .input = made, .output = record(unit)};
         unit_.template forward<Item>(frame);
         made = frame.output;
@@ -108,8 +105,8 @@ class stage_runner {
     if (units.end == chunk_->units.end) edge_ = 0;
     else gradient = made_;
     for_each_item_backward([&]<int Item>() {
-      for_each_unit_backward(Item, units, [&](int unit) {
-        enter(Item, unit);
+      for_each_unit_backward<Item>(units, [&](int unit) {
+        enter<Item>(unit);
         made_ = memory_.edge(edge_);
         edge_ = 1 - edge_;
         unit_.template backward<Item>(frame_of(unit, input, gradient, made_), part);
@@ -134,18 +131,21 @@ class stage_runner {
     }(std::make_index_sequence<std::size_t(items)>{});
   }
 
-  /// Calls body(unit) for each unit of an item that lies in a range.
-  template <class Body>
-  void for_each_unit(int item, unit_range units, Body body) const {
-    int const first = first_unit_[std::size_t(item)];
-    int const end = std::min(units.end, first + code.items[item].count);
-    for (int unit = std::max(units.begin, first); unit < end; ++unit) body(unit);
+  /// The units of an item that lie in a range.
+  static constexpr unit_range within(item const& piece, unit_range units) {
+    return {std::max(units.begin, piece.first_unit),
+            std::min(units.end, piece.first_unit + piece.count)};
   }
-  template <class Body>
-  void for_each_unit_backward(int item, unit_range units, Body body) const {
-    int const first = std::max(units.begin, first_unit_[std::size_t(item)]);
-    int const end = std::min(units.end, first_unit_[std::size_t(item)] + code.items[item].count);
-    for (int unit = end - 1; unit >= first; --unit) body(unit);
+  /// Calls body(unit) for each unit of an item that lies in a range.
+  template <int Item, class Body>
+  static void for_each_unit(unit_range units, Body body) {
+    auto const here = within(code.items[Item], units);
+    for (int unit = here.begin; unit < here.end; ++unit) body(unit);
+  }
+  template <int Item, class Body>
+  static void for_each_unit_backward(unit_range units, Body body) {
+    auto const here = within(code.items[Item], units);
+    for (int unit = here.end - 1; unit >= here.begin; --unit) body(unit);
   }
 
   [[nodiscard]] std::byte* record(int unit) const {
@@ -157,24 +157,28 @@ class stage_runner {
   }
   [[nodiscard]] pass_frame frame_of(int unit, std::byte* input, std::byte* of_output,
                                     std::byte* of_input) const {
-    return {unit,         input_of(unit, input),
-            record(unit), of_output,
-            of_input,     stash_ + places_[std::size_t(unit)].stash};
+    pass_frame out{unit, input_of(unit, input), record(unit), of_output, of_input};
+    if constexpr (plan::splits_backward) out.stash = stash_ + places_[std::size_t(unit)].stash;
+    return out;
   }
 
   /// Takes the slot of a microbatch in a chunk; the units that are meant.
   unit_range enter(pass_place const& at) {
     chunk_ = &arena().chunks[std::size_t(at.chunk)];
     record_ = memory_.at(chunk_->records_offset + chunk_->record_bytes * std::size_t(at.slot));
-    stash_ = memory_.at(chunk_->stashes_offset + chunk_->stash_bytes * std::size_t(at.slot));
+    if constexpr (plan::splits_backward)
+      stash_ = memory_.at(chunk_->stashes_offset + chunk_->stash_bytes * std::size_t(at.slot));
     return at.units.end == 0 ? chunk_->units : at.units;
   }
-  void enter(int item, int unit) { unit_.context().copy = unit - first_unit_[std::size_t(item)]; }
+  template <int Item>
+  void enter(int unit) {
+    unit_.context().copy = unit - code.items[Item].first_unit;
+  }
 
   void backward_of_parameters(std::byte* input, unit_range units) {
     for_each_item_backward([&]<int Item>() {
-      for_each_unit_backward(Item, units, [&](int unit) {
-        enter(Item, unit);
+      for_each_unit_backward<Item>(units, [&](int unit) {
+        enter<Item>(unit);
         unit_.template backward_of_parameters<Item>(frame_of(unit, input, nullptr, nullptr));
       });
     });
@@ -191,9 +195,9 @@ class stage_runner {
       auto const units = enter(pass_place{.chunk = chunk});
       for_each_item([&]<int Item>() {
         bool is_prepared = false;
-        for_each_unit(Item, units, [&](int unit) {
+        for_each_unit<Item>(units, [&](int unit) {
           if (std::exchange(is_prepared, true)) return;
-          enter(Item, unit);
+          enter<Item>(unit);
           unit_.template prepare<Item>(
               {.unit = unit, .input = record(unit), .output = record(unit)});
         });
@@ -209,7 +213,6 @@ class stage_runner {
   memory_type memory_;
   unit_runner<Job, Rank> unit_;
   std::vector<unit_place> places_{};  // of the units of the model
-  std::array<int, std::size_t(items)> first_unit_{};
   // Of the pass that runs.
   chunk_arena const* chunk_ = nullptr;
   std::byte *record_ = nullptr, *stash_ = nullptr;

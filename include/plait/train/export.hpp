@@ -78,6 +78,8 @@ class export_work {
   }
 
   void compute(program_operation const& now) {
+    // The arenas rest: averages may have changed places with parameters just before.
+    if (now.what == operation_kind::send) rank_.device().synchronize();
     if (now.what == operation_kind::take) take(now);
     if (now.what == operation_kind::read) read(now);
   }
