@@ -53,7 +53,7 @@ class trainer_on {
   using target = typename terms::target;
   using batch_type = device_batch<memory>;
   using parts_type = trainer_parts<Job, Rank, Optimizer>;
-  using numbers = typename parts_type::numbers;
+  using numbers = step_numbers<Optimizer, terms::count>;
 
  public:
   static_assert(plan::code.has_loss,
