@@ -12,7 +12,6 @@ shift
 selection=" $* "
 mkdir -p "$scratch"
 found=0 missed=0
-processor="$(taskset -cp $$ | sed 's/.*[ ,-]//')"
 
 # mutant NAME HEADER SED TEST: the test fails when the header is changed.
 mutant() {
@@ -31,9 +30,7 @@ mutant() {
     echo "mutants.sh: $name: does not compile: $(tail -n 3 "$tree/said")" >&2
     missed=$((missed + 1))
   else
-    # On one processor: of the threads of folder_lease one at a time goes on, and where they are on several, and
-    # others are busy there, it takes ten times as long.
-    PLAIT_TESTS="$root/tests" timeout 120 taskset -c "$processor" "$tree/test" >"$tree/said" 2>&1
+    PLAIT_TESTS="$root/tests" timeout 120 "$tree/test" >"$tree/said" 2>&1
     local code=$? by
     by="$(sed -nE 's/^\[  FAILED  \] ([^ ,]*).*/\1/p' "$tree/said" | head -n 1)"
     # Who ends in the middle of a test has not come to that line.
