@@ -26,8 +26,8 @@ struct options {
   double timeout = 0;  // 0: not given
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
   bool resume = false;
-  bool in_order = false, explain = false, program = false, list_plans = false, replay = false, share_gpu = false,
-       tf32 = false, help = false;
+  bool in_order = false, explain = false, program = false, list_plans = false, replay = false,
+       share_gpu = false, tf32 = false, help = false;
 };
 
 inline constexpr char const* usage =

@@ -44,9 +44,8 @@ struct one_rank {
   [[nodiscard]] std::vector<std::string> all_calls() const {
     auto out = calls(program());
     if (part == job_part::evaluation)
-      for (auto const& line :
-           calls(program_of_rows(plan::grid_for(load), list, exchange_place::measures,
-                                 program_buffer::numbers)))
+      for (auto const& line : calls(program_of_rows(
+               plan::grid_for(load), list, exchange_place::measures, program_buffer::numbers)))
         out.push_back(line);
     return out;
   }
