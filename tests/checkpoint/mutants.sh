@@ -30,7 +30,7 @@ mutant() {
     echo "mutants.sh: $name: does not compile: $(tail -n 3 "$tree/said")" >&2
     missed=$((missed + 1))
   else
-    PLAIT_TESTS="$root/tests" timeout 120 "$tree/test" >"$tree/said" 2>&1
+    PLAIT_TESTS="$root/tests" timeout 600 "$tree/test" >"$tree/said" 2>&1
     local code=$? by
     by="$(sed -nE 's/^\[  FAILED  \] ([^ ,]*).*/\1/p' "$tree/said" | head -n 1)"
     # Who ends in the middle of a test has not come to that line.
@@ -39,7 +39,7 @@ mutant() {
       echo "mutants.sh: $name: no test of $test finds it" >&2
       missed=$((missed + 1))
     elif ((code == 124)); then
-      echo "mutants.sh: $name: $by does not end within 120 s" >&2
+      echo "mutants.sh: $name: $by does not end within 600 s" >&2
       missed=$((missed + 1))
     else
       echo "mutants.sh: $name: found by $by"
