@@ -75,7 +75,8 @@ std::vector<rank_outcome> step_by(step_program const& program) {
                                                              {.clip = 0.01});
     auto all = batches(text, global_batch<8>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
-    auto const work = parts.begin(all.at(0), execution::trainer_program::whole_step);
+    auto const batch = all.at(0);
+    auto const work = parts.begin(batch, execution::trainer_program::whole_step);
     // Memory that is asked for again still has what the last step left there.
     auto const squares = parts.memory.squares();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());

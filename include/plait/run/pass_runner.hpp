@@ -52,9 +52,9 @@ class pass_runner {
   }
   [[nodiscard]] runner_type& runner() { return runner_; }
 
-  /// The batch and the context of the next passes. `loss`: `data` and `scale` of the first term;
-  /// each microbatch that is a slice has its own, `loss_stride` behind that of the one before.
-  /// Items from `end_item` on are left out.
+  /// The batch, which outlives them, and the context of the next passes. `loss`: `data` and `scale`
+  /// of the first term; each microbatch that is a slice has its own, `loss_stride` behind that of
+  /// the one before. Items from `end_item` on are left out.
   void begin(batch_type const& batch, layer_context const& context, loss_sum const& loss,
              int loss_stride, int end_item = all_items) {
     batch_ = &batch;
