@@ -221,15 +221,18 @@ template <class Plan>
   if (Plan::slices > 0) out += explain_slices<Plan>(grid) + "\n";
   out += "layers\n" + explain_steps<Plan>(load) + "\n";
   if (Plan::stages > 1) {
-    auto const times =
-        times_of(training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches));
-    char text[160];
-    std::snprintf(
-        text, sizeof text,
-        "pipeline: %s, free of deadlock under blocking sends, idle %.0f %% of the step\n\n",
-        std::string(Plan::schedule_type::name).c_str(),
-        100.0 * static_cast<double>(times.bubble(0)) / static_cast<double>(times.makespan()));
-    out += text;
+    auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
+    out += "pipeline: " + std::string(Plan::schedule_type::name) +
+           ", free of deadlock under blocking sends";
+    if (table.chunks == 1 && !table.splits_backward) {
+      auto const times = times_of(table);
+      char text[40];
+      std::snprintf(
+          text, sizeof text, ", idle %.0f %% of the step",
+          100.0 * static_cast<double>(times.bubble(0)) / static_cast<double>(times.makespan()));
+      out += text;
+    }
+    out += "\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
   out += "sent per step, at most by one rank\n" + explain_wire<Plan>(load);

@@ -93,7 +93,7 @@ class program_writer {
     auto const gradients = units(name::gradients), parameters = units(name::parameters);
     begin_step();
     if (plan_.slices > 0) compute(operation_kind::clear, {}, gradients);
-    add_passes(outputs_are::left);
+    add_passes(outputs_are::ignored);
     if (shape.masks_loss) compute(operation_kind::mask, {}, {at(name::loss)});
     reduce_gradients();
     sum_loss();
@@ -114,7 +114,7 @@ class program_writer {
     bool const measures = std::ranges::any_of(
         list_, [](exchange const& row) { return row.place == exchange_place::measures; });
     if (shape.counts) begin_step();
-    add_passes(measures ? outputs_are::measured : outputs_are::left);
+    add_passes(measures ? outputs_are::measured : outputs_are::ignored);
     if (shape.counts) sum_loss();
     compute(operation_kind::read, {at(name::labels), at(name::loss)}, {});
   }
@@ -146,7 +146,7 @@ class program_writer {
 
  private:
   /// What becomes of the model's output of a microbatch.
-  enum class outputs_are : int { left, measured, kept };
+  enum class outputs_are : int { ignored, measured, kept };
 
   /// The number of a buffer: of a unit, a slot or a microbatch, and of a chunk of the stage.
   [[nodiscard]] int at(name what, int number = 0, int chunk = 0) const {
@@ -245,7 +245,7 @@ class program_writer {
       case work::forward:
         run.what = operation_kind::forward;
         add(run, stream::compute, reads, joined(record, {at(name::loss)}));
-        if (ends_model && what != outputs_are::left)
+        if (ends_model && what != outputs_are::ignored)
           bring_together(joined(record, input), m, what == outputs_are::measured);
         return;
       case work::backward: run.what = operation_kind::backward; break;

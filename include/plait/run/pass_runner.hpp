@@ -5,11 +5,11 @@
 #include <cstddef>
 
 #include "plait/mesh/blocks.hpp"
+#include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/run/context.hpp"
-#include "plait/run/exchange_runner.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/tensor/batch.hpp"
 

@@ -68,9 +68,16 @@ struct schedule_times {
 /// input has come. Messages overlap with computations and with each other.
 ///
 /// Cost:    O(operations).
-/// Errors:  schedule_error if a computation waits for something that never comes.
+/// Errors:  schedule_error if a computation waits for something that never comes, or if the
+/// timetable
+///          has several chunks on a stage or backward passes in halves, which are not timed.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
                                                               schedule_costs const& costs = {}) {
+  if (table.chunks > 1 || table.splits_backward)
+    throw schedule_error{
+        "times_of: several chunks on a stage and backward passes in halves are not timed; give it "
+        "a "
+        "timetable of one chunk with whole backward passes"};
   std::size_t const stages = table.stages.size();
   auto const microbatches = static_cast<std::size_t>(table.microbatches);
   constexpr std::int64_t unknown = -1;
