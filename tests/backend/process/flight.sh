@@ -5,7 +5,10 @@
 #   flight.sh FLIGHT SCRATCH_DIR [openmpi LAUNCHER TRAINED] [mpich LAUNCHER TRAINED] [gloo - TRAINED]
 set -uo pipefail
 export LC_ALL=C OPENBLAS_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-flight="$(realpath "$1")" scratch="$2" fuzz="$(dirname "$(realpath "${BASH_SOURCE[0]}")")/flight_fuzz.py"
+flight="$(realpath "$1")" scratch="$2"
+here="$(dirname "$(realpath "${BASH_SOURCE[0]}")")"
+fuzz="$here/flight_fuzz.py"
+source "$here/launched.sh"
 shift 2
 rm -rf "$scratch"
 mkdir -p -m 700 "$scratch"
@@ -27,11 +30,11 @@ mpi() {
   for ((tries = 0; tries < 3; ++tries)); do
     rm -rf records
     begun=$SECONDS
-    timeout -k 1 100 "$2" "${options[@]}" -n 4 "$3" mpi dp2.pp2 ranked ${4:+"$4"} timeout=1500 >out 2>err </dev/null
+    launched_once 100 "$2" "${options[@]}" -n 4 "$3" mpi dp2.pp2 ranked ${4:+"$4"} timeout=1500
     code=$?
-    grep -qE 'MPI_(Init_thread|Comm_[a-z]*) has not ended' err || return 0
+    ((code != 125)) && ! grep -qE 'MPI_(Init_thread|Comm_[a-z]*) has not ended' err && return 0
   done
-  complain "MPI does not start: $(cat err)"
+  complain "MPI does not start, or its launcher does not end: $(cat err)"
 }
 # gloo TRAINED OPTION...: 4 ranks.
 gloo() {

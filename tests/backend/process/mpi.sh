@@ -8,6 +8,7 @@ export LC_ALL=C OPENBLAS_NUM_THREADS=1
 library="$1" launcher="$2" trained="$3" suite="$4" scratch="$5"
 rm -rf "$scratch"
 mkdir -p "$scratch"
+source "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/launched.sh"
 cd "$scratch" || exit 1
 # As root, and more ranks than processors.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -23,7 +24,7 @@ complain() {
 job() {
   local ranks="$1"
   shift
-  timeout 250 "$launcher" "${options[@]}" -n "$ranks" "$@" >out 2>err </dev/null
+  launched 250 "$launcher" "${options[@]}" -n "$ranks" "$@"
 }
 # says TIMES WORDS: in the last job's err. TIMES is a pattern.
 says() {
@@ -34,7 +35,7 @@ says() {
 two() {
   local words="$1"
   shift
-  timeout 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi ${1%%|*} : -n 1 "$trained" mpi ${1##*|} >out 2>err </dev/null &&
+  launched 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi ${1%%|*} : -n 1 "$trained" mpi ${1##*|} &&
     complain "'$1' is no error"
   says 2 "$words"
 }
@@ -93,12 +94,12 @@ wrong_steps() {
 wrong_starts() {
   if job 3 "$trained" mpi dp2 ranked; then complain "3 processes for 2 ranks are no error"; fi
   says 3 "^trained: rank [012]: the launcher started 3 processes, the plan has 2 ranks"
-  timeout 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi tp2 ranked >out 2>err
+  launched 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi tp2 ranked
   says 2 "the mesh of the plan: 'data 2' on rank 0, 'tensor 2' on rank 1"
-  timeout 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi dp2 library >out 2>err
+  launched 250 "$launcher" "${options[@]}" -n 1 "$trained" mpi dp2 ranked : -n 1 "$trained" mpi dp2 library
   says 2 "reduction: ranked on rank 0, library on rank 1"
-  timeout 250 "$launcher" "${options[@]}" -n 1 env TRAINED_TOKEN=a "$trained" mpi dp2 ranked : \
-    -n 1 env TRAINED_TOKEN=b "$trained" mpi dp2 ranked >out 2>err
+  launched 250 "$launcher" "${options[@]}" -n 1 env TRAINED_TOKEN=a "$trained" mpi dp2 ranked : \
+    -n 1 env TRAINED_TOKEN=b "$trained" mpi dp2 ranked
   says 2 "the token, of which rank 1 was given another than rank 0"
   if job 2 "$trained" threads dp2 ranked; then complain "threads in each of two processes are no error"; fi
   says 2 "^trained: launch: the program was started as 2 processes .*_SIZE=2., but the backend is threads; write plait::processes"
