@@ -89,9 +89,10 @@ class trainer_parts {
   template <class Each>
   [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
     auto const work = begin(batch, trainer_program::measured_loss);
+    auto made = outputs.measured(rank, passes_for(batch, false), batch, load, each);
     struct {
       work_type const& step;
-      decltype(outputs.measured(rank, passes_for(batch, false), batch, load, each)) of;
+      decltype(made)& of;
       void compute(program_operation const& now) {
         if (now.what == operation_kind::take) of.bring_together();
         else if (now.what == operation_kind::measure) of.measure(now.microbatch);
@@ -101,7 +102,7 @@ class trainer_parts {
         if (exchanges.row(now.row).what.place == exchange_place::output) of.bring_together();
         else step.run(exchanges, now);
       }
-    } with{work, outputs.measured(rank, passes_for(batch, false), batch, load, each)};
+    } with{work, made};
     passes.measured_program(load).run(with);
     read_numbers();
   }
