@@ -7,7 +7,7 @@
 // expect: ops.add_to_loss(terms): this layer is no loss and does not say that it has a term
 // expect: ops.loss_seed(): this layer is no loss and does not say that it has a term
 // expect: ops.move<To>(x): the form of this layer lists no such move of such elements
-// expect: {"sum"}
+// expect: is_listed_in_form<summed
 // expect: unlisted_move<float
 // expect: ops.move<To>(x): only the forward of a layer may send this to other ranks
 #include "plait/backend/host/threads.hpp"

@@ -148,8 +148,12 @@ TEST(StageMemory, ShowsZerosToWhoDoesNotCount) {
     rank_memory<masked_job, std::remove_cvref_t<decltype(rank)>> here(rank);
     using memory_type = typename decltype(here)::memory_type;
     int const unit = unit_of<plan>(bias);
-    typename memory_type::template parameter_access<leaf, false> const seen{here.memory, unit};
-    typename memory_type::template parameter_access<leaf, true> const sums{here.memory, unit};
+    using setting = typename memory_type::setting;
+    using formed = typename memory_type::template formed<leaf>;
+    auto const& buffers = here.memory.buffers();
+    auto const* const places = here.memory.parameters_of(leaf, unit);
+    execution::parameter_access<setting, formed, false> const seen{buffers, places};
+    execution::parameter_access<setting, formed, true> const sums{buffers, places};
     EXPECT_EQ(seen[weight_key{}].data, here.memory.parameter(bias - 1, unit));
     if (rank.tensor_rank() == 0) {
       EXPECT_EQ(seen[bias_key{}].data, here.memory.parameter(bias, unit));

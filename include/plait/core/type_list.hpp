@@ -32,10 +32,11 @@ struct type_table<std::tuple<Types...>>
 template <std::size_t Index, class T>
 indexed_type<Index, T> find_type(indexed_type<Index, T> const*);
 
+// By its full name: a search by the arguments' types would make compilers instantiate the tuple.
 template <class List, std::size_t Index>
 struct type_at_index {
-  using type =
-      typename decltype(find_type<Index>(static_cast<type_table<List> const*>(nullptr)))::type;
+  using type = typename decltype(detail::find_type<Index>(
+      static_cast<type_table<List> const*>(nullptr)))::type;
 };
 
 /// The type at a place of a std::tuple<...>.

@@ -166,6 +166,22 @@ constexpr int count_terms(auto const& tree) {
   return terms;
 }
 
+/// For how many layers compilers make a plan without a flag; those of a repeat count once.
+#if !defined(PLAIT_MOST_LAYERS)
+#define PLAIT_MOST_LAYERS 512
+#endif
+inline constexpr int most_layers = PLAIT_MOST_LAYERS;
+
+/// Before anything is made of the model: what a compiler says when it gives up is where it stood.
+template <int Layers, int Most>
+consteval void check_layer_count() {
+  static_assert(Layers <= Most,
+                "this model has more layers than compilers make a plan for by themselves (those of "
+                "a repeat count once); where many are alike write a repeat, else compile with -D "
+                "PLAIT_MOST_LAYERS=<layers> and, of clang, -fconstexpr-steps=100000000, or, of "
+                "g++, -fconstexpr-ops-limit=1000000000 -fconstexpr-loop-limit=10000000");
+}
+
 template <int Terms>
 consteval void check_term_count() {
   static_assert(Terms <= most_loss_terms,

@@ -159,7 +159,7 @@ consteval bool any_has_term(std::tuple<Leaves...>*) {
 
 template <nano_fraction Weight, class L>
 struct outline_of<times<Weight, L>> : outline_of<L> {
-  static_assert(any_has_term(static_cast<typename outline_of<L>::leaves*>(nullptr)),
+  static_assert(planning::any_has_term(static_cast<typename outline_of<L>::leaves*>(nullptr)),
                 "times<Weight, L>: nothing in L adds to the loss, so that there is nothing to "
                 "multiply; write times around a loss, or around a layer with adds_to_loss");
   static constexpr void append(auto& out, name pin) {

@@ -130,23 +130,32 @@ struct parameter_list_result {
   std::array<int, static_cast<std::size_t>(Leaves)> first_entry{};  ///< of each leaf
 };
 
+/// Parameter `index` of a layer in one of its forms, wherever in the model it stands.
+constexpr parameter_entry used_parameter(leaf_info const& layer, form_info const& form, int index,
+                                         int ranks) {
+  auto const p = static_cast<std::size_t>(ranks);
+  parameter_entry entry{.index = index, .info = layer.parameters[std::size_t(index)]};
+  entry.used = form.uses[std::size_t(index)];
+  entry.stored = stored(entry.used);
+  bool const cut = is_shard(entry.stored);
+  bool const cut_rows = cut && entry.info.rank == 2 && entry.stored.index == 0;
+  entry.local_rows = entry.info.rows / (cut_rows ? p : 1);
+  entry.local_columns = entry.info.columns / (cut && !cut_rows ? p : 1);
+  return entry;
+}
+
 /// Lists the parameters of all leaves in the chosen forms.
 template <class Tree, int Leaves>
 constexpr auto list_parameters(Tree const& tree, program<Leaves> const& code, int ranks) {
   parameter_list_result<Leaves> out;
   auto& [entries, problem, problem_tie, first_entry] = out;
-  auto const p = static_cast<std::size_t>(ranks);
   for (int item = 0; item < code.items.size(); ++item)
     for (int leaf = code.items[item].first_leaf; leaf < code.items[item].end_leaf; ++leaf) {
       first_entry[std::size_t(leaf)] = entries.size();
       for (int i = 0; i < tree.leaves[leaf].parameter_count; ++i) {
-        parameter_entry entry{leaf, i, item, tree.leaves[leaf].parameters[std::size_t(i)]};
-        entry.used = code.forms[leaf].uses[std::size_t(i)];
-        entry.stored = stored(entry.used);
-        bool const cut = is_shard(entry.stored);
-        bool const cut_rows = cut && entry.info.rank == 2 && entry.stored.index == 0;
-        entry.local_rows = entry.info.rows / (cut_rows ? p : 1);
-        entry.local_columns = entry.info.columns / (cut && !cut_rows ? p : 1);
+        parameter_entry entry = used_parameter(tree.leaves[leaf], code.forms[leaf], i, ranks);
+        entry.leaf = leaf;
+        entry.item = item;
         entry.is_frozen = tree.leaves[leaf].is_frozen;
         entries.push_back(entry);
       }

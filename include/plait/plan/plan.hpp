@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plait/core/error.hpp"
@@ -217,9 +218,13 @@ struct plan {
   }
 
   /// The waits between the steps of all items.
+  template <direction Way, std::size_t Block>
+  static constexpr auto block_waits = plan_block_waits<code.steps.size(), code.items.size()>(
+      code, tree.leaves, storage, needs_gradient, Way, int(Block));
   template <direction Way>
-  static constexpr auto waits = plan_program_waits<code.steps.size(), code.items.size()>(
-      code, tree.leaves, storage, needs_gradient, Way);
+  static constexpr auto waits = []<std::size_t... Block>(std::index_sequence<Block...>) {
+    return join_waits({&block_waits<Way, Block>...}, code.items.size());
+  }(std::make_index_sequence<std::size_t((code.items.size() - 1) / items_of_block + 1)>{});
   /// The waits between the steps of an item.
   static constexpr item_waits<program<leaf_count>::most_steps> waits_of(int item, direction way) {
     return {way == direction::forward ? waits<direction::forward>.of_item(item)

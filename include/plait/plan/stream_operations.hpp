@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -155,6 +156,12 @@ constexpr std::vector<planned_wait> plan_item_waits(
     storage_plan<program<Leaves>::most_values> const& storage, auto const& needs_gradient,
     item const& piece, direction way) {
   using waits = item_waits<program<Leaves>::most_steps>;
+  // Most items send nothing, and compilers count what is done for them.
+  bool sends = false;
+  for (int i = piece.first_step; i < piece.end_step && !sends; ++i)
+    sends = code.steps[i].kind == step_kind::move &&
+            communicates(row_of_move(code.values, code.steps[i], way).moves);
+  if (!sends) return {};
   item_operations<Leaves> operations{code, storage, piece.in};
   operations.list.push_back({});
   operations.steps.push_back(waits::begin);
@@ -176,18 +183,35 @@ constexpr std::vector<planned_wait> plan_item_waits(
   return out;
 }
 
-/// The waits that all items need. An operation waits at most for one of each other stream; `Steps`
-/// and `Items` are those of the program.
+/// The items of one constant of waits: compilers bound what they do for one.
+inline constexpr int items_of_block = 64;
+
+/// The waits that the items of a block need; of the other items there are none. An operation waits
+/// at most for one of each other stream.
 template <int Steps, int Items, int Leaves>
-constexpr auto plan_program_waits(program<Leaves> const& code, auto const& leaves,
-                                  storage_plan<program<Leaves>::most_values> const& storage,
-                                  auto const& needs_gradient, direction way) {
+constexpr auto plan_block_waits(program<Leaves> const& code, auto const& leaves,
+                                storage_plan<program<Leaves>::most_values> const& storage,
+                                auto const& needs_gradient, direction way, int block) {
   program_waits<2 * Steps + 2 * Items, Items> out;
-  for (int i = 0; i < Items; ++i) {
+  for (int i = block * items_of_block; i < Items && i < (block + 1) * items_of_block; ++i) {
     for (auto const& wait :
          plan_item_waits(code, leaves, storage, needs_gradient, code.items[i], way))
       out.list.push_back(wait);
     out.first[std::size_t(i + 1)] = out.list.size();
+  }
+  return out;
+}
+
+/// The waits of all items, of those of each block of them.
+template <class Waits>
+constexpr Waits join_waits(std::initializer_list<Waits const*> blocks, int items) {
+  Waits out;
+  int item = 0;
+  for (Waits const* const block : blocks) {
+    for (auto const& wait : block->list) out.list.push_back(wait);
+    int const before = out.first[std::size_t(item)];
+    for (int i = 0; i < items_of_block && item < items; ++i, ++item)
+      out.first[std::size_t(item + 1)] = before + block->first[std::size_t(item + 1)];
   }
   return out;
 }

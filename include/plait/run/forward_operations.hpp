@@ -20,12 +20,12 @@ namespace plait::execution {
 // What compilers print of a move that no clause lists.
 template <class T, placement From, placement To>
 struct unlisted_move {};
-template <printed_text LayerName, class Layer, printed_text Label, class Form, class Move>
+template <class Layer, printed_text Label, class Form, class Move>
 inline constexpr bool is_listed_in_form = false;
 
-template <printed_text LayerName, class Layer, printed_text Label, class Form, class Move>
+template <class Layer, printed_text Label, class Form, class Move>
 consteval void report_unlisted_move() {
-  static_assert(is_listed_in_form<LayerName, Layer, Label, Form, Move>,
+  static_assert(is_listed_in_form<Layer, Label, Form, Move>,
                 "ops.move<To>(x): the form of this layer lists no such move of such elements, so "
                 "the plan knows nothing of what it sends; write inner<From, To, Width> into the "
                 "form, one for each move, in their order");
@@ -70,10 +70,9 @@ struct made_move {
 /// plan has chosen, each of them once and in their order.
 ///
 /// Cost: a move compares three integers; a layer whose form lists none compares nothing.
-template <class Operations, class Job, int Leaf>
+template <class Operations, class Element, class Formed>
 class forward_operations final : public Operations {
-  using plan = typename Job::plan_type;
-  static constexpr auto& form = plan::code.forms[Leaf];
+  static constexpr auto& form = Formed::form;
 
  public:
   explicit forward_operations(Operations const& ops) : Operations(ops) {}
@@ -105,13 +104,12 @@ class forward_operations final : public Operations {
   /// The clauses that list such a move: bit i is that of clause i.
   template <class T>
   static consteval unsigned find_clauses(placement from, placement to) {
-    using element = typename Job::element;
     unsigned found = 0;
     for (int i = 0; i < form.inner_count; ++i) {
       auto const& clause = form.inner[std::size_t(i)];
       bool const same_type = clause.element == slot_element::compute
-                                 ? std::is_same_v<T, element>
-                                 : std::is_same_v<T, accumulate_t<element>>;
+                                 ? std::is_same_v<T, Element>
+                                 : std::is_same_v<T, accumulate_t<Element>>;
       if (clause.from == from && clause.to == to && same_type) found |= 1U << i;
     }
     return found;
@@ -120,16 +118,11 @@ class forward_operations final : public Operations {
   template <bool IsListed, class T, placement From, placement To>
   static consteval void check_listed() {
     if constexpr (!IsListed) {
-      using layer = planning::leaf_type<typename plan::model, Leaf>;
-      constexpr std::size_t number = [] {
-        std::size_t i = 0;
-        while (leaf_of<layer>.forms[i].label != form.label) ++i;
-        return i;
-      }();
-      report_unlisted_move<printed<planning::leaf_name<typename plan::model, Leaf>{}>, layer,
-                           printed<planning::label_of_form<layer, number>{}>,
-                           typename form_at<typename detail::forms_of<layer>::type, number>::type,
-                           unlisted_move<T, From, To>>();
+      using layer = typename Formed::layer;
+      report_unlisted_move<
+          layer, printed<planning::label_of_form<layer, Formed::number>{}>,
+          typename form_at<typename detail::forms_of<layer>::type, Formed::number>::type,
+          unlisted_move<T, From, To>>();
     }
   }
 

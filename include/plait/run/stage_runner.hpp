@@ -27,6 +27,8 @@ class stage_runner {
   using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
   using plan = typename Job::plan_type;
   using device_type = typename Rank::device_type;
+  template <int Item>
+  using steps_of = typename unit_runner<Job, Rank>::template steps_of<Item>;
   static constexpr auto& code = plan::code;
   static constexpr int items = code.items.size();
 
@@ -80,17 +82,7 @@ class stage_runner {
   std::byte* forward(std::byte* input, pass_place const& at, int end_item = items) {
     auto const units = enter(at);
     std::byte* made = input_of(units.begin, input);
-    for_each_item([&]<int Item>() {
-      if constexpr (Item + 1 == items) model_output_ = made;
-      if (Item >= end_item) return;
-      for_each_unit<Item>(units, [&](int unit) {
-        enter<Item>(unit);
-        pass_frame const frame{.unit = unit, .input = made, .output = record(unit)};
-        unit_.template forward<Item>(frame);
-        made = frame.output;
-      });
-    });
-    return made;
+    return forward_items(units, made, end_item, item_numbers{});
   }
 
   /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
@@ -104,31 +96,48 @@ class stage_runner {
       if (part == backward_part::parameters) return backward_of_parameters(input, units), nullptr;
     if (units.end == chunk_->units.end) edge_ = 0;
     else gradient = made_;
-    for_each_item_backward([&]<int Item>() {
-      for_each_unit_backward<Item>(units, [&](int unit) {
-        enter<Item>(unit);
-        made_ = memory_.edge(edge_);
-        edge_ = 1 - edge_;
-        unit_.template backward<Item>(frame_of(unit, input, gradient, made_), part);
-        gradient = made_;
-      });
-    });
-    return gradient;
+    return backward_items(units, input, gradient, part, item_numbers{});
   }
 
  private:
-  /// Calls body.operator()<item>() for each item.
-  template <class Body>
-  static void for_each_item(Body body) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      in_order {(body.template operator()<int(I)>(), 0)... };
-    }(std::make_index_sequence<std::size_t(items)>{});
+  using item_numbers = std::make_index_sequence<std::size_t(items)>;
+
+  template <std::size_t... I>
+  std::byte* forward_items(unit_range units, std::byte* made, int end_item,
+                           std::index_sequence<I...>) {
+    in_order{(int(I) < end_item ? void(made = forward_item<int(I)>(units, made)) : void(), 0)...};
+    return made;
   }
-  template <class Body>
-  static void for_each_item_backward(Body body) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      in_order {(body.template operator()<items - 1 - int(I)>(), 0)... };
-    }(std::make_index_sequence<std::size_t(items)>{});
+  template <int Item>
+  std::byte* forward_item(unit_range units, std::byte* made) {
+    if constexpr (Item + 1 == items) model_output_ = made;
+    auto const here = within(code.items[Item], units);
+    for (int unit = here.begin; unit < here.end; ++unit) {
+      enter_item(Item, unit);
+      pass_frame const frame{.unit = unit, .input = made, .output = record(unit)};
+      unit_.template forward<Item>(frame, steps_of<Item>{});
+      made = frame.output;
+    }
+    return made;
+  }
+  template <std::size_t... I>
+  std::byte* backward_items(unit_range units, std::byte* input, std::byte* gradient,
+                            backward_part part, std::index_sequence<I...>) {
+    in_order{(gradient = backward_item<items - 1 - int(I)>(units, input, gradient, part), 0)...};
+    return gradient;
+  }
+  template <int Item>
+  std::byte* backward_item(unit_range units, std::byte* input, std::byte* gradient,
+                           backward_part part) {
+    auto const here = within(code.items[Item], units);
+    for (int unit = here.end - 1; unit >= here.begin; --unit) {
+      enter_item(Item, unit);
+      made_ = memory_.edge(edge_);
+      edge_ = 1 - edge_;
+      unit_.template backward<Item>(frame_of(unit, input, gradient, made_), part, steps_of<Item>{});
+      gradient = made_;
+    }
+    return gradient;
   }
 
   /// The units of an item that lie in a range.
@@ -136,18 +145,6 @@ class stage_runner {
     return {std::max(units.begin, piece.first_unit),
             std::min(units.end, piece.first_unit + piece.count)};
   }
-  /// Calls body(unit) for each unit of an item that lies in a range.
-  template <int Item, class Body>
-  static void for_each_unit(unit_range units, Body body) {
-    auto const here = within(code.items[Item], units);
-    for (int unit = here.begin; unit < here.end; ++unit) body(unit);
-  }
-  template <int Item, class Body>
-  static void for_each_unit_backward(unit_range units, Body body) {
-    auto const here = within(code.items[Item], units);
-    for (int unit = here.end - 1; unit >= here.begin; --unit) body(unit);
-  }
-
   [[nodiscard]] std::byte* record(int unit) const {
     return record_ + places_[std::size_t(unit)].record;
   }
@@ -170,18 +167,21 @@ class stage_runner {
       stash_ = memory_.at(chunk_->stashes_offset + chunk_->stash_bytes * std::size_t(at.slot));
     return at.units.end == 0 ? chunk_->units : at.units;
   }
-  template <int Item>
-  void enter(int unit) {
-    unit_.context().copy = unit - code.items[Item].first_unit;
-  }
+  void enter_item(int item, int unit) { unit_.context().copy = unit - code.items[item].first_unit; }
 
   void backward_of_parameters(std::byte* input, unit_range units) {
-    for_each_item_backward([&]<int Item>() {
-      for_each_unit_backward<Item>(units, [&](int unit) {
-        enter<Item>(unit);
-        unit_.template backward_of_parameters<Item>(frame_of(unit, input, nullptr, nullptr));
-      });
-    });
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      in_order{(parameters_of_item<items - 1 - int(I)>(input, units), 0)...};
+    }(item_numbers{});
+  }
+  template <int Item>
+  void parameters_of_item(std::byte* input, unit_range units) {
+    auto const here = within(code.items[Item], units);
+    for (int unit = here.end - 1; unit >= here.begin; --unit) {
+      enter_item(Item, unit);
+      unit_.template backward_of_parameters<Item>(frame_of(unit, input, nullptr, nullptr),
+                                                  steps_of<Item>{});
+    }
   }
 
   /// Whether the device has anything to get ready before the first pass at a shape.
@@ -193,16 +193,18 @@ class stage_runner {
     context().batch = memory_.rows() / plan::sequence_length;
     for (int chunk = 0; chunk < plan::chunks; ++chunk) {
       auto const units = enter(pass_place{.chunk = chunk});
-      for_each_item([&]<int Item>() {
-        bool is_prepared = false;
-        for_each_unit<Item>(units, [&](int unit) {
-          if (std::exchange(is_prepared, true)) return;
-          enter<Item>(unit);
-          unit_.template prepare<Item>(
-              {.unit = unit, .input = record(unit), .output = record(unit)});
-        });
-      });
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        in_order{(prepare_item<int(I)>(units), 0)...};
+      }(item_numbers{});
     }
+  }
+  template <int Item>
+  [[gnu::cold]] void prepare_item(unit_range units) {
+    int const unit = within(code.items[Item], units).begin;
+    if (unit >= within(code.items[Item], units).end) return;
+    enter_item(Item, unit);
+    unit_.template prepare<Item>({.unit = unit, .input = record(unit), .output = record(unit)},
+                                 steps_of<Item>{});
   }
 
   /// Where a unit has its record and its stash in those of its chunk, in bytes.

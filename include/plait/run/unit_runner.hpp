@@ -14,8 +14,8 @@
 #include "plait/plan/parallel.hpp"
 #include "plait/run/body.hpp"
 #include "plait/run/context.hpp"
-#include "plait/run/forward_operations.hpp"
 #include "plait/run/forward_watch.hpp"
+#include "plait/run/leaf_bodies.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/pass_frame.hpp"
@@ -57,19 +57,21 @@ class unit_runner {
   };
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
+  using setting = typename memory_type::setting;
+  /// The code that runs a leaf.
   template <int Step>
-  using layer_of_step = typename memory_type::template layer_of_step<Step>;
-  template <int Leaf, bool IsGradient>
-  using parameter_access = typename memory_type::template parameter_access<Leaf, IsGradient>;
-  template <int Step, bool IsConst>
-  using saved_access =
-      typename memory_type::template slot_access<Step, IsConst, memory_type::slot_list::saved>;
+  using formed_at = typename memory_type::template formed<code.steps[Step].leaf>;
   template <int Step>
-  using scratch_access =
-      typename memory_type::template slot_access<Step, false, memory_type::slot_list::scratch>;
+  using bodies = leaf_bodies<setting, Rank, formed_at<Step>, (code.steps[Step].second >= 0)>;
+  /// Of the element-wise layer that is done with a step, `Step` itself if there is none.
+  template <int Step, int Epilogue>
+  struct epilogue_type {
+    using type = formed_at<Epilogue>;
+  };
   template <int Step>
-  using operations_type = std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].has_term(),
-                                             term_operations<Rank>, operations<Rank>>;
+  struct epilogue_type<Step, Step> {
+    using type = no_epilogue;
+  };
 
  public:
   /// `memory` outlives it.
@@ -89,67 +91,50 @@ class unit_runner {
   /// for; null ends that.
   void watch(forward_watch* by) { watch_ = by; }
 
-  /// Runs a unit of item `Item`, from its input into its record.
+  // Which steps an item has is known to the compiler, and so is all of them: no loop looks up what
+  // is to be done. What is a template on the place of a step only puts together a call of what is
+  // none, `leaf_bodies`, `move` or `forward_sum`, and there are few such templates: each of their
+  // names has the whole model in it, which costs compilers time.
   template <int Item>
-  void forward(pass_frame const& at) {
-    if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::begin);
-    for_each_step<Item>([&]<int Step>() { forward_step<Item, Step>(at); });
-    if constexpr (has_waits) pass_edge(waits_of<Item, direction::forward>, waits::end);
+  using steps_of = std::make_index_sequence<std::size_t(code.items[Item].end_step -
+                                                        code.items[Item].first_step)>;
+
+  /// Runs a unit of item `Item`, from its input into its record; `I`: the steps.
+  template <int Item, std::size_t... I>
+  void forward(pass_frame const& at, std::index_sequence<I...>) {
+    constexpr int first = code.items[Item].first_step;
+    if constexpr (has_waits) pass_edge({Item, direction::forward}, waits::begin);
+    in_order{(forward_step<first + int(I)>(at), 0)...};
+    if constexpr (has_waits) pass_edge({Item, direction::forward}, waits::end);
     forget_transients();
   }
   /// The way back, from the gradient of its output to that of its input; gradients of parameters
   /// are added up, or what they are made of is kept.
-  template <int Item>
-  void backward(pass_frame const& at, backward_part part) {
+  template <int Item, std::size_t... I>
+  void backward(pass_frame const& at, backward_part part, std::index_sequence<I...>) {
+    constexpr int last = code.items[Item].end_step - 1;
     part_ = part;
-    if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::begin);
-    for_each_step_backward<Item>([&]<int Step>() { backward_step<Item, Step>(at); });
-    if constexpr (has_waits) pass_edge(waits_of<Item, direction::backward>, waits::end);
+    if constexpr (has_waits) pass_edge({Item, direction::backward}, waits::begin);
+    in_order{(backward_step<last - int(I)>(at), 0)...};
+    if constexpr (has_waits) pass_edge({Item, direction::backward}, waits::end);
     forget_transients();
   }
   /// Adds up the gradients of parameters of what the half before has kept.
-  template <int Item>
-  void backward_of_parameters(pass_frame const& at) {
+  template <int Item, std::size_t... I>
+  void backward_of_parameters(pass_frame const& at, std::index_sequence<I...>) {
+    constexpr int last = code.items[Item].end_step - 1;
     part_ = backward_part::parameters;
-    for_each_step_backward<Item>([&]<int Step>() {
-      if constexpr (is_trained<Step>) backward_parameters<Step>(at);
-    });
+    in_order{(backward_parameters<last - int(I)>(at), 0)...};
     forget_transients();
   }
   /// Calls the `prepare` of the layers that have one, with the views of their forward.
-  template <int Item>
-  [[gnu::cold]] void prepare(pass_frame const& at) {
-    for_each_step<Item>([&]<int Step>() {
-      if constexpr (code.steps[Step].kind == step_kind::leaf) {
-        using layer = layer_of_step<Step>;
-        [[maybe_unused]] auto const views = [&] { return forward_views<Step>(at); };
-        [[maybe_unused]] auto ops =
-            operations_of<operations_type<Step>>(Step, at.unit, forward_names_);
-        if constexpr (requires { layer::prepare(ops, views()); }) layer::prepare(ops, views());
-      }
-    });
+  template <int Item, std::size_t... I>
+  [[gnu::cold]] void prepare(pass_frame const& at, std::index_sequence<I...>) {
+    constexpr int first = code.items[Item].first_step;
+    in_order{(prepare_step<first + int(I)>(at), 0)...};
   }
 
  private:
-  /// Calls body.operator()<step>() for each step of an item.
-  template <int Item, class Body>
-  static void for_each_step(Body body) {
-    constexpr int first = code.items[Item].first_step;
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      in_order {(body.template operator()<first + int(I)>(), 0)... };
-    }(std::make_index_sequence<step_count<Item>>{});
-  }
-  template <int Item, class Body>
-  static void for_each_step_backward(Body body) {
-    constexpr int last = code.items[Item].end_step - 1;
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      in_order {(body.template operator()<last - int(I)>(), 0)... };
-    }(std::make_index_sequence<step_count<Item>>{});
-  }
-  template <int Item>
-  static constexpr std::size_t step_count =
-      std::size_t(code.items[Item].end_step - code.items[Item].first_step);
-
   /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
   [[nodiscard]] std::byte* stash_of(int leaf, pass_frame const& at) const {
     return at.stash + memory_.layout().stash_offset[std::size_t(leaf)];
@@ -157,8 +142,6 @@ class unit_runner {
 
   // Steps wait for each other where there is a stream besides that of compute.
   static constexpr bool has_waits = plan::tensor_ranks > 1;
-  template <int Item, direction Way>
-  static constexpr planned_waits waits_of{Item, Way};
   /// The element-wise function that is done with a step, or the step itself.
   template <int Step, direction Way>
   static constexpr int last_of = [] {
@@ -230,60 +213,50 @@ class unit_runner {
   static constexpr bool is_trained = code.steps[Step].kind == step_kind::leaf &&
                                      plan::tree.leaves[code.steps[Step].leaf].is_trained();
 
-  /// The gradient of what a leaf writes, as the type says that the leaf sees.
-  template <class Gradient>
-  Gradient gradient_or_seed(int step, pass_frame const& at) const {
-    auto const& now = code.steps[step];
-    if constexpr (std::is_same_v<Gradient, loss_seed>) {
-      return seed_of(context_.loss);
-    } else {
-      if constexpr (plan::splits_backward)
-        if (part_ == backward_part::parameters)
-          return {as_elements(stash_of(now.leaf, at)), memory_.block(now.out).rows,
-                  memory_.block(now.out).columns};
-      return memory_.template gradient_as<Gradient>(now.out, at);
-    }
+  /// The gradient of what a leaf writes, if it is no loss.
+  [[nodiscard]] std::byte* output_gradient(step const& now, pass_frame const& at) const {
+    if (plan::tree.leaves[now.leaf].is_loss) return nullptr;
+    if constexpr (plan::splits_backward)
+      if (part_ == backward_part::parameters) return stash_of(now.leaf, at);
+    return memory_.gradient_data(now.out, at);
   }
-  template <int Step>
-  using output_gradient =
-      std::conditional_t<plan::tree.leaves[code.steps[Step].leaf].is_loss, loss_seed,
-                         typename memory_type::template gradient_view<code.steps[Step].out, true>>;
+  static constexpr int item_of(int step) { return code.values[code.steps[step].in].item; }
 
-  template <int Item, int Step>
+  template <int Step>
   void forward_step(pass_frame const& at) {
     constexpr auto& now = code.steps[Step];
     constexpr int last = last_of<Step, direction::forward>;
     if constexpr (!plan::is_epilogue(Step, direction::forward)) {
-      if constexpr (has_waits) begin_step(waits_of<Item, direction::forward>, Step, last);
-      if constexpr (now.kind == step_kind::leaf) forward_leaf<Step>(at);
-      else if constexpr (now.kind == step_kind::move) forward_move<Step>(at);
-      else forward_sum(Step, at);
-      if constexpr (has_waits) end_step(waits_of<Item, direction::forward>, Step, last);
+      constexpr planned_waits planned{item_of(Step), direction::forward};
+      if constexpr (has_waits) begin_step(planned, Step, last);
+      if constexpr (now.kind == step_kind::leaf) {
+        [[maybe_unused]] auto const mark =
+            rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
+        std::byte* mapped = nullptr;
+        if constexpr (last != Step) mapped = memory_.value_data(code.steps[last].out, at);
+        bodies<Step>::template forward<typename epilogue_type<Step, last>::type>(
+            operations_of<typename bodies<Step>::operations_type>(now, at.unit, forward_names_),
+            memory_.place_of_leaf(now, at), mapped);
+        if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+      } else if constexpr (now.kind == step_kind::move) {
+        forward_move<Step>(at);
+      } else {
+        forward_sum(now, at);
+      }
+      if constexpr (has_waits) end_step(planned, Step, last);
     }
     if constexpr (now.kind == step_kind::leaf && last == Step)
       if (watch_ != nullptr) show(Step, at);
   }
+  template <int Step>
+  void prepare_step(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    if constexpr (now.kind == step_kind::leaf)
+      bodies<Step>::prepare(
+          operations_of<typename bodies<Step>::operations_type>(now, at.unit, forward_names_),
+          memory_.place_of_leaf(now, at));
+  }
 
-  template <int Step>
-  void forward_leaf(pass_frame const& at) {
-    constexpr int leaf = code.steps[Step].leaf;
-    [[maybe_unused]] auto const mark =
-        rank_.device().mark(forward_names_[std::size_t(leaf)].c_str());
-    forward_operations<operations_type<Step>, Job, leaf> ops(
-        operations_of<operations_type<Step>>(Step, at.unit, forward_names_));
-    call_forward<layer_of_step<Step>>(ops, forward_views<Step>(at));
-    ops.require_all_moves();
-    if constexpr (has_scratch<leaf>) forget_scratch(leaf);
-  }
-  template <int Step>
-  auto forward_views(pass_frame const& at) {
-    return forward_body{parameter_access<code.steps[Step].leaf, false>{memory_, at.unit},
-                        memory_.template input_view<Step>(at),
-                        memory_.template output_view<Step>(at, context_.loss),
-                        saved_access<Step, false>{memory_, at},
-                        scratch_access<Step>{memory_, at},
-                        context_};
-  }
   template <int Step>
   void forward_move(pass_frame const& at) {
     constexpr auto& now = code.steps[Step];
@@ -294,8 +267,7 @@ class unit_runner {
                                     memory_.value_data(now.out, at));
   }
   /// A step that begins or ends a residual or a fan_out.
-  void forward_sum(int step, pass_frame const& at) {
-    auto const& now = code.steps[step];
+  void forward_sum(step const& now, pass_frame const& at) {
     std::byte* const in = memory_.value_data(now.in, at);
     std::byte* const out = memory_.value_data(now.out, at);
     std::size_t const count = memory_.block(now.in).count();
@@ -323,53 +295,72 @@ class unit_runner {
     watch_->copy = context_.copy;
   }
 
-  template <int Item, int Step>
+  template <int Step>
   void backward_step(pass_frame const& at) {
+    constexpr auto& now = code.steps[Step];
+    constexpr planned_waits planned{item_of(Step), direction::backward};
     if constexpr (!plan::is_epilogue(Step, direction::backward)) {
       constexpr int last = last_of<Step, direction::backward>;
-      if constexpr (has_waits) begin_step(waits_of<Item, direction::backward>, Step, last);
-      if constexpr (is_trained<Step> && !plan::postpones_parameters(Step))
-        backward_or_keep<Step>(at);
-      if constexpr (plan::needs_gradient[std::size_t(code.steps[Step].in)])
-        backward_input<Step>(at);
-      if constexpr (has_waits) end_step(waits_of<Item, direction::backward>, Step, last);
+      if constexpr (has_waits) begin_step(planned, Step, last);
+      if constexpr (!plan::postpones_parameters(Step)) backward_parameters<Step>(at);
+      if constexpr (plan::needs_gradient[std::size_t(now.in)]) {
+        if constexpr (now.kind == step_kind::leaf) {
+          [[maybe_unused]] auto const mark =
+              rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+          auto ops =
+              operations_of<typename bodies<Step>::operations_type>(now, at.unit, backward_names_);
+          gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
+          if constexpr (now.second >= 0) of.second = memory_.gradient_data(now.second, at);
+          auto const place = memory_.place_of_leaf(now, at);
+          using epilogue = typename epilogue_type<Step, last>::type;
+          if constexpr (last == Step) {
+            bodies<Step>::template backward_input<epilogue>(ops, place, of, nullptr, nullptr);
+          } else {
+            constexpr auto& then = code.steps[last];
+            auto const of_epilogue = memory_.place_of_leaf(then, at);
+            bodies<Step>::template backward_input<epilogue>(ops, place, of, &of_epilogue,
+                                                            memory_.gradient_data(then.in, at));
+          }
+          if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+        } else if constexpr (now.kind == step_kind::move) {
+          constexpr auto row = row_of_move(code.values, now, direction::backward);
+          move<row.from, row.to, T>(code.values[now.in].info.width,
+                                    memory_.gradient_data(now.out, at),
+                                    memory_.gradient_data(now.in, at));
+        } else {
+          backward_sum(now, at);
+        }
+      }
+      if constexpr (has_waits) end_step(planned, Step, last);
     }
     if constexpr (plan::postpones_parameters(Step + 1)) {
       constexpr int parameters = waits::parameters_of(Step + 1);
-      if constexpr (has_waits) keep_waits(waits_of<Item, direction::backward>, parameters);
-      backward_or_keep<Step + 1>(at);
-      if constexpr (has_waits) record_step(waits_of<Item, direction::backward>, parameters);
+      if constexpr (has_waits) keep_waits(planned, parameters);
+      backward_parameters<Step + 1>(at);
+      if constexpr (has_waits) record_step(planned, parameters);
     }
   }
-
   /// The gradients of a leaf's parameters, or what their half of the backward needs for them.
-  template <int Step>
-  void backward_or_keep(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (plan::splits_backward)
-      if (part_ == backward_part::input) {
-        if constexpr (!plan::tree.leaves[now.leaf].is_loss)
-          queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
-                             memory_.block(now.out).count() * sizeof(T));
-        return;
-      }
-    backward_parameters<Step>(at);
-  }
   template <int Step>
   void backward_parameters(pass_frame const& at) {
     constexpr auto& now = code.steps[Step];
-    [[maybe_unused]] auto const mark =
-        rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-    auto ops = operations_of<operations_type<Step>>(Step, at.unit, backward_names_);
-    if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, at));
-    call_backward_parameters<layer_of_step<Step>>(
-        ops, backward_parameters_body{parameter_access<now.leaf, false>{memory_, at.unit},
-                                      gradient_or_seed<output_gradient<Step>>(Step, at),
-                                      parameter_access<now.leaf, true>{memory_, at.unit},
-                                      saved_access<Step, true>{memory_, at},
-                                      scratch_access<Step>{memory_, at}, context_});
-    ops.require_begun();
-    if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+    if constexpr (is_trained<Step>) {
+      if constexpr (plan::splits_backward)
+        if (part_ == backward_part::input) {
+          if constexpr (!plan::tree.leaves[now.leaf].is_loss)
+            queue().copy_bytes(memory_.gradient_data(now.out, at), stash_of(now.leaf, at),
+                               memory_.block(now.out).count() * sizeof(T));
+          return;
+        }
+      [[maybe_unused]] auto const mark =
+          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
+      auto ops =
+          operations_of<typename bodies<Step>::operations_type>(now, at.unit, backward_names_);
+      if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, at));
+      bodies<Step>::backward_parameters(ops, memory_.place_of_leaf(now, at),
+                                        output_gradient(now, at));
+      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
+    }
   }
   /// Clears the gradients of a layer but the one that is a product, and returns that. Each use of a
   /// parameter has an accumulator of its own, so that who adds to it first is known.
@@ -388,30 +379,7 @@ class unit_runner {
     return product;
   }
 
-  template <int Step>
-  void backward_input(pass_frame const& at) {
-    constexpr auto& now = code.steps[Step];
-    if constexpr (now.kind == step_kind::leaf) {
-      [[maybe_unused]] auto const mark =
-          rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops = operations_of<operations_type<Step>>(Step, at.unit, backward_names_);
-      call_backward_input<layer_of_step<Step>>(
-          ops, backward_input_body{parameter_access<now.leaf, false>{memory_, at.unit},
-                                   gradient_or_seed<output_gradient<Step>>(Step, at),
-                                   memory_.template input_gradient_view<Step>(at),
-                                   saved_access<Step, true>{memory_, at},
-                                   scratch_access<Step>{memory_, at}, context_});
-      if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
-    } else if constexpr (now.kind == step_kind::move) {
-      constexpr auto row = row_of_move(code.values, now, direction::backward);
-      move<row.from, row.to, T>(code.values[now.in].info.width, memory_.gradient_data(now.out, at),
-                                memory_.gradient_data(now.in, at));
-    } else {
-      backward_sum(Step, at);
-    }
-  }
-  void backward_sum(int step, pass_frame const& at) {
-    auto const& now = code.steps[step];
+  void backward_sum(step const& now, pass_frame const& at) {
     std::byte* const dout = memory_.gradient_data(now.out, at);
     std::byte* const din = memory_.gradient_data(now.in, at);
     std::size_t const count = memory_.block(now.in).count();
@@ -436,8 +404,7 @@ class unit_runner {
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
   template <class Operations>
-  Operations operations_of(int step, int unit, auto const& names) {
-    auto const& now = code.steps[step];
+  Operations operations_of(step const& now, int unit, auto const& names) {
     context_.site = static_cast<std::uint32_t>(unit * leaves + now.leaf);
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/run/body.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/forward_operations.hpp"
+#include "plait/run/leaf_views.hpp"
+#include "plait/run/operations.hpp"
+#include "plait/run/term_operations.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+/// In place of the element-wise layer that is done as another one stores what it writes: the one
+/// behind it in a forward, the one before it in a backward.
+struct no_epilogue {};
+
+/// The gradients that a body reads and writes.
+struct gradient_place {
+  std::byte* dy = nullptr;
+  std::byte* dx = nullptr;
+  std::byte* second = nullptr;  ///< of the other input of a layer that has two
+};
+
+/// Calls the bodies of a layer in one of its forms, with the views that they see.
+///
+/// Cost: where a model has many layers of one type in one form they share the code of their bodies,
+///       which is then called; where it has few, compilers put it into the step.
+template <class Setting, class Rank, class Formed, bool HasSecond = false>
+struct leaf_bodies {
+  using layer = typename Formed::layer;
+  using element = typename Setting::element;
+  using place = leaf_place<Setting>;
+  using operations_type =
+      std::conditional_t<Formed::info.has_term(), term_operations<Rank>, operations<Rank>>;
+  using parameters = parameter_access<Setting, Formed, false>;
+  using gradients = parameter_access<Setting, Formed, true>;
+  using written = slot_access<Setting, Formed, HasSecond, false>;
+  using read = slot_access<Setting, Formed, HasSecond, true>;
+  using scratch = slot_access<Setting, Formed, HasSecond, false, slot_list::scratch>;
+
+  /// What it writes: a view, and what its epilogue makes of it; or where its sum is added.
+  template <class Epilogue>
+  static auto output(place const& at, layer_context const& context,
+                     [[maybe_unused]] std::byte* mapped) {
+    if constexpr (Formed::info.is_loss) {
+      return context.loss;
+    } else {
+      using seen = value_view<Setting, Formed::y_kind, Formed::y_at, false>;
+      auto const y = view_at<Setting, seen>(at.y, Formed::y, at.stage.rows);
+      if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
+        return y;
+      } else {
+        using seen_mapped = value_view<Setting, Epilogue::y_kind, Epilogue::y_at, false>;
+        return mapped_view<seen, typename Epilogue::layer::function>{
+            y, view_at<Setting, seen_mapped>(mapped, Epilogue::y, at.stage.rows)};
+      }
+    }
+  }
+  template <class Epilogue>
+  static auto forward_views(place const& at, layer_context const& context, std::byte* mapped) {
+    return forward_body{parameters{at.stage, at.parameters},
+                        input_of<Setting, Formed, HasSecond>(at),
+                        output<Epilogue>(at, context, mapped),
+                        written{at},
+                        scratch{at},
+                        context};
+  }
+
+  /// `mapped`: where the epilogue writes.
+  template <class Epilogue>
+  static void forward(operations_type const& with, place const& at, std::byte* mapped) {
+    forward_operations<operations_type, element, Formed> ops(with);
+    call_forward<layer>(ops, forward_views<Epilogue>(at, ops.context, mapped));
+    ops.require_all_moves();
+  }
+
+  /// The gradient of what it writes: a view, or what that of a loss is multiplied by.
+  static auto output_gradient(place const& at, layer_context const& context, std::byte* dy) {
+    if constexpr (Formed::info.is_loss) return seed_of(context.loss);
+    else
+      return view_at<Setting, gradient_view<Setting, Formed::y_at, true>>(dy, Formed::y,
+                                                                          at.stage.rows);
+  }
+
+  /// The gradient that it writes: a view, two of them, or one and what its epilogue makes of it.
+  template <class Epilogue>
+  static auto input_gradient(gradient_place const& of, std::size_t rows,
+                             [[maybe_unused]] place const* epilogue,
+                             [[maybe_unused]] std::byte* mapped) {
+    using seen = gradient_view<Setting, Formed::x_at, false>;
+    auto const dx = view_at<Setting, seen>(of.dx, Formed::x, rows);
+    if constexpr (HasSecond) {
+      return std::pair{dx, view_at<Setting, seen>(of.second, Formed::x, rows)};
+    } else if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
+      return dx;
+    } else {
+      using elementwise = typename Epilogue::layer;
+      using seen_mapped = gradient_view<Setting, Epilogue::x_at, false>;
+      auto const kept =
+          slot_access<Setting, Epilogue, false, true>{*epilogue}[typename elementwise::kept{}];
+      return mapped_view<seen, typename elementwise::derivative, decltype(kept)>{
+          dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
+    }
+  }
+  /// `epilogue`: of the element-wise layer; `mapped`: where that writes.
+  template <class Epilogue>
+  static void backward_input(operations_type& ops, place const& at, gradient_place const& of,
+                             place const* epilogue, std::byte* mapped) {
+    call_backward_input<layer>(
+        ops, backward_input_body{parameters{at.stage, at.parameters},
+                                 output_gradient(at, ops.context, of.dy),
+                                 input_gradient<Epilogue>(of, at.stage.rows, epilogue, mapped),
+                                 read{at}, scratch{at}, ops.context});
+  }
+
+  static void backward_parameters(operations_type& ops, place const& at, std::byte* dy) {
+    call_backward_parameters<layer>(
+        ops, backward_parameters_body{
+                 parameters{at.stage, at.parameters}, output_gradient(at, ops.context, dy),
+                 gradients{at.stage, at.parameters}, read{at}, scratch{at}, ops.context});
+    ops.require_begun();
+  }
+
+  /// Calls the layer's `prepare` if it has one.
+  static void prepare(operations_type ops, place const& at) {
+    using views = decltype(forward_views<no_epilogue>(at, ops.context, nullptr));
+    if constexpr (requires(views l) { layer::prepare(ops, l); })
+      layer::prepare(ops, forward_views<no_epilogue>(at, ops.context, nullptr));
+  }
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/core/precision.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/layer/slot.hpp"
+#include "plait/plan/layout.hpp"
+#include "plait/plan/parameter_plan.hpp"
+#include "plait/plan/program.hpp"
+#include "plait/run/context.hpp"
+#include "plait/tensor/view.hpp"
+
+// What bodies see is made here, by code that knows a layer, its form and the types of the job, and
+// not where in the model the layer stands: that is numbers. Layers of one type in one form have one
+// instantiation, and its name is as long as that of the layer, not of the model.
+namespace plait::execution {
+
+/// What the layers of a job have in common.
+template <class Memory, class Element, class Sum, int TensorRanks>
+struct leaf_setting {
+  using memory = Memory;
+  using element = Element;
+  using sum = Sum;
+  static constexpr int tensor_ranks = TensorRanks;
+  template <slot_element Which>
+  using slot_type =
+      std::conditional_t<Which == slot_element::compute, Element, accumulate_t<Element>>;
+};
+
+/// A layer in one of its forms.
+template <class Layer, int Form>
+struct formed_layer {
+  using layer = Layer;
+  static constexpr std::size_t number = std::size_t(Form);
+  static constexpr leaf_info const& info = leaf_of<Layer>;
+  static constexpr form_info const& form = info.forms[number];
+  static constexpr placement x_at = form.input, y_at = form.output;
+  static constexpr value_kind x_kind = info.inputs[0].kind, y_kind = info.output.kind;
+  static constexpr planning::value x{info.inputs[0], x_at}, y{info.output, y_at};
+};
+
+/// Where a unit has a parameter and its gradient, in elements.
+struct parameter_place {
+  std::size_t parameter = 0, gradient = 0;
+  bool is_hidden = false;  ///< this rank sees zeros, another the value
+};
+
+/// What the layers of a stage have in common while they run.
+template <class Setting>
+struct stage_buffers {
+  using element = typename Setting::element;
+  element const* parameters = nullptr;
+  typename Setting::sum* gradients = nullptr;
+  element const* zeros = nullptr;
+  std::byte* transients = nullptr;  ///< what does not outlive a unit
+  void const* targets = nullptr;    ///< of the microbatch
+  std::size_t rows = 0;             ///< of a microbatch
+};
+
+/// What is of one layer of one unit in a pass.
+template <class Setting>
+struct leaf_place {
+  using slots = std::array<std::size_t, slots_info::most_slots>;
+
+  stage_buffers<Setting> const& stage;
+  parameter_place const* parameters;  ///< of the layer, in their order
+  slots const* saved;                 ///< from the begin of the unit's record
+  slots const* scratch;               ///< from the begin of the transients
+  std::byte* record = nullptr;        ///< of the unit
+  std::byte *x = nullptr, *y = nullptr;
+  std::byte* second = nullptr;  ///< the other input of a layer that has two
+};
+
+// Structs, since g++ 12 dies of a function's value in an alias.
+template <class Setting, value_kind Kind, placement At, bool IsConst>
+struct shown_value {
+  static constexpr placement shown_at = view_placement_of_value(At);
+  using element = typename Setting::element;
+  using type =
+      view<std::conditional_t<IsConst, element const, element>, shown_at, typename Setting::memory>;
+};
+template <class Setting, placement At, bool IsConst>
+struct shown_value<Setting, value_kind::tokens, At, IsConst> {
+  using type = token_view<typename Setting::memory>;
+};
+template <class Setting, placement At, bool IsConst>
+struct shown_gradient {
+  static constexpr placement dual_at = dual(At);
+  using type = typename shown_value<Setting, value_kind::features, dual_at, IsConst>::type;
+};
+
+/// The types of views of a value and of its gradient.
+template <class Setting, value_kind Kind, placement At, bool IsConst>
+using value_view = typename shown_value<Setting, Kind, At, IsConst>::type;
+template <class Setting, placement At, bool IsConst>
+using gradient_view = typename shown_gradient<Setting, At, IsConst>::type;
+
+/// A view of a value or of its gradient of which this rank has a block at `data`.
+template <class Setting, class View>
+View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
+  planning::block_shape const shape =
+      Setting::tensor_ranks == 1 ? planning::block_shape{rows, what.info.width}
+                                 : planning::local_block(what, rows, Setting::tensor_ranks);
+  if constexpr (std::is_same_v<View, token_view<typename Setting::memory>>)
+    return {reinterpret_cast<std::int32_t const*>(data), shape.rows};
+  else return {reinterpret_cast<typename Setting::element*>(data), shape.rows, shape.columns};
+}
+
+/// The input of a layer as its body sees it: a view, or a pair for a layer with two inputs, of
+/// which those that have no second value get the targets of the microbatch.
+template <class Setting, class Formed, bool HasSecond>
+auto input_of(leaf_place<Setting> const& at) {
+  using memory = typename Setting::memory;
+  using element = typename Setting::element;
+  constexpr auto& info = Formed::info;
+  using seen = value_view<Setting, Formed::x_kind, Formed::x_at, true>;
+  auto const x = view_at<Setting, seen>(at.x, Formed::x, at.stage.rows);
+  if constexpr (HasSecond) {
+    return std::pair{x, view_at<Setting, seen>(at.second, Formed::x, at.stage.rows)};
+  } else if constexpr (info.input_count == 2) {
+    constexpr auto& targets = info.inputs[1];
+    void const* const data = at.stage.targets;
+    if constexpr (targets.kind == value_kind::tokens && targets.width == 1) {
+      return std::pair{x,
+                       token_view<memory>{static_cast<std::int32_t const*>(data), at.stage.rows}};
+    } else {
+      using target = std::conditional_t<targets.kind == value_kind::tokens, std::int32_t,
+                                        accumulate_t<element>>;
+      return std::pair{x, view<target const, invariant, memory>{static_cast<target const*>(data),
+                                                                at.stage.rows, targets.width}};
+    }
+  } else {
+    return x;
+  }
+}
+
+/// `l.p` and `l.dp`.
+template <class Setting, class Formed, bool IsGradient>
+struct parameter_access {
+  stage_buffers<Setting> const& stage;
+  parameter_place const* places;
+
+  template <class Parameter>
+  auto operator[](Parameter) const {
+    using memory = typename Setting::memory;
+    using layer = typename Formed::layer;
+    constexpr int index =
+        detail::parameter_index<typename detail::parameters_of<layer>::type, Parameter>;
+    static_assert(index >= 0,
+                  "p[Parameter{}]: the layer has no such parameter; list it in parameter_list");
+    if constexpr (index >= 0) {
+      constexpr auto used =
+          planning::used_parameter(Formed::info, Formed::form, index, Setting::tensor_ranks);
+      auto const& place = places[index];
+      if constexpr (IsGradient) {
+        return view<typename Setting::sum,
+                    view_placement_of_parameter(dual(used.used), used.info.rank), memory>{
+            stage.gradients + place.gradient, used.local_rows, used.local_columns};
+      } else {
+        auto const* data = stage.parameters + place.parameter;
+        if constexpr (used.masked())  // the transition invariant -> partial
+          if (place.is_hidden) data = stage.zeros;
+        return view<typename Setting::element const,
+                    view_placement_of_parameter(used.used, used.info.rank), memory>{
+            data, used.local_rows, used.local_columns};
+      }
+    }
+  }
+};
+
+/// Which of a layer's lists of slots an access has.
+enum class slot_list : int { saved, scratch };
+
+/// `l.saved` and `l.scratch`.
+template <class Setting, class Formed, bool HasSecond, bool IsConst,
+          slot_list List = slot_list::saved>
+struct slot_access {
+  leaf_place<Setting> const& at;
+
+  auto operator[](input_slot) const {
+    static_assert(Formed::info.saved.keeps_input,
+                  "saved[input_slot{}]: the layer does not save its input; add input_slot to its "
+                  "saved<...>");
+    return input_of<Setting, Formed, HasSecond>(at);
+  }
+  auto operator[](output_slot) const {
+    static_assert(Formed::info.saved.keeps_output,
+                  "saved[output_slot{}]: the layer does not save its output; add output_slot to "
+                  "its saved<...>");
+    using seen = value_view<Setting, Formed::y_kind, Formed::y_at, true>;
+    return view_at<Setting, seen>(at.y, Formed::y, at.stage.rows);
+  }
+  template <name Label, std::size_t PerRow, auto... Options>
+  auto operator[](slot<Label, PerRow, Options...> key) const {
+    using layer = typename Formed::layer;
+    constexpr int number =
+        detail::slot_number<typename detail::saved_of<layer>::type,
+                            typename detail::scratch_of<layer>::type, decltype(key)>;
+    constexpr bool is_scratch = number >= slots_info::most_slots;
+    static_assert(List != slot_list::saved || (number >= 0 && !is_scratch),
+                  "saved[slot{}]: the layer saves no such slot; add it to its saved<...>, or "
+                  "read it as l.scratch[slot{}] if it is in scratch<...>");
+    static_assert(List != slot_list::scratch || is_scratch,
+                  "scratch[slot{}]: the layer has no such scratch; add the slot to its "
+                  "scratch<...>, or read it as l.saved[slot{}] if it is in saved<...>");
+    constexpr auto& slots = is_scratch ? Formed::info.scratch : Formed::info.saved;
+    constexpr auto index = static_cast<std::size_t>(number - slots.first_number);
+    constexpr slot_info info = slots.own[index];
+    constexpr placement placed = placement_of(info, Formed::form);
+    constexpr auto ranks = static_cast<std::size_t>(Setting::tensor_ranks);
+    constexpr bool cuts = is_shard(placed) && placed.index == dim::features;
+    static_assert(!cuts || PerRow % ranks == 0,
+                  "slot<Label, PerRow, follows::features>: the layer's form cuts the features "
+                  "over the tensor ranks, and PerRow is not a multiple of their number; choose a "
+                  "width that they divide, or leave out follows::features");
+    std::size_t const count =
+        planning::slot_count(info, Formed::form, at.stage.rows, Setting::tensor_ranks);
+    constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
+    std::size_t const rows = info.fixed != 0 ? 1 : count / columns;
+    std::byte* const data =
+        is_scratch ? at.stage.transients + (*at.scratch)[index] : at.record + (*at.saved)[index];
+    using stored = typename Setting::template slot_type<info.element>;
+    using element = std::conditional_t<IsConst && !is_scratch, stored const, stored>;
+    return view<element, view_placement_of_value(placed), typename Setting::memory>{
+        reinterpret_cast<element*>(data), rows, count / rows};
+  }
+};
+
+}  // namespace plait::execution
