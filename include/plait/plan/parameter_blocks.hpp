@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "plait/mesh/mesh.hpp"
 #include "plait/plan/layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 

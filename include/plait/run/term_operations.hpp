@@ -5,7 +5,6 @@
 
 #include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/layer/typing.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/operations.hpp"
 #include "plait/run/shapes.hpp"

@@ -69,13 +69,10 @@ class averages {
     scope(scope const&) = delete;
     scope& operator=(scope const&) = delete;
     ~scope() noexcept(false) {
-      if (std::uncaught_exceptions() == exceptions_) {
-        held_.change_places(store_);
-        return;
-      }
       try {
         held_.change_places(store_);
-      } catch (...) {  // what ended the scope is the exception to be seen
+      } catch (...) {  // where one has ended the scope, that is the exception to be seen
+        if (std::uncaught_exceptions() == exceptions_) throw;
       }
     }
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/step_program.hpp"
