@@ -26,8 +26,8 @@ struct refused_newcomer : input_error {
   [[nodiscard]] static int exit_code() { return 2; }
 };
 
-/// What a rank of an elastic job has of its generation, the time in which the ranks stay the same,
-/// and what outlives that.
+/// A generation is the time in which the ranks of an elastic job stay the same; each rank has one,
+/// and what outlives it.
 ///
 /// Threads: used by the thread of the rank.
 class generation {

@@ -109,8 +109,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Where the best weights of a folder of checkpoints are:
-/// `plait::load_weights(trainer, plait::weights_folder(plait::best_weights("run")))`.
+/// Returns the place of the best weights of a folder of checkpoints: `plait::load_weights(trainer,
+/// plait::weights_folder(plait::best_weights("run")))`.
 ///
 /// Errors: input_error if there are none, or as find_best.
 [[nodiscard]] inline std::filesystem::path best_weights(std::filesystem::path const& folder) {

@@ -17,8 +17,8 @@
 
 namespace plait {
 
-/// How the tensors of a file stand for the parameters of a model. Names are given by what they
-/// begin with.
+/// The names by which tensors of a file stand for parameters of a model. Names are given by what
+/// they begin with.
 struct weight_names {
   /// What the model says and what the file says instead: `{{"body.", "transformer."}}`. The first
   /// pair that fits counts.

@@ -27,7 +27,7 @@ static_assert(
     "plait/io/safetensors_header.hpp: safetensors files are little-endian and this machine "
     "is not; it needs conversions that plait does not have");
 
-/// How the elements of a tensor are stored in a safetensors file.
+/// The type in which a safetensors file stores the elements of a tensor.
 enum class stored_type {
   boolean,
   u8,

@@ -20,7 +20,7 @@
 
 namespace plait {
 
-/// Where in its whole tensor the part that a file has of it begins, by the tensor's name.
+/// The begin of each part that a file has within its whole tensor, by the tensor's name.
 using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<>>;
 
 namespace detail {
@@ -146,8 +146,8 @@ inline std::map<std::string, std::string> make_sharding_metadata(sharding_info c
   }
 }
 
-/// What make_sharding_metadata wrote, out of a file's metadata; nothing if there is none. Whether
-/// the tensors are those of the file is for the caller to see.
+/// Returns what make_sharding_metadata wrote, read from a file's metadata; nothing if there is
+/// none. Whether the tensors are those of the file is for the caller to see.
 ///
 /// Errors: input_error that names `path`, for another version and whatever else is not as written.
 inline std::optional<sharding_info> parse_sharding_metadata(

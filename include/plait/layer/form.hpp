@@ -202,8 +202,9 @@ constexpr bool labels_differ(auto const& table) {
 
 }  // namespace detail
 
-/// Where a layer in form `form` has a slot: as a clause of the form says, else as the slot's
-/// `follows` says where the form cuts features, else cut by positions where the form cuts these.
+/// Returns the placement of a slot of a layer in form `form`: as a clause of the form says, else as
+/// the slot's `follows` says where the form cuts features, else cut by positions where the form
+/// cuts these.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   for (int i = 0; i < form.slot_count; ++i)
     if (auto const& use = form.slots[static_cast<std::size_t>(i)]; use.slot == slot.number)

@@ -18,7 +18,8 @@ namespace plait {
 /// A type says on purpose that it is a layer by `using concept_tag = plait::layer_tag;`.
 struct layer_tag {};
 
-/// Which buffers a layer's body may be given twice. The plan uses it to save memory.
+/// The pairs of buffers that may be one when a layer's body is called. The plan uses it to save
+/// memory.
 struct aliasing {
   bool forward = false;   ///< the output may be the input's buffer
   bool backward = false;  ///< the input's gradient may be the output gradient's buffer
@@ -82,10 +83,11 @@ consteval void check_is_layer() {
 
 }  // namespace detail
 
-/// How many terms a loss may have: losses, and layers that add to it in mid-model.
+/// The largest number of terms that a loss may have: losses, and layers that add to it in
+/// mid-model.
 inline constexpr int most_loss_terms = 8;
 
-/// What the plan knows about a layer that is not a combination of others.
+/// The facts that a plan has about a layer that is not a combination of others.
 struct leaf_info {
   static constexpr int most_forms = 8;
   static constexpr int most_inputs = 2;

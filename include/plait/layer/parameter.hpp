@@ -21,7 +21,8 @@ struct extents {
   static constexpr std::size_t count = (Lengths * ...);
 };
 
-/// How the first value of a parameter is made, from the seed and the global index of each element.
+/// An initializer makes the first value of a parameter, from the seed and the global index of each
+/// element.
 struct initializer {
   enum class kind : int { constant, normal };
   kind how = kind::constant;
@@ -63,7 +64,7 @@ struct parameter_list {
   static constexpr int size = sizeof...(Parameters);
 };
 
-/// What the plan knows about a parameter.
+/// The facts that a plan has about a parameter.
 struct parameter_info {
   name label{};
   int rank = 1;

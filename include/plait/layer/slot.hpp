@@ -15,8 +15,8 @@ struct input_slot {};
 /// Saved: the layer's output is kept until its backward has run.
 struct output_slot {};
 
-/// Whether a slot has fewer values per row on a rank that holds a shard of the features. A form may
-/// say otherwise by use<Slot, placement>.
+/// The dependence of a slot's size on form: with `features` a rank that holds a shard of the
+/// features has fewer values per row. A form may say otherwise by use<Slot, placement>.
 enum class follows : int { rows, features };
 
 /// The type of a slot's elements: that of activations, or the wider one that sums are kept in
@@ -33,11 +33,11 @@ struct slot {
   static constexpr name label = Label;
 };
 
-/// What a layer's backward needs of its forward; one set for each microbatch in flight.
+/// The slots that a layer's backward needs of its forward; one set for each microbatch in flight.
 template <class... Slots>
 struct saved {};
 
-/// What one call of a layer's body needs for itself alone.
+/// The slots that one call of a layer's body needs for itself alone.
 template <class... Slots>
 struct scratch {};
 

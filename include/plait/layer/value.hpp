@@ -8,7 +8,7 @@ namespace plait {
 
 enum class value_kind : int { features, tokens, reals };
 
-/// What flows along one edge of a model, per row (a row is one position of one sample).
+/// The value that flows along one edge of a model, per row (a row is one position of one sample).
 struct value_info {
   value_kind kind = value_kind::features;
   std::size_t width = 1;

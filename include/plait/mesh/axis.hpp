@@ -74,7 +74,7 @@ constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
   return out;
 }
 
-/// For example "data x tensor".
+/// Returns the axes as text, for example "data x tensor".
 constexpr std::string to_string(axis_set over) {
   std::string text;
   for (axis const which : all_axes)

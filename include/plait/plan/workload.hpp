@@ -8,7 +8,7 @@
 
 namespace plait {
 
-/// Which outputs of the model a rank gets from a prediction.
+/// The outputs of the model that a rank gets from a prediction.
 enum class predicted : int {
   nothing,
   of_data_rank,  ///< those of its own samples

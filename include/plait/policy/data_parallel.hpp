@@ -7,8 +7,8 @@
 
 namespace plait {
 
-/// What data ranks hold a block of, instead of all: a type with `parameters`, the rule for the data
-/// axis.
+/// A data sharding says of what data ranks hold a block instead of all: it is a type with
+/// `parameters`, the rule for the data axis.
 template <class S>
 concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;

@@ -166,15 +166,15 @@ template <class P>
 
 }  // namespace detail
 
-/// How a step's samples lie on the axes.
+/// The placements of a step's samples under a policy.
 template <class P>
 inline constexpr layout samples_of = detail::rules_of<P>().samples;
 
-/// How parameters stand on the axes.
+/// The placements of parameters under a policy.
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
 
-/// How many slices the global batch has whose sums are made slice by slice; 0 if they are not.
+/// The number of slices in a global batch whose sums are made slice by slice; 0 if they are not.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
 

@@ -11,7 +11,7 @@ namespace plait {
 /// A type says on purpose that it is a policy by `using concept_tag = plait::policy_tag;`.
 struct policy_tag {};
 
-/// What the ranks along one axis of a mesh do: an empty type that says
+/// A policy describes what the ranks along one axis of a mesh share; it is an empty type that says
 ///
 ///   using concept_tag = plait::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
@@ -42,9 +42,10 @@ struct serial {
 /// out wrong does not mean it.)
 inline constexpr int at_launch = -1;
 
-/// How parameters stand on one axis. All communication of parameters and of their gradients follows
-/// from these three by the table of transitions: what a step does with the gradients is the row
-/// summed -> owned, what it does behind the update is the row owned -> kept.
+/// A parameter rule gives the placements of parameters on one axis. All communication of parameters
+/// and of their gradients follows from these three by the table of transitions: what a step does
+/// with the gradients is the row summed -> owned, what it does behind the update is the row owned
+/// -> kept.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each region of the arena.
 struct parameter_rule {
@@ -54,7 +55,7 @@ struct parameter_rule {
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
-/// Which dimensions of activations the forms of layers may cut on an axis. (Forms that cut a
+/// The dimensions of activations that the forms of layers may cut on an axis. (Forms that cut a
 /// vocabulary or heads cut features.)
 struct form_cuts {
   bool features = true;

@@ -5,7 +5,7 @@
 
 namespace plait {
 
-/// Whether a tensor axis may also cut the sequence, between the layers that it splits.
+/// A switch that lets a tensor axis also cut the sequence, between the layers that it splits.
 enum class sequence : bool { unsharded, sharded };
 
 /// Splits layers over `Ranks` ranks, in the chain of forms that costs least (see form_planner.hpp).

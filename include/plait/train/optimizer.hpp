@@ -120,7 +120,7 @@ concept optimizer =
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 
-/// What checkpoints call the states of an optimizer.
+/// The names of an optimizer's states in checkpoints.
 template <optimizer O>
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> state_names_of() {
   std::vector<std::string> out;

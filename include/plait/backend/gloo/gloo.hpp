@@ -29,7 +29,7 @@
 
 namespace plait {
 
-/// What `gloo` may be told.
+/// The options of `gloo`.
 struct gloo_options {
   /// A path of a folder that all processes see and no other job uses; if empty, that in
   /// PLAIT_RENDEZVOUS, else one in the temporary folder where a launcher has started all processes

@@ -15,8 +15,8 @@
 
 namespace plait {
 
-/// What the ranks of one process share: the groups in which they communicate and the state that
-/// turns a deadlock, a failed rank or a hang into an error on every waiting rank.
+/// The state that the ranks of one process share: the groups in which they communicate and the
+/// state that turns a deadlock, a failed rank or a hang into an error on every waiting rank.
 ///
 /// Threads: each rank is one thread, which alone uses that rank's communicators. add_group() is for
 ///          the time before the ranks start; abort() may be called by any thread at any time.

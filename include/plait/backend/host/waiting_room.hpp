@@ -21,7 +21,7 @@
 
 namespace plait {
 
-/// How the ranks of a thread_world wait for each other.
+/// The options by which the ranks of a thread_world wait for each other.
 struct thread_options {
   /// A wait longer than this is an error that says what every rank does.
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};

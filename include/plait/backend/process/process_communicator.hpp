@@ -22,7 +22,7 @@
 
 namespace plait {
 
-/// Who adds up in a reduction over processes.
+/// The party that adds up in a reduction over processes.
 enum class process_reduction : int {
   ranked,  ///< plait, in the order of the ranks: the bits of `threads`
   library  ///< the engine, in an order of its own: fewer bytes, the same bits on all ranks

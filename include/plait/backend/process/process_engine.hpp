@@ -22,7 +22,7 @@ struct engine_error : error {
   int rank;  ///< the one to which the connection was lost, -1 where that is not known
 };
 
-/// What messages call a group and its members.
+/// The names by which messages call a group and its members.
 struct group_names {
   std::vector<int> ranks{};          ///< numbers of the members, in their order
   std::vector<std::string> hosts{};  ///< their machines; none where nobody knows
@@ -97,7 +97,7 @@ class process_group {
   detail::collective_call const* call_ = nullptr;
 };
 
-/// What carries bytes between the processes of a job: MPI, Gloo. A program makes one for each
+/// An engine carries bytes between the processes of a job: MPI, Gloo. A program makes one for each
 /// launch by `mpi()` or `gloo()`, which stand in headers of their own; only the source file that
 /// calls them sees those of the library.
 class process_engine {

@@ -26,7 +26,7 @@
 
 namespace plait {
 
-/// What happened in a run of the backend `simulated`.
+/// The statistics of a run on the backend `simulated`.
 struct simulated_statistics {
   std::set<wait_site> sites{};   ///< where a stream waited for something
   std::uint64_t operations = 0;  ///< executed, a collective once for each member

@@ -30,8 +30,8 @@ struct loopback_group {
 
 }  // namespace detail
 
-/// What the ranks of a process share that exchange data by loopback_communicators: the groups, and
-/// the room in which their threads wait for each other.
+/// The state that ranks of one process share when they exchange data by loopback_communicators: the
+/// groups, and the room in which their threads wait for each other.
 ///
 /// Threads: as thread_world.
 class loopback_world {
