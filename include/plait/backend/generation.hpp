@@ -12,8 +12,8 @@
 namespace plait {
 
 /// The ranks of an elastic job are about to change: every rank throws it after the same step, and
-/// the program is called again when the next ones have met. Whoever swallows it is thrown it again
-/// by the next call.
+/// the program is called again when the next ones have met. A program that swallows it
+/// gets it again from its next call.
 struct generation_ended : job_ended {
   using job_ended::job_ended;
 };
@@ -50,7 +50,8 @@ class generation {
   /// Ends the job: throws what says why. `step` is the last that was done.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
   /// Before each update: returns when the others still count on this rank. `parts`: ranks have
-  /// asked for an end, so that it is the last one of the generation whatever others count on.
+  /// asked for an end, so that it is the last one of the generation, also if others still count on
+  /// this rank.
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;

@@ -115,7 +115,7 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
 /// counted_checkpoints. The best weights are not among them, see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
-/// Threads: any rank may list, whoever writes.
+/// Threads: any rank may list while others write.
 inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
                                                       detail::disk& on = detail::the_disk()) {
   return detail::list_checkpoints(folder, false, on);

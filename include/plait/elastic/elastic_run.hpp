@@ -244,7 +244,7 @@ class elastic_run {
     if (has_noticed) std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
   }
 
-  /// Whoever starts a job again that is done is not to take that for a training.
+  /// Tells a user who starts a finished job again that no training happens.
   [[gnu::cold]] void say_if_late() const {
     if (!member_.comes_late()) return;
     std::fprintf(

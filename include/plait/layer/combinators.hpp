@@ -183,7 +183,7 @@ struct named {
   using output = typename L::output;
 };
 
-/// L in its form `Label`, whatever the planner would choose.
+/// L in its form `Label`, instead of the one that the planner would choose.
 template <name Label, class L>
 struct pinned {
   static_assert((detail::check_is_layer<L>(), true));

@@ -13,7 +13,7 @@
 namespace plait {
 
 /// In a form: the placement that the body sees `Parameter` in. Of a slot it is the placement that
-/// the slot has in this form, whatever it follows elsewhere.
+/// the slot has in this form, instead of the one that it follows.
 ///
 /// A parameter is stored as the shard that is used, and otherwise as invariant. The transition from
 /// the stored to the used placement (and its adjoint, for the gradient) is a row of the table:

@@ -58,7 +58,7 @@ struct aliasing {
 /// (ops.prepare_attention). An element-wise layer says what it is by `function`, `derivative` and
 /// `kept`, see nn::elementwise. Meaning: the output of a sample depends on no other sample; the
 /// bodies only call `ops`, never
-///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
+///          read an element; `plait::testing::check_layer` verifies a user's layer.
 /// docs/writing_a_layer.md has the protocol on one page.
 template <class L>
 concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {

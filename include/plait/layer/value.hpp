@@ -52,7 +52,7 @@ struct integers {
 
 /// Rows of `Width` real numbers of the data set, which a loss compares features with:
 /// (sequence, batch, Width). They have no gradient and are in the type in which sums are formed,
-/// float or double, whatever layers compute in. A number that is missing is not a number (nan).
+/// float or double, for layers of every type. A number that is missing is not a number (nan).
 template <std::size_t Width>
 struct reals {
   static constexpr value_info info{value_kind::reals, Width};

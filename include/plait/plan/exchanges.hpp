@@ -476,8 +476,8 @@ struct exchange_lister {
   }
 };
 
-/// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once,
-/// whatever the number of its copies and of microbatches. `has_still`: also the values that lie
+/// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once
+/// for all of its copies and microbatches. `has_still`: also the values that lie
 /// where they are wanted.
 ///
 /// Where a place has several exchanges they stand in their order; the order of the places is that

@@ -25,7 +25,7 @@ struct policy_tag {};
 ///
 /// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
 /// programs alike. Errors: texts of the compiler, see policy/checks.hpp.
-/// docs/policies.md has a policy of one's own on one page, `plait::testing::check_policy` runs one.
+/// docs/policies.md has a user's own policy on one page, `plait::testing::check_policy` runs one.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 

@@ -182,8 +182,8 @@ class trainer_state final : public saved_state {
     return {begin, begin < end ? end - begin : 0};
   }
 
-  /// What of the arena a rank saves and where it lies in its copy: what it owns, or a share of what
-  /// all batch ranks have.
+  /// The parts of the arena that a rank saves and their places in its copy: those it owns, or a
+  /// share of those that all batch ranks have.
   [[gnu::cold]] static blocks shares_of(Rank const& rank, store_type const& store) {
     blocks out;
     auto const& layout = store.layout();

@@ -172,14 +172,14 @@ class gloo_engine final : public process_engine {
 /// Processes that Gloo connects by TCP, for `processes{.engine = plait::gloo()}`: any launcher that
 /// sets the variables of process_ranks will do, or none.
 ///
-/// Cost:    a connection for each pair of processes, whatever the groups.
+/// Cost:    a connection for each pair of processes, for any groups.
 /// Errors:  a call that waits longer than the time-out throws communication_timeout with the rank
 ///          that it waits for; engine_error at once if another process fails or ends. Then all
 ///          connections of this process are closed, so that the others learn it.
 /// Threads: Gloo has a thread of its own in each process.
 /// Safety:  before the first call the ends of each connection show each other that they know the
 ///          secret of the job, a file that PLAIT_JOB_SECRET_FILE names, or else one that rank 0
-///          leaves where the ranks meet. Whoever merely reaches a port is dropped. What is sent
+///          leaves where the ranks meet. A peer that merely reaches a port is dropped. What is sent
 ///          after that is neither encrypted nor signed. See docs/processes.md.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> gloo(
     gloo_options const& options = {}) {

@@ -30,7 +30,8 @@ class meeting_store {
   virtual void remove(std::string const& key) noexcept = 0;
   /// Removes all keys; at the end also the place.
   virtual void clear(bool at_end) noexcept = 0;
-  /// Whether no later job comes to the place: then whoever is left when rank 0 has ended clears it.
+  /// Whether no later job comes to the place: then a rank that is left when rank 0 has ended clears
+  /// it.
   [[nodiscard]] virtual bool is_of_one_start() const { return false; }
 };
 

@@ -28,7 +28,7 @@ enum class process_reduction : int {
   library  ///< the engine, in an order of its own: fewer bytes, the same bits on all ranks
 };
 
-/// One rank's member of a group of processes, whatever engine carries the bytes.
+/// One rank's member of a group of processes, over any engine.
 ///
 /// Cost:    each call compares what the members call, one small exchange more, unless
 ///          `compare_calls` is false. Plait allocates nothing after the first call of a size.

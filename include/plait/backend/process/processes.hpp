@@ -33,7 +33,7 @@ namespace plait {
 /// One rank in each process, on the processors of one machine or of many: `processes{.engine =
 /// plait::mpi()}`, started by mpirun or another launcher as many times as the plan has ranks.
 ///
-/// A program is compiled once, whatever the engine. It keeps OpenBLAS at one thread while the job
+/// A program is compiled once for all engines. It keeps OpenBLAS at one thread while the job
 /// runs and restores the setting afterwards.
 /// Threads: the rank is the calling thread.
 struct processes {

@@ -36,7 +36,7 @@ struct simulated_statistics {
 /// whose operations are executed late, one at a time, in an order that the seed chooses among all
 /// that streams, events and partners allow.
 ///
-/// Whatever order was executed, two operations that touch the same bytes, one of them writing, are
+/// In every order of execution two operations that touch the same bytes, one of them writing, are
 /// a race unless stream order, waits, communication or synchronize() order them. Values have the
 /// bits of `threads`. The same seed gives the same run.
 /// Cost:    one or two microseconds for each operation besides its maths.
