@@ -43,7 +43,7 @@ class generation {
   [[nodiscard]] virtual int number() const = 0;
   /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go
   /// on, 2^50. All ranks learn the sum within a step.
-  [[nodiscard]] virtual double asks() = 0;
+  [[nodiscard]] virtual double stop_votes() = 0;
   static constexpr double job_cannot_go_on = 1125899906842624.0;
   /// Whether the job ends in this generation, without another step.
   [[nodiscard]] virtual bool is_last() const = 0;
@@ -60,14 +60,14 @@ class generation {
   /// What the trainer leaves to that of the next generation, an object of the type that `kind`
   /// stands for; null at first. `step`: how many steps it has done, 0 if it is not whole; `block`:
   /// of which part of a replica it is.
-  struct legacy {
+  struct carried_state {
     std::shared_ptr<void> object{};
     void const* kind = nullptr;
     std::int64_t step = 0;
     int block = -1;
     bool is_accepted = false;  ///< it has done a step with others, so that it has been compared
   };
-  [[nodiscard]] virtual legacy& kept() = 0;
+  [[nodiscard]] virtual carried_state& carried() = 0;
   /// Which part of a replica this rank has.
   [[nodiscard]] virtual int block() const = 0;
 

@@ -173,7 +173,7 @@ class checkpoints {
 
   /// Waits until no checkpoint is written any more.
   void finish() {
-    // They meet again and again: whoever is done waits for nobody longer than for a meeting.
+    // They meet again and again: who is done waits for nobody longer than for a round.
     while (saving_) {
       proceed();
       if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));

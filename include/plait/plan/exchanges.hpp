@@ -31,7 +31,7 @@ enum class job_part : int {
   prediction,         ///< the output for one batch
   export_parameters,  ///< to the root rank
   export_gradients,
-  hand_over  ///< of an elastic job, when ranks have come
+  state_transfer  ///< of an elastic job, when ranks have come
 };
 
 /// The number of enumerators of `job_part`.
@@ -459,12 +459,12 @@ struct exchange_lister {
 
   /// From the rank that has the state to those along the axis of the samples: arena by arena, each
   /// in the order in which plan::memory has it.
-  [[gnu::cold]] constexpr void add_hand_over() {
+  [[gnu::cold]] constexpr void add_state_transfer() {
     if (!plan.is_elastic) return;
     layout whole, held;
     for (axis const which : all_axes)
       if (batch_axes.contains(which) && plan.grid.size(which) > 1)
-        held = held.with(which, {placement_kind::only, load.donor});
+        held = held.with(which, {placement_kind::only, load.source});
     std::size_t const trained = parameters.regions[1].end();
     auto const add_arena = [&](exchange_element element, std::size_t count) {
       if (count > 0) add({exchange_place::state, held, whole, element, count});
@@ -495,7 +495,7 @@ struct exchange_lister {
     case job_part::prediction: list.add_prediction(); break;
     case job_part::export_parameters: list.add_export(false); break;
     case job_part::export_gradients: list.add_export(true); break;
-    case job_part::hand_over: list.add_hand_over(); break;
+    case job_part::state_transfer: list.add_state_transfer(); break;
   }
   return std::move(list.out);
 }

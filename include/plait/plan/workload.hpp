@@ -27,7 +27,7 @@ struct workload {
   bool stops = false;           ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
   std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
-  int donor = 0;  ///< of the ranks of a data axis, the one whose state the others are given
+  int source = 0;  ///< of the ranks of a data axis, the one whose state the others are given
   bool ranked_sums = false;  ///< true on processes that exchange blocks to add up, see ranked_sum
 };
 

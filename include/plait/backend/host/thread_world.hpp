@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
-#include "plait/backend/host/thread_seat.hpp"
-#include "plait/backend/host/waiting_room.hpp"
+#include "plait/backend/host/barrier_slot.hpp"
+#include "plait/backend/host/thread_barrier.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
@@ -73,7 +73,7 @@ class thread_world {
   }
 
   int size_;
-  detail::waiting_room room_;
+  detail::thread_barrier room_;
   std::vector<std::unique_ptr<detail::thread_group>> groups_;
 };
 

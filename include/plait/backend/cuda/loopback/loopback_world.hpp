@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plait/backend/cuda/device/cuda_handles.hpp"
-#include "plait/backend/host/thread_seat.hpp"
-#include "plait/backend/host/waiting_room.hpp"
+#include "plait/backend/host/barrier_slot.hpp"
+#include "plait/backend/host/thread_barrier.hpp"
 
 namespace plait {
 
@@ -56,7 +56,7 @@ class loopback_world {
 
  private:
   friend class loopback_communicator;
-  detail::waiting_room room_;
+  detail::thread_barrier room_;
   std::vector<std::unique_ptr<detail::loopback_group>> groups_;
 };
 

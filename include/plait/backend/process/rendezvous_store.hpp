@@ -11,12 +11,12 @@ namespace plait::detail {
 /// letters, digits and dots.
 ///
 /// Errors: input_error that names the place.
-class meeting_store {
+class rendezvous_store {
  public:
-  meeting_store() = default;
-  meeting_store(meeting_store const&) = delete;
-  meeting_store& operator=(meeting_store const&) = delete;
-  virtual ~meeting_store() = default;
+  rendezvous_store() = default;
+  rendezvous_store(rendezvous_store const&) = delete;
+  rendezvous_store& operator=(rendezvous_store const&) = delete;
+  virtual ~rendezvous_store() = default;
 
   /// "rendezvous folder '/shared/job'"
   [[nodiscard]] virtual std::string name() const = 0;
