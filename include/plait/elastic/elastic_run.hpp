@@ -51,7 +51,7 @@ class running_generation final : public generation {
                      std::vector<int> member_of, int block)
       : member_(member),
         of_(std::move(of)),
-        kept_(kept),
+        kept_(carried),
         rank_(rank),
         member_of_(std::move(member_of)),
         block_(block) {}

@@ -49,8 +49,8 @@ struct layout {
   friend constexpr bool operator==(layout const&, layout const&) = default;
 };
 
-/// Returns text such as "{data: partial, tensor: partial}"; axes on which the value is invariant are
-/// left out.
+/// Returns text such as "{data: partial, tensor: partial}"; axes on which the value is invariant
+/// are left out.
 constexpr std::string to_string(layout const& where) {
   std::string text = "{";
   for (axis const which : all_axes) {

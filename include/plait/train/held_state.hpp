@@ -118,7 +118,7 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   load.source = static_cast<int>(std::ranges::find_if(group, has) - group.begin());
   if (!has(rank.world_rank())) {
     held.is_whole = false;
-    rank.generation()->kept().step = 0;
+    rank.generation()->carried().step = 0;
   }
   auto& arenas = held.arenas;
   struct {
@@ -191,8 +191,8 @@ class trainer_generation {
     held_->is_ready = false;
     ++held_->step;
     if (auto* const now = get()) {
-      now->kept().step = held_->step;
-      now->kept().is_accepted = true;
+      now->carried().step = held_->step;
+      now->carried().is_accepted = true;
     }
   }
   /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
@@ -222,7 +222,7 @@ class trainer_generation {
     if constexpr (plan::is_elastic)
       if (auto* const now = get(); now != nullptr) {
         now->enter();
-        auto& kept = now->kept();
+        auto& kept = now->carried();
         if (kept.object != nullptr && kept.kind != held_type::kind())
           throw input_error(name +
                             ": the trainer of the last generation was of another job or had "
@@ -252,7 +252,7 @@ class trainer_generation {
     if constexpr (plan::is_elastic)
       if (auto* const now = get(); now != nullptr) {
         std::vector<std::uint64_t> mine(agreed_fields);
-        mine[0] = now->kept().is_accepted ? 1 : 0;
+        mine[0] = now->carried().is_accepted ? 1 : 0;
         auto const all = numbers_of_all(rank_, room, mine);
         std::vector<bool> accepted;
         for (std::size_t at = 0; at < all.size(); at += agreed_fields)
@@ -283,7 +283,7 @@ class trainer_generation {
           held_->is_whole = true;
           held_->is_ready = false;
         }
-        now->kept().step = held_->step;
+        now->carried().step = held_->step;
       }
   }
 

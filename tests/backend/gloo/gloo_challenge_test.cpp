@@ -154,20 +154,19 @@ TEST(GlooChallenge, NothingThatWasHeardIsOfUseLater) {
     int from, to;
     std::string question, answer, proof;
   };
-  std::array<gloo_identity, 4> const rendezvous{{{here.key, "job a, rendezvous 1"},
-                                                 {here.key, "job a, rendezvous 2"},
-                                                 {here.key, "job b, rendezvous 1"},
-                                                 {here.key, "job b, rendezvous 2"}}};
+  std::array<gloo_identity, 4> const of_jobs{{{here.key, "job a, rendezvous 1"},
+                                              {here.key, "job a, rendezvous 2"},
+                                              {here.key, "job b, rendezvous 1"},
+                                              {here.key, "job b, rendezvous 2"}}};
   std::mt19937 random(1);
   auto const below = [&](std::size_t end) { return random() % end; };
   std::vector<said> heard;
   int taken = 0, refused = 0;
   for (int order = 0; order < 100'000; ++order) {
-    auto const rendezvous = below(rendezvous.size());
+    auto const rendezvous = below(of_jobs.size());
     int const to = static_cast<int>(below(2)), from = to + 1 + static_cast<int>(below(2 - to));
     auto const question = gloo_challenge::question();
-    auto const server = member(to, rendezvous[rendezvous]),
-               client = member(from, rendezvous[rendezvous]);
+    auto const server = member(to, of_jobs[rendezvous]), client = member(from, of_jobs[rendezvous]);
     if (heard.empty() || below(8) == 0) {
       auto const answer = *client.answer(question, to);
       ASSERT_EQ(server.who(question, answer), from);
@@ -183,9 +182,9 @@ TEST(GlooChallenge, NothingThatWasHeardIsOfUseLater) {
     auto const& other = heard[below(heard.size())];
     ASSERT_EQ(server.who(question, old.answer), std::nullopt);
     if (&old != &other) {
-      ASSERT_EQ(member(old.to, rendezvous[old.rendezvous]).who(old.question, other.answer),
+      ASSERT_EQ(member(old.to, of_jobs[old.rendezvous]).who(old.question, other.answer),
                 std::nullopt);
-      ASSERT_FALSE(member(old.from, rendezvous[old.rendezvous])
+      ASSERT_FALSE(member(old.from, of_jobs[old.rendezvous])
                        .proves(other.proof, old.question, old.answer, old.to));
     }
     ++refused;
