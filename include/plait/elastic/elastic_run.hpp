@@ -37,7 +37,7 @@ namespace plait::detail {
 
 /// What a launch says of the job.
 struct elastic_job {
-  std::string plan{};  ///< in words that are other ones for another plan
+  std::string plan{};  ///< the fingerprint of the plan
   int replica = 1;     ///< ranks of a replica
   int slices = 0;
   std::function<mesh_groups(int data_ranks)> groups{};

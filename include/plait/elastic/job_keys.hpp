@@ -57,7 +57,7 @@ class job_keys {
   /// What a job's processes must have alike.
   struct terms {
     std::string id{};    ///< of the job
-    std::string plan{};  ///< in words that are other ones for another plan
+    std::string plan{};  ///< the fingerprint of the plan
     std::string version{};
     std::uint64_t token = 0;
     int min = 0, max = 0;

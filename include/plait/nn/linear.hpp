@@ -9,7 +9,7 @@
 
 namespace plait::nn {
 
-/// How a linear layer's matrix is stored.
+/// The order in which the matrix of a linear layer is stored.
 enum class weight_order : int { input_output, output_input };
 
 /// Options of a linear layer.
