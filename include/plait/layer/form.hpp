@@ -57,6 +57,12 @@ template <class... Clauses>
 using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
 
 /// The forms of a layer, in order of preference among equal costs.
+///
+/// Example (tests/reference/names_in_use_test.cpp forms):
+///     using forms = plait::forms<
+///         plait::whole,                                                   // all ranks do all
+///         plait::column<plait::split<weight, 1>, plait::split<bias, 0>>,  // blocks of outputs
+///         plait::row_split<plait::split<weight, 0>, plait::once<bias>>>;  // blocks of inputs
 template <class... Forms>
 struct forms {};
 

@@ -60,6 +60,20 @@ struct aliasing {
 /// bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a user's layer.
 /// docs/writing_a_layer.md has the protocol on one page.
+///
+/// Example (tests/reference/names_in_use_test.cpp layer):
+///     template <std::size_t Width>
+///     struct scale {  // y = x * w, one factor for each feature
+///       using concept_tag = plait::layer_tag;
+///       using input = plait::features<Width>;
+///       using output = plait::features<Width>;
+///       using weight = plait::parameter<"weight", plait::extents<Width>, plait::constant(1.0)>;
+///       using parameters = plait::parameter_list<weight>;
+///       using saved = plait::saved<plait::input_slot>;
+///       static void forward(auto& ops, auto l);
+///       static void backward_input(auto& ops, auto l);
+///       static void backward_parameters(auto& ops, auto l);
+///     };
 template <class L>
 concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {
   typename L::input;

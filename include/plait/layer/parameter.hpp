@@ -48,6 +48,10 @@ consteval initializer normal(double standard_deviation) {
 ///
 /// The last `Padding` entries of the first dimension are there only to make it divide: they are 0
 /// before and after every step, and files do not have them.
+///
+/// Example (tests/reference/names_in_use_test.cpp parameter):
+///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
+///     using bias = plait::parameter<"bias", plait::extents<Out>, plait::constant(0.0)>;
 template <name Label, class Extents, initializer Initial = constant(0.0), std::size_t Padding = 0>
 struct parameter {
   static_assert(Padding < Extents::lengths[0],

@@ -21,6 +21,11 @@ struct value_info {
 };
 
 /// Rows of `Width` real numbers: (sequence, batch, Width), row index = position * batch + sample.
+///
+/// Example (tests/reference/names_in_use_test.cpp features):
+///     using input =
+///         plait::features<In>;  // (rows, In): a row for each position of each sample
+///     using output = plait::features<Out>;  // (rows, Out)
 template <std::size_t Width>
 struct features {
   static constexpr value_info info{value_kind::features, Width};
@@ -59,10 +64,17 @@ struct reals {
 };
 
 /// Several inputs of one layer, given to its body as a tuple of views.
+///
+/// Example (tests/reference/names_in_use_test.cpp inputs):
+///     using input =
+///         plait::inputs<plait::features<1>, plait::reals<1>>;  // an output and its target
 template <class... Inputs>
 struct inputs {};
 
 /// The output of a loss layer: one number for the whole batch, a sum over the rows of all ranks.
+///
+/// Example (tests/reference/names_in_use_test.cpp loss_value):
+///     using output = plait::loss_value;
 struct loss_value {
   static constexpr value_info info{value_kind::features, 1};
 };

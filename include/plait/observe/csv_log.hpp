@@ -130,6 +130,10 @@ class csv_writer {
 };
 
 /// `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`
+///
+/// Example (tests/reference/names_in_use_test.cpp csv_log):
+///     plait::csv_log log(rank, "run.csv");
+///     for (auto const& batch : batches) log.write(trainer.step(batch));
 using csv_log = training_log<csv_writer>;
 
 }  // namespace plait

@@ -16,6 +16,10 @@ enum class predicted : int {
 };
 
 /// The run-time numbers that bytes depend on.
+///
+/// Example (tests/reference/names_in_use_test.cpp workload):
+///     constexpr plait::workload load{.rows = 16, .microbatches = 2};
+///     static_assert(in_all_ways::plan().bytes_per_rank(load) < 64 * 1024);
 struct workload {
   std::size_t rows = 1;         ///< of one microbatch on one data rank: positions times samples
   int microbatches = 1;         ///< per step

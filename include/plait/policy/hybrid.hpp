@@ -13,6 +13,11 @@
 namespace plait {
 
 /// Several policies in one mesh. The first varies slowest in the numbering of ranks.
+///
+/// Example (tests/reference/names_in_use_test.cpp hybrid):
+///     using eight =
+///         plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, plait::tensor_parallel<2>>;
+///     struct in_all_ways : plait::parallel<objective, eight> {};
 template <class... Policies>
 struct hybrid {
   static_assert((policy<Policies> && ...),

@@ -34,6 +34,9 @@ template <class... Policies>
 struct policy_list {};
 
 /// One rank does everything.
+///
+/// Example (tests/reference/names_in_use_test.cpp serial):
+///     struct alone : plait::parallel<objective, plait::serial> {};  // one rank, nothing is sent
 struct serial {
   using concept_tag = policy_tag;
 };

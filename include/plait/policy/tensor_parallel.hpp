@@ -12,6 +12,10 @@ enum class sequence : bool { unsharded, sharded };
 ///
 /// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
 ///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
+///
+/// Example (tests/reference/names_in_use_test.cpp tensor_parallel):
+///     struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
+///     };  // of each layer's work
 template <int Ranks, sequence Sequence = sequence::unsharded>
 struct tensor_parallel {
   static_assert(Ranks >= 1, "tensor_parallel<Ranks>: Ranks must be at least 1");

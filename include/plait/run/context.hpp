@@ -21,6 +21,16 @@ struct loss_sum {
 };
 
 /// The factor of the gradient of a term of the loss, in the device's memory.
+///
+/// Example (tests/reference/names_in_use_test.cpp loss_seed):
+///     struct differentiate {
+///       plait::loss_seed seed;  // ops.loss_seed(): 1 / the labels of the global batch
+///       template <class X>
+///       PLAIT_HOST_DEVICE void operator()(std::size_t, X const* x, auto const* target,
+///                                         X* dx) const {
+///         *dx = static_cast<X>(*seed.scale * (double(*x) - double(*target)));
+///       }
+///     };
 struct loss_seed {
   double const* scale = nullptr;    ///< the gradient of the job's loss by the layer's sum
   double const* weights = nullptr;  ///< of each row; null: all 1

@@ -46,6 +46,11 @@ struct view {
 };
 
 /// A view to be read transposed in a matrix product.
+///
+/// Example (tests/reference/names_in_use_test.cpp transposed):
+///     static void backward_input(auto& ops, auto l) {  // dx = dy w^T
+///       ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
+///     }
 template <class View>
 struct transposed_view {
   View of;

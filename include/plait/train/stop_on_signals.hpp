@@ -43,6 +43,18 @@ enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 ///
 /// Errors:  input_error if there is one already, or if a handler cannot be installed.
 /// Threads: made and destroyed where no job runs; received() may be called by any thread.
+///
+/// Example (tests/reference/names_in_use_test.cpp stop_on_signals):
+///     plait::stop_on_signals const stop;  // Ctrl-C ends the job behind a step
+///     try {
+///       plait::launch<job>(plait::threads{}, [&](auto& rank) {
+///         auto trainer = plait::trainer<job>(rank, plait::sgd{}, {.stop = &stop});
+///         for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+///           trainer.step(batch);
+///       });
+///     } catch (plait::stopped_by_signal const& end) {
+///       return end.exit_code();  // 130 after Ctrl-C
+///     }
 class stop_on_signals {
  public:
   explicit stop_on_signals(early_warning also = early_warning::none)

@@ -41,6 +41,11 @@ struct trainer_options {
 };
 
 /// The report of one step; the same on every rank.
+///
+/// Example (tests/reference/names_in_use_test.cpp step_report):
+///     plait::step_report const report = trainer.step(batches.at(0));
+///     if (rank.is_root())
+///       std::printf("step %ld  loss %.4f\n", long(report.step), report.loss);
 struct step_report {
   std::int64_t step = 0;     ///< counted from 0
   double loss = 0;           ///< of the global batch, before the update

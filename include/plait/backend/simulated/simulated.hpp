@@ -44,6 +44,13 @@ struct simulated_statistics {
 ///          calls in a group, and on a deadlock, with what each stream waits for; size_mismatch and
 ///          input_error as `threads`, and where a pointer is not into the rank's device. All ranks
 ///          get the error out of synchronize() or barrier().
+///
+/// Example (tests/reference/names_in_use_test.cpp simulated):
+///     plait::launch<job>(plait::simulated{.seed = 7}, [&](auto& rank) {  // one of many orders
+///       auto trainer = plait::trainer<job>(rank, plait::sgd{});
+///       for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+///         trainer.step(batch);  // race_error if two operations race
+///     });
 struct simulated {
   /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
   /// or 1, and `all_processors` as many as fit.
