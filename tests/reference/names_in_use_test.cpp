@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// libs: checkpoint
-// The examples in the doc comments of headers, which scripts/docs cuts from here. It
-// runs, too.
+// test: libs=checkpoint alone
+// The examples in the doc comments of headers, which scripts/docs cuts from here. They
+// run, too.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -230,8 +233,7 @@ using same_bits =
     plait::hybrid<plait::data_parallel<>, plait::reproducible<8>>;  // on 1, 2, 4 or 8
 // example-end
 // example-begin axis
-static_assert(in_all_ways::plan().wire(plait::axis::tensor, {.rows = 16}).total() >
-              0);
+static_assert(in_all_ways::plan().wire(plait::axis::tensor, {.rows = 16}).total() > 0);
 // example-end
 // example-begin workload
 constexpr plait::workload load{.rows = 16, .microbatches = 2};
