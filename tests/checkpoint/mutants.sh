@@ -52,17 +52,17 @@ mutant() {
 mutant rename_before_fsync checkpoint/checkpoint_folder.hpp \
   's/^    must\(disk_\.sync_folder\(from\)\);$//' checkpoint/checkpoint_folder
 mutant rectangle_twice train/trainer_state.hpp \
-  's/return is_shard\(entry\.stored\) \|\| rank_\.tensor_rank\(\) == 0;/return \&entry != nullptr;/' train/trainer_state
+  's/return holds_the_one_copy\(saved_layout\(entry\.stored\), of_\.rank\.place\(\)\);/return \&entry != nullptr;/' train/trainer_state
 mutant share_of_others train/trainer_state.hpp \
-  's/owned_blocks\(layout\.regions, batch_axes, rank\.grid\(\), rank\.place\(\)\)/owned_blocks(layout.regions, {}, rank.grid(), rank.place())/' \
+  's/saved\.axes_with\(shard<dim::elements>\)/axis_set{}/' \
   train/trainer_state
 mutant padding_written plan/parameter_blocks.hpp \
   's/with_padding \? info : info\.unpadded\(\)/info/' plan/parameter_blocks
 mutant master_value_dropped train/trainer_state.hpp \
-  's/if \(kind == 0\) return store_\.parameters_of\(block\);/if (kind == 0) { for (std::size_t i = 0; i < block.elements.count; ++i) store_.parameters_of(block)[i] = static_cast<element>(static_cast<typename Job::element>(store_.parameters_of(block)[i])); return store_.parameters_of(block); }/' \
+  's/if \(kind == 0\) return of_\.store\.parameters_of\(block\);/if (kind == 0) { auto* const at = of_.store.parameters_of(block); for (std::size_t i = 0; i < block.elements.count; ++i) at[i] = static_cast<element>(static_cast<typename Parts::job_type::element>(at[i])); return at; }/' \
   train/trainer_state
 mutant state_dropped train/trainer_state.hpp \
-  's/kind - 1\) \* store_\.owned_count\(\)/kind - kind) * store_.owned_count()/' train/trainer_state
+  's/kind - 1\) \* of_\.store\.owned_count\(\)/kind - kind) * of_.store.owned_count()/' train/trainer_state
 mutant order_restarted checkpoint/checkpoints.hpp \
   's/go_on_at\(\{manifest->step, batch\}\)/go_on_at({manifest->step, 0})/' checkpoint/checkpoints
 mutant step_restarted checkpoint/checkpoints.hpp \

@@ -13,7 +13,7 @@ constexpr auto over_tensor = plait::partial;
 /// How many rows there are in a list of one.
 constexpr std::size_t count_rows(layout const& from, layout const& to) {
   plait::planning::listed_plan const plan{};
-  plait::planning::listed_parameters const parameters{};
+  plait::planning::parameter_layout const parameters{};
   plait::workload const load{};
   plait::planning::exchange_lister list{plan, parameters, 0, load};
   list.add({plait::planning::exchange_place::gradients, from, to});

@@ -306,7 +306,7 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
 
 /// What is said of the list of a part for these numbers; nothing if there is a list.
 std::string said_of(plait::planning::listed_plan const& plan, job_part part) {
-  plait::planning::listed_parameters const parameters{.regions{{{0, 384}, {384, 384}}}};
+  plait::planning::parameter_layout const parameters{.regions{{{0, 384}, {384, 384}}}};
   try {
     (void)plait::planning::list_exchanges(plan, parameters, 0, {}, part);
   } catch (plait::error const& e) {

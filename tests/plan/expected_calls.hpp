@@ -151,7 +151,7 @@ class expansion : public calls_of_rows<Job> {
     });
   }
   [[nodiscard]] int copies(int item) const {
-    return plait::planning::count_copies(plan::code.items.begin(), item, plan::chunks_of(stage()));
+    return plait::planning::count_copies(plan::code.items[item], plan::chunks_of(stage()));
   }
   void items(exchange_place place, int count) {
     bool const forward = place == exchange_place::forward;
@@ -208,7 +208,7 @@ class expansion : public calls_of_rows<Job> {
     for (int owner = 0; owner < plan::stages; ++owner)
       for (int item = 0; item < plan::code.items.size(); ++item) {
         int const here =
-            plait::planning::count_copies(plan::code.items.begin(), item, plan::chunks_of(owner));
+            plait::planning::count_copies(plan::code.items[item], plan::chunks_of(owner));
         for (int copy = 0; copy < here; ++copy)
           for (int e = 0; e < plan::entries.size(); ++e)
             call_all([&](exchange const& what) {

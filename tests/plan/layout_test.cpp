@@ -146,22 +146,20 @@ void expect_sound_parameters() {
     };
     for (int e = 0; e < Plan::entries.size(); ++e) {
       auto const& entry = Plan::entries[e];
-      auto const here = copies_in(Plan::code, entry.item, Plan::chunks_of(stage)[0]);
-      auto const first_unit = [](int item) {
-        return plait::planning::first_unit_of(Plan::code.items.begin(), item);
-      };
-      for (int k = 0; k < here.copies; ++k) {
-        int const unit = first_unit(entry.item) + here.first_copy + k;
+      auto const here = overlap(Plan::code.items[entry.item].units(), Plan::chunks_of(stage)[0]);
+      for (int unit = here.begin; unit < here.end; ++unit) {
         if (entry.owner >= 0) {
           auto const& owner = Plan::entries[entry.owner];
-          EXPECT_EQ(layout.offset(e, unit), layout.offset(entry.owner, first_unit(owner.item)));
+          EXPECT_EQ(layout.offset(e, unit),
+                    layout.offset(entry.owner, Plan::code.items[owner.item].first_unit));
           // Accumulators lie behind the regions of the gradients, which have nothing frozen.
           if (!entry.is_frozen)
             take(layout.frozen_count + layout.gradient_offset(e, unit), entry.local_count(),
                  layout.kept_count(), taken.size());
           continue;
         }
-        EXPECT_TRUE(numbers.insert(number(e, here.first_copy + k)).second);
+        EXPECT_TRUE(
+            numbers.insert(number(e, unit - Plan::code.items[entry.item].first_unit)).second);
         EXPECT_EQ(layout.gradient_offset(e, unit), layout.offset(e, unit));
         auto const region = entry.is_frozen ? element_range{layout.count(), layout.frozen_count}
                                             : layout.regions[entry.reduced_over_tensor() ? 1 : 0];

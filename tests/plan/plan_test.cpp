@@ -287,7 +287,7 @@ TEST(Plan, WhatIsFrozenIsHeldAndNothingElse) {
 
 TEST(Plan, AStageWithNothingToTrainIsSentNoGradients) {
   using here = frozen_plan<pipeline<2>>;
-  EXPECT_FALSE(here::receives_gradient(here::chunks_of(0)[0]));
+  EXPECT_FALSE(here::arena_for(0, load).chunks[0].receives_gradient);
   EXPECT_EQ(here::wire(axis::stage, 1, load).backward, 0);
   EXPECT_GT(here::wire(axis::stage, 0, load).forward, 0);
   EXPECT_EQ(here::memory(0, load).gradients, 0u);

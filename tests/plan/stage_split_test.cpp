@@ -98,14 +98,15 @@ TEST(StageSplit, CutsThatMakeNoStagesAreRefused) {
 TEST(StageSplit, EveryCopyIsOnOneStage) {
   using jobs = plan<gpt_with_loss<5, 16, 4, 8, 32>, pipeline<4>>;
   for (int i = 0; i < jobs::code.items.size(); ++i) {
-    int next = 0;
+    auto const& item = jobs::code.items[i];
+    int next = item.first_unit;
     for (auto const& units : jobs::chunk_units) {
-      auto const here = copies_in(jobs::code, i, units);
-      if (here.copies == 0) continue;
-      EXPECT_EQ(here.first_copy, next);
-      next += here.copies;
+      auto const here = overlap(item.units(), units);
+      if (here.count() == 0) continue;
+      EXPECT_EQ(here.begin, next);
+      next = here.end;
     }
-    EXPECT_EQ(next, jobs::code.items[i].count);
+    EXPECT_EQ(next, item.units().end);
   }
 }
 

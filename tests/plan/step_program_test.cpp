@@ -57,7 +57,8 @@ struct one_rank {
       int const count = plan::code.items.size() - (part == job_part::prediction ? 1 : 0);
       for (int i = 0; i < count; ++i) {
         int const item = forward ? i : count - 1 - i;
-        for (int copy = 0; copy < copies_in(plan::code, item, now.units).copies; ++copy)
+        for (int copy = 0; copy < overlap(plan::code.items[item].units(), now.units).count();
+             ++copy)
           for (auto const& row : list)
             if (row.place == where && row.item == item) out.call(row);
       }

@@ -26,6 +26,17 @@ struct layout {
     out.on[static_cast<std::size_t>(which)] = there;
     return out;
   }
+  /// The same, but placed so on each of these axes.
+  [[nodiscard]] constexpr layout with(axis_set which, placement there) const {
+    layout out = *this;
+    for (axis const each : all_axes)
+      if (which.contains(each)) out = out.with(each, there);
+    return out;
+  }
+  /// The same, but `to` wherever it is placed `from`.
+  [[nodiscard]] constexpr layout replaced(placement from, placement to) const {
+    return with(axes_with(from), to);
+  }
 
   /// The same, but placed so on the axis within a layer, on which forms choose.
   [[nodiscard]] constexpr layout with_form(placement there) const {

@@ -213,19 +213,18 @@ consteval void check_schedule() {
     require_proven_up_to<Schedule, Stages, 2 * Stages>();
 }
 
-template <class Model>
-constexpr int count_parameters_before(int leaf) {
-  auto const tree = make_outline<Model>();
+constexpr int count_parameters(auto const& tree, int first_leaf, int end_leaf) {
   int count = 0;
-  for (int i = 0; i < leaf; ++i) count += tree.leaves[i].parameter_count;
+  for (int i = first_leaf; i < end_leaf; ++i) count += tree.leaves[i].parameter_count;
   return count;
 }
 
-template <class Model, class Numbers>
-struct printed_parameters;
-template <class Model, int... Number>
-struct printed_parameters<Model, std::integer_sequence<int, Number...>> {
-  using type = printed_texts<printed<parameter_name<Model, Number>{}>...>;
+/// `Name`: parameter_name or name_in_frozen.
+template <template <class, int> class Name, class Model, class Numbers>
+struct printed_names;
+template <template <class, int> class Name, class Model, int... Number>
+struct printed_names<Name, Model, std::integer_sequence<int, Number...>> {
+  using type = printed_texts<printed<Name<Model, Number>{}>...>;
 };
 
 /// `Names`: of all parameters that stand before the layer.
@@ -267,22 +266,13 @@ struct name_in_frozen {
   static constexpr int count() {
     auto const tree = make_outline<Model>();
     bool const one = tree.frozen.what == frozen_error::part_of_a_layer;
-    int sum = 0;
-    for (int leaf = first_leaf(tree.frozen);
-         leaf < (one ? tree.frozen.leaf + 1 : tree.frozen.end_leaf); ++leaf)
-      sum += tree.leaves[leaf].parameter_count;
-    return sum;
+    return count_parameters(tree, first_leaf(tree.frozen),
+                            one ? tree.frozen.leaf + 1 : tree.frozen.end_leaf);
   }
 };
 template <class Model>
 struct pattern_of_frozen {
   constexpr name operator()() const { return make_outline<Model>().frozen.pattern; }
-};
-template <class Model, class Numbers>
-struct printed_frozen;
-template <class Model, int... Number>
-struct printed_frozen<Model, std::integer_sequence<int, Number...>> {
-  using type = printed_texts<printed<name_in_frozen<Model, Number>{}>...>;
 };
 
 /// `Names`: of the parameters of L as a pattern sees them.
@@ -306,7 +296,7 @@ consteval void check_frozen() {
   if constexpr (Problem != frozen_error::none) {
     using numbers = std::make_integer_sequence<int, name_in_frozen<Model, 0>::count()>;
     report_frozen<Problem, printed<pattern_of_frozen<Model>{}>,
-                  typename printed_frozen<Model, numbers>::type>();
+                  typename printed_names<name_in_frozen, Model, numbers>::type>();
   }
 }
 
@@ -314,9 +304,10 @@ template <class Model, tie_error Problem, int Tie>
 consteval void check_ties() {
   if constexpr (Problem != tie_error::none) {
     constexpr int leaf = make_outline<Model>().ties[Tie].leaf;
-    using before = std::make_integer_sequence<int, count_parameters_before<Model>(leaf)>;
+    using before =
+        std::make_integer_sequence<int, count_parameters(make_outline<Model>(), 0, leaf)>;
     report_tie<Problem, printed<leaf_name<Model, leaf>{}>, printed<owner_of_tie<Model, Tie>{}>,
-               typename printed_parameters<Model, before>::type>();
+               typename printed_names<parameter_name, Model, before>::type>();
   }
 }
 
@@ -332,9 +323,7 @@ constexpr bool ties_stay_on_stages(static_view<item> items, auto const& entries,
     for (std::size_t first = 0; first < chunk_units.size(); first += std::size_t(chunks)) {
       if (entry.owner < 0) continue;
       static_view<unit_range> const of_stage{chunk_units.data() + first, chunks};
-      auto const is_here = [&](int index) {
-        return count_copies(items.begin(), index, of_stage) > 0;
-      };
+      auto const is_here = [&](int index) { return count_copies(items[index], of_stage) > 0; };
       if (is_here(entry.item) != is_here(entries[entry.owner].item)) return false;
     }
   return true;

@@ -83,11 +83,11 @@ struct exchange {
   layout from{}, to{};
   exchange_element element = exchange_element::real;
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
+  std::size_t offset = 0;  ///< of its first element, where one arena has several
+  std::int64_t times = 1;  ///< for all copies and microbatches
   int item = -1;           ///< of the program, where the place is within one
   int entry = -1;          ///< of the parameters, in a tie and in an export
   int unit = -1;           ///< of a message between chunks, the first of the later one
-  std::int64_t times = 1;  ///< for all copies and microbatches
-  std::size_t offset = 0;  ///< of its first element, where one arena has several
 
   [[nodiscard]] constexpr layout_transition row() const { return transition_between(from, to); }
   /// False for the rank that only receives: a message stands in the lists of both its ends.
@@ -128,7 +128,9 @@ struct listed_plan {
   mesh grid{};                          ///< with all its sizes
   layout samples{};
   parameter_rules rules{};
-  bool has_copies = false;  ///< layers see the parameters in another type than optimizers
+  bool has_copies = false;       ///< layers see the parameters in another type than optimizers
+  bool splits_backward = false;  ///< see plan::splits_backward
+  std::size_t element_bytes = 0;
   int tensor_ranks = 1;
   int squares = 0;  ///< sums of squares of which the norm of the gradients is made
   int loss_terms = 1;
@@ -139,32 +141,26 @@ struct listed_plan {
   [[nodiscard]] constexpr static_view<unit_range> chunks_of(int stage) const {
     return {chunk_units.begin() + stage * chunks, chunks};
   }
-  [[nodiscard]] constexpr int unit_count() const {
-    return first_unit_of(items.begin(), items.size());
-  }
+  [[nodiscard]] constexpr int unit_count() const { return count_units(items); }
   /// The stage that has a unit.
   [[nodiscard]] constexpr int stage_of(int unit) const {
     int chunk = 0;
-    while (unit < chunk_units[chunk].begin || unit >= chunk_units[chunk].end) ++chunk;
+    while (!chunk_units[chunk].contains(unit)) ++chunk;
     return chunk / chunks;
+  }
+  /// Whether the gradient of what enters a unit is computed, and goes to the unit before.
+  [[nodiscard]] constexpr bool sends_gradient(int unit) const {
+    return unit != 0 && unit != unit_count() && needs_gradient[value_before(items, unit)];
   }
 };
 
 /// The 64-bit numbers that each rank gives when ranks compare what must be the same.
 constexpr std::size_t agreed_fields = 64;
 
-/// Where the parameters of a stage lie.
-struct listed_parameters {
-  std::array<element_range, 2> regions{};
-  element_range tied{};                 ///< accumulators of tied uses
-  std::size_t frozen = 0;               ///< elements behind the regions
-  entry_place const* places = nullptr;  ///< of each entry
-};
-
 /// Writes the list of one stage, in the order in which a place has its exchanges.
 struct exchange_lister {
   listed_plan const& plan;
-  listed_parameters const& parameters;
+  parameter_layout const& parameters;
   int stage;
   workload const& load;
   bool has_still = false;  ///< also values that lie where they are wanted
@@ -180,17 +176,14 @@ struct exchange_lister {
   }
   /// Of a number to which the samples of each rank give a summand.
   constexpr layout over_samples() const {
-    layout sum;
-    for (axis const which : all_axes)
-      if (plan.samples.at(which) == shard<dim::batch>) sum = sum.with(which, partial);
-    return sum;
+    return layout{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
   }
   /// Of a number to which each rank gives a summand.
   constexpr layout over_all_ranks() const {
     return over_samples().with(axis::stage, partial).with_form(partial);
   }
   constexpr std::int64_t copies(int item) const {
-    return count_copies(plan.items.begin(), item, plan.chunks_of(stage));
+    return count_copies(plan.items[item], plan.chunks_of(stage));
   }
   /// Errors: error, with the place and both layouts, for what is no movement of the table.
   [[gnu::cold]] constexpr void add(exchange const& made) {
@@ -203,10 +196,7 @@ struct exchange_lister {
   /// A sum of numbers that all ranks of some axes have a summand of.
   [[gnu::cold]] constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1,
                                        exchange_element element = exchange_element::real) {
-    layout to = from;
-    for (axis const which : all_axes)
-      if (is_partial(from.at(which))) to = to.with(which, invariant);
-    add({place, from, to, element, count});
+    add({place, from, from.replaced(partial, invariant), element, count});
   }
 
   /// Each rank has its numbers in a place of its own among zeros.
@@ -224,7 +214,7 @@ struct exchange_lister {
     if (all.count == 0) return;
     auto count = all.count / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](layout const& next) {
-      add({place, from, next, element, count, -1, -1, -1, 1, all.offset});
+      add({place, from, next, element, count, all.offset});
       from = next;
     };
     auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
@@ -237,9 +227,8 @@ struct exchange_lister {
     for (axis const which : scatter_order(axes_that(movement::reduce_scatter)))
       go_to(from.with(which, to.at(which))), count /= ranks(which);
     layout summed = from;
-    auto const sums = axes_that(movement::all_reduce);
-    for (axis const which : all_axes)
-      if (sums.contains(which)) summed = summed.with(which, to.at(which));
+    for (axis const which : scatter_order(axes_that(movement::all_reduce)))
+      summed = summed.with(which, to.at(which));
     if (summed != from) go_to(summed);
     auto const gathers = scatter_order(axes_that(movement::all_gather));
     for (int i = gathers.size() - 1; i >= 0; --i)
@@ -250,23 +239,25 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
     auto const& piece = plan.items[item];
     bool const forward = place == exchange_place::forward;
-    std::int64_t const times = copies(item) * load.microbatches;
+    auto const send = [&](placement from, placement to, exchange_element element,
+                          std::size_t width) {
+      add({place, of_samples(from), of_samples(to), element, load.rows * width, 0,
+           copies(item) * load.microbatches, item});
+    };
     for (int i = 0; i < piece.end_step - piece.first_step; ++i) {
       auto const& now = plan.steps[forward ? piece.first_step + i : piece.end_step - 1 - i];
       if (now.kind == step_kind::move && (forward || plan.needs_gradient[now.in])) {
         auto const row =
             row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
-        add({place, of_samples(row.from), of_samples(row.to), exchange_element::compute,
-             load.rows * plan.values[now.in].info.width, item, -1, -1, times});
+        send(row.from, row.to, exchange_element::compute, plan.values[now.in].info.width);
       }
       if (now.kind == step_kind::leaf && forward) {
         auto const& form = plan.forms[now.leaf];
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
-          add({place, of_samples(move.from), of_samples(move.to),
-               move.element == slot_element::compute ? exchange_element::compute
-                                                     : exchange_element::slot,
-               load.rows * move.width, item, -1, -1, times});
+          bool const is_compute = move.element == slot_element::compute;
+          send(move.from, move.to, is_compute ? exchange_element::compute : exchange_element::slot,
+               move.width);
         }
       }
     }
@@ -275,15 +266,15 @@ struct exchange_lister {
   /// The value before unit `unit`, with which a chunk begins, between the stages of the chunks.
   [[gnu::cold]] constexpr void add_edge(exchange_place place, int unit) {
     if (unit == 0 || unit == plan.unit_count()) return;
-    int const value = value_before(plan.items.begin(), unit);
-    auto const& what = plan.values[value];
+    auto const& what = plan.values[value_before(plan.items, unit)];
     bool const forward = place == exchange_place::activation_edge;
-    if (!forward && !plan.needs_gradient[value]) return;
+    if (!forward && !plan.sends_gradient(unit)) return;
     auto const where = of_samples(forward ? what.at : dual(what.at));
     int const before = plan.stage_of(unit - 1), behind = plan.stage_of(unit);
     add({place, where.on_stage(forward ? before : behind),
          where.on_stage(forward ? behind : before), exchange_element::compute,
-         local_block(what, load.rows, plan.tensor_ranks).count(), -1, -1, unit, load.microbatches});
+         local_block(what, load.rows, plan.tensor_ranks).count(), 0, load.microbatches, -1, -1,
+         unit});
   }
   /// The edges of all chunks at which they begin, or end.
   [[gnu::cold]] constexpr void add_edges(exchange_place place, bool at_end) {
@@ -329,7 +320,7 @@ struct exchange_lister {
       add_ties();
       for (int region : {0, 1}) {
         auto const at = layouts_of_region(region);
-        add_regions(exchange_place::gradients, behind_slices(at.summed, shard<dim::elements>),
+        add_regions(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
                     at.owned, exchange_element::gradient, region);
       }
     }
@@ -356,13 +347,6 @@ struct exchange_lister {
     return layouts_of(any, plan.rules, stage);
   }
 
-  /// What is summed slice by slice, when the slices have been added up.
-  static constexpr layout behind_slices(layout summed, placement to) {
-    for (axis const which : all_axes)
-      if (summed.at(which) == sliced) summed = summed.with(which, to);
-    return summed;
-  }
-
   /// Each rank gets the roots of its block of each region, and adds them up; of tied uses, which
   /// are sent on, all ranks get the sum.
   [[gnu::cold]] constexpr void add_slices() {
@@ -370,29 +354,29 @@ struct exchange_lister {
       auto const ranks = plan.grid.size(from.axes_with(sliced));
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
       if (range.count > 0)
-        add({exchange_place::slices, from, behind_slices(from, shard<dim::elements>),
-             exchange_element::gradient, std::size_t(ranks * roots) * range.count, -1, -1, -1, 1,
-             range.offset});
+        add({exchange_place::slices, from, from.replaced(sliced, shard<dim::elements>),
+             exchange_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
     };
     for (int region : {0, 1})
       send_roots(layouts_of_region(region).summed, parameters.regions[std::size_t(region)]);
     auto const summed = layouts_of_region(0).summed;
-    send_roots(summed, parameters.tied);
-    if (parameters.tied.count > 0)
-      add({exchange_place::slices, behind_slices(summed, shard<dim::elements>),
-           behind_slices(summed, invariant), exchange_element::gradient, parameters.tied.count, -1,
-           -1, -1, 1, parameters.tied.offset});
+    send_roots(summed, parameters.tied());
+    if (parameters.tied().count > 0)
+      add({exchange_place::slices, summed.replaced(sliced, shard<dim::elements>),
+           summed.replaced(sliced, invariant), exchange_element::gradient, parameters.tied().count,
+           parameters.tied().offset});
   }
 
   [[gnu::cold]] constexpr void add_ties() {
     for (int e = 0; e < plan.entries.size(); ++e) {
       auto const& use = plan.entries[e];
       if (use.owner < 0 || use.is_frozen || copies(use.item) == 0) continue;
-      add({exchange_place::ties,
-           behind_slices(layouts_of(use, plan.rules, stage).summed, invariant),
-           behind_slices(layouts_of(plan.entries[use.owner], plan.rules, stage).summed, invariant),
-           exchange_element::gradient, use.local_count(), use.item, e, -1, 1,
-           parameters.places[e].accumulator});
+      auto const summed = [&](parameter_entry const& entry) {
+        return layouts_of(entry, plan.rules, stage).summed.replaced(sliced, invariant);
+      };
+      add({exchange_place::ties, summed(use), summed(plan.entries[use.owner]),
+           exchange_element::gradient, use.local_count(),
+           parameters.entries[std::size_t(e)].accumulator, 1, use.item, e});
     }
   }
 
@@ -402,7 +386,7 @@ struct exchange_lister {
     std::size_t const count = load.rows * made.info.width;
     if (is_last())
       add({exchange_place::output, of_samples(made.at), of_samples(invariant),
-           exchange_element::compute, count, -1, -1, -1, load.microbatches});
+           exchange_element::compute, count, 0, load.microbatches});
     return count * std::size_t(load.microbatches);
   }
 
@@ -432,11 +416,9 @@ struct exchange_lister {
     auto const trained = gradients ? exchange_element::gradient : exchange_element::parameter;
     for (int region : {0, 1}) {
       auto const owned = layouts_of_region(region).owned;
-      layout whole = owned;
-      for (axis const which : all_axes)
-        if (owned.at(which) == shard<dim::elements>) whole = whole.with(which, invariant);
       if (gradients || plan.has_copies)
-        add_regions(exchange_place::blocks, owned, whole, trained, region);
+        add_regions(exchange_place::blocks, owned, owned.replaced(shard<dim::elements>, invariant),
+                    trained, region);
     }
     for (int owner = 0; owner < plan.stages(); ++owner)
       for (int e = 0; e < plan.entries.size(); ++e) {
@@ -446,14 +428,14 @@ struct exchange_lister {
         std::int64_t const times =
             entry.owner >= 0 || (gradients && entry.is_frozen)
                 ? 0
-                : count_copies(plan.items.begin(), entry.item, plan.chunks_of(owner));
+                : count_copies(plan.items[entry.item], plan.chunks_of(owner));
         auto const whole = layout{}.on_stage(owner);
         if (owner == stage)
           add({exchange_place::parameter, whole.with_form(entry.stored), whole, element,
-               entry.info.count(), entry.item, e, -1, times});
+               entry.info.count(), 0, times, entry.item, e});
         if (owner != 0 && (stage == 0 || stage == owner))
-          add({exchange_place::parameter, whole, whole.on_stage(0), element, entry.info.count(),
-               entry.item, e, -1, times});
+          add({exchange_place::parameter, whole, whole.on_stage(0), element, entry.info.count(), 0,
+               times, entry.item, e});
       }
   }
 
@@ -461,16 +443,14 @@ struct exchange_lister {
   /// in the order in which plan::memory has it.
   [[gnu::cold]] constexpr void add_state_transfer() {
     if (!plan.is_elastic) return;
-    layout whole, held;
-    for (axis const which : all_axes)
-      if (batch_axes.contains(which) && plan.grid.size(which) > 1)
-        held = held.with(which, {placement_kind::only, load.source});
-    std::size_t const trained = parameters.regions[1].end();
+    auto const held =
+        layout{}.with(plan.grid.of_several_ranks(batch_axes), {placement_kind::only, load.source});
+    std::size_t const trained = parameters.count(), kept = parameters.kept_count();
     auto const add_arena = [&](exchange_element element, std::size_t count) {
-      if (count > 0) add({exchange_place::state, held, whole, element, count});
+      if (count > 0) add({exchange_place::state, held, layout{}, element, count});
     };
-    if (plan.has_copies) add_arena(exchange_element::compute, trained + parameters.frozen);
-    add_arena(exchange_element::parameter, plan.has_copies ? trained : trained + parameters.frozen);
+    if (plan.has_copies) add_arena(exchange_element::compute, kept);
+    add_arena(exchange_element::parameter, plan.has_copies ? trained : kept);
     add_arena(exchange_element::parameter, trained * std::size_t(load.optimizer_states));
     if (load.averages) add_arena(exchange_element::parameter, trained);
   }
@@ -483,7 +463,7 @@ struct exchange_lister {
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
 [[gnu::cold]] constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
-                                                             listed_parameters const& parameters,
+                                                             parameter_layout const& parameters,
                                                              int stage, workload const& load,
                                                              job_part part,
                                                              bool has_still = false) {
@@ -523,24 +503,29 @@ inline constexpr listed_plan plan_numbers{
     .samples = Plan::samples,
     .rules = Plan::rules,
     .has_copies = Plan::has_copies,
+    .splits_backward = Plan::splits_backward,
+    .element_bytes = Plan::element_bytes,
     .tensor_ranks = Plan::tensor_ranks,
     .squares = Plan::squares_count(),
     .loss_terms = Plan::loss_terms(),
     .slices = Plan::slices,
     .is_elastic = Plan::is_elastic};
+/// The same with all sizes of its mesh.
+template <class Plan>
+constexpr listed_plan numbers_of(mesh const& grid) {
+  listed_plan out = plan_numbers<Plan>;
+  out.grid = grid;
+  return out;
+}
 
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
 /// its microbatches are those of the rank, also where another rank has more of the slices.
 template <class Plan>
 [[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
                                                            job_part part, bool has_still = false) {
-  listed_plan numbers = plan_numbers<Plan>;
-  numbers.grid = Plan::grid_for(load);
-  auto const parameters = Plan::parameter_layout_for(stage, numbers.grid);
-  return list_exchanges(
-      numbers,
-      {parameters.regions, parameters.tied(), parameters.frozen_count, parameters.entries.data()},
-      stage, load, part, has_still);
+  auto const grid = Plan::grid_for(load);
+  return list_exchanges(numbers_of<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage,
+                        load, part, has_still);
 }
 
 /// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.
@@ -552,9 +537,8 @@ constexpr std::vector<exchange> values_of(int stage, workload const& load, job_p
 /// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
 template <class Plan>
 constexpr std::vector<exchange> step_numbers_of(mesh const& grid) {
-  listed_plan numbers = plan_numbers<Plan>;
-  numbers.grid = grid;
-  listed_parameters const none;
+  auto const numbers = numbers_of<Plan>(grid);
+  parameter_layout const none;
   workload const load;
   exchange_lister list{numbers, none, 0, load, true};
   list.add_agreement();

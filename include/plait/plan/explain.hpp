@@ -67,7 +67,7 @@ template <class Plan>
                       static_cast<std::int64_t>(load.rows * what.info.width * Plan::element_bytes),
                       Plan::tensor_ranks);
         if (communicates(row.moves) || (wanted && communicates(back.moves)))
-          pending += ", " + with_unit(static_cast<double>(bytes));
+          pending += ", " + with_unit(bytes);
       } else if (now.kind == step_kind::add) {
         pending += pending.empty() ? "add" : "; add";
       }
@@ -94,23 +94,26 @@ template <class Plan>
     std::string layers;
     for (auto const& units : Plan::chunks_of(stage))
       for (int i = 0; i < code.items.size(); ++i) {
-        auto const here = copies_in(code, i, units);
-        if (here.copies == 0 || code.items[i].first_leaf == code.items[i].end_leaf) continue;
-        auto name = names[std::size_t(code.items[i].first_leaf)];
-        if (code.items[i].repeated) {
-          name = name.substr(0, name.find('*')) + std::to_string(here.first_copy);
-          if (here.copies > 1) name += "-" + std::to_string(here.first_copy + here.copies - 1);
+        auto const& piece = code.items[i];
+        auto const here = overlap(piece.units(), units);
+        if (here.count() == 0 || piece.first_leaf == piece.end_leaf) continue;
+        auto name = names[std::size_t(piece.first_leaf)];
+        if (piece.repeated) {
+          int const first = here.begin - piece.first_unit;
+          name = name.substr(0, name.find('*')) + std::to_string(first);
+          if (here.count() > 1) name += "-" + std::to_string(first + here.count() - 1);
         } else if (!name.empty()) {
           name.pop_back();
         }
         layers += (layers.empty() ? "" : ", ") + name;
       }
     auto const need = Plan::memory(stage, load);
-    auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
-    table.add({std::to_string(stage), layers, size(need.parameters), size(need.gradients),
-               size(need.optimizer + need.averages), size(need.activations), size(need.batches),
-               size(need.outputs + need.numbers) + (load.ranked_sums ? ", " + size(need.sums) : ""),
-               size(need.total())});
+    table.add({std::to_string(stage), layers, with_unit(need.parameters), with_unit(need.gradients),
+               with_unit(need.optimizer + need.averages), with_unit(need.activations),
+               with_unit(need.batches),
+               with_unit(need.outputs + need.numbers) +
+                   (load.ranked_sums ? ", " + with_unit(need.sums) : ""),
+               with_unit(need.total())});
   }
   return table.text();
 }
@@ -131,9 +134,8 @@ template <class Plan>
               std::max(need.step, here.step)};
     }
     if (need.total() == 0) continue;
-    auto const size = [](std::int64_t bytes) { return with_unit(static_cast<double>(bytes)); };
     table.add({to_string(Plan::grid_for(load).of_several_ranks(over)), std::to_string(ranks),
-               size(need.forward), size(need.backward), size(need.step)});
+               with_unit(need.forward), with_unit(need.backward), with_unit(need.step)});
   }
   auto const text = table.text();
   return text.find('\n') + 1 == text.size() ? "  nothing is sent\n" : text;
@@ -148,10 +150,9 @@ template <class Plan>
   std::size_t most = 0;
   for (int stage = 0; stage < Plan::stages; ++stage)
     most = std::max(most, Plan::memory(stage, load).optimizer);
-  auto const size = [](std::size_t bytes) { return with_unit(static_cast<double>(bytes)); };
   return "  with " + detail::with_owned_blocks<typename Plan::policy_type>() +
-         " a rank would hold " + size(most / std::size_t(ranks)) + " of the optimizer's " +
-         size(most) + " and update as much less, for the same bytes sent\n";
+         " a rank would hold " + with_unit(most / std::size_t(ranks)) + " of the optimizer's " +
+         with_unit(most) + " and update as much less, for the same bytes sent\n";
 }
 
 template <class Plan>
@@ -168,8 +169,7 @@ template <class Plan>
   };
   std::string out = "reproducible: " + some(Plan::slices, "slice") + ", at most " +
                     some(tree.most_slices(ranks), "slice") + " on a data rank, which adds up in " +
-                    some(accumulators, "accumulator") + " of " +
-                    detail::with_unit(static_cast<double>(longest));
+                    some(accumulators, "accumulator") + " of " + with_unit(longest);
   if (ranks > 1) out += " and sends " + some(roots, "root") + " at most";
   return out + "\n  the same bits on every number of data ranks from 1 to " +
          std::to_string(Plan::slices) + " and for every split into stages, with " +

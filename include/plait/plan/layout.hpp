@@ -151,10 +151,6 @@ inline constexpr std::size_t parameter_alignment = 64;
 /// the squares are added up by themselves, and no rank owns a part of a piece.
 inline constexpr std::size_t square_piece = 1024;
 
-constexpr std::size_t alignment_of_parameters(int slices) {
-  return slices > 0 ? square_piece : parameter_alignment;
-}
-
 constexpr std::size_t rounded_up(std::size_t count, std::size_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
@@ -165,6 +161,11 @@ struct element_range {
   [[nodiscard]] constexpr std::size_t end() const { return offset + count; }
   friend constexpr bool operator==(element_range const&, element_range const&) = default;
 };
+
+constexpr element_range overlap(element_range const& a, element_range const& b) {
+  std::size_t const begin = std::max(a.offset, b.offset), end = std::min(a.end(), b.end());
+  return {begin, begin < end ? end - begin : 0};
+}
 
 /// Where a parameter lies within its unit.
 struct entry_place {
@@ -246,22 +247,20 @@ struct parameter_layout {
     place.in_unit = count;
     count += rounded_up(entry.local_count(), alignment);
   }
-  out.units = first_unit_of(items.begin(), items.size());
+  out.units = count_units(items);
   out.parameter_base.resize(3 * at(out.units), parameter_layout::absent);
   std::size_t next = 0;
   for (int region = 0; region <= parameter_layout::frozen; ++region) {
     std::size_t const begin = next;
     bool const is_frozen = region == parameter_layout::frozen;
-    int unit = 0;
     for (int i = 0; i < items.size(); ++i)
-      for (int copy = 0; copy < items[i].count; ++copy, ++unit) {
-        bool is_here = false;
-        for (auto const& chunk : chunks)
-          is_here = is_here || (chunk.begin <= unit && unit < chunk.end);
-        if (!is_here) continue;
-        out.parameter_base[out.base_of(region, unit)] = next;
-        auto const count = count_of(region, i);
-        next += is_frozen ? count : rounded_up(count, unit_multiple);
+      for (auto const& chunk : chunks) {
+        auto const here = overlap(items[i].units(), chunk);
+        for (int unit = here.begin; unit < here.end; ++unit) {
+          out.parameter_base[out.base_of(region, unit)] = next;
+          auto const count = count_of(region, i);
+          next += is_frozen ? count : rounded_up(count, unit_multiple);
+        }
       }
     if (is_frozen) out.frozen_count = next - begin;
     else out.regions[at(region)] = {begin, next - begin};
@@ -269,12 +268,12 @@ struct parameter_layout {
   out.gradient_base = out.parameter_base;
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
-    if (entry.owner < 0 || count_copies(items.begin(), entry.item, chunks) == 0) continue;
+    if (entry.owner < 0 || count_copies(items[entry.item], chunks) == 0) continue;
     auto& place = out.entries[at(e)];
     auto const& owner = out.entries[at(entry.owner)];
     place.region = owner.region;
     place.in_unit = owner.in_unit;
-    place.unit = first_unit_of(items.begin(), entries[entry.owner].item);
+    place.unit = items[entries[entry.owner].item].first_unit;
     if (entry.is_frozen) continue;
     place.is_tied = true;
     place.accumulator = out.count() + out.tied_count;
@@ -290,7 +289,7 @@ constexpr std::size_t longest_masked(static_view<item> items, auto const& entrie
                                      static_view<unit_range> chunks) {
   std::size_t longest = 0;
   for (auto const& entry : entries)
-    if (entry.masked() && count_copies(items.begin(), entry.item, chunks) > 0)
+    if (entry.masked() && count_copies(items[entry.item], chunks) > 0)
       longest = std::max(longest, entry.local_count());
   return longest;
 }

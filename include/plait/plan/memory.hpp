@@ -41,40 +41,26 @@ struct stage_arena {
   std::size_t total_bytes = 0;
 };
 
-/// The numbers of a stage on which its arena depends.
-struct listed_stage {
-  static_view<item> items;  ///< of the program
-  static_view<unit_range> chunks{};
-  static_view<bool> receive_gradients{};  ///< of the chunks
-  bool splits_backward = false;
-  std::size_t zeros_bytes = 0;  ///< of what layers read as zeros
-};
-
 /// Lays out the activation arena of a stage.
 template <int Leaves>
-[[gnu::cold]] constexpr stage_arena lay_out_arena(listed_stage const& stage,
+[[gnu::cold]] constexpr stage_arena lay_out_arena(listed_plan const& plan, int stage,
                                                   activation_layout<Leaves> const& layout,
                                                   stage_slots const& slots) {
   stage_arena out;
   out.slots = slots;
-  int const units = first_unit_of(stage.items.begin(), stage.items.size());
-  for (int c = 0; c < stage.chunks.size(); ++c) {
-    auto const& range = stage.chunks[c];
+  for (auto const& range : plan.chunks_of(stage)) {
     chunk_arena chunk{.units = range,
                       .is_first = range.begin == 0,
-                      .is_last = range.end == units,
-                      .receives_gradient = stage.receive_gradients[c]};
-    bool first = true;
-    for (int i = 0; i < stage.items.size(); ++i) {
-      auto const here = copies_in(stage.items.begin(), i, range);
-      if (here.copies == 0) continue;
-      auto const at = std::size_t(i);
-      if (first) chunk.input_bytes = layout.input_bytes[at];
-      first = false;
+                      .is_last = range.end == plan.unit_count(),
+                      .receives_gradient = plan.sends_gradient(range.end)};
+    for (int i = 0; i < plan.items.size(); ++i) {
+      auto const here = overlap(plan.items[i].units(), range);
+      if (here.count() == 0) continue;
+      auto const at = std::size_t(i), copies = std::size_t(here.count());
+      if (here.begin == range.begin) chunk.input_bytes = layout.input_bytes[at];
       chunk.output_bytes = layout.output_bytes[at];
-      chunk.record_bytes += layout.record_bytes[at] * std::size_t(here.copies);
-      if (stage.splits_backward)
-        chunk.stash_bytes += layout.stash_bytes[at] * std::size_t(here.copies);
+      chunk.record_bytes += layout.record_bytes[at] * copies;
+      if (plan.splits_backward) chunk.stash_bytes += layout.stash_bytes[at] * copies;
       out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
     }
     out.chunks.push_back(chunk);
@@ -92,27 +78,10 @@ template <int Leaves>
         take(chunk.receives_gradient ? chunk.output_bytes * std::size_t(slots.gradients) : 0);
   out.edges_offset = take(2 * out.edge_bytes);
   out.transient_offset = take(layout.transient_bytes);
-  out.zeros_offset = take(stage.zeros_bytes);
+  out.zeros_offset = take(aligned(longest_masked(plan.items, plan.entries, plan.chunks_of(stage)) *
+                                  plan.element_bytes));
   out.total_bytes = next;
   return out;
-}
-
-/// The same of one stage of a plan.
-template <class Plan>
-[[gnu::cold]] constexpr stage_arena lay_out_stage(int stage, workload const& load,
-                                                  stage_slots const& slots) {
-  auto const chunks = Plan::chunks_of(stage);
-  std::array<bool, std::size_t(Plan::chunks)> receive{};
-  for (int c = 0; c < Plan::chunks; ++c)
-    receive[std::size_t(c)] = Plan::receives_gradient(chunks[c]);
-  auto const items = Plan::code.items.view();
-  return lay_out_arena(
-      {items,
-       chunks,
-       {receive.data(), Plan::chunks},
-       Plan::splits_backward,
-       aligned(longest_masked(items, Plan::entries, chunks) * Plan::element_bytes)},
-      Plan::activation_layout_for(load.rows), slots);
 }
 
 /// Bytes of the inputs and targets of one step, which every rank of a data rank holds.
@@ -148,7 +117,7 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
   for (auto const& entry : Plan::entries)
     if (entry.is_trained()) {
       auto const copies =
-          std::size_t(count_copies(Plan::code.items.begin(), entry.item, Plan::chunks_of(stage)));
+          std::size_t(count_copies(Plan::code.items[entry.item], Plan::chunks_of(stage)));
       local += copies;
       squared += copies * std::size_t(Plan::squares_of(entry));
     }
@@ -250,7 +219,7 @@ template <class Plan>
           Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,
           owned * Plan::parameter_bytes * std::size_t(load.optimizer_states),
           load.averages ? owned * Plan::parameter_bytes : 0,
-          lay_out_stage<Plan>(stage, load, slots).total_bytes,
+          Plan::arena_for(stage, load, slots).total_bytes,
           batch_bytes<Plan>(load),
           std::max(outputs(load.prediction != predicted::nothing, job_part::prediction),
                    outputs(load.measured_numbers > 0, job_part::evaluation)),

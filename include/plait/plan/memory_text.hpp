@@ -13,7 +13,10 @@
 
 namespace plait::detail {
 
-[[gnu::cold]] inline std::string with_unit(double bytes) {
+// Of a number of bytes: "1.5 GiB".
+template <class Number>
+[[gnu::cold]] std::string with_unit(Number count) {
+  auto bytes = static_cast<double>(count);
   char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
@@ -27,7 +30,7 @@ namespace plait::detail {
 [[gnu::cold]] inline std::string memory_text(memory_need const& need) {
   std::string out;
   auto const add = [&out](char const* what, std::size_t bytes) {
-    if (bytes != 0) out += what + with_unit(static_cast<double>(bytes)) + ", ";
+    if (bytes != 0) out += what + with_unit(bytes) + ", ";
   };
   add("parameters ", need.parameters);
   add("gradients ", need.gradients);
@@ -39,7 +42,7 @@ namespace plait::detail {
   add("numbers ", need.numbers);
   add("room of sums ", need.sums);
   add("workspace of libraries ", need.workspace);
-  return out + with_unit(static_cast<double>(need.total())) + " in all";
+  return out + with_unit(need.total()) + " in all";
 }
 
 /// `what` has happened on rank `rank`, which needs that much by its plan.

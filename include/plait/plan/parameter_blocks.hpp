@@ -147,9 +147,7 @@ struct parameter_block {
 
 /// The elements of a parameter's block that lie in `range` of the arena.
 constexpr element_range overlap(element_range const& range, parameter_block const& parameter) {
-  std::size_t const begin = std::max(range.offset, parameter.offset);
-  std::size_t const end = std::min(range.end(), parameter.offset + parameter.count);
-  return {begin, begin < end ? end - begin : 0};
+  return overlap(range, element_range{parameter.offset, parameter.count});
 }
 
 /// The full name of a parameter: the star of a repeat becomes the copy's number.
@@ -169,13 +167,10 @@ template <int Leaves>
                                                             std::vector<std::string> const& names,
                                                             int block, int tensor_ranks) {
   std::vector<parameter_block> out;
-  int first_unit = 0;
-  for (int item = 0; item < code.items.size(); first_unit += code.items[item++].count)
-    for (int copy = 0; copy < code.items[item].count; ++copy) {
-      int const unit = first_unit + copy;
-      bool const is_here = std::ranges::any_of(
-          chunks, [&](unit_range const& of) { return of.begin <= unit && unit < of.end; });
-      if (!is_here) continue;
+  for (int unit = 0, item = 0; unit < code.unit_count(); ++unit) {
+    if (unit == code.items[item].units().end) ++item;
+    int const copy = unit - code.items[item].first_unit;
+    if (std::ranges::any_of(chunks, [&](unit_range of) { return of.contains(unit); }))
       for (int e = 0; e < entries.size(); ++e) {
         auto const& entry = entries[e];
         if (entry.item != item || entry.owner >= 0) continue;
@@ -186,7 +181,7 @@ template <int Leaves>
         out.push_back({e, copy, number, name_of_copy(names[std::size_t(e)], copy), offset,
                        entry.local_count(), std::move(rectangles)});
       }
-    }
+  }
   return out;
 }
 

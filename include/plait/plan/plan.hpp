@@ -47,19 +47,6 @@ constexpr std::array<unit_range, Stages * Chunks> deal_out(std::vector<unit_rang
   return out;
 }
 
-/// The chunks that a schedule gives to each stage.
-template <class Schedule>
-constexpr int chunks_of_schedule() {
-  if constexpr (requires { Schedule::chunks; }) return Schedule::chunks;
-  else return 1;
-}
-/// Whether a schedule has backward passes in halves.
-template <class Schedule>
-constexpr bool schedule_splits_backward() {
-  if constexpr (requires { Schedule::splits_backward; }) return Schedule::splits_backward;
-  else return false;
-}
-
 /// The values whose gradients are computed: those that depend on a parameter that is trained. The
 /// copies of a repeat share their steps, so the input of the first has a gradient if those of the
 /// others have.
@@ -137,9 +124,16 @@ struct plan {
   static constexpr int tensor_ranks = grid.size(axis::tensor);
   static constexpr int stages = grid.size(axis::stage);
   /// Of each stage.
-  static constexpr int chunks = chunks_of_schedule<schedule_type>();
+  static constexpr int chunks = [] {
+    if constexpr (requires { schedule_type::chunks; }) return schedule_type::chunks;
+    else return 1;
+  }();
   /// Whether backward passes may come in halves: gradients of inputs first.
-  static constexpr bool splits_backward = schedule_splits_backward<schedule_type>();
+  static constexpr bool splits_backward = [] {
+    if constexpr (requires { schedule_type::splits_backward; })
+      return schedule_type::splits_backward;
+    else return false;
+  }();
   static constexpr int leaf_count = planning::leaf_count<Model>;
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
   /// sums that layers keep.
@@ -211,11 +205,6 @@ struct plan {
     return {chunk_units.data() + stage * chunks, chunks};
   }
 
-  /// Whether a chunk is sent the gradient of its output.
-  static constexpr bool receives_gradient(unit_range const& chunk) {
-    return chunk.end != code.unit_count() && needs_gradient[std::size_t(value_before(chunk.end))];
-  }
-
   /// Whether a step is done with the product before it.
   static constexpr bool is_epilogue(int step, direction way) {
     return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
@@ -248,7 +237,8 @@ struct plan {
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
     return lay_out_parameters(code.items.view(), entries.view(), chunks_of(stage),
-                              batch_ranks(complete), alignment_of_parameters(slices));
+                              batch_ranks(complete),
+                              slices > 0 ? square_piece : parameter_alignment);
   }
   /// Where a rank adds up the gradients of its slices; `layout` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
@@ -268,7 +258,7 @@ struct plan {
   }
   static constexpr stage_arena arena_for(int stage, workload const& load,
                                          stage_slots const& slots) {
-    return lay_out_stage<plan>(stage, load, slots);
+    return lay_out_arena(plan_numbers<plan>, stage, activation_layout_for(load.rows), slots);
   }
 
   /// Bytes that a rank of `stage` needs. The slots may be given, where they are known already.
@@ -376,17 +366,16 @@ struct plan {
   /// is trained or, slice by slice, for each piece of one.
   static constexpr int squares_count() { return count_tensors(code, entries, squares_of); }
   static constexpr int squares_of(parameter_entry const& entry) {
-    if (!entry.is_trained()) return 0;
-    return slices > 0 ? int((entry.local_count() + square_piece - 1) / square_piece) : 1;
+    auto const piece = piece_of_squares(entry);
+    return entry.is_trained() ? int((entry.local_count() + piece - 1) / piece) : 0;
+  }
+  /// Elements whose squares are added up by themselves.
+  static constexpr std::size_t piece_of_squares(parameter_entry const& entry) {
+    return slices > 0 ? square_piece : entry.local_count();
   }
   /// The number of the first of a parameter.
   static constexpr int first_square(int entry, int copy) {
     return number_of_tensor(code, entries, squares_of, entry, copy);
-  }
-
-  /// The value that enters pipeline unit `unit` (> 0).
-  static constexpr int value_before(int unit) {
-    return planning::value_before(code.items.begin(), unit);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "plait/placement/transition.hpp"
 #include "plait/plan/moves.hpp"
 #include "plait/plan/outline.hpp"
+#include "plait/plan/program_operation.hpp"
 
 namespace plait::planning {
 
@@ -51,7 +52,14 @@ struct item {
   int first_unit = 0;   ///< units of the items before it
   bool repeated = false;
   double flops_per_row = 0;  ///< of one copy, forward, on one rank of the tensor axis
+
+  [[nodiscard]] constexpr unit_range units() const { return {first_unit, first_unit + count}; }
 };
+
+/// Pipeline units: the copies of all items.
+constexpr int count_units(static_view<item> items) {
+  return items.size() == 0 ? 0 : items[items.size() - 1].units().end;
+}
 
 /// The model as a straight list of steps: the leaves in the chosen forms, the transitions between
 /// them, and where residuals begin and end.
@@ -67,11 +75,7 @@ struct program {
   static_vector<form_info, Leaves> forms{};
   bool has_loss = false;
 
-  /// Pipeline units: the copies of all items.
-  [[nodiscard]] constexpr int unit_count() const {
-    auto const& last = items[items.size() - 1];
-    return last.first_unit + last.count;
-  }
+  [[nodiscard]] constexpr int unit_count() const { return count_units(items.view()); }
 };
 
 template <class Tree, class Chosen>
@@ -84,14 +88,17 @@ struct program_builder {
   /// Not a member: g++ 12 could not copy it out of here once it has reported an error elsewhere.
   program<leaves>& out;
 
+  /// Whether the planner has chosen the placement in which such a node is entered.
+  static constexpr bool has_edge(node_kind kind) {
+    return kind == node_kind::residual || kind == node_kind::fan_out || kind == node_kind::sum_of;
+  }
+
   constexpr form_info const& form_of(int leaf) const { return out.forms[leaf]; }
 
   constexpr placement input_placement(int at) const {
     auto const& here = tree.nodes[at];
     if (here.kind == node_kind::leaf) return form_of(here.leaf).input;
-    if (here.kind == node_kind::residual || here.kind == node_kind::fan_out ||
-        here.kind == node_kind::sum_of)
-      return chosen.edges[static_cast<std::size_t>(at)];
+    if (has_edge(here.kind)) return chosen.edges[static_cast<std::size_t>(at)];
     return input_placement(at + 1);
   }
 
@@ -115,6 +122,8 @@ struct program_builder {
   constexpr made_values build(int at, made_values from) {
     auto const& here = tree.nodes[at];
     int in = from.first;
+    auto const edge = chosen.edges[static_cast<std::size_t>(at)];
+    if (has_edge(here.kind)) in = move_to(in, edge);
     switch (here.kind) {
       case node_kind::leaf: {
         in = move_to(in, form_of(here.leaf).input);
@@ -124,8 +133,6 @@ struct program_builder {
         return {made};
       }
       case node_kind::fan_out: {
-        auto const edge = chosen.edges[static_cast<std::size_t>(at)];
-        in = move_to(in, edge);
         auto const info = out.values[in].info;
         int const one = add_value(info, edge), other = add_value(info, edge);
         out.steps.push_back({step_kind::fan_out, -1, in, one, other});
@@ -133,8 +140,6 @@ struct program_builder {
         return {first, build(tree.nodes[at + 1].end, {other}).first};
       }
       case node_kind::sum_of: {
-        auto const edge = chosen.edges[static_cast<std::size_t>(at)];
-        in = move_to(in, edge);
         int made = -1;
         for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
           bool const is_last = tree.nodes[child].end == here.end;
@@ -149,8 +154,6 @@ struct program_builder {
         return {made};
       }
       case node_kind::residual: {
-        auto const edge = chosen.edges[static_cast<std::size_t>(at)];
-        in = move_to(in, edge);
         auto const info = out.values[in].info;
         int const begin = out.steps.size();
         int const inside = add_value(info, edge);
@@ -188,7 +191,7 @@ struct program_builder {
     piece.first_step = out.steps.size();
     piece.first_leaf = piece.end_leaf = first_leaf;
     piece.count = count;
-    piece.first_unit = out.items.size() == 0 ? 0 : out.unit_count();
+    piece.first_unit = out.unit_count();
     piece.repeated = repeated;
     out.items.push_back(piece);
   }

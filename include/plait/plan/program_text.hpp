@@ -24,8 +24,7 @@ namespace plait::planning {
     auto const& what = list[std::size_t(of.row)];
     auto const row = what.row();
     text = std::string(to_string(what.place)) + ": " + to_string(row.moves) + " over " +
-           to_string(row.over) + " of " +
-           detail::with_unit(static_cast<double>(what.count * sizes.of(what.element)));
+           to_string(row.over) + " of " + with_unit(what.count * sizes.of(what.element));
     if (row.moves == movement::send)
       text += " from stage " + std::to_string(what.from.stage()) + " to " +
               std::to_string(what.to.stage());

@@ -10,39 +10,18 @@
 
 namespace plait::planning {
 
-/// A range of the copies of one item that a stage runs.
-struct item_range {
-  int first_copy = 0;
-  int copies = 0;
-};
-
-/// Which copies of item `index` lie in a range of units.
-constexpr item_range copies_in(item const* items, int index, unit_range units) {
-  int const first = items[index].first_unit;
-  int const begin = std::max(units.begin, first);
-  int const end = std::min(units.end, first + items[index].count);
-  return begin < end ? item_range{begin - first, end - begin} : item_range{};
-}
-template <int Leaves>
-constexpr item_range copies_in(program<Leaves> const& code, int index, unit_range units) {
-  return copies_in(code.items.begin(), index, units);
-}
-/// How many copies of item `index` a stage runs that has these chunks.
-constexpr int count_copies(item const* items, int index, static_view<unit_range> chunks) {
+/// How many units of an item a stage runs that has these chunks.
+constexpr int count_copies(item const& piece, static_view<unit_range> chunks) {
   int count = 0;
-  for (auto const& units : chunks) count += copies_in(items, index, units).copies;
+  for (auto const& units : chunks) count += overlap(piece.units(), units).count();
   return count;
 }
 
-/// The number of the first unit of item `index`; behind the last item, of all units.
-constexpr int first_unit_of(item const* items, int index) {
-  return index == 0 ? 0 : items[index - 1].first_unit + items[index - 1].count;
-}
-
 /// The value that enters pipeline unit `unit` (> 0).
-constexpr int value_before(item const* items, int unit) {
-  while (unit > items->count) unit -= items++->count;
-  return items->out;
+constexpr int value_before(static_view<item> items, int unit) {
+  int at = 0;
+  while (!items[at].units().contains(unit - 1)) ++at;
+  return items[at].out;
 }
 
 /// The first units of the stages so that the greatest sum of costs is as small as it can be.

@@ -356,9 +356,7 @@ template <class Plan>
                                                     std::vector<exchange> const& list, int stage,
                                                     job_part part, stage_program const& passes = {},
                                                     program_shape const& shape = {}) {
-  auto numbers = plan_numbers<Plan>;
-  numbers.grid = grid;
-  return make_step_program(numbers, list, stage, part, passes, shape);
+  return make_step_program(numbers_of<Plan>(grid), list, stage, part, passes, shape);
 }
 
 /// The program that adds up gradients that are there, by the list of a step.
@@ -366,8 +364,7 @@ template <class Plan>
 [[nodiscard]] [[gnu::cold]] step_program program_of_reduction(mesh const& grid,
                                                               std::vector<exchange> const& list,
                                                               int stage) {
-  auto numbers = plan_numbers<Plan>;
-  numbers.grid = grid;
+  auto const numbers = numbers_of<Plan>(grid);
   program_writer writer(numbers, list, stage);
   writer.write_reduction();
   return writer.take();

@@ -158,16 +158,12 @@ constexpr std::vector<planned_wait> plan_item_waits(
   item_operations<Leaves> operations{code, storage, piece.in};
   operations.list.push_back({});
   operations.steps.push_back(waits::begin);
-  if (way == direction::forward) {
-    for (int i = piece.first_step; i < piece.end_step; ++i)
-      operations.add_step(i, way, leaves, needs_gradient);
-  } else {
-    for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
-      operations.add_step(i, way, leaves, needs_gradient);
-      if (i + 1 < piece.end_step &&
-          postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
-        operations.add_parameters(i + 1, waits::parameters_of(i + 1));
-    }
+  bool const forward = way == direction::forward;
+  for (int n = 0; n < piece.end_step - piece.first_step; ++n) {
+    int const i = forward ? piece.first_step + n : piece.end_step - 1 - n;
+    operations.add_step(i, way, leaves, needs_gradient);
+    if (!forward && n > 0 && postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
+      operations.add_parameters(i + 1, waits::parameters_of(i + 1));
   }
   if (!operations.has_streams) return {};
   operations.list.front() = operations.edge();

@@ -17,24 +17,17 @@ namespace plait::planning {
 
 /// Bytes of one element of each type that a plan's exchanges have.
 struct element_sizes {
-  std::size_t compute = 0, slot = 0, gradient = 0, parameter = 0;
+  std::array<std::size_t, 6> bytes{};  ///< in the order of exchange_element
 
   [[nodiscard]] constexpr std::size_t of(exchange_element element) const {
-    switch (element) {
-      case exchange_element::compute: return compute;
-      case exchange_element::slot: return slot;
-      case exchange_element::gradient: return gradient;
-      case exchange_element::parameter: return parameter;
-      case exchange_element::real:
-      case exchange_element::bits: break;
-    }
-    return sizeof(double);
+    return bytes[static_cast<std::size_t>(element)];
   }
 };
 
 template <class Plan>
-inline constexpr element_sizes sizes_of{Plan::element_bytes, Plan::slot_bytes, Plan::gradient_bytes,
-                                        Plan::parameter_bytes};
+inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
+                                         Plan::gradient_bytes, Plan::parameter_bytes,
+                                         sizeof(double), sizeof(std::uint64_t)}};
 
 /// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
 /// in the exchanges of a list; messages count for the rank that sends them.

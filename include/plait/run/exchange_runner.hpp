@@ -10,18 +10,13 @@
 
 namespace plait::execution {
 
-/// The list of a part of a job for the stage of a rank; `load` as `exchanges_of` takes it, but for
-/// the number of ranks that is left to the launch, which the rank knows.
+/// The list of a part of a job for the stage of a rank; all as `exchanges_of` takes it, but for the
+/// number of ranks that is left to the launch, which the rank knows.
 template <class Plan, class Rank>
-[[gnu::cold]] std::vector<exchange> exchanges_on(Rank const& rank, workload load, job_part part) {
+[[gnu::cold]] std::vector<exchange> exchanges_on(Rank const& rank, workload load, job_part part,
+                                                 bool has_still = false) {
   load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
-  return exchanges_of<Plan>(rank.stage(), load, part);
-}
-/// The same with the values that lie where they are wanted.
-template <class Plan, class Rank>
-[[gnu::cold]] std::vector<exchange> values_on(Rank const& rank, workload load, job_part part) {
-  load.data_ranks = Plan::grid.ranks_at_launch(rank.grid());
-  return values_of<Plan>(rank.stage(), load, part);
+  return exchanges_of<Plan>(rank.stage(), load, part, has_still);
 }
 
 /// Carries out exchanges of a plan's list on one rank. Beside `move_value`, which does so for the
@@ -93,17 +88,12 @@ class exchange_runner {
     if (rank.grid().size(row.over) == 1) return out;
     out.group = &rank.group(row.over);
     // Axes that the row does not move may have left one block of the arena to the group.
-    axis_set cut;
-    for (axis const which : all_axes)
-      if (what.from.at(which) == shard<dim::elements> && !row.over.contains(which))
-        cut = cut | which;
+    auto const cut = what.from.with(row.over, invariant).axes_with(shard<dim::elements>);
     auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
     out.begin = what.offset + block * what.count;
     out.is_sent_here = what.is_sent_by(rank.stage());
-    for (axis const which : all_axes)
-      if (row.over.contains(which))
-        out.other =
-            (out.is_sent_here && row.moves == movement::send ? what.to : what.from).at(which).index;
+    auto const& end = out.is_sent_here && row.moves == movement::send ? what.to : what.from;
+    out.other = end.at(scatter_order(row.over).back()).index;
     return out;
   }
 

@@ -100,10 +100,6 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   std::size_t const all = shape.count(), block = with.block();
   bool const at_from =
       is_shard(From) || From.kind != placement_kind::only || comm.rank() == From.index;
-  auto const to_span = [](T* data, std::size_t count) { return std::span<T>(data, count); };
-  auto const from_span = [](T const* data, std::size_t count) {
-    return std::span<T const>(data, count);
-  };
   constexpr auto moves = row.moves;
   if constexpr (moves == movement::none) {
     if (at_from) with.copy(in, out, is_shard(From) ? block : all);
@@ -120,34 +116,31 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   } else if constexpr (moves == movement::zero_elsewhere) {
     if (at_from) with.copy(in, out, all);
     else queue.fill(T{0}, out, all);
-  } else if constexpr (moves == movement::all_reduce) {
+  } else if constexpr (reduces_in_place(moves)) {
     with.copy(in, out, all);
-    comm.all_reduce(to_span(out, all));
-  } else if constexpr (moves == movement::all_reduce_max) {
-    with.copy(in, out, all);
-    comm.all_reduce(to_span(out, all), reduction::max);
+    move_in_place<From, To>(comm, std::span(out, all));
   } else if constexpr (moves == movement::all_gather) {
-    comm.all_gather(from_span(in, block), to_span(with.unpacked(From, out), all));
+    comm.all_gather(std::span(in, block), std::span(with.unpacked(From, out), all));
     with.unpack(From, out);
   } else if constexpr (moves == movement::reduce_scatter) {
-    comm.reduce_scatter(from_span(with.pack(To, in), all), to_span(out, block));
+    comm.reduce_scatter(std::span(with.pack(To, in), all), std::span(out, block));
   } else if constexpr (moves == movement::all_to_all) {
     std::size_t const rows = shape.rows / with.ranks(), piece = block / with.ranks();
     if constexpr (From.index == dim::sequence) {
       for (std::size_t r = 0; r < with.ranks(); ++r)
         with.copy_columns(To, r, rows, in, staging + r * piece, true);
-      comm.all_to_all(from_span(staging, block), to_span(out, block));
+      comm.all_to_all(std::span(staging, block), std::span(out, block));
     } else {
-      comm.all_to_all(from_span(in, block), to_span(staging, block));
+      comm.all_to_all(std::span(in, block), std::span(staging, block));
       for (std::size_t r = 0; r < with.ranks(); ++r)
         with.copy_columns(From, r, rows, staging + r * piece, out, false);
     }
   } else if constexpr (moves == movement::broadcast) {
     if (at_from) with.copy(in, out, all);
-    comm.broadcast(to_span(out, all), From.index);
+    comm.broadcast(std::span(out, all), From.index);
   } else if constexpr (moves == movement::send) {
-    if (comm.rank() == From.index) comm.send(from_span(in, all), To.index, 0);
-    if (comm.rank() == To.index) comm.receive(to_span(out, all), From.index, 0);
+    if (comm.rank() == From.index) comm.send(std::span(in, all), To.index, 0);
+    if (comm.rank() == To.index) comm.receive(std::span(out, all), From.index, 0);
   }
 }
 

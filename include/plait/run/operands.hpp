@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+
+#include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/placement/placement.hpp"
@@ -20,6 +23,18 @@ struct operand<transposed_view<View>> {
   static constexpr bool is_transposed = true;
   static constexpr placement at = typing::transpose(View::at);
   static View const& of(transposed_view<View> const& x) { return x.of; }
+};
+
+/// Gives the number of the row to a function that devices call for each row of a matrix.
+template <class Function, class T>
+struct numbered_rows {
+  Function f;
+  T* first;
+  std::size_t stride;
+  template <class... Rows>
+  PLAIT_HOST_DEVICE void operator()(std::size_t columns, T* row, Rows... others) const {
+    f(static_cast<std::size_t>(row - first) / stride, columns, row, others...);
+  }
 };
 
 /// Whether what an operation writes is also mapped by an element-wise function.

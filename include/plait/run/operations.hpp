@@ -18,7 +18,6 @@
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operands.hpp"
-#include "plait/run/row_functions.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
 

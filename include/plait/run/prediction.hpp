@@ -15,8 +15,8 @@
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
 #include "plait/run/move.hpp"
-#include "plait/run/number_sums.hpp"
 #include "plait/run/pass_runner.hpp"
+#include "plait/run/run_rows.hpp"
 #include "plait/run/step_runner.hpp"
 
 namespace plait::execution {
@@ -85,49 +85,40 @@ class prediction {
   /// of the row, in double) for all rows that have a sample, on the first of the ranks that have
   /// the same outputs.
   template <class Each>
-  class measured_outputs {
-   public:
-    [[gnu::cold]] measured_outputs(prediction& of, Rank& rank, passes_type& passes,
-                                   batch_type const& batch, workload const& load, Each each)
-        : of_(of),
-          rank_(rank),
-          passes_(passes),
-          batch_(batch),
-          rows_(load.rows),
-          where_(of.reserve(rank, load, job_part::evaluation)),
-          each_(each),
-          row_(width) {
-      of.received_.resize(std::max(of.received_.size(), where_.elements));
-    }
+  struct measured_outputs {
+    prediction& of;
+    Rank& rank;
+    passes_type& passes;
+    batch_type const& batch;
+    output_room where;
+    Each each;
 
     /// Brings the outputs of a microbatch together.
-    void bring_together() const { of_.bring_together(rank_, passes_, of_.outputs(), where_); }
+    void bring_together() const { of.bring_together(rank, passes, of.outputs(), where); }
     /// Gives them to the measures.
     [[gnu::cold]] void measure(int microbatch) {
-      auto& received = of_.received_;
-      rank_.device().download(of_.outputs(), received.data(), where_.elements * sizeof(T));
-      rank_.device().synchronize();  // the host reads the outputs, and the program counts on it
-      if (!holds_the_one_copy(plan::samples.on_stage(0), rank_.place())) return;
-      auto const mine = block_of(plan::samples, rank_.grid(), rank_.place());
-      std::size_t const samples = batch_.samples_in(microbatch, mine.number, mine.blocks);
-      for (std::size_t r = 0; r < rows_; ++r) {
-        if (r % batch_.samples >= samples) continue;
+      of.received_.resize(where.elements);
+      rank.device().download(of.outputs(), of.received_.data(), where.elements * sizeof(T));
+      rank.device().synchronize();  // the host reads the outputs, and the program counts on it
+      if (!holds_the_one_copy(plan::samples.on_stage(0), rank.place())) return;
+      auto const mine = block_of(plan::samples, rank.grid(), rank.place());
+      std::size_t const rows = batch.rows(),
+                        samples = batch.samples_in(microbatch, mine.number, mine.blocks);
+      std::vector<double> row(width);
+      for (std::size_t r = 0; r < rows; ++r) {
+        if (r % batch.samples >= samples) continue;
         for (std::size_t c = 0; c < width; ++c)
-          row_[c] = static_cast<double>(received[r * width + c]);
-        each_(static_cast<std::size_t>(microbatch) * rows_ + r, std::span<double const>(row_));
+          row[c] = static_cast<double>(of.received_[r * width + c]);
+        each(static_cast<std::size_t>(microbatch) * rows + r, std::span<double const>(row));
       }
     }
-
-   private:
-    prediction& of_;
-    Rank& rank_;
-    passes_type& passes_;
-    batch_type const& batch_;
-    std::size_t rows_;
-    output_room where_;
-    Each each_;
-    std::vector<double> row_;
   };
+  template <class Each>
+  [[nodiscard]] [[gnu::cold]] measured_outputs<Each> measured(Rank& rank, passes_type& passes,
+                                                              batch_type const& batch,
+                                                              workload const& load, Each each) {
+    return {*this, rank, passes, batch, reserve(rank, load, job_part::evaluation), each};
+  }
 
   /// Adds up numbers over all ranks: the row of the list for measures.
   [[gnu::cold]] void sum(Rank& rank, workload const& load, std::span<double> numbers) {

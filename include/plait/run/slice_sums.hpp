@@ -42,9 +42,8 @@ class slice_sums {
 
   /// Before the first slice of a step: only the roots of the step before are not zeros.
   void clear(Rank& rank) const {
-    rank.device()
-        .on(stream::compute)
-        .fill(sum{0}, gradients_, layout_.stride * std::size_t(roots_));
+    auto const queue = rank.device().on(stream::compute);
+    queue.fill(sum{0}, gradients_, layout_.stride * std::size_t(roots_));
   }
   /// Where the gradients of microbatch `microbatch`, which is a slice, are added up.
   [[nodiscard]] sum* place_of(int microbatch) const {
@@ -53,10 +52,9 @@ class slice_sums {
   /// They are there: adds what belongs together by now.
   void add(Rank& rank, int microbatch) const {
     auto const& now = steps_[std::size_t(microbatch)];
+    auto const queue = rank.device().on(stream::compute);
     for (int last = now.accumulator; last > now.accumulator - now.sums; --last)
-      rank.device()
-          .on(stream::compute)
-          .add_and_clear(accumulator(last - 1), accumulator(last), layout_.stride);
+      queue.add_and_clear(accumulator(last - 1), accumulator(last), layout_.stride);
   }
 
   /// Carries out a row that brings the roots of each block of a range of the arena to the rank of
@@ -100,8 +98,17 @@ class slice_sums {
 /// A plan without slices adds up all in one accumulator.
 template <class Job, class Rank>
 class slice_sums<Job, Rank, false> {
+  using sum = typename Job::gradient_element;
+
  public:
-  slice_sums(Rank const&, slice_arena const&, typename Job::gradient_element*) {}
+  slice_sums(Rank const&, slice_arena const&, sum* gradients) : gradients_(gradients) {}
+  void clear(Rank&) const {}
+  [[nodiscard]] sum* place_of(int) const { return gradients_; }
+  void add(Rank&, int) const {}
+  void exchange(Rank&, exchange_runner<Rank> const&, int) const {}
+
+ private:
+  sum* gradients_;
 };
 
 }  // namespace plait::execution

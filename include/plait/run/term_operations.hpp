@@ -3,15 +3,26 @@
 
 #include <cstddef>
 
+#include "plait/core/macros.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/operations.hpp"
-#include "plait/run/row_functions.hpp"
 #include "plait/run/shapes.hpp"
 #include "plait/tensor/view.hpp"
 
 namespace plait::execution {
+
+/// What a term of a row adds to a loss.
+template <bool Weighted>
+struct share_of_label {
+  double const* share;  // in the device's memory
+  template <class T, class W>
+  PLAIT_HOST_DEVICE double operator()(T term, [[maybe_unused]] W weight) const {
+    if constexpr (Weighted) return static_cast<double>(term) * weight * *share;
+    else return static_cast<double>(term) * *share;
+  }
+};
 
 /// What the body of a layer may do that has a term in the loss: a loss, or one with adds_to_loss.
 template <class Rank>

@@ -15,7 +15,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/plan/exchanges.hpp"
-#include "plait/run/number_sums.hpp"
+#include "plait/run/run_rows.hpp"
 
 namespace plait::execution {
 

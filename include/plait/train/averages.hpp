@@ -7,7 +7,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/run_rows.hpp"
 #include "plait/train/parameter_store.hpp"
 
 namespace plait::execution {
@@ -25,6 +25,7 @@ class averages {
   using plan = typename Job::plan_type;
   using element = typename Job::parameter_element;
   using store_type = parameter_store<Job, Rank>;
+  static constexpr bool layers_see_more = plan::rules.owned != plan::rules.kept;
 
  public:
   /// Room in `arenas`, which restart() fills; with a decay of 0 there is none.
@@ -115,7 +116,7 @@ class averages {
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
   [[gnu::cold]] void change_places(store_type const& store) {
     are_in_place_ = !are_in_place_;
-    is_stale_ = plan::cuts_arenas;
+    is_stale_ = layers_see_more;
     for (auto const& block : store.owned()) {
       auto* const parameters = store.parameters_of(block);
       queue().swap(parameters, data_of(block), block.elements.count);
@@ -126,19 +127,10 @@ class averages {
   }
 
   [[gnu::cold]] void gather([[maybe_unused]] store_type const& store) {
-    if constexpr (plan::cuts_arenas) {
-      struct {
-        store_type const& store;
-        void compute(program_operation const&) const {}
-        void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-          exchanges.run(now.row, store.seen());
-        }
-      } const work{store};
-      auto const list = exchanges_on<plan>(rank_, {}, job_part::training);
-      step_runner<Rank> program(
-          rank_, list,
-          program_of_rows(rank_.grid(), list, exchange_place::refresh, program_buffer::parameters));
-      program.run(work);
+    if constexpr (layers_see_more) {
+      run_rows(rank_, exchanges_on<plan>(rank_, {}, job_part::training), exchange_place::refresh,
+               program_buffer::parameters,
+               [&](auto const& exchanges, int row) { exchanges.run(row, store.seen()); });
     }
   }
 

@@ -69,9 +69,6 @@ class export_work {
         room_(room.data()),
         staging_(staging.data()),
         sink_(sink) {
-    int unit = 0;
-    for (int item = 0; item < plan::code.items.size(); unit += plan::code.items[item++].count)
-      first_unit_.push_back(unit);
     for (int stage = 0; stage < plan::stages; ++stage)
       for (auto& parameter : plan::blocks(stage, 0, rank.grid()))
         tensors_.push_back(std::move(parameter));
@@ -94,7 +91,7 @@ class export_work {
 
  private:
   [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const {
-    int const first = first_unit_[std::size_t(plan::entries[now.entry].item)];
+    int const first = plan::code.items[plan::entries[now.entry].item].first_unit;
     return *std::ranges::find_if(tensors_, [&](parameter_block const& one) {
       return one.entry == now.entry && one.copy == now.units.begin - first;
     });
@@ -149,7 +146,6 @@ class export_work {
   element const* seen_;
   std::byte *room_, *staging_;
   Sink& sink_;
-  std::vector<int> first_unit_{};           // of the items
   std::vector<parameter_block> tensors_{};  // of the model
   std::vector<T> values_{};
 };
@@ -168,7 +164,7 @@ template <class Job, class Rank, class T, class Sink>
   using plan = typename Job::plan_type;
   static_assert(sizeof(T) >= sizeof(typename Job::element));
   std::size_t const longest =
-      greatest_at(values_on<plan>(rank, {}, part), exchange_place::parameter);
+      greatest_at(exchanges_on<plan>(rank, {}, part, true), exchange_place::parameter);
   auto const room = rank.device().allocate(longest * sizeof(T));
   auto const staging = rank.device().allocate(longest * sizeof(T));
   auto const list = exchanges_on<plan>(rank, {}, part);

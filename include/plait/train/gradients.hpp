@@ -117,13 +117,11 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)
       if (auto const common = overlap(block.elements, parameter); common.count > 0) {
-        if constexpr (Plan::slices == 0) {
-          out.push_back({common.offset, common.count, first});
-        } else {  // blocks have whole pieces
-          for (std::size_t i = common.offset; i < common.end(); i += square_piece)
-            out.push_back({i, std::min(square_piece, common.end() - i),
-                           first + (i - parameter.offset) / square_piece});
-        }
+        // Where there are several pieces, blocks have whole ones.
+        auto const piece = Plan::piece_of_squares(entry);
+        for (std::size_t i = common.offset; i < common.end(); i += piece)
+          out.push_back(
+              {i, std::min(piece, common.end() - i), first + (i - parameter.offset) / piece});
       }
   }
   return out;

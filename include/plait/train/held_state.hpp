@@ -21,7 +21,7 @@
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/run/step_runner.hpp"
+#include "plait/run/run_rows.hpp"
 #include "plait/train/agreement.hpp"
 #include "plait/train/averages.hpp"
 #include "plait/train/parameter_store.hpp"
@@ -121,23 +121,18 @@ template <class Job, class Rank, class Numbers, class CatchUp>
     rank.generation()->carried().step = 0;
   }
   auto& arenas = held.arenas;
-  struct {
-    std::array<std::byte*, 4> places;
-    std::size_t place = 0;
-    void compute(program_operation const&) const {}
-    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
-      while (places[place] == nullptr) ++place;
-      std::byte* const to = places[place++];
-      if (exchanges.row(now.row).what.element == exchange_element::compute)
-        exchanges.run(now.row, reinterpret_cast<typename Job::element*>(to));
-      else exchanges.run(now.row, reinterpret_cast<typename Job::parameter_element*>(to));
-    }
-  } work{{arenas.copies.data(), arenas.parameters.data(), arenas.state.data(),
-          arenas.averages.data()}};
+  std::array<std::byte*, 4> const places{arenas.copies.data(), arenas.parameters.data(),
+                                         arenas.state.data(), arenas.averages.data()};
   auto const list = exchanges_on<plan>(rank, load, job_part::state_transfer);
-  step_runner<Rank> program(
-      rank, list, program_of<plan>(rank.grid(), list, rank.stage(), job_part::state_transfer));
-  program.run(work);
+  std::size_t place = 0;
+  run_rows(rank, list, exchange_place::state, program_buffer::state,
+           [&](auto const& exchanges, int row) {
+             while (places[place] == nullptr) ++place;
+             std::byte* const to = places[place++];
+             if (list[std::size_t(row)].element == exchange_element::compute)
+               exchanges.run(row, reinterpret_cast<typename Job::element*>(to));
+             else exchanges.run(row, reinterpret_cast<typename Job::parameter_element*>(to));
+           });
   // The state is whole when it is there, not before.
   rank.device().synchronize();
   held.step = step;

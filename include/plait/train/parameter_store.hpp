@@ -81,7 +81,7 @@ class parameter_store {
   /// everything but the averages.
   [[gnu::cold]] void take(training_arenas<Rank> const& held,
                           std::vector<parameter_block> const& local, std::size_t owned_count) {
-    static_assert(!plan::cuts_arenas);
+    static_assert(plan::is_elastic);
     clear();
     for (std::size_t i = 0; i < local_.size(); ++i) {
       auto const &from = local[i], &to = local_[i];
@@ -163,17 +163,18 @@ class parameter_store {
   /// \see export_tensors
   template <class Sink>
   [[gnu::cold]] void export_parameters(Sink sink) {
-    if constexpr (plan::cuts_arenas && plan::has_copies) {
-      auto const room = rank_.device().allocate(layout_.count() * sizeof(parameter_element));
-      auto* const all = reinterpret_cast<parameter_element*>(room.data());
-      auto const queue = rank_.device().on(stream::compute);
+    auto* all = parameters();
+    arena room{};
+    if (stored_count() < layout_.count()) {  // blocks, which lie elsewhere
+      room = rank_.device().allocate(layout_.count() * sizeof(parameter_element));
+      all = reinterpret_cast<parameter_element*>(room.data());
       for (auto const& block : owned_)
-        queue.copy_bytes(parameters_of(block), all + block.elements.offset,
-                         block.elements.count * sizeof(parameter_element));
-      export_tensors<Job>(rank_, job_part::export_parameters, all, seen(), sink);
-    } else {
-      export_tensors<Job>(rank_, job_part::export_parameters, parameters(), seen(), sink);
+        rank_.device()
+            .on(stream::compute)
+            .copy_bytes(parameters_of(block), all + block.elements.offset,
+                        block.elements.count * sizeof(parameter_element));
     }
+    export_tensors<Job>(rank_, job_part::export_parameters, all, seen(), sink);
   }
   template <class Sink>
   [[gnu::cold]] void export_gradients(Sink sink) {

@@ -16,6 +16,32 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 
+namespace plait::detail {
+
+/// What falls from 1 to a last fraction at step `total`, at which it stays.
+class falling_rate {
+ public:
+  [[nodiscard]] std::int64_t total() const { return total_; }
+
+ protected:
+  falling_rate(std::string const& name, std::int64_t total, double final_fraction)
+      : total_(total), final_(final_fraction) {
+    require_range(name + ": total", static_cast<double>(total), number_ranges::at_least_1);
+    require_range(name + ": final_fraction", final_fraction, number_ranges::finite_from_0);
+  }
+  [[nodiscard]] double final_fraction() const { return final_; }
+  /// How much of the way from step `first` on is done.
+  [[nodiscard]] double done(std::int64_t at, std::int64_t first) const {
+    return std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
+  }
+
+ private:
+  std::int64_t total_;
+  double final_;
+};
+
+}  // namespace plait::detail
+
 /// Ready-made functions for `trainer_options::rate`: of the step, counted from 0, to the factor of
 /// the optimizer's learning rate, which is its greatest one. A function of your own, such as a
 /// lambda, is as good.
@@ -34,53 +60,30 @@ struct constant {
 /// `final_fraction` given, a tenth.
 ///
 /// Source: PyTorch's CosineAnnealingLR, which would rise again.
-class cosine {
+class cosine : public detail::falling_rate {
  public:
   /// Errors: input_error if `total` is below 1 or `final_fraction` negative or not finite.
   explicit cosine(std::int64_t total, double final_fraction = 0.1)
-      : total_(total), final_(final_fraction) {
-    detail::require_range("rates::cosine: total", static_cast<double>(total),
-                          number_ranges::at_least_1);
-    detail::require_range("rates::cosine: final_fraction", final_fraction,
-                          number_ranges::finite_from_0);
-  }
-  [[nodiscard]] std::int64_t total() const { return total_; }
+      : falling_rate("rates::cosine", total, final_fraction) {}
   /// `first`: the step from which it falls.
   double operator()(std::int64_t at, std::int64_t first = 0) const {
-    double const done =
-        std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
-    return final_ + (1 - final_) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    double const last = final_fraction();
+    return last + (1 - last) * 0.5 * (1 + std::cos(std::numbers::pi * done(at, first)));
   }
-
- private:
-  std::int64_t total_;
-  double final_;
 };
 
 /// A line from 1 down to `final_fraction` at step `total`, at which it stays.
 ///
 /// Source: PyTorch's LinearLR with start_factor = 1.
-class linear {
+class linear : public detail::falling_rate {
  public:
   /// Errors: as cosine.
   explicit linear(std::int64_t total, double final_fraction = 0)
-      : total_(total), final_(final_fraction) {
-    detail::require_range("rates::linear: total", static_cast<double>(total),
-                          number_ranges::at_least_1);
-    detail::require_range("rates::linear: final_fraction", final_fraction,
-                          number_ranges::finite_from_0);
-  }
-  [[nodiscard]] std::int64_t total() const { return total_; }
+      : falling_rate("rates::linear", total, final_fraction) {}
   /// \see cosine::operator()
   double operator()(std::int64_t at, std::int64_t first = 0) const {
-    double const done =
-        std::min(1.0, static_cast<double>(at - first) / static_cast<double>(total_ - first));
-    return 1 + (final_ - 1) * done;
+    return 1 + (final_fraction() - 1) * done(at, first);
   }
-
- private:
-  std::int64_t total_;
-  double final_;
 };
 
 /// Multiplied by `factor` at each step that is a multiple of `every`.

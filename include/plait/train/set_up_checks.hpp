@@ -181,12 +181,6 @@ template <class Rank>
                         " on rank 0, " + text_of(other) + " on rank " + std::to_string(other));
 }
 
-/// Compares with the other ranks.
-template <class Rank>
-[[gnu::cold]] void compare(Rank& rank, agreement_room const& room, agreement const& mine) {
-  require_equal(rank, mine, numbers_of_all(rank, room, mine.mine()));
-}
-
 /// Compares the factors themselves, as many at a time as there is room for.
 template <class Rank>
 [[gnu::cold]] void compare_factors(Rank& rank, agreement_room const& room,
@@ -199,7 +193,7 @@ template <class Rank>
       mine.add("the rate of parameter '" + all[i].name + "'", all[i].factors.rate);
       mine.add("the decay of parameter '" + all[i].name + "'", all[i].factors.decay);
     }
-    compare(rank, room, mine);
+    require_equal(rank, mine, numbers_of_all(rank, room, mine.mine()));
   }
 }
 

@@ -60,59 +60,45 @@ class step_memory {
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
                             static_vector<std::vector<update_range>, 2> const& updated,
                             std::vector<squares_range> const& squared, int squares)
-      : where_(where),
-        squares_count_(static_cast<std::size_t>(squares)),
-        squared_count_(squared.size()),
-        memory_(device.allocate(where.total)) {
-    std::size_t begin = 0;
+      : memory_(device.allocate(where.total)),
+        slices_(at<double>(where.slices_at)),
+        squares_(at<double>(where.squares_at), static_cast<std::size_t>(squares)),
+        squared_(at<squares_range>(where.squared_at), squared.size()),
+        agreed_(at<std::uint64_t>(where.agreed_at)) {
+    auto* next = at<update_range>(where.updated_at);
     for (auto const& ranges : updated) {
-      updated_.push_back({begin, ranges.size()});
-      device.upload(ranges.data(), updated_ranges() + begin, ranges.size() * sizeof(update_range));
-      begin += ranges.size();
+      updated_.push_back({next, ranges.size()});
+      device.upload(ranges.data(), next, ranges.size() * sizeof(update_range));
+      next += ranges.size();
     }
-    device.upload(squared.data(), memory_.data() + where_.squared_at,
-                  squared.size() * sizeof(squares_range));
+    device.upload(squared.data(), squared_.data(), squared.size() * sizeof(squares_range));
   }
 
   [[nodiscard]] std::size_t bytes() const { return memory_.size(); }
 
-  [[nodiscard]] numbers_type* numbers() const {
-    return reinterpret_cast<numbers_type*>(memory_.data());
-  }
+  [[nodiscard]] numbers_type* numbers() const { return at<numbers_type>(0); }
   /// Where a plan has slices: what each of them counts, and its loss.
-  [[nodiscard]] double* of_slices() const {
-    return reinterpret_cast<double*>(memory_.data() + where_.slices_at);
-  }
+  [[nodiscard]] double* of_slices() const { return slices_; }
   /// The sums of squares.
-  [[nodiscard]] std::span<double> squares() const {
-    return {reinterpret_cast<double*>(memory_.data() + where_.squares_at), squares_count_};
-  }
+  [[nodiscard]] std::span<double> squares() const { return squares_; }
   /// The ranges of block `block`.
-  [[nodiscard]] std::span<update_range const> updated(int block) const {
-    return {updated_ranges() + updated_[block].begin, updated_[block].count};
-  }
-  [[nodiscard]] std::span<squares_range const> squared() const {
-    return {reinterpret_cast<squares_range const*>(memory_.data() + where_.squared_at),
-            squared_count_};
-  }
+  [[nodiscard]] std::span<update_range const> updated(int block) const { return updated_[block]; }
+  [[nodiscard]] std::span<squares_range const> squared() const { return squared_; }
   /// The numbers that ranks compare, of all of them.
-  [[nodiscard]] std::uint64_t* agreed() const {
-    return reinterpret_cast<std::uint64_t*>(memory_.data() + where_.agreed_at);
-  }
+  [[nodiscard]] std::uint64_t* agreed() const { return agreed_; }
 
  private:
-  [[nodiscard]] update_range* updated_ranges() const {
-    return reinterpret_cast<update_range*>(memory_.data() + where_.updated_at);
+  template <class T>
+  [[nodiscard]] T* at(std::size_t offset) const {
+    return reinterpret_cast<T*>(memory_.data() + offset);
   }
 
-  struct table {
-    std::size_t begin = 0, count = 0;
-  };
-  number_tables where_;
-  std::size_t squares_count_;
-  std::size_t squared_count_;
-  static_vector<table, 2> updated_;
   typename Device::arena memory_;
+  double* slices_;
+  std::span<double> squares_;
+  std::span<squares_range> squared_;
+  std::uint64_t* agreed_;
+  static_vector<std::span<update_range const>, 2> updated_;
 };
 
 }  // namespace plait::execution

@@ -7,46 +7,26 @@
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/run/exchange_runner.hpp"
-#include "plait/run/pass_runner.hpp"
-#include "plait/run/slice_sums.hpp"
-#include "plait/train/averages.hpp"
 #include "plait/train/gradients.hpp"
-#include "plait/train/held_state.hpp"
-#include "plait/train/loss_terms.hpp"
-#include "plait/train/parameter_store.hpp"
-#include "plait/train/step_memory.hpp"
-#include "plait/train/summed_numbers.hpp"
-#include "plait/train/trainer_options.hpp"
 
 namespace plait::execution {
 
 /// What the operations of a step do, for the loop that runs them in their order (step_runner): the
-/// kinds that compute, and where rows have what they move.
+/// kinds that compute, and where rows have what they move. `Parts`: the trainer_parts that they
+/// work on, which outlive it.
 ///
 /// Threads: used by the one thread that runs the rank.
-template <class Job, class Rank, class Optimizer>
+template <class Parts>
 class step_work {
-  using plan = typename Job::plan_type;
-  using terms = loss_terms<plan, typename Job::element>;
-  using numbers = step_numbers<Optimizer, terms::count>;
-  using passes_type = pass_runner<Job, Rank>;
+  using job = typename Parts::job_type;
+  using rank_type = typename Parts::rank_type;
+  using plan = typename job::plan_type;
+  using terms = typename Parts::terms;
+  using passes_type = typename Parts::passes_type;
 
  public:
-  /// The parts of a trainer that a step works on; they outlive it.
-  struct parts {
-    Rank& rank;
-    Optimizer const& optimizer;
-    trainer_options const& options;
-    trainer_generation<Job, Rank, numbers> const& generation;
-    parameter_store<Job, Rank> const& store;
-    averages<Job, Rank> const& averages_of;
-    step_memory<typename Rank::device_type, Optimizer, terms::count> const& memory;
-    summed_numbers<plan, terms, numbers> const& sums;
-    slice_sums<Job, Rank> const& slices;
-  };
-
   /// `passes`: null where there are none; `updates`: whether it is a step that updates.
-  step_work(parts const& of, passes_type* passes, bool updates)
+  step_work(Parts const& of, passes_type* passes, bool updates)
       : of_(of), passes_(passes), updates_(updates) {}
 
   void compute(program_operation const& now) const {
@@ -61,15 +41,13 @@ class step_work {
       case operation_kind::square:
         return square_gradients(of_.rank, reduced(), of_.memory.squared(), of_.memory.squares());
       case operation_kind::update: return update();
-      case operation_kind::clear:
-        if constexpr (plan::slices > 0) of_.slices.clear(of_.rank);
-        return;
+      case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
       default: return;  // nothing is computed where the host sends and reads
     }
   }
 
-  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+  void run(exchange_runner<rank_type> const& exchanges, program_operation const& now) const {
     if constexpr (plan::grid.world_size() != 1) {
       auto const& row = exchanges.row(now.row);
       switch (row.what.place) {
@@ -84,7 +62,11 @@ class step_work {
         case exchange_place::activation_edge:
         case exchange_place::gradient_edge:
           return exchanges.run(now.row, passes_->edge(row.what, now), now.microbatch);
-        default: return run_gradients(exchanges, now);
+        case exchange_place::slices:
+          if (row.moves == movement::all_to_all)
+            return of_.slices.exchange(of_.rank, exchanges, now.row);
+          [[fallthrough]];
+        default: return exchanges.run(now.row, of_.store.gradients());
       }
     }
   }
@@ -95,19 +77,19 @@ class step_work {
     int index = 0;
     for (auto const& block : of_.store.owned()) {
       auto const ranges = of_.memory.updated(index++);
-      update_parameters(of_.rank, of_.optimizer, reduced(), block,
+      update_parameters(of_.rank, of_.rule, reduced(), block,
                         {of_.store.parameters_of(block), nullptr, of_.store.state_of(block),
                          of_.store.copies_of(block), block.elements.count, of_.store.owned_count(),
                          ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
                         &now->optimizer);
-      of_.averages_of.follow(of_.store, block, &now->gradient_scale);
+      of_.averaged.follow(of_.store, block, &now->gradient_scale);
     }
   }
 
  private:
   [[nodiscard]] auto queue() const { return of_.rank.device().on(stream::compute); }
-  [[nodiscard]] gradients<Job, partial> summands() const { return {of_.store.gradients()}; }
-  [[nodiscard]] gradients<Job, settled<Job>> reduced() const { return {of_.store.gradients()}; }
+  [[nodiscard]] gradients<job, partial> summands() const { return {of_.store.gradients()}; }
+  [[nodiscard]] gradients<job, settled<job>> reduced() const { return {of_.store.gradients()}; }
 
   /// loss_scale = the weight of a term / what it counts in the global batch.
   void scale() const {
@@ -118,11 +100,9 @@ class step_work {
   }
 
   void backward(program_operation const& now) const {
-    if constexpr (plan::slices > 0)
-      passes_->runner().set_gradients(of_.slices.place_of(now.microbatch));
+    passes_->runner().set_gradients(of_.slices.place_of(now.microbatch));
     passes_->compute(now);
-    if constexpr (plan::slices > 0)
-      if (now.what != operation_kind::backward_input) of_.slices.add(of_.rank, now.microbatch);
+    if (now.what != operation_kind::backward_input) of_.slices.add(of_.rank, now.microbatch);
   }
 
   /// With the number that says whether to stop the loss is summed over all ranks: of those that
@@ -133,15 +113,8 @@ class step_work {
   }
 
   void add() const {
-    add_tied_gradients<Job>(of_.rank, summands(), of_.store.layout());
+    add_tied_gradients<job>(of_.rank, summands(), of_.store.layout());
     clear_padding(of_.rank, summands(), of_.store.local());
-  }
-
-  void run_gradients(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-    if constexpr (plan::slices > 0)
-      if (exchanges.row(now.row).moves == movement::all_to_all)
-        return of_.slices.exchange(of_.rank, exchanges, now.row);
-    exchanges.run(now.row, of_.store.gradients());
   }
 
   /// What follows is the last exchange: who comes through it has the reduced gradients.
@@ -160,7 +133,7 @@ class step_work {
     update_with_numbers();
   }
 
-  parts of_;
+  Parts const& of_;
   passes_type* passes_;
   bool updates_;
 };

@@ -65,6 +65,19 @@ class trainer_on {
                 "plait::optimizer_tag`, `numbers` with a `learning_rate`, `states`, `decays` and "
                 "`numbers_of`");
 
+  /// A batch of `plait::batches`; what is no batch of the job on this device does not compile.
+  class given_batch {
+   public:
+    template <class Batch>
+    given_batch(Batch const& batch) : of_(nullptr) {  // NOLINT: implicit
+      if constexpr (is_batch<Batch>) of_ = &batch;
+    }
+    operator batch_type const&() const { return *of_; }  // NOLINT: implicit
+
+   private:
+    batch_type const* of_;
+  };
+
   [[gnu::cold]] trainer_on(Rank& rank, Optimizer optimizer, trainer_options const& options = {})
       : of_(rank, std::move(optimizer), options) {}
 
@@ -77,7 +90,8 @@ class trainer_on {
   /// Forward, backward, reduction, clipping and update on the next global batch.
   ///
   /// Moves: what `plan::wire` says.
-  step_report step(batch_type const& batch) {
+  step_report step(given_batch given) {
+    batch_type const& batch = given;
     of_.averaged.require_parameters("step");
     auto const mine = of_.calls();
     if (of_.generation.is_last())
@@ -124,7 +138,7 @@ class trainer_on {
   }
 
   /// Forward, backward and reduction only: leaves the gradients of the global batch in the arena.
-  step_report gradients_of(batch_type const& batch) {
+  step_report gradients_of(given_batch batch) {
     auto const mine = of_.calls();
     auto const work = of_.begin(batch, trainer_program::only_gradients);
     of_.passes.program(trainer_program::only_gradients).run(work);
@@ -132,7 +146,7 @@ class trainer_on {
   }
 
   /// The loss of a global batch; nothing is dropped, no gradient is computed.
-  double evaluate(batch_type const& batch) {
+  double evaluate(given_batch batch) {
     auto const mine = of_.calls();
     auto const work = of_.begin(batch, trainer_program::only_loss);
     of_.passes.program(trainer_program::only_loss).run(work);
@@ -157,14 +171,13 @@ class trainer_on {
     auto all = batches<batch_element>(data, size, of_.rank,
                                       {.how = sample_order::sequential, .last = last_batch::keep});
     for (auto const& batch : all) {
-      static_assert(is_batch<std::remove_cvref_t<decltype(batch)>>);
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
               .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
               .optimizer_states = Optimizer::states,
               .measured_numbers = count};
-      if constexpr (count == 0) evaluate(static_cast<batch_type const&>(batch));
-      else of_.measure(batch, load, sums.adder(batch));
+      if constexpr (count == 0) evaluate(batch);
+      else of_.measure(given_batch(batch), load, sums.adder(batch));
       sums.add_loss(report_of<terms>(of_.last_read, of_.held.step).terms, of_.last_read.counted);
     }
     if constexpr (count > 0) of_.outputs.sum(of_.rank, load, sums.numbers());
@@ -175,7 +188,8 @@ class trainer_on {
   ///
   /// Shapes: (samples, sequence, width), the samples in the order of the batch, only those that
   ///         there are; valid until the next call.
-  std::span<T const> predict(batch_type const& batch, predicted which = predicted::of_data_rank) {
+  std::span<T const> predict(given_batch given, predicted which = predicted::of_data_rank) {
+    batch_type const& batch = given;
     if (which == predicted::nothing) return {};
     auto const mine = of_.calls();
     of_.check(batch);
@@ -186,28 +200,6 @@ class trainer_on {
     auto const program = which == predicted::of_all ? trainer_program::outputs_of_all
                                                     : trainer_program::outputs_of_rank;
     return of_.outputs.run(of_.rank, of_.passes.program(program), passes, batch, which);
-  }
-
-  /// A batch of `plait::batches`; what is no batch of the job on this device does not compile.
-  template <class Other>
-  step_report step(Other const& batch) {
-    if constexpr (is_batch<Other>) return step(static_cast<batch_type const&>(batch));
-    else return {};
-  }
-  template <class Other>
-  step_report gradients_of(Other const& batch) {
-    if constexpr (is_batch<Other>) return gradients_of(static_cast<batch_type const&>(batch));
-    else return {};
-  }
-  template <class Other>
-  double evaluate(Other const& batch) {
-    if constexpr (is_batch<Other>) return evaluate(static_cast<batch_type const&>(batch));
-    else return 0;
-  }
-  template <class Other>
-  std::span<T const> predict(Other const& batch, predicted which = predicted::of_data_rank) {
-    if constexpr (is_batch<Other>) return predict(static_cast<batch_type const&>(batch), which);
-    else return {};
   }
 
   /// Gathers all parameters to the root rank, one after the other in the order of the layers, and
@@ -248,11 +240,8 @@ class trainer_on {
 
   /// What this rank saves, and how it takes it back, see plait/checkpoint. The trainer outlives it.
   [[nodiscard]] [[gnu::cold]] std::unique_ptr<saved_state> state() {
-    using type = trainer_state<Job, Rank, Optimizer>;
     of_.averaged.require_parameters("state");
-    return std::make_unique<type>(typename type::parts{
-        of_.rank, of_.number, of_.rule, of_.options, of_.store, of_.averaged, of_.room_to_agree(),
-        &of_.held.step, &of_.held.origin, of_.generation.is_held()});
+    return std::make_unique<trainer_state<parts_type>>(of_);
   }
 
   /// Calls body() while the averages of `trainer_options::average` and the parameters are in each

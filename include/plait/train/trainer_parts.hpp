@@ -44,14 +44,15 @@ namespace plait::execution {
 template <class Job, class Rank, class Optimizer>
 class trainer_parts {
   using plan = typename Job::plan_type;
-  using T = typename Job::element;
   using device_type = typename Rank::device_type;
 
  public:
-  using terms = loss_terms<plan, T>;
+  using job_type = Job;
+  using rank_type = Rank;
+  using terms = loss_terms<plan, typename Job::element>;
   using numbers = step_numbers<Optimizer, terms::count>;
   using passes_type = pass_runner<Job, Rank>;
-  using work_type = step_work<Job, Rank, Optimizer>;
+  using work_type = step_work<trainer_parts>;
   using batch_type = device_batch<typename device_type::memory>;
 
   [[gnu::cold]] trainer_parts(Rank& on, Optimizer with, trainer_options const& chosen)
@@ -67,9 +68,10 @@ class trainer_parts {
                plan::squares_count()),
         sums(memory.numbers(), memory.of_slices()),
         slices(on, store.slices(), store.gradients()),
-        passes(
-            on, store,
-            {.clips = options.clip > 0, .stops = can_stop(), .checks_loss = options.stop_at_nan}) {
+        passes(on, store,
+               {.clips = options.clip > 0,
+                .checks_loss = options.stop_at_nan,
+                .masks_loss = can_stop()}) {
     auto const mine = calls();
     if (!generation.take_over(store, options.average > 0, name())) start();
     generation.introduce(room_to_agree());
@@ -87,10 +89,9 @@ class trainer_parts {
   template <class Each>
   [[gnu::cold]] void measure(batch_type const& batch, workload const& load, Each each) {
     auto const work = begin(batch, trainer_program::measured_loss);
-    using outputs_type = typename prediction<Job, Rank>::template measured_outputs<Each>;
     struct {
       work_type const& step;
-      outputs_type of;
+      decltype(outputs.measured(rank, passes_for(batch, false), batch, load, each)) of;
       void compute(program_operation const& now) {
         if (now.what == operation_kind::take) of.bring_together();
         else if (now.what == operation_kind::measure) of.measure(now.microbatch);
@@ -100,7 +101,7 @@ class trainer_parts {
         if (exchanges.row(now.row).what.place == exchange_place::output) of.bring_together();
         else step.run(exchanges, now);
       }
-    } with{work, {outputs, rank, passes_for(batch, false), batch, load, each}};
+    } with{work, outputs.measured(rank, passes_for(batch, false), batch, load, each)};
     passes.measured_program(load).run(with);
     read_numbers();
   }
@@ -155,11 +156,6 @@ class trainer_parts {
             .tensor_ranks = plan::tensor_ranks};
   }
 
-  /// What a program works on.
-  [[nodiscard]] typename work_type::parts parts_of_step() const {
-    return {rank, rule, options, generation, store, averaged, memory, sums, slices};
-  }
-
   /// What a step needs from the host: room, and the numbers that change from step to step.
   work_type begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
@@ -175,7 +171,7 @@ class trainer_parts {
     if (options.stop != nullptr) now.stop = stop_summand(options.stop->received());
     now.stop += generation.stop_votes() + side_work.stop_votes();
     sums.upload(rank, batch, now);
-    return {parts_of_step(), &ready, what == trainer_program::whole_step};
+    return {*this, &ready, what == trainer_program::whole_step};
   }
 
   numbers const& read_numbers() {
@@ -196,7 +192,7 @@ class trainer_parts {
   /// Does the step whose reduced gradients are here and that others have done.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
-    work_type(parts_of_step(), nullptr, true).update_with_numbers();
+    work_type(*this, nullptr, true).update_with_numbers();
     rank.device().synchronize();  // other ranks are given the state
   }
   /// Whether ranks add up who wants to stop.
@@ -216,7 +212,7 @@ class trainer_parts {
     watched.begin(batch, context_for(batch, true), loss_of_step(), sums.loss_stride);
     forward_watch watch;
     watched.runner().watch(&watch);
-    work_type const work(parts_of_step(), &watched, false);
+    work_type const work(*this, &watched, false);
     passes.program(trainer_program::only_forward).run(work);
     rank.device().synchronize();      // the host reads what has been found
     watched.runner().watch(nullptr);  // the passes may be used again

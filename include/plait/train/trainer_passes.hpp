@@ -37,11 +37,6 @@ enum class trainer_program : int {
 /// The number of enumerators of `trainer_program`.
 inline constexpr int trainer_programs = 7;
 
-/// What a step of a trainer has besides what its job says.
-struct trainer_needs {
-  bool clips = false, stops = false, checks_loss = false;
-};
-
 /// The passes of a trainer, those that train and those that only look, in one arena that they use
 /// one after the other, and the programs that run them. They are made for the greatest batch so
 /// far, programs when they are first run.
@@ -58,9 +53,10 @@ class trainer_passes {
  public:
   using passes_type = pass_runner<Job, Rank>;
 
+  /// `step`: what a step that updates has besides what its job says.
   [[gnu::cold]] trainer_passes(Rank& rank, parameter_store<Job, Rank>& store,
-                               trainer_needs const& needs)
-      : rank_(rank), store_(store), needs_(needs) {}
+                               program_shape const& step)
+      : rank_(rank), store_(store), step_(step) {}
 
   /// Bytes of the arena.
   [[nodiscard]] std::size_t bytes() const { return activations_.size(); }
@@ -137,9 +133,11 @@ class trainer_passes {
   [[nodiscard]] [[gnu::cold]] step_runner<Rank> make_program(trainer_program which,
                                                              workload load) const {
     bool const trains = which <= trainer_program::only_gradients;
-    bool const updates = which == trainer_program::whole_step;
-    load.gradient_norm = updates && needs_.clips;
-    load.stops = updates && needs_.stops;
+    program_shape shape;
+    if (which == trainer_program::whole_step) shape = step_, shape.updates = true;
+    shape.counts = which != trainer_program::only_forward;
+    load.gradient_norm = shape.clips;
+    load.stops = shape.masks_loss;
     if (which == trainer_program::outputs_of_rank) load.prediction = predicted::of_data_rank;
     if (which == trainer_program::outputs_of_all) load.prediction = predicted::of_all;
     auto const part = load.prediction != predicted::nothing ? job_part::prediction
@@ -148,17 +146,12 @@ class trainer_passes {
     auto const list = exchanges_on<plan>(rank_, load, part);
     return {rank_, list,
             program_of<plan>(rank_.grid(), list, rank_.stage(), part,
-                             (trains ? training_ : evaluation_).operations,
-                             {.counts = which != trainer_program::only_forward,
-                              .clips = load.gradient_norm,
-                              .updates = updates,
-                              .checks_loss = updates && needs_.checks_loss,
-                              .masks_loss = load.stops})};
+                             (trains ? training_ : evaluation_).operations, shape)};
   }
 
   Rank& rank_;
   parameter_store<Job, Rank>& store_;
-  trainer_needs needs_;
+  program_shape step_;
   typename Rank::device_type::arena activations_{};
   passes_of_shape training_{}, evaluation_{};
   std::optional<bool> last_run_{};  // whether those that train have run last

@@ -7,7 +7,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,12 +14,9 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
-#include "plait/train/averages.hpp"
 #include "plait/train/newcomers.hpp"
 #include "plait/train/optimizer.hpp"
-#include "plait/train/parameter_store.hpp"
 #include "plait/train/saved_state.hpp"
-#include "plait/train/trainer_options.hpp"
 #include "plait/train/training_settings.hpp"
 
 namespace plait::execution {
@@ -39,66 +35,43 @@ template <class Plan>
   return out;
 }
 
-/// The state of a trainer on one rank.
-template <class Job, class Rank, class Optimizer>
+/// The state of a trainer on one rank. `Parts`: its trainer_parts, which outlive it.
+template <class Parts>
 class trainer_state final : public saved_state {
-  using plan = typename Job::plan_type;
-  using store_type = parameter_store<Job, Rank>;
-  using averages_type = averages<Job, Rank>;
+  using plan = typename Parts::job_type::plan_type;
+  using element = typename Parts::job_type::parameter_element;
 
  public:
-  using element = typename Job::parameter_element;
-  using job = Job;
-
-  /// What a trainer is made of; `number` is its number, `step` that of the next step. `is_held`:
-  /// see saved_state.
-  struct parts {
-    Rank& rank;
-    std::uint64_t number;
-    Optimizer const& optimizer;
-    trainer_options const& options;
-    store_type& store;
-    averages_type& averages;
-    agreement_room room;
-    std::int64_t* step;
-    run_origin* origin;
-    bool is_held;
-  };
-  explicit trainer_state(parts const& of)
-      : of_(of),
-        rank_(of.rank),
-        store_(of.store),
-        averages_(of.averages),
-        shares_(shares_of(rank_, store_)) {
+  explicit trainer_state(Parts& of) : of_(of) {
+    share_out();
     kinds_.push_back("");
-    for (auto& name : state_names_of<Optimizer>()) kinds_.push_back("." + name);
-    if (averages_.bytes() > 0) kinds_.push_back(".average");
+    for (auto& name : state_names_of<decltype(of.rule)>()) kinds_.push_back("." + name);
+    if (of.averaged.bytes() > 0) kinds_.push_back(".average");
   }
 
-  [[nodiscard]] int rank() const override { return rank_.world_rank(); }
-  [[nodiscard]] int world_size() const override { return rank_.world_size(); }
-  [[nodiscard]] std::int64_t step() const override { return *of_.step; }
+  [[nodiscard]] int rank() const override { return of_.rank.world_rank(); }
+  [[nodiscard]] int world_size() const override { return of_.rank.world_size(); }
+  [[nodiscard]] std::int64_t step() const override { return of_.held.step; }
   void go_on_at(run_origin const& from) override {
-    *of_.origin = from;
-    *of_.step = from.step;
+    of_.held.origin = from;
+    of_.held.step = from.step;
   }
-  [[nodiscard]] run_origin origin() const override { return *of_.origin; }
-  [[nodiscard]] bool is_held() const override { return of_.is_held; }
+  [[nodiscard]] run_origin origin() const override { return of_.held.origin; }
+  [[nodiscard]] bool is_held() const override { return of_.generation.is_held(); }
   [[nodiscard]] job_generation generation() const override {
-    if constexpr (requires { rank_.generation(); })
-      if (auto* const now = rank_.generation()) return {now->job_id(), now->number()};
-    return {};
+    auto* const now = generation_of(of_.rank);
+    return now == nullptr ? job_generation{} : job_generation{now->job_id(), now->number()};
   }
   void refuse_newcomers(std::function<std::string(int, int)> const& wrong) const override {
-    execution::refuse_newcomers(rank_, wrong);
+    execution::refuse_newcomers(of_.rank, wrong);
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {
-    return settings_of<plan>(of_.optimizer, of_.options, rank_.grid());
+    return settings_of<plan>(of_.rule, of_.options, of_.rank.grid());
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
-    return tensors_of<plan>(rank_.grid(), kinds_);
+    return tensors_of<plan>(of_.rank.grid(), kinds_);
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
@@ -106,8 +79,8 @@ class trainer_state final : public saved_state {
     std::size_t const count = numbers.size();
     static_assert(most_numbers == planning::agreed_fields);
     numbers.resize(most_numbers);
-    auto const calls = rank_.calls_for(of_.number);
-    auto const all = numbers_of_all(rank_, of_.room, numbers);
+    auto const calls = of_.rank.calls_for(of_.number);
+    auto const all = numbers_of_all(of_.rank, of_.room_to_agree(), numbers);
     std::vector<std::vector<std::uint64_t>> out;
     for (auto at = all.begin(); at != all.end(); at += planning::agreed_fields)
       out.emplace_back(at, at + static_cast<std::ptrdiff_t>(count));
@@ -123,7 +96,7 @@ class trainer_state final : public saved_state {
 
   [[nodiscard]] [[gnu::cold]] std::vector<saved_rectangle> rectangles() const override {
     std::vector<saved_rectangle> out;
-    for (auto const& parameter : store_.local()) {
+    for (auto const& parameter : of_.store.local()) {
       auto const& entry = plan::entries[parameter.entry];
       if (!is_saved_here(entry)) continue;
       std::vector<parameter_rectangle> mine;
@@ -142,16 +115,16 @@ class trainer_state final : public saved_state {
 
   [[gnu::cold]] void copy(std::size_t kind, void* all) const override {
     std::span<element> const to(static_cast<element*>(all), count());
-    auto& device = rank_.device();
+    auto& device = of_.rank.device();
     device.synchronize();
     for (auto const& share : shares_) {
       auto const out = to.subspan(share.state_offset, share.elements.count);
-      if (share.elements.offset >= store_.layout().count()) {
-        if (kind == 0) store_.download_frozen(share.elements, out);
+      if (share.elements.offset >= of_.store.layout().count()) {
+        if (kind == 0) of_.store.download_frozen(share.elements, out);
         else std::ranges::fill(out, element{0});
         continue;
       }
-      for (auto const& block : store_.owned())
+      for (auto const& block : of_.store.owned())
         if (auto const common = overlap(block.elements, share.elements); common.count > 0)
           device.download(data_of(kind, block) + (common.offset - block.elements.offset),
                           out.data() + (common.offset - share.elements.offset),
@@ -161,66 +134,53 @@ class trainer_state final : public saved_state {
   }
 
   [[gnu::cold]] void restore(std::size_t kind, state_source& from) override {
-    rank_.device().synchronize();
+    of_.rank.device().synchronize();
     if (kind == 0) restore_parameters(from);
     else restore_owned(kind, from);
-    rank_.device().synchronize();
+    of_.rank.device().synchronize();
   }
   [[gnu::cold]] void start_anew(std::size_t kind) override {
-    if (kind > std::size_t(Optimizer::states)) return averages_.restart(store_);
-    for (auto const& block : store_.owned())
-      rank_.device()
+    if (kind > states) return of_.averaged.restart(of_.store);
+    for (auto const& block : of_.store.owned())
+      of_.rank.device()
           .on(stream::compute)
           .fill(element{0}, data_of(kind, block), block.elements.count);
   }
 
  private:
-  using blocks = static_vector<owned_block, 3>;
+  static constexpr auto states = std::size_t(decltype(Parts::rule)::states);
 
-  static constexpr element_range overlap(element_range const& a, element_range const& b) {
-    std::size_t const begin = std::max(a.offset, b.offset), end = std::min(a.end(), b.end());
-    return {begin, begin < end ? end - begin : 0};
-  }
-
-  /// The parts of the arena that a rank saves and their places in its copy: those it owns, or a
-  /// share of those that all batch ranks have.
-  [[gnu::cold]] static blocks shares_of(Rank const& rank, store_type const& store) {
-    blocks out;
-    auto const& layout = store.layout();
-    std::size_t next = 0;
+  /// Fills in the parts of the arena that a rank saves and their places in its copy: those it owns,
+  /// or a share of those that all batch ranks have.
+  [[gnu::cold]] void share_out() {
+    auto const& layout = of_.store.layout();
     auto const add = [&](element_range const& range) {
-      if (range.count == 0) return;
-      out.push_back({range, next});
-      next += range.count;
+      if (range.count > 0) shares_.push_back({range, count()});
     };
     // What forms cut is asked of each parameter, below.
     constexpr auto cut = shard<dim::features>;
     auto const saved = saved_layout(cut);
-    if (holds_the_one_copy(saved, rank.place()))
+    auto const& place = of_.rank.place();
+    if (holds_the_one_copy(saved, place))
       for (auto const& block : owned_blocks(layout.regions, saved.axes_with(shard<dim::elements>),
-                                            rank.grid(), rank.place()))
+                                            of_.rank.grid(), place))
         add(block.elements);
-    if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), rank.place()))
+    if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), place))
       add({layout.count(), layout.frozen_count});
-    return out;
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
   static layout saved_layout(placement form) {
-    layout out = plan::rules.owned.with_form(form).on_stage(0);
-    if (!out.axes_with(shard<dim::elements>).empty()) return out;
-    for (axis const which : all_axes)
-      if (batch_axes.contains(which)) out = out.with(which, shard<dim::elements>);
-    return out;
+    auto const owned = plan::rules.owned.with_form(form).on_stage(0);
+    return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
-    return holds_the_one_copy(saved_layout(entry.stored), rank_.place());
+    return holds_the_one_copy(saved_layout(entry.stored), of_.rank.place());
   }
 
   [[nodiscard]] element* data_of(std::size_t kind, owned_block const& block) const {
-    if (kind == 0) return store_.parameters_of(block);
-    if (kind <= std::size_t(Optimizer::states))
-      return store_.state_of(block) + (kind - 1) * store_.owned_count();
-    return averages_.data_of(block);
+    if (kind == 0) return of_.store.parameters_of(block);
+    if (kind <= states) return of_.store.state_of(block) + (kind - 1) * of_.store.owned_count();
+    return of_.averaged.data_of(block);
   }
 
   /// One rectangle, row by row, to where it lies behind `base`.
@@ -235,20 +195,20 @@ class trainer_state final : public saved_state {
 
   void restore_parameters(state_source& from) {
     std::vector<element> block;
-    for (auto const& parameter : store_.local()) {
+    for (auto const& parameter : of_.store.local()) {
       auto const info = plan::entries[parameter.entry].info.unpadded();
       block.assign(parameter.count, element{0});
       for (auto const& each : parameter.rectangles)
         read_to(from, parameter.name, info, each, block, parameter.offset);
-      store_.set(parameter, block);
+      of_.store.set(parameter, block);
     }
   }
   void restore_owned(std::size_t kind, state_source& from) {
     std::vector<element> values;
     std::vector<parameter_rectangle> mine;
-    for (auto const& block : store_.owned()) {
+    for (auto const& block : of_.store.owned()) {
       values.assign(block.elements.count, element{0});
-      for (auto const& parameter : store_.local()) {
+      for (auto const& parameter : of_.store.local()) {
         auto const& entry = plan::entries[parameter.entry];
         if (entry.is_frozen) continue;
         mine.clear();
@@ -258,16 +218,14 @@ class trainer_state final : public saved_state {
           read_to(from, parameter.name + kinds_[kind], entry.info.unpadded(), each, values,
                   block.elements.offset);
       }
-      rank_.device().upload(values.data(), data_of(kind, block), values.size() * sizeof(element));
-      rank_.device().synchronize();
+      of_.rank.device().upload(values.data(), data_of(kind, block),
+                               values.size() * sizeof(element));
+      of_.rank.device().synchronize();
     }
   }
 
-  parts of_;
-  Rank& rank_;
-  store_type& store_;
-  averages_type& averages_;
-  blocks shares_;
+  Parts& of_;
+  static_vector<owned_block, 3> shares_;
   std::vector<std::string> kinds_{};
   std::vector<element> rows_{};
 };

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "plait/plan/exchanges.hpp"
+#include "plait/plan/step_program.hpp"
+#include "plait/run/exchange_runner.hpp"
+#include "plait/run/step_runner.hpp"
+
+namespace plait::execution {
+
+/// Carries out the rows that `list` has for `place`, each by carry_out(exchanges, its number); what
+/// they move is called `touched`.
+///
+/// Moves:  these rows.
+/// Errors: those of the communicators.
+template <class Rank, class CarryOut>
+[[gnu::cold]] void run_rows(Rank& rank, std::vector<exchange> const& list, exchange_place place,
+                            program_buffer touched, CarryOut carry_out) {
+  struct {
+    CarryOut& carry_out;
+    void compute(program_operation const&) const {}
+    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+      carry_out(exchanges, now.row);
+    }
+  } const work{carry_out};
+  step_runner<Rank> program(rank, list, program_of_rows(rank.grid(), list, place, touched));
+  program.run(work);
+}
+
+/// Adds up numbers in host memory over ranks in the same way, in `room` on the device.
+template <class Rank, class T>
+[[gnu::cold]] void sum_numbers(Rank& rank, std::vector<exchange> const& list, exchange_place place,
+                               std::span<T> numbers, T* room) {
+  rank.device().upload(numbers.data(), room, numbers.size_bytes());
+  run_rows(rank, list, place, program_buffer::numbers,
+           [&](auto const& exchanges, int row) { exchanges.sum(row, room); });
+  rank.device().download(room, numbers.data(), numbers.size_bytes());
+  rank.device().synchronize();  // the host reads the numbers
+}
+
+}  // namespace plait::execution
