@@ -89,10 +89,10 @@ void sum_by_hand(benchmark::State& state) {
   buffers values(count);
   alignas(64) std::atomic<long> arrived = 0;
   auto const run = [&](int rank) {
-    long meetings = 0;
+    long rounds = 0;
     auto const meet = [&] {
       arrived.fetch_add(1);
-      for (meetings += 2; arrived.load() < meetings;) __builtin_ia32_pause();
+      for (rounds += 2; arrived.load() < rounds;) __builtin_ia32_pause();
     };
     float* const a = values.of(0).data();
     float* const b = values.of(1).data();

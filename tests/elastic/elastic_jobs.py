@@ -424,7 +424,7 @@ def kill_last_rank():
 
 def strangers_at_every_port():
     """As members of each generation meet, others come to their ports; nobody is let in. A port is open for
-    milliseconds: where the machine is busy it is not seen in every meeting."""
+    milliseconds: where the machine is busy it is not seen in every rendezvous."""
     with Job(steps=500, pause=4) as job:
         strangers = Strangers(lambda: list(job.members))
         job.add(3)

@@ -52,7 +52,7 @@ struct simulated_store {
   std::map<std::string, membership_view::member> members;
   std::optional<generation_record> now;
   std::int64_t now_modified = 0;
-  std::map<std::string, roll_entry> roll;
+  std::map<std::string, join_entry> joined;
   std::map<std::string, std::string> failed;
   std::map<std::string, std::string> refused;
   std::optional<std::string> done;
@@ -62,7 +62,7 @@ struct simulated_store {
                         .job = job,
                         .now = now,
                         .now_modified = now_modified,
-                        .roll = roll,
+                        .joined = joined,
                         .failed = failed,
                         .refused = refused,
                         .done = done};
@@ -73,7 +73,7 @@ struct simulated_store {
   void lose(std::string const& uid) {
     ++revision;
     members.erase(uid);
-    roll.erase(uid);  // it is on the lease
+    joined.erase(uid);  // it is on the lease
     failed.erase(uid);
   }
 };
@@ -112,7 +112,7 @@ enum class mutant {
 };
 
 struct process {
-  enum phase { waiting, meeting, receiving, training, gone };
+  enum phase { waiting, rendezvous, receiving, training, gone };
   std::string uid;
   membership of;
   phase where = waiting;
@@ -278,7 +278,7 @@ class simulation {
       me.read = store_.view();
       if (mutant_ == mutant::taken_again) me.read->refused.clear();
       me.todo = me.of.decide(*me.read, counted());
-      if (mutant_ == mutant::events && me.todo->what == act::enroll && me.generation > 0)
+      if (mutant_ == mutant::events && me.todo->what == act::join && me.generation > 0)
         me.todo->number += 1;  // counts what it has seen
       return;
     }
@@ -306,19 +306,19 @@ class simulation {
     bool const is_member = store_.members.contains(me.uid);
     switch (todo.what) {
       case act::wait: break;
-      case act::join:
+      case act::enter:
         if (!is_member) {
           store_.members[me.uid] = {me.uid, "h" + std::to_string(me.uid.size() % 2),
                                     ++store_.revision};
           dead_leases_.erase(me.uid);
         }
         break;
-      case act::enroll:
+      case act::join:
         if (is_member && (store_.now ? store_.now->number : 0) == todo.number) {
           ++store_.revision;
-          store_.roll[me.uid] = {.step = me.is_whole ? me.step : 0,
-                                 .block = me.is_whole && me.step > 0 ? me.block : -1,
-                                 .leaving = me.leaving};
+          store_.joined[me.uid] = {.step = me.is_whole ? me.step : 0,
+                                   .block = me.is_whole && me.step > 0 ? me.block : -1,
+                                   .leaving = me.leaving};
         }
         break;
       case act::propose: {
@@ -339,7 +339,7 @@ class simulation {
           if (store_.refused.contains(uid)) problem_ = uid + " is refused, and in a generation";
         store_.now = todo.next;
         store_.now_modified = ++store_.revision;
-        store_.roll.clear();
+        store_.joined.clear();
         store_.failed.clear();
         generations_[todo.next.number].record = todo.next;
         announced_ = false;
@@ -350,7 +350,7 @@ class simulation {
         for (auto const& uid : todo.who) lose(uid);
         break;
       case act::begin:
-        me.where = process::meeting;
+        me.where = process::rendezvous;
         me.generation = todo.next.number;
         me.rank = todo.rank;
         me.barrier = 1;
@@ -397,7 +397,7 @@ class simulation {
     auto& here = generations_[me.generation];
     if (here.record.rank_of(me.uid) < 0) problem_ = me.uid + " trains outside its generation";
     switch (me.where) {
-      case process::meeting: {
+      case process::rendezvous: {
         here.shown[me.uid] = {me.is_whole ? me.step + 1 : 0, me.is_ready};
         here.brought[me.uid] = {me.is_accepted, me.options};
         if (!pass(me, here)) return;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct seat {
+struct stand_in {
   int number = 0;
   [[nodiscard]] bool is_root() const { return number == 0; }
   [[nodiscard]] int world_rank() const { return number; }
@@ -57,7 +57,7 @@ plait::step_report report(std::int64_t step, double loss) {
 }
 
 TEST_F(CsvLog, HasARowForEachStepAtOnce) {
-  plait::csv_log log(seat{}, path());
+  plait::csv_log log(stand_in{}, path());
   log.write(report(0, 1.0 / 3));
   EXPECT_EQ(text(path()),
             "step,loss,labels,learning_rate,gradient_norm\n0,0.3333333333333333,64,0.1,0.25\n");
@@ -66,7 +66,7 @@ TEST_F(CsvLog, HasARowForEachStepAtOnce) {
 }
 
 TEST_F(CsvLog, NamesTheTermsOfASum) {
-  plait::csv_log log(seat{}, path(), {.term_names = {"loss.0", "other, too"}});
+  plait::csv_log log(stand_in{}, path(), {.term_names = {"loss.0", "other, too"}});
   auto of = report(7, 3);
   of.terms = {};
   of.terms.push_back(1), of.terms.push_back(2);
@@ -81,39 +81,39 @@ TEST_F(CsvLog, NamesTheTermsOfASum) {
 }
 
 TEST_F(CsvLog, IsWrittenByTheRootOrByAll) {
-  plait::csv_log none(seat{3}, path());
+  plait::csv_log none(stand_in{3}, path());
   none.write(1, {{"accuracy", 0.5}});
   EXPECT_FALSE(fs::exists(path()));
-  plait::csv_log own(seat{3}, path(), {.which = plait::log_ranks::all});
+  plait::csv_log own(stand_in{3}, path(), {.which = plait::log_ranks::all});
   own.write(1, {{"accuracy", 0.5}});
   EXPECT_EQ(text(path("run.rank3.csv")), "step,accuracy\n1,0.5\n");
 }
 
 TEST_F(CsvLog, GoesOnWhereItIsToldTo) {
-  plait::csv_log(seat{}, path()).write(1, {{"a", 1}});
-  plait::csv_log(seat{}, path(), {.append = true}).write(2, {{"a", 2}});
+  plait::csv_log(stand_in{}, path()).write(1, {{"a", 1}});
+  plait::csv_log(stand_in{}, path(), {.append = true}).write(2, {{"a", 2}});
   EXPECT_EQ(text(path()), "step,a\n1,1\n2,2\n");
-  plait::csv_log(seat{}, path()).write(3, {{"b", 3}});
+  plait::csv_log(stand_in{}, path()).write(3, {{"b", 3}});
   EXPECT_EQ(text(path()), "step,b\n3,3\n");
-  plait::csv_log(seat{}, path("new.csv"), {.append = true}).write(4, {{"c", 4}});
+  plait::csv_log(stand_in{}, path("new.csv"), {.append = true}).write(4, {{"c", 4}});
   EXPECT_EQ(text(path("new.csv")), "step,c\n4,4\n");
 }
 
 TEST_F(CsvLog, GoesOnBehindTheLastWholeRow) {
   std::ofstream(path()) << "step,a\n1,1\n2,0.00";
-  plait::csv_log(seat{}, path(), {.append = true}).write(2, {{"a", 2}});
+  plait::csv_log(stand_in{}, path(), {.append = true}).write(2, {{"a", 2}});
   EXPECT_EQ(text(path()), "step,a\n1,1\n2,2\n");
 }
 
 TEST_F(CsvLog, IsWrittenByOneAtATime) {
-  plait::csv_log const one(seat{}, path());
-  EXPECT_NE(message_of([&] { plait::csv_log(seat{}, path()); }).find("another writer has it"),
+  plait::csv_log const one(stand_in{}, path());
+  EXPECT_NE(message_of([&] { plait::csv_log(stand_in{}, path()); }).find("another writer has it"),
             std::string::npos);
 }
 
 TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
   std::ofstream(path("old.csv")) << "step,a\n1,1\n";
-  plait::csv_log log(seat{}, path());
+  plait::csv_log log(stand_in{}, path());
   log.write(1, {{"a", 1}});
   auto const problem = message_of([&] { log.write(2, {{"a", 1}, {"b", 2}}); });
   EXPECT_NE(problem.find("has the columns step,a, the row of step 2 has step,a,b"),
@@ -123,40 +123,41 @@ TEST_F(CsvLog, RefusesOtherColumnsAndOtherFiles) {
   EXPECT_NE(message_of([&] { log.write(2, {{"b", 1}, {"b", 2}}); }).find("two columns 'b'"),
             std::string::npos);
   auto const later = message_of(
-      [&] { plait::csv_log(seat{}, path("old.csv"), {.append = true}).write(2, {{"b", 2}}); });
+      [&] { plait::csv_log(stand_in{}, path("old.csv"), {.append = true}).write(2, {{"b", 2}}); });
   EXPECT_NE(later.find("has the columns step,a, the row of step 2 has step,b"), std::string::npos);
   std::ofstream(path("other")) << "no table\n";
   EXPECT_NE(message_of([&] {
-              plait::csv_log(seat{}, path("other"), {.append = true});
+              plait::csv_log(stand_in{}, path("other"), {.append = true});
             }).find("is not a log that can be appended to"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { plait::csv_log(seat{}, path("")); }).find("is not a regular file"),
+  EXPECT_NE(message_of([&] { plait::csv_log(stand_in{}, path("")); }).find("is not a regular file"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { plait::csv_log(seat{}, path("none/run.csv")); }).find("run.csv"),
+  EXPECT_NE(message_of([&] { plait::csv_log(stand_in{}, path("none/run.csv")); }).find("run.csv"),
             std::string::npos);
 }
 
 TEST_F(CsvLog, DoesNotWriteToDevices) {
   fs::create_symlink("/dev/null", path("nothing"));
-  auto const problem = message_of([&] { plait::csv_log(seat{}, path("nothing")); });
+  auto const problem = message_of([&] { plait::csv_log(stand_in{}, path("nothing")); });
   EXPECT_NE(problem.find("is not a regular file"), std::string::npos) << problem;
 }
 
 // A process that was given up may still have the file open, and write to it when it wakes up.
 TEST_F(CsvLog, GoesOnFromAStepInANewFile) {
-  plait::csv_log old(seat{}, path());
+  plait::csv_log old(stand_in{}, path());
   for (std::int64_t step = 0; step < 12; ++step) old.write(step, {{"a", double(step)}});
   {
-    plait::csv_log log(seat{}, path(), {.append = true, .from_step = 9});
+    plait::csv_log log(stand_in{}, path(), {.append = true, .from_step = 9});
     old.write(12, {{"a", 12}});
     log.write(9, {{"a", 90}});
   }
   EXPECT_EQ(text(path()), "step,a\n0,0\n1,1\n2,2\n3,3\n4,4\n5,5\n6,6\n7,7\n8,8\n9,90\n");
-  plait::csv_log(seat{}, path(), {.append = true, .from_step = 100}).write(100, {{"a", 1}});
+  plait::csv_log(stand_in{}, path(), {.append = true, .from_step = 100}).write(100, {{"a", 1}});
   EXPECT_TRUE(text(path()).ends_with("9,90\n100,1\n"));
-  plait::csv_log(seat{}, path(), {.append = true, .from_step = 0}).write(0, {{"a", 5}});
+  plait::csv_log(stand_in{}, path(), {.append = true, .from_step = 0}).write(0, {{"a", 5}});
   EXPECT_EQ(text(path()), "step,a\n0,5\n");
-  plait::csv_log(seat{}, path("none.csv"), {.append = true, .from_step = 3}).write(3, {{"a", 3}});
+  plait::csv_log(stand_in{}, path("none.csv"), {.append = true, .from_step = 3})
+      .write(3, {{"a", 3}});
   EXPECT_EQ(text(path("none.csv")), "step,a\n3,3\n");
 }
 

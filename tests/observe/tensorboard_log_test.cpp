@@ -40,7 +40,7 @@ TEST(TensorboardLog, HasTheBytesOfTensorboard) {
       "0d6772616469656e745f6e6f726d150000807f4087bc9d");
 }
 
-struct seat {
+struct stand_in {
   int number = 0;
   [[nodiscard]] bool is_root() const { return number == 0; }
   [[nodiscard]] int world_rank() const { return number; }
@@ -50,7 +50,7 @@ TEST(TensorboardLog, IsAFileOfEventsInAFolder) {
   auto const folder = fs::path(testing::TempDir()) / "plait_tensorboard_log_test" / "runs";
   fs::remove_all(folder);
   for (int rank : {0, 1}) {
-    plait::tensorboard_log log(seat{rank}, folder);
+    plait::tensorboard_log log(stand_in{rank}, folder);
     log.write(3, {{"loss", 0.5}});
   }
   int files = 0;

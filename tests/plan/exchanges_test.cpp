@@ -325,7 +325,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   using job = small_gpt::job<hybrid<small_gpt::sharded_replicas<3>, data_parallel<2, zero<1>>>>;
   auto const right = planning::plan_numbers<job::plan_type>;
   EXPECT_EQ(said_of(right, job_part::training), "");
-  EXPECT_EQ(said_of(right, job_part::hand_over), "");
+  EXPECT_EQ(said_of(right, job_part::state_transfer), "");
   // A row that the table lacks has no movement: it must not be left out for that.
   auto without_row = right;
   without_row.rules.summed = right.rules.summed.with(axis::data, partial_max);
@@ -341,7 +341,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   of_two_axes.is_elastic = true;
   of_two_axes.has_copies = true;
   EXPECT_EQ(
-      said_of(of_two_axes, job_part::hand_over),
+      said_of(of_two_axes, job_part::state_transfer),
       "list of exchanges: no movement of the table: at 'state' a value goes from {data: "
       "only<0>, replica: only<0>} to {}, which is only<0> -> invariant (broadcast) on data and "
       "only<0> -> invariant (broadcast) on replica" +

@@ -130,7 +130,7 @@ class expansion : public calls_of_rows<Job> {
       case job_part::prediction: predict(); break;
       case job_part::export_parameters:
       case job_part::export_gradients: export_tensors(); break;
-      case job_part::hand_over: at(exchange_place::state);
+      case job_part::state_transfer: at(exchange_place::state);
     }
   }
 

@@ -99,7 +99,7 @@ TEST(Deadlock, NaiveLoweringOfGpipeIsProven) {
   EXPECT_TRUE(plait::planning::check(naive_timetable<gpipe>(4, 8)).proven());
 }
 
-// A meeting point for the messages between two stages: both ends wait until both are there.
+// A rendezvous point for the messages between two stages: both ends wait until both are there.
 class rendezvous {
  public:
   // False if the other end does not come in time.

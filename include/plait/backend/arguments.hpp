@@ -8,7 +8,7 @@
 // devices.
 namespace plait {
 
-/// Where a local block (positions, batch, columns) lies in the whole activation. An element's
+/// The place of a local block (positions, batch, columns) in the whole activation. An element's
 /// global index is (sample * sequence_global + position) * width_global + column, all three global.
 struct dropout_block {
   std::size_t batch_local = 1;  ///< samples in the block; row r is position r / batch_local of it
@@ -19,7 +19,7 @@ struct dropout_block {
   std::size_t width_global = 1;
 };
 
-/// Which random numbers a dropout uses; the step is read when the operation runs.
+/// The key of the random numbers that a dropout uses; the step is read when the operation runs.
 struct dropout_key {
   std::uint64_t seed = 0;
   std::uint32_t site = 0;
@@ -41,7 +41,7 @@ struct squares_range {
   std::size_t index = 0;
 };
 
-/// What AdamW keeps from step to step, and what it changes.
+/// The constants of AdamW and the arrays that it changes.
 struct adamw_constants {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;

@@ -11,7 +11,7 @@ namespace plait {
 /// A type says on purpose that it is a backend by `using concept_tag = backend_tag;`.
 struct backend_tag {};
 
-/// What starts the ranks of a job, and how: what `launch` takes.
+/// A backend starts the ranks of a job; `launch` takes one.
 ///
 /// Syntax:  rank_type: what a program is given, a rank_handle of a device and a communicator;
 ///          data_ranks -> int; run(mesh_groups const&, program) const -> void; perhaps

@@ -12,7 +12,7 @@
 
 namespace plait {
 
-/// How a reduction combines the values of the ranks.
+/// The operation by which a reduction combines the values of the ranks.
 enum class reduction { sum, max };
 
 [[nodiscard]] constexpr char const* to_string(reduction operation) {
@@ -89,7 +89,8 @@ concept can_all =
     can_all_reduce<Comm, T> && can_all_gather<Comm, T> && can_reduce_scatter<Comm, T> &&
     can_all_to_all<Comm, T> && can_broadcast<Comm, T> && can_send_receive<Comm, T>;
 
-/// What one member of a group was asked to move, counted without any knowledge of a plan.
+/// The calls and bytes that one member of a group was asked to move, counted without any knowledge
+/// of a plan.
 ///
 /// Units:   bytes on the wire of the busiest rank under a bandwidth-optimal algorithm, each call
 ///          rounded up to whole bytes; not what the engine below really moved.

@@ -9,13 +9,13 @@
 
 namespace plait {
 
-/// Whether a target does not count: one that is `ignore`, and every negative one, as are those of
-/// places without a sample.
+/// Says whether a target does not count: one that is `ignore`, and every negative one, as are those
+/// of places without a sample.
 PLAIT_HOST_DEVICE constexpr bool is_ignored(std::int32_t target, std::int32_t ignore) {
   return target < 0 || target == ignore;
 }
 
-/// What a cross-entropy compares the probabilities of a row with: all on the label.
+/// The target distribution that has all probability on the label of a row.
 struct one_hot_target {
   static constexpr bool is_smoothed = false;
   /// For each row: the sum of e^(logit - max), and logit - max of the label.

@@ -12,8 +12,8 @@ namespace plait {
 /// Stands for no function behind a product.
 struct no_function {};
 
-/// What is done with a matrix product c = a b as it is stored: `row`, if it is not null, is added
-/// to each row of c; then `mapped` = f(c), or f(kept, c) if f takes two values.
+/// The work done on a matrix product c = a b as it is stored: `row`, if it is not null, is added to
+/// each row of c; then `mapped` = f(c), or f(kept, c) if f takes two values.
 ///
 /// After an f of two values (a derivative) nobody may read c: a device need not store it.
 /// Shapes: row (columns of c); kept and mapped like c, without gaps. mapped may be c.

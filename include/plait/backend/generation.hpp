@@ -12,8 +12,8 @@
 namespace plait {
 
 /// The ranks of an elastic job are about to change: every rank throws it after the same step, and
-/// the program is called again when the next ones have met. Whoever swallows it is thrown it again
-/// by the next call.
+/// the program is called again when the next ones have met. A program that swallows it
+/// gets it again from its next call.
 struct generation_ended : job_ended {
   using job_ended::job_ended;
 };
@@ -26,8 +26,8 @@ struct refused_newcomer : input_error {
   [[nodiscard]] static int exit_code() { return 2; }
 };
 
-/// What a rank of an elastic job has of its generation, the time in which the ranks stay the same,
-/// and what outlives that.
+/// A generation is the time in which the ranks of an elastic job stay the same; each rank has one,
+/// and what outlives it.
 ///
 /// Threads: used by the thread of the rank.
 class generation {
@@ -43,14 +43,15 @@ class generation {
   [[nodiscard]] virtual int number() const = 0;
   /// What this rank has heard: nothing, 0; that the ranks are to change, 1; that the job cannot go
   /// on, 2^50. All ranks learn the sum within a step.
-  [[nodiscard]] virtual double asks() = 0;
+  [[nodiscard]] virtual double stop_votes() = 0;
   static constexpr double job_cannot_go_on = 1125899906842624.0;
   /// Whether the job ends in this generation, without another step.
   [[nodiscard]] virtual bool is_last() const = 0;
   /// Ends the job: throws what says why. `step` is the last that was done.
   [[noreturn]] virtual void end_job(std::int64_t step) = 0;
   /// Before each update: returns when the others still count on this rank. `parts`: ranks have
-  /// asked for an end, so that it is the last one of the generation whatever others count on.
+  /// asked for an end, so that it is the last one of the generation, also if others still count on
+  /// this rank.
   ///
   /// Errors: generation_ended.
   virtual void require_membership(bool parts) = 0;
@@ -59,14 +60,14 @@ class generation {
   /// What the trainer leaves to that of the next generation, an object of the type that `kind`
   /// stands for; null at first. `step`: how many steps it has done, 0 if it is not whole; `block`:
   /// of which part of a replica it is.
-  struct legacy {
+  struct carried_state {
     std::shared_ptr<void> object{};
     void const* kind = nullptr;
     std::int64_t step = 0;
     int block = -1;
     bool is_accepted = false;  ///< it has done a step with others, so that it has been compared
   };
-  [[nodiscard]] virtual legacy& kept() = 0;
+  [[nodiscard]] virtual carried_state& carried() = 0;
   /// Which part of a replica this rank has.
   [[nodiscard]] virtual int block() const = 0;
 

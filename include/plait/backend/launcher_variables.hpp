@@ -94,7 +94,7 @@ class slurm_step {
     auto const [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
     return code == std::errc{} && end == text.data() + text.size() && number < first_special;
   }
-  /// Whether the process runs in an allocation of Slurm, whoever has started it.
+  /// Whether the process runs in an allocation of Slurm, by any launcher.
   [[nodiscard]] bool is_allocated() const { return variable_("SLURM_JOB_ID") != nullptr; }
   /// Throws input_error, which says what the process is instead of a task of srun.
   [[noreturn]] void refuse() const {

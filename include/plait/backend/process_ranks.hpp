@@ -11,7 +11,7 @@
 
 namespace plait {
 
-/// Which rank of how many this process is, and who says so.
+/// The rank of this process, the number of ranks, and the launcher that says so.
 struct process_ranks {
   int rank = 0;
   int world_size = 1;

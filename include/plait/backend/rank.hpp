@@ -88,8 +88,8 @@ class rank_handle {
   /// The number of the next trainer: 1, 2, 3 and so on, as trainers alone are counted.
   [[nodiscard]] std::uint64_t next_trainer() { return ++last_trainer_; }
 
-  /// As long as the caller keeps what it returns, this rank's calls are those of trainer `number`,
-  /// whoever makes them; then they are whose they were before, also behind an exception.
+  /// As long as the caller keeps what it returns, all calls of this rank are those of trainer
+  /// `number`; then they are whose they were before, also behind an exception.
   ///
   /// Cost:    two stores for each communicator of the rank.
   /// Errors:  where calls that meet are not for the same trainer on all ranks, they throw

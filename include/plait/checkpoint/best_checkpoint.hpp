@@ -74,7 +74,7 @@ inline constexpr char const* best_value_setting = "best_value";
 /// there are none that are complete.
 ///
 /// Errors:  input_error if the folder or a manifest cannot be read.
-/// Threads: any rank may look, whoever writes.
+/// Threads: any rank may look while others write.
 [[nodiscard]] inline std::optional<best_checkpoint> find_best(
     std::filesystem::path const& folder, detail::disk& on = detail::the_disk()) {
   std::optional<best_checkpoint> best;
@@ -109,8 +109,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Where the best weights of a folder of checkpoints are:
-/// `plait::load_weights(trainer, plait::weights_folder(plait::best_weights("run")))`.
+/// Returns the place of the best weights of a folder of checkpoints: `plait::load_weights(trainer,
+/// plait::weights_folder(plait::best_weights("run")))`.
 ///
 /// Errors: input_error if there are none, or as find_best.
 [[nodiscard]] inline std::filesystem::path best_weights(std::filesystem::path const& folder) {

@@ -191,8 +191,8 @@ class checkpoint_folder {
     auto const of = detail::number_behind(name_of::lease_word, name.substr(16));
     return name.size() == 16 || (of && is_mine_or_older(*of));
   }
-  /// Whoever has had the folder before, and does not know it yet, lets alone what is of a lease
-  /// behind its own.
+  /// A former owner of the folder that does not know it yet leaves alone what is of a lease behind
+  /// its own.
   [[nodiscard]] bool is_mine_or_older(std::int64_t lease) const { return lease <= lease_.number(); }
 
   /// Removes complete checkpoints of this job, newest first, if is_old(one) and the one of `step`

@@ -115,15 +115,15 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
 /// counted_checkpoints. The best weights are not among them, see find_best.
 ///
 /// Errors:  input_error if the folder cannot be read.
-/// Threads: any rank may list, whoever writes.
+/// Threads: any rank may list while others write.
 inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path const& folder,
                                                       detail::disk& on = detail::the_disk()) {
   return detail::list_checkpoints(folder, false, on);
 }
 
-/// Whether this host sees, in a folder of checkpoints, the probe of that name with those bytes:
-/// what checkpoint_folder::make_probe wrote, perhaps on another host. It looks again for as long as
-/// `patience`: network file systems remember names, and that there was none.
+/// Says whether this host sees, in a folder of checkpoints, the probe of that name with those
+/// bytes: what checkpoint_folder::make_probe wrote, perhaps on another host. It looks again for as
+/// long as `patience`: network file systems remember names, and that there was none.
 ///
 /// Errors: none: what cannot be read is not seen.
 inline bool sees_probe(std::filesystem::path const& folder, std::string_view name,

@@ -65,7 +65,7 @@ class best_measure {
   better which_ = better::lower;
 };
 
-/// Where checkpoints are and when they are made.
+/// The options of checkpoints: where they are and when they are made.
 struct checkpoint_options {
   /// All ranks see it; it is made if it is not there.
   std::filesystem::path folder{};

@@ -60,6 +60,14 @@ namespace plait {
 ///         name in `allow` that no setting has, and where there are checkpoints but none that can
 ///         be used.
 /// Threads: used by the thread of its rank.
+///
+/// Example (tests/reference/names_in_use_test.cpp checkpoints):
+///     plait::checkpoints saves(trainer, batches, {.folder = folder, .every = 1});
+///     for (auto const& batch : batches.from(saves.resume())) {
+///       trainer.step(batch);
+///       saves.after_step();
+///     }
+///     saves.finish();
 class checkpoints {
  public:
   /// Of a trainer and the batches that it is trained on.
@@ -173,7 +181,7 @@ class checkpoints {
 
   /// Waits until no checkpoint is written any more.
   void finish() {
-    // They meet again and again: whoever is done waits for nobody longer than for a meeting.
+    // They meet again and again: who is done waits for nobody longer than for a round.
     while (saving_) {
       proceed();
       if (saving_) std::this_thread::sleep_for(std::chrono::milliseconds(5));

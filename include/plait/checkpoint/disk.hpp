@@ -43,7 +43,7 @@ class disk {
   virtual int sync_folder(path const&) = 0;
   /// What is in a folder, in no order.
   virtual int names(path const&, links, std::vector<std::string>&) = 0;
-  /// Gives a file one more name; EEXIST if that is there, whoever was first. Where the system knows
+  /// Gives a file one more name; EEXIST if that is there already. Where the system knows
   /// no such thing, it is renamed.
   virtual int link(path const& from, path const& to) = 0;
   enum class lock_for { one, many };

@@ -20,7 +20,8 @@
 
 namespace plait {
 
-/// Who writes checkpoints into a folder: a job and, where its ranks change, one of its generations.
+/// The owner of a folder of checkpoints, who writes into it: a job and, where its ranks change, one
+/// of its generations.
 struct folder_owner {
   std::string job{};
   std::string id{};             ///< of an elastic job, another one each time it is started

@@ -17,8 +17,8 @@
 
 namespace plait {
 
-/// How the tensors of a file stand for the parameters of a model. Names are given by what they
-/// begin with.
+/// The names by which tensors of a file stand for parameters of a model. Names are given by what
+/// they begin with.
 struct weight_names {
   /// What the model says and what the file says instead: `{{"body.", "transformer."}}`. The first
   /// pair that fits counts.
@@ -66,6 +66,10 @@ namespace detail {
 /// Errors: input_error that names what the file lacks, what no parameter takes and what has another
 ///         shape, unless `names` allow it; on all ranks, since all compare all names. Also if a
 ///         value is not finite or another one than on another rank.
+///
+/// Example (tests/reference/names_in_use_test.cpp load_weights):
+///     auto const newest = plait::list_checkpoints(folder).back().path;
+///     plait::load_weights(trainer, plait::weights_folder(newest));
 template <class Trainer, class Source>
 [[gnu::cold]] void load_weights(Trainer& trainer, Source&& source, weight_names const& names = {}) {
   std::vector<std::string> lacking, unused;

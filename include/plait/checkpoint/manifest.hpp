@@ -43,7 +43,7 @@ struct checkpoint_tensor {
   bool operator==(checkpoint_tensor const&) const = default;
 };
 
-/// What a checkpoint says of itself: when it was, what a run must have again, and where each
+/// The manifest of a checkpoint says when it was, what a run must have again, and where each
 /// element of each tensor is. It knows nothing of ranks, so that any number of them can go on from
 /// it.
 struct checkpoint_manifest {

@@ -32,7 +32,7 @@ inline constexpr std::size_t most_cuts = 6;  // of dimensions; a block has two t
 inline constexpr std::string_view optimizer_folder = "optimizer";
 
 /// Whether a name can be that of a file in a checkpoint: letters, digits and . _ - in a name that
-/// does not begin with a dot, since whatever reads a manifest opens it; the folder of what
+/// does not begin with a dot, since readers of a manifest open it; the folder of what
 /// optimizers hold may stand before it.
 inline bool is_plain_file_name(std::string_view name) {
   if (name.starts_with("optimizer/")) name.remove_prefix(optimizer_folder.size() + 1);

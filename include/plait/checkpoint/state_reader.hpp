@@ -22,7 +22,7 @@
 
 namespace plait::detail {
 
-/// Reads elements of whole tensors out of a complete checkpoint, whatever ranks have written it.
+/// Reads elements of whole tensors out of a complete checkpoint of any number of ranks.
 ///
 /// Cost:    reads the bytes of the elements that are asked for, and the headers of their files.
 /// Errors:  input_error that names the file and the tensor.

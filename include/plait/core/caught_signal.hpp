@@ -7,7 +7,7 @@
 
 namespace plait::detail {
 
-/// The signal that stop_on_signals has caught, for whatever waits for other processes.
+/// The signal that stop_on_signals has caught, for code that waits for other processes.
 ///
 /// Threads: any, and handlers of signals.
 class caught_signal {

@@ -14,6 +14,14 @@ struct error : std::runtime_error {
 };
 
 /// A value from outside (file, command line, environment) cannot be used; nothing was written.
+///
+/// Example (tests/reference/names_in_use_test.cpp input_error):
+///     try {
+///       auto const text = plait::byte_text::from_file("no such file", 8);
+///     } catch (plait::input_error const& problem) {  // what the user gave is wrong
+///       std::printf("%s\n", problem.what());
+///       return true;
+///     }
 struct input_error : error {
   using error::error;
 };

@@ -68,7 +68,7 @@ struct printed_text {
 template <printed_text... Texts>
 struct printed_texts {};
 
-/// What make() returns, a name or a container of characters, for a message.
+/// The text that make() returns, a name or a container of characters, for a message.
 template <auto Make>
 inline constexpr auto printed = [] {
   constexpr std::size_t size = Make().size();

@@ -4,7 +4,7 @@
 /// What programs name.
 namespace plait {}
 
-/// What helps a header; nobody else names it.
+/// Helpers of headers; nobody else names them.
 namespace plait::detail {}
 
 /// How a plan is made, from the description of a model to the list of its exchanges. Programs have

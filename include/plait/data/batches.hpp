@@ -317,6 +317,11 @@ consteval void check_dataset() {
 /// Features have the type of the data set. For a job that computes in another one, name that:
 /// `plait::batches<plait::bfloat16>(data, ...)`. A data set that is named must outlive the batches;
 /// one that is made in the call is kept by them.
+///
+/// Example (tests/reference/names_in_use_test.cpp batches):
+///     auto batches =
+///         plait::batches(data, plait::global_batch<32>{}, rank, {.seed = 1, .epochs = 2});
+///     for (auto const& batch : batches) trainer.step(batch);  // 2 steps in each epoch
 template <class Element, class Data, class Batch, class Rank>
 auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
   detail::check_dataset<std::remove_cvref_t<Data>>();

@@ -25,7 +25,7 @@ struct target_of_data<D> {
 
 }  // namespace detail
 
-/// What a target of a data set is: its `target`, std::int32_t if it has none.
+/// The type of a target of a data set: its `target`, std::int32_t if it has none.
 template <class D>
 using target_of = typename detail::target_of_data<D>::type;
 
@@ -36,7 +36,7 @@ template <class D>
   else return 1;
 }
 
-/// Whether each sample has one target, not one for each position: `targets_per_sample`, false if
+/// True if each sample has one target, not one for each position: `targets_per_sample`, false if
 /// there is none.
 template <class D>
 inline constexpr bool has_targets_per_sample = [] {

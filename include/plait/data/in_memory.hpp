@@ -22,6 +22,11 @@ namespace plait {
 /// Shapes: features (samples, width), targets (samples, target_width), row-major.
 /// Errors: input_error if there is no sample or a width is 0; size_mismatch if the numbers of
 ///         features and targets do not fit.
+///
+/// Example (tests/reference/names_in_use_test.cpp in_memory):
+///     std::vector<float> features(64 * 10, 0.5F);  // 64 samples of 10 numbers,
+///     std::vector<std::int32_t> classes(64, 1);    // and the class of each
+///     plait::in_memory<float> const data(features, classes, 10);
 template <std::floating_point T, class Target = std::int32_t>
 class in_memory {
  public:

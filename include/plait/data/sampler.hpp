@@ -17,7 +17,7 @@ namespace plait {
 /// In which order an epoch goes through the samples.
 enum class sample_order { sequential, shuffled };
 
-/// What happens to the samples at the end of an epoch that do not fill a global batch.
+/// The treatment of samples at the end of an epoch that do not fill a global batch.
 enum class last_batch { keep, drop };
 
 struct sampler_options {
@@ -26,7 +26,7 @@ struct sampler_options {
   last_batch last = last_batch::keep;
 };
 
-/// Where a step of the training lies: batch `batch` of epoch `epoch`.
+/// The place of a step in the training: batch `batch` of epoch `epoch`.
 struct epoch_position {
   std::uint64_t epoch = 0;
   std::size_t batch = 0;

@@ -13,8 +13,8 @@
 
 namespace plait::execution {
 
-/// A plan in words that are other ones for another plan: ranks with other words cannot train
-/// together.
+/// The fingerprint of a plan, as text that differs between plans: ranks with different fingerprints
+/// cannot train together.
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string words_of_plan() {
   digest of_parameters;

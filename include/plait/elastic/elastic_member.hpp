@@ -87,11 +87,11 @@ class elastic_member {
   [[nodiscard]] std::string const& job_id() const { return terms_.id; }
 
   /// Waits until this member is in a generation, or has no place in the job; it comes with what it
-  /// says on the roll.
+  /// says where it joins.
   ///
   /// Errors: input_error if the job has other terms, engine_error if etcd has lost the job or has
   ///         been waited for long enough.
-  [[nodiscard]] [[gnu::cold]] membership::action next(roll_entry mine) {
+  [[nodiscard]] [[gnu::cold]] membership::action next(join_entry mine) {
     {
       std::scoped_lock const lock{mutex_};
       is_training_ = false;
@@ -339,16 +339,16 @@ class elastic_member {
   }
 
   [[gnu::cold]] void carry_out(membership::action const& todo, membership_view const& view,
-                               roll_entry const& mine) {
+                               join_entry const& mine) {
     using of = etcd_condition::of;
     auto const& uid = protocol_.uid();
     switch (todo.what) {
       case membership::act::wait: return wait(todo.when);
-      case membership::act::join: return join(view);
-      case membership::act::enroll:
+      case membership::act::enter: return enter(view);
+      case membership::act::join:
         etcd_.change({{keys_.generation(), of::modified, view.now_modified},
                       {keys_.member(uid), of::lease, lease_}},
-                     {{.key = keys_.roll(todo.number) + uid,
+                     {{.key = keys_.join(todo.number) + uid,
                        .value = job_keys::text(mine),
                        .lease = lease_}});
         return;
@@ -359,9 +359,9 @@ class elastic_member {
           conditions.push_back({keys_.member(one), of::created, view.find(one)->created});
         auto const old = view.number();
         etcd_.change(conditions, {{.key = keys_.generation(), .value = job_keys::text(todo.next)},
-                                  {.key = keys_.roll(old), .is_prefix = true},
+                                  {.key = keys_.join(old), .is_prefix = true},
                                   {.key = keys_.failed(old), .is_prefix = true},
-                                  {.key = keys_.meeting(old), .is_prefix = true}});
+                                  {.key = keys_.rendezvous(old), .is_prefix = true}});
         return;
       }
       case membership::act::revoke:
@@ -386,7 +386,7 @@ class elastic_member {
       wakes_.wait_for(lock, for_signals);
     seen_ = changes_;
   }
-  [[gnu::cold]] void join(membership_view const& view) {
+  [[gnu::cold]] void enter(membership_view const& view) {
     using of = etcd_condition::of;
     if (view.job.empty()) {
       auto mine = terms_;

@@ -21,7 +21,7 @@ namespace plait {
 ///
 /// Cost:   etcd is asked nothing within a step. A rank that is gone costs the step in which it
 /// went. Errors: an exception of the program ends its process, and the job if the same step fails
-/// twice. Safety: as gloo(); whoever may write into etcd can end the job, see `security`.
+/// twice. Safety: as gloo(); who may write into etcd can end the job, see `security`.
 struct elastic {
   /// Who carries the bytes: plait::gloo(...).
   std::shared_ptr<process_engine> engine{};

@@ -27,7 +27,7 @@
 #include "plait/elastic/etcd.hpp"
 #include "plait/elastic/etcd_access.hpp"
 #include "plait/elastic/etcd_http.hpp"
-#include "plait/elastic/etcd_meeting.hpp"
+#include "plait/elastic/etcd_rendezvous_store.hpp"
 #include "plait/elastic/job_keys.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/train/stop_on_signals.hpp"
@@ -37,7 +37,7 @@ namespace plait::detail {
 
 /// What a launch says of the job.
 struct elastic_job {
-  std::string plan{};  ///< in words that are other ones for another plan
+  std::string plan{};  ///< the fingerprint of the plan
   int replica = 1;     ///< ranks of a replica
   int slices = 0;
   std::function<mesh_groups(int data_ranks)> groups{};
@@ -47,18 +47,18 @@ struct elastic_job {
 class running_generation final : public generation {
  public:
   /// `rank` of the plan is the member `member_of[rank]` of the generation.
-  running_generation(elastic_member& member, generation_record of, legacy& kept, int rank,
+  running_generation(elastic_member& member, generation_record of, carried_state& carried, int rank,
                      std::vector<int> member_of, int block)
       : member_(member),
         of_(std::move(of)),
-        kept_(kept),
+        kept_(carried),
         rank_(rank),
         member_of_(std::move(member_of)),
         block_(block) {}
 
   [[nodiscard]] std::string job_id() const override { return member_.job_id(); }
   [[nodiscard]] int number() const override { return of_.number; }
-  double asks() override {
+  double stop_votes() override {
     return member_.is_lost() ? job_cannot_go_on : member_.has_announced() ? 1 : 0;
   }
   [[nodiscard]] bool is_last() const override { return !of_.closing.empty(); }
@@ -84,13 +84,13 @@ class running_generation final : public generation {
                      uid.c_str(), text.c_str());
     end("members are refused");
   }
-  legacy& kept() override { return kept_; }
+  carried_state& carried() override { return kept_; }
   [[nodiscard]] int block() const override { return block_; }
 
  private:
   elastic_member& member_;
   generation_record of_;
-  legacy& kept_;
+  carried_state& kept_;
   int rank_;
   std::vector<int> member_of_;
   int block_;
@@ -166,9 +166,9 @@ class elastic_run {
           .job = job(),
           .source = "generation " + std::to_string(now.next.number) + " of job " + job()};
       options_.engine->begin_anew(
-          here,
-          std::make_unique<etcd_meeting>(member_.access(), meeting_time,
-                                         member_.keys().meeting(now.next.number), member_.lease()));
+          here, std::make_unique<etcd_rendezvous_store>(member_.access(), store_time,
+                                                        member_.keys().rendezvous(now.next.number),
+                                                        member_.lease()));
       processes const backend{
           .engine = options_.engine,
           .ranks = here,
@@ -244,7 +244,7 @@ class elastic_run {
     if (has_noticed) std::fprintf(stderr, "plait: elastic: %s\n", problem.what());
   }
 
-  /// Whoever starts a job again that is done is not to take that for a training.
+  /// Tells a user who starts a finished job again that no training happens.
   [[gnu::cold]] void say_if_late() const {
     if (!member_.comes_late()) return;
     std::fprintf(
@@ -278,7 +278,7 @@ class elastic_run {
   [[nodiscard]] std::shared_ptr<etcd_access> access() const {
     auto out = std::make_shared<etcd_access>(at(), with_environment(options_.security));
     for (int tries = 0;; ++tries) try {
-        static_cast<void>(etcd(out, meeting_time).read(job_keys(job()).all()));
+        static_cast<void>(etcd(out, store_time).read(job_keys(job()).all()));
         return out;
       } catch (etcd_refusal const& problem) {
         if (tries > 0) throw input_error("elastic: " + std::string(problem.what()));
@@ -359,12 +359,12 @@ class elastic_run {
             .max = max};
   }
 
-  static constexpr std::chrono::milliseconds meeting_time{1'500};
+  static constexpr std::chrono::milliseconds store_time{1'500};
 
   elastic const& options_;
   elastic_job const& terms_;
   process_mark here_;
-  generation::legacy kept_{};
+  generation::carried_state kept_{};
   elastic_member member_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace plait {
 
-/// How an elastic job proves to etcd who it is, and etcd to the job. The servers' certificates, and
-/// the names in them, are always verified where the address begins with etcds://.
+/// The credentials by which an elastic job and etcd prove to each other who they are. The servers'
+/// certificates, and the names in them, are always verified where the address begins with etcds://.
 ///
 /// Errors: input_error for a file that is not there; for a password or a key that others may read;
 ///         for one of two that belong together; for certificates with etcd://, where nothing is

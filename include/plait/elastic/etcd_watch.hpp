@@ -101,8 +101,8 @@ class etcd_watch {
     curl_multi_remove_handle(multi_.get(), http_.handle());
     return reached;
   }
-  /// Whether this process has a token, or needs none. Where it cannot get one, whoever calls etcd
-  /// learns why.
+  /// Whether this process has a token, or needs none. Where it cannot get one, the next
+  /// call of etcd says why.
   bool sign_in(etcd_server const& server) {
     if (!access_->has_user() || !access_->token().empty()) return true;
     constexpr milliseconds longest{2000};

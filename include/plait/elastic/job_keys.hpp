@@ -26,9 +26,9 @@ struct foreign_key_error : etcd_error {
 ///     job              the job's random number, and what all its processes must have alike
 ///     members/UID      on the lease of a process: its host
 ///     generation       the last one
-///     roll/N/UID       who waits for generation N + 1, on its lease
+///     join/N/UID       who waits for generation N + 1, on its lease
 ///     failed/N/UID     who has seen generation N fail and whom it blames, on its lease
-///     meeting/N/...    where the processes of generation N find each other
+///     rendezvous/N/...    where the processes of generation N find each other
 ///     program/STEP     what a program has thrown in a step
 ///     refused/UID      what a process has brought that has no place in the job
 ///     done             the job has ended; "" or why
@@ -45,9 +45,9 @@ class job_keys {
   [[nodiscard]] std::string member(std::string const& uid) const {
     return prefix_ + "members/" + uid;
   }
-  [[nodiscard]] std::string roll(int number) const { return of("roll", number); }
+  [[nodiscard]] std::string join(int number) const { return of("join", number); }
   [[nodiscard]] std::string failed(int number) const { return of("failed", number); }
-  [[nodiscard]] std::string meeting(int number) const { return of("meeting", number); }
+  [[nodiscard]] std::string rendezvous(int number) const { return of("rendezvous", number); }
   [[nodiscard]] std::string program(std::int64_t step) const {
     return prefix_ + "program/" + std::to_string(step);
   }
@@ -57,7 +57,7 @@ class job_keys {
   /// What a job's processes must have alike.
   struct terms {
     std::string id{};    ///< of the job
-    std::string plan{};  ///< in words that are other ones for another plan
+    std::string plan{};  ///< the fingerprint of the plan
     std::string version{};
     std::uint64_t token = 0;
     int min = 0, max = 0;
@@ -72,7 +72,7 @@ class job_keys {
                 {"closing", of.closing}, {"signal", of.signal},   {"unexplained", of.unexplained}}
         .dump(-1, ' ', true, json::error_handler_t::replace);
   }
-  static std::string text(roll_entry const& of) {
+  static std::string text(join_entry const& of) {
     return json{{"step", of.step}, {"block", of.block}, {"leaving", of.leaving}}.dump();
   }
 
@@ -85,14 +85,14 @@ class job_keys {
   [[nodiscard]] [[gnu::cold]] state read(etcd_view const& from) const {
     state out;
     out.view.revision = from.revision;
-    std::map<std::string, roll_entry> roll;
+    std::map<std::string, join_entry> joined;
     std::string const members = prefix_ + "members/";
     for (auto const& one : from.entries)
       if (one.key == generation()) {
         out.view.now = record_in(one);
         out.view.now_modified = one.modified;
       }
-    auto const rolls = this->roll(out.view.number()), failures = failed(out.view.number());
+    auto const joins = this->join(out.view.number()), failures = failed(out.view.number());
     for (auto const& one : from.entries) {
       if (one.key == job()) {
         out.job = terms_in(one);
@@ -104,9 +104,9 @@ class job_keys {
       } else if (one.key.starts_with(members)) {
         out.view.members.push_back(
             {one.key.substr(members.size()), one.value, one.created, one.lease});
-      } else if (one.key.starts_with(rolls)) {
+      } else if (one.key.starts_with(joins)) {
         auto const value = parsed(one);
-        out.view.roll[one.key.substr(rolls.size())] = {
+        out.view.joined[one.key.substr(joins.size())] = {
             .step = number<std::int64_t>(one, value, "step"),
             .block = number<int>(one, value, "block"),
             .leaving = number<int>(one, value, "leaving")};

@@ -33,7 +33,7 @@ struct generation_record {
 };
 
 /// What a member says of itself when it waits for the next generation.
-struct roll_entry {
+struct join_entry {
   std::int64_t step = 0;  ///< steps that it has done, 0 if it has no state
   int block = -1;         ///< which part of the model it has the state of, -1 for none
   int leaving = 0;        ///< the signal that it has got, 0 for none
@@ -52,7 +52,7 @@ struct membership_view {
   std::vector<member> members{};  ///< those with a lease, the oldest first
   std::optional<generation_record> now{};
   std::int64_t now_modified = 0;                ///< the revision of `now`, 0 if there is none
-  std::map<std::string, roll_entry> roll{};     ///< of `now`
+  std::map<std::string, join_entry> joined{};   ///< of `now`
   std::map<std::string, std::string> failed{};  ///< who has seen `now` fail, and whom it names
   /// Who has no place in the job, and why; it is as if they had gone.
   std::map<std::string, std::string> refused{};
@@ -76,7 +76,7 @@ struct membership_terms {
   int replica = 1;  ///< members of a replica: tensor ranks times stages
   int min = 1, max = 1;
   std::chrono::milliseconds gather{5'000};              ///< for more than min, at first
-  std::chrono::milliseconds timeout{60'000};            ///< for who does not come to the roll
+  std::chrono::milliseconds timeout{60'000};            ///< for a member that does not join
   std::chrono::milliseconds wait_for_members{300'000};  ///< while there are fewer than min
   std::chrono::milliseconds wait_for_state{30'000};     ///< while nobody has what was trained
 };
@@ -84,20 +84,20 @@ struct membership_terms {
 /// The protocol by which processes become the ranks of a job, as one of them follows it: a value
 /// that sees the store's keys and says what to do. It neither talks nor has a clock.
 ///
-/// A generation ends for all when one of them fails or when a change is announced. Then everybody
-/// who lives puts itself on the roll; when all are on it, the oldest proposes the next generation,
+/// A generation ends for all when one of them fails or when a change is announced. Then each member
+/// that lives writes that it joins; when all have joined, the oldest proposes the next generation,
 /// and the store takes one proposal for each.
 class membership {
  public:
-  using time = std::chrono::milliseconds;  ///< since whatever, going forward
+  using time = std::chrono::milliseconds;  ///< since any moment, going forward
 
   /// What to do about a view; after all but `wait` the store is looked at again.
   enum class act {
     wait,     ///< until the store changes, or `when`
-    join,     ///< get a lease, and write the key of a member
-    enroll,   ///< write what this member says on the roll of generation `number`
+    enter,    ///< get a lease, and write the key of a member
+    join,     ///< write that this member joins the generation behind `number`, and what it brings
     propose,  ///< write `next` if nothing has changed since the view
-    revoke,   ///< the leases of `who`, which have not come to the roll
+    revoke,   ///< the leases of `who`, which have not joined
     begin,    ///< generation `next` as its rank `rank`
     leave,    ///< the job goes on without this member, as it has wished
     end       ///< the job has ended, or this member has no place in it: `why`, "" if it is done
@@ -119,9 +119,9 @@ class membership {
   [[nodiscard]] std::string const& uid() const { return uid_; }
 
   /// This member is in no generation now and waits for the next with this state.
-  void come_back(roll_entry const& mine) {
+  void come_back(join_entry const& mine) {
     mine_ = mine;
-    enrolled_.reset();
+    joined_.reset();
   }
 
   /// What a member that waits does.
@@ -136,15 +136,15 @@ class membership {
       return {.what = act::begin, .next = *view.now, .rank = begun};
     }
     if (!view.has(uid_)) {
-      enrolled_.reset();
+      joined_.reset();
       if (mine_.leaving != 0) return {.what = act::leave};
-      return {.what = act::join};
+      return {.what = act::enter};
     }
     last_ = std::max(last_, view.number());
-    auto const said = view.roll.find(uid_);
-    if (enrolled_ != view.number() || said == view.roll.end()) {
-      enrolled_ = view.number();
-      return {.what = act::enroll, .number = view.number()};
+    auto const said = view.joined.find(uid_);
+    if (joined_ != view.number() || said == view.joined.end()) {
+      joined_ = view.number();
+      return {.what = act::join, .number = view.number()};
     }
     return form(view, now);
   }
@@ -160,19 +160,19 @@ class membership {
     if (view.done) return verdict::over;
     if (view.job != job || view.number() < last_) return verdict::lost;
     if (view.number() != last_ || !view.failed.empty()) return verdict::over;
-    bool is_on_roll = false;
+    bool has_joined = false;
     for (auto const& uid : view.now->members) {
       if (!view.has_stayed(uid)) return verdict::over;
-      is_on_roll = is_on_roll || view.roll.contains(uid);
+      has_joined = has_joined || view.joined.contains(uid);
     }
     // Who has left after a step need not wait for those that are about to.
-    if (is_on_roll && since(roll_began_, true, now) > leaving_time) return verdict::over;
+    if (has_joined && since(roll_began_, true, now) > leaving_time) return verdict::over;
     if (!view.now->closing.empty()) return verdict::go_on;
     int const ranks = static_cast<int>(view.now->members.size());
     int newcomers = 0;
     for (auto const& one : view.members) {
-      auto const entry = view.roll.find(one.uid);
-      if (view.now->rank_of(one.uid) < 0 && entry != view.roll.end() &&
+      auto const entry = view.joined.find(one.uid);
+      if (view.now->rank_of(one.uid) < 0 && entry != view.joined.end() &&
           entry->second.leaving == 0 && !view.refused.contains(one.uid))
         ++newcomers;
     }
@@ -195,23 +195,23 @@ class membership {
     few_began_.reset();
     stateless_began_.reset();
     gather_began_.reset();
-    enrolled_.reset();
+    joined_.reset();
   }
 
-  /// What is to become of the roll.
+  /// What is to become of those who have joined.
   [[nodiscard]] action form(membership_view const& view, time now) {
-    std::vector<std::string> absent;  // of the last generation, alive, and not on the roll
+    std::vector<std::string> absent;  // of the last generation, alive, and have not joined
     bool is_all_there = true;         // of those that it had
     if (view.now)
       for (auto const& uid : view.now->members) {
         is_all_there = is_all_there && view.has_stayed(uid);
-        if (view.has(uid) && !view.roll.contains(uid) && !view.refused.contains(uid))
+        if (view.has(uid) && !view.joined.contains(uid) && !view.refused.contains(uid))
           absent.push_back(uid);
       }
-    // While a generation runs, those on the roll are spares.
+    // While a generation runs, those who have joined are spares.
     bool const has_ended =
         !view.now || std::ranges::any_of(view.now->members, [&](auto const& uid) {
-          return !view.has_stayed(uid) || view.roll.contains(uid) || view.failed.contains(uid);
+          return !view.has_stayed(uid) || view.joined.contains(uid) || view.failed.contains(uid);
         });
     auto const waited = since(roll_began_, has_ended && view.now.has_value(), now);
     if (!has_ended) return {};
@@ -222,11 +222,11 @@ class membership {
 
     std::vector<replica_candidate> staying, all;
     std::int64_t newest = 0;
-    for (auto const& [uid, entry] : view.roll)
+    for (auto const& [uid, entry] : view.joined)
       if (view.has(uid) && !view.refused.contains(uid)) newest = std::max(newest, entry.step);
     for (auto const& one : view.members) {
-      auto const entry = view.roll.find(one.uid);
-      if (entry == view.roll.end() || view.refused.contains(one.uid)) continue;
+      auto const entry = view.joined.find(one.uid);
+      if (entry == view.joined.end() || view.refused.contains(one.uid)) continue;
       // Who is one step behind may have what it takes to catch up.
       bool const counts = entry->second.step > 0 && entry->second.step + 1 >= newest;
       replica_candidate const each{one.uid, one.host, counts ? entry->second.block : -1};
@@ -248,7 +248,7 @@ class membership {
     if (mine_.leaving != 0 && !needs_leaving) return {.what = act::leave};
     if (needs_leaving) {
       int signal = 0;
-      for (auto const& one : all) signal = std::max(signal, view.roll.at(one.uid).leaving);
+      for (auto const& one : all) signal = std::max(signal, view.joined.at(one.uid).leaving);
       if (signal != 0)
         return propose(view, all, newest, unexplained, "a signal has ended the job", signal);
     }
@@ -284,13 +284,13 @@ class membership {
     if (worst != staying.end()) staying.erase(worst);
   }
 
-  /// The oldest of those on the roll proposes.
+  /// The oldest of those who have joined proposes.
   [[nodiscard]] action propose(membership_view const& view,
                                std::vector<replica_candidate> const& of, std::int64_t newest,
                                int unexplained, std::string const& closing, int signal,
                                int replicas = 0) const {
     auto const oldest = std::ranges::find_if(view.members, [&](auto const& one) {
-      return view.roll.contains(one.uid) && !view.refused.contains(one.uid);
+      return view.joined.contains(one.uid) && !view.refused.contains(one.uid);
     });
     if (oldest->uid != uid_) return {};
     if (replicas == 0)
@@ -307,9 +307,9 @@ class membership {
 
   std::string uid_;
   membership_terms terms_;
-  roll_entry mine_{};
+  join_entry mine_{};
   int last_ = 0;  // the last generation that this member knows to have begun
-  std::optional<int> enrolled_{};
+  std::optional<int> joined_{};
   std::optional<time> roll_began_{}, few_began_{}, stateless_began_{}, gather_began_{};
 };
 

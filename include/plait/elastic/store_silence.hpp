@@ -18,7 +18,7 @@ namespace plait::detail {
 /// `longest_gap` counts.
 class store_silence {
  public:
-  using time = std::chrono::milliseconds;  ///< since whatever, going forward
+  using time = std::chrono::milliseconds;  ///< since any moment, going forward
   static constexpr time said_after{1'500}, said_every{30'000}, longest_gap{5'000};
 
   /// `store` is what sentences call it: "etcd at etcd://a:2379".

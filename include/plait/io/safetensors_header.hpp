@@ -27,7 +27,7 @@ static_assert(
     "plait/io/safetensors_header.hpp: safetensors files are little-endian and this machine "
     "is not; it needs conversions that plait does not have");
 
-/// How the elements of a tensor are stored in a safetensors file.
+/// The type in which a safetensors file stores the elements of a tensor.
 enum class stored_type {
   boolean,
   u8,
@@ -118,7 +118,7 @@ class safetensors_header_parser : public json_events<safetensors_header_parser> 
  public:
   /// `data_bytes`: how many follow the header.
   ///
-  /// Errors: input_error, one sentence with the file's name, for whatever is not a header.
+  /// Errors: input_error, one sentence with the file's name, for all that is not a header.
   static safetensors_header parse(std::string const& text, std::size_t data_bytes,
                                   file_name const& file) {
     if (!text.starts_with('{')) file.refuse("has a header that does not begin with '{'");

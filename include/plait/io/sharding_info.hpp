@@ -20,13 +20,13 @@
 
 namespace plait {
 
-/// Where in its whole tensor the part that a file has of it begins, by the tensor's name.
+/// The begin of each part that a file has within its whole tensor, by the tensor's name.
 using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<>>;
 
 namespace detail {
 
-/// Reads {"NAME": {"saved_offsets": [r, c]}, ...}. Other things that are said of a tensor are for
-/// whoever knows them, as PyTorch may say more one day.
+/// Reads {"NAME": {"saved_offsets": [r, c]}, ...}. Further keys of a tensor are skipped, as
+/// PyTorch may add some one day.
 class sharding_info_parser : public json_events<sharding_info_parser> {
  public:
   static sharding_info parse(std::string const& text, file_name const& file) {
@@ -146,10 +146,10 @@ inline std::map<std::string, std::string> make_sharding_metadata(sharding_info c
   }
 }
 
-/// What make_sharding_metadata wrote, out of a file's metadata; nothing if there is none. Whether
-/// the tensors are those of the file is for the caller to see.
+/// Returns what make_sharding_metadata wrote, read from a file's metadata; nothing if there is
+/// none. Whether the tensors are those of the file is for the caller to see.
 ///
-/// Errors: input_error that names `path`, for another version and whatever else is not as written.
+/// Errors: input_error that names `path`, for another version and all else that is not as written.
 inline std::optional<sharding_info> parse_sharding_metadata(
     std::map<std::string, std::string> const& metadata, std::filesystem::path const& path) {
   auto const info = metadata.find("DCP_SHARDING_INFO");

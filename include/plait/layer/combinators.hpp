@@ -124,6 +124,10 @@ consteval void check_chain() {
 ///
 /// Parameter names: those of a `named` layer begin with its name; other layers are numbered in
 /// depth-first order within the nearest name, as in "0.weight".
+///
+/// Example (tests/reference/names_in_use_test.cpp sequential):
+///     using net = plait::sequential<plait::nn::linear<10, 32>, plait::nn::gelu<32>,
+///                                   plait::nn::linear<32, 2>>;
 template <class... Layers>
 struct sequential {
   static_assert(sizeof...(Layers) > 0,
@@ -137,6 +141,10 @@ struct sequential {
 };
 
 /// x + L(x). Input and output have the same placement.
+///
+/// Example (tests/reference/names_in_use_test.cpp residual):
+///     using with_skip =
+///         plait::residual<plait::sequential<plait::nn::layer_norm<16>, block>>;  // y = x + f(x)
 template <class L>
 struct residual {
   static_assert((detail::check_is_layer<L>(), true));
@@ -162,6 +170,10 @@ struct fan_out {
 /// runs in a loop.
 ///
 /// Parameter names: the copy's number goes before those of L, as in "h.3.attn.weight".
+///
+/// Example (tests/reference/names_in_use_test.cpp repeat):
+///     using twelve =
+///         plait::repeat<12, with_skip>;  // one type, compiled once; 12 sets of parameters
 template <std::size_t Count, class L>
 struct repeat {
   static_assert(Count >= 1, "repeat<Count, L>: Count is 0; write at least 1, or leave L out");
@@ -174,6 +186,10 @@ struct repeat {
 };
 
 /// L with a name that goes before the names of its parameters.
+///
+/// Example (tests/reference/names_in_use_test.cpp named):
+///     using in_files =
+///         plait::named<"head", plait::nn::linear<16, 4>>;  // "head.weight", "head.bias"
 template <name Label, class L>
 struct named {
   static_assert((detail::check_is_layer<L>(), true));
@@ -183,7 +199,11 @@ struct named {
   using output = typename L::output;
 };
 
-/// L in its form `Label`, whatever the planner would choose.
+/// L in its form `Label`, instead of the one that the planner would choose.
+///
+/// Example (tests/reference/names_in_use_test.cpp pinned):
+///     using every_rank =
+///         plait::pinned<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
 template <name Label, class L>
 struct pinned {
   static_assert((detail::check_is_layer<L>(), true));
@@ -250,6 +270,10 @@ struct sum_of {
 };
 
 /// A model and the layer that measures its loss against targets.
+///
+/// Example (tests/reference/names_in_use_test.cpp objective):
+///     using objective =
+///         plait::objective<net, plait::nn::cross_entropy<2>>;  // what a trainer minimises
 template <class Model, class Loss>
 struct objective {
   static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));

@@ -13,7 +13,7 @@
 namespace plait {
 
 /// In a form: the placement that the body sees `Parameter` in. Of a slot it is the placement that
-/// the slot has in this form, whatever it follows elsewhere.
+/// the slot has in this form, instead of the one that it follows.
 ///
 /// A parameter is stored as the shard that is used, and otherwise as invariant. The transition from
 /// the stored to the used placement (and its adjoint, for the gradient) is a row of the table:
@@ -57,6 +57,12 @@ template <class... Clauses>
 using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
 
 /// The forms of a layer, in order of preference among equal costs.
+///
+/// Example (tests/reference/names_in_use_test.cpp forms):
+///     using forms = plait::forms<
+///         plait::whole,                                                   // all ranks do all
+///         plait::column<plait::split<weight, 1>, plait::split<bias, 0>>,  // blocks of outputs
+///         plait::row_split<plait::split<weight, 0>, plait::once<bias>>>;  // blocks of inputs
 template <class... Forms>
 struct forms {};
 
@@ -202,8 +208,9 @@ constexpr bool labels_differ(auto const& table) {
 
 }  // namespace detail
 
-/// Where a layer in form `form` has a slot: as a clause of the form says, else as the slot's
-/// `follows` says where the form cuts features, else cut by positions where the form cuts these.
+/// Returns the placement of a slot of a layer in form `form`: as a clause of the form says, else as
+/// the slot's `follows` says where the form cuts features, else cut by positions where the form
+/// cuts these.
 constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   for (int i = 0; i < form.slot_count; ++i)
     if (auto const& use = form.slots[static_cast<std::size_t>(i)]; use.slot == slot.number)

@@ -18,7 +18,8 @@ namespace plait {
 /// A type says on purpose that it is a layer by `using concept_tag = plait::layer_tag;`.
 struct layer_tag {};
 
-/// Which buffers a layer's body may be given twice. The plan uses it to save memory.
+/// The pairs of buffers that may be one when a layer's body is called. The plan uses it to save
+/// memory.
 struct aliasing {
   bool forward = false;   ///< the output may be the input's buffer
   bool backward = false;  ///< the input's gradient may be the output gradient's buffer
@@ -57,8 +58,22 @@ struct aliasing {
 /// (ops.prepare_attention). An element-wise layer says what it is by `function`, `derivative` and
 /// `kept`, see nn::elementwise. Meaning: the output of a sample depends on no other sample; the
 /// bodies only call `ops`, never
-///          read an element; `plait::testing::check_layer` verifies a layer of one's own.
+///          read an element; `plait::testing::check_layer` verifies a user's layer.
 /// docs/writing_a_layer.md has the protocol on one page.
+///
+/// Example (tests/reference/names_in_use_test.cpp layer):
+///     template <std::size_t Width>
+///     struct scale {  // y = x * w, one factor for each feature
+///       using concept_tag = plait::layer_tag;
+///       using input = plait::features<Width>;
+///       using output = plait::features<Width>;
+///       using weight = plait::parameter<"weight", plait::extents<Width>, plait::constant(1.0)>;
+///       using parameters = plait::parameter_list<weight>;
+///       using saved = plait::saved<plait::input_slot>;
+///       static void forward(auto& ops, auto l);
+///       static void backward_input(auto& ops, auto l);
+///       static void backward_parameters(auto& ops, auto l);
+///     };
 template <class L>
 concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {
   typename L::input;
@@ -82,10 +97,11 @@ consteval void check_is_layer() {
 
 }  // namespace detail
 
-/// How many terms a loss may have: losses, and layers that add to it in mid-model.
+/// The largest number of terms that a loss may have: losses, and layers that add to it in
+/// mid-model.
 inline constexpr int most_loss_terms = 8;
 
-/// What the plan knows about a layer that is not a combination of others.
+/// The facts that a plan has about a layer that is not a combination of others.
 struct leaf_info {
   static constexpr int most_forms = 8;
   static constexpr int most_inputs = 2;

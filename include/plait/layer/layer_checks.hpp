@@ -11,8 +11,8 @@ struct body_names {
   int forward, backward_input, backward_parameters, count;
 };
 
-/// L and a second member for each name of a body: a name that L has, of whatever kind, is ambiguous
-/// here. Nothing else finds a template that takes `auto` in any number.
+/// L and a second member for each name of a body: a name of any kind that L has is ambiguous here.
+/// Nothing else finds a template that takes `auto` in any number.
 template <class L>
 struct body_probe : L, body_names {};
 

@@ -21,7 +21,8 @@ struct extents {
   static constexpr std::size_t count = (Lengths * ...);
 };
 
-/// How the first value of a parameter is made, from the seed and the global index of each element.
+/// An initializer makes the first value of a parameter, from the seed and the global index of each
+/// element.
 struct initializer {
   enum class kind : int { constant, normal };
   kind how = kind::constant;
@@ -47,6 +48,10 @@ consteval initializer normal(double standard_deviation) {
 ///
 /// The last `Padding` entries of the first dimension are there only to make it divide: they are 0
 /// before and after every step, and files do not have them.
+///
+/// Example (tests/reference/names_in_use_test.cpp parameter):
+///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
+///     using bias = plait::parameter<"bias", plait::extents<Out>, plait::constant(0.0)>;
 template <name Label, class Extents, initializer Initial = constant(0.0), std::size_t Padding = 0>
 struct parameter {
   static_assert(Padding < Extents::lengths[0],
@@ -63,7 +68,7 @@ struct parameter_list {
   static constexpr int size = sizeof...(Parameters);
 };
 
-/// What the plan knows about a parameter.
+/// The facts that a plan has about a parameter.
 struct parameter_info {
   name label{};
   int rank = 1;

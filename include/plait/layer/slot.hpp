@@ -11,12 +11,22 @@
 namespace plait {
 
 /// Saved: the layer's input is kept until its backward has run.
+///
+/// Example (tests/reference/names_in_use_test.cpp input_slot):
+///     static void backward_parameters(auto& ops, auto l) {  // dw += x^T dy
+///       ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy,
+///                             l.dp[weight{}]);
+///       ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
+///     }
 struct input_slot {};
 /// Saved: the layer's output is kept until its backward has run.
+///
+/// Example (tests/reference/names_in_use_test.cpp output_slot):
+///     using saved = plait::saved<plait::output_slot>;  // the derivative of exp(x) is y itself
 struct output_slot {};
 
-/// Whether a slot has fewer values per row on a rank that holds a shard of the features. A form may
-/// say otherwise by use<Slot, placement>.
+/// The dependence of a slot's size on form: with `features` a rank that holds a shard of the
+/// features has fewer values per row. A form may say otherwise by use<Slot, placement>.
 enum class follows : int { rows, features };
 
 /// The type of a slot's elements: that of activations, or the wider one that sums are kept in
@@ -28,16 +38,25 @@ enum class slot_element : int { compute, accumulate };
 ///
 /// `Options`, in any order: a `follows`, a `slot_element` (compute if left out), and a number, of
 /// values for all rows together.
+///
+/// Example (tests/reference/names_in_use_test.cpp slot):
+///     using terms =
+///         plait::slot<"terms", 1, plait::slot_element::accumulate>;  // one sum for each row
+///     using scratch = plait::scratch<terms>;
 template <name Label, std::size_t PerRow, auto... Options>
 struct slot {
   static constexpr name label = Label;
 };
 
-/// What a layer's backward needs of its forward; one set for each microbatch in flight.
+/// The slots that a layer's backward needs of its forward; one set for each microbatch in flight.
+///
+/// Example (tests/reference/names_in_use_test.cpp saved):
+///     using saved = plait::saved<plait::input_slot>;  // l.x of the forward is l.saved[...] of
+///                                                     // the backward
 template <class... Slots>
 struct saved {};
 
-/// What one call of a layer's body needs for itself alone.
+/// The slots that one call of a layer's body needs for itself alone.
 template <class... Slots>
 struct scratch {};
 

@@ -8,7 +8,7 @@ namespace plait {
 
 enum class value_kind : int { features, tokens, reals };
 
-/// What flows along one edge of a model, per row (a row is one position of one sample).
+/// The value that flows along one edge of a model, per row (a row is one position of one sample).
 struct value_info {
   value_kind kind = value_kind::features;
   std::size_t width = 1;
@@ -21,6 +21,11 @@ struct value_info {
 };
 
 /// Rows of `Width` real numbers: (sequence, batch, Width), row index = position * batch + sample.
+///
+/// Example (tests/reference/names_in_use_test.cpp features):
+///     using input =
+///         plait::features<In>;  // (rows, In): a row for each position of each sample
+///     using output = plait::features<Out>;  // (rows, Out)
 template <std::size_t Width>
 struct features {
   static constexpr value_info info{value_kind::features, Width};
@@ -52,17 +57,24 @@ struct integers {
 
 /// Rows of `Width` real numbers of the data set, which a loss compares features with:
 /// (sequence, batch, Width). They have no gradient and are in the type in which sums are formed,
-/// float or double, whatever layers compute in. A number that is missing is not a number (nan).
+/// float or double, for layers of every type. A number that is missing is not a number (nan).
 template <std::size_t Width>
 struct reals {
   static constexpr value_info info{value_kind::reals, Width};
 };
 
 /// Several inputs of one layer, given to its body as a tuple of views.
+///
+/// Example (tests/reference/names_in_use_test.cpp inputs):
+///     using input =
+///         plait::inputs<plait::features<1>, plait::reals<1>>;  // an output and its target
 template <class... Inputs>
 struct inputs {};
 
 /// The output of a loss layer: one number for the whole batch, a sum over the rows of all ranks.
+///
+/// Example (tests/reference/names_in_use_test.cpp loss_value):
+///     using output = plait::loss_value;
 struct loss_value {
   static constexpr value_info info{value_kind::features, 1};
 };

@@ -13,6 +13,9 @@ namespace plait {
 /// The roles that an axis of a mesh may have. A role is what the typing rules say of the axis, so
 /// the set is closed; policies are what programs add. `replica`, `context` and `expert` have no
 /// policy of plait's yet.
+///
+/// Example (tests/reference/names_in_use_test.cpp axis):
+///     static_assert(in_all_ways::plan().wire(plait::axis::tensor, {.rows = 16}).total() > 0);
 enum class axis : int { data, tensor, stage, replica, context, expert };
 
 inline constexpr std::size_t axis_count = 6;
@@ -74,7 +77,7 @@ constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
   return out;
 }
 
-/// For example "data x tensor".
+/// Returns the axes as text, for example "data x tensor".
 constexpr std::string to_string(axis_set over) {
   std::string text;
   for (axis const which : all_axes)

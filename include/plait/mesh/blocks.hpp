@@ -23,7 +23,7 @@ struct block_place {
   return {grid.place_in_group(place, cut), grid.size(cut)};
 }
 
-/// Whether a rank is the one that counts of those that have the same of a value: the first along
+/// Says whether a rank counts among those that hold the same part of a value: it is the first along
 /// each axis on which it is replicate or invariant. Who adds up squares, saves a block or reads an
 /// output asks this, so that each element counts once under every mesh.
 [[nodiscard]] constexpr bool holds_the_one_copy(layout const& value, coordinates const& place) {

@@ -60,10 +60,10 @@ class host_map {
   return out;
 }
 
-/// Which process becomes which rank: groups over `together` are put on one host each, where
-/// processes of one host are left that are enough; hosts and processes keep their order, and
-/// process 0 is rank 0. `hosts` are those of the processes, in the launcher's order, which stays as
-/// it is unless fewer groups cross hosts.
+/// Assigns processes to ranks: groups over `together` are put on one host each, where processes of
+/// one host are left that are enough; hosts and processes keep their order, and process 0 is rank
+/// 0. `hosts` are those of the processes, in the launcher's order, which stays as it is unless
+/// fewer groups cross hosts.
 [[nodiscard]] [[gnu::cold]] inline std::vector<int> processes_by_rank(mesh const& grid,
                                                                       host_map const& hosts,
                                                                       axis_set together) {
@@ -113,8 +113,8 @@ class host_map {
   return text;
 }
 
-/// Which ranks the hosts have and which groups along one axis cross them: "a: ranks 0-3; b: ranks
-/// 4-7", and a line for each axis of which groups do.
+/// Returns text that lists the ranks of each host and the groups along each axis that cross hosts:
+/// "a: ranks 0-3; b: ranks 4-7", and a line for each axis of which groups do.
 [[nodiscard]] [[gnu::cold]] inline std::string explain_hosts(mesh const& grid,
                                                              host_map const& hosts) {
   std::string text;

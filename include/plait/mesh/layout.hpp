@@ -10,7 +10,7 @@
 
 namespace plait {
 
-/// How a value is placed on every axis of the mesh; invariant where nothing is said.
+/// The placements of a value, one on each axis of the mesh; invariant where nothing is said.
 struct layout {
   // Each element by itself: g++ 12 changes a constant array that repeats one value when a constant
   // expression makes a changed copy of it.
@@ -60,7 +60,8 @@ struct layout {
   friend constexpr bool operator==(layout const&, layout const&) = default;
 };
 
-/// For example "{data: partial, tensor: partial}"; axes on which it is invariant are left out.
+/// Returns text such as "{data: partial, tensor: partial}"; axes on which the value is invariant
+/// are left out.
 constexpr std::string to_string(layout const& where) {
   std::string text = "{";
   for (axis const which : all_axes) {
@@ -80,8 +81,9 @@ struct layout_transition {
   friend constexpr bool operator==(layout_transition const&, layout_transition const&) = default;
 };
 
-/// What brings a value from one layout to another: the row of the table on each axis, where the
-/// rows that communicate must be the same movement and become one collective over their axes.
+/// The communication that brings a value from one layout to another: the row of the table on each
+/// axis, where the rows that communicate must be the same movement and become one collective over
+/// their axes.
 ///
 /// Sums over several axes are one sum over the union of the groups; of other movements only one
 /// axis may need one. Of elements that are cut along several axes only the last cut, in the order

@@ -12,10 +12,11 @@
 
 namespace plait {
 
-/// As a backend's number of data ranks: as many as the machine has processors for.
+/// The number of data ranks that stands for the machine: as many as the machine has processors for.
 inline constexpr int all_processors = -1;
 
-/// Where a rank stands: its index along each axis, 0 along an axis that the mesh lacks.
+/// The coordinates of a rank in the mesh: its index along each axis, 0 along an axis that the mesh
+/// lacks.
 struct coordinates {
   std::array<int, axis_count> index{};
 
@@ -163,7 +164,7 @@ struct mesh {
   }
 };
 
-/// For example "data 2 x tensor 4".
+/// Returns the mesh as text, for example "data 2 x tensor 4".
 [[nodiscard]] inline std::string to_string(mesh const& grid) {
   std::string text;
   for (int i = 0; i < grid.dimension_count; ++i) {

@@ -41,6 +41,10 @@ struct relu : elementwise<Width, functions::relu, functions::relu_derivative, ou
 /// The Gaussian error linear unit in its tanh form, element by element.
 ///
 /// Source: Hendrycks, Gimpel, "Gaussian error linear units", arXiv 1606.08415.
+///
+/// Example (tests/reference/names_in_use_test.cpp gelu):
+///     using block = plait::sequential<plait::nn::linear<16, 64>, plait::nn::gelu<64>,
+///                                     plait::nn::linear<64, 16>>;
 template <std::size_t Width>
 struct gelu
     : elementwise<Width, functions::gelu_tanh, functions::gelu_tanh_derivative, input_slot> {

@@ -9,7 +9,7 @@
 
 namespace plait::nn {
 
-/// How a linear layer's matrix is stored.
+/// The order in which the matrix of a linear layer is stored.
 enum class weight_order : int { input_output, output_input };
 
 /// Options of a linear layer.
@@ -57,6 +57,10 @@ struct linear_parameters {
 ///         padded_to that many outputs instead of Out.
 /// Moves:  column: the whole input, a block of the output; row: a block of the input, a partial
 ///         output to which b is added once.
+///
+/// Example (tests/reference/names_in_use_test.cpp linear):
+///     using classifier = plait::nn::linear<10, 2>;                // y = x w + b
+///     using no_bias = plait::nn::linear<10, 2, {.bias = false}>;  // y = x w
 template <std::size_t In, std::size_t Out, linear_options Options = linear_options{}>
 struct linear : detail::linear_parameters<In, Out, Options> {
   static_assert(Out % static_cast<std::size_t>(Options.parts) == 0,

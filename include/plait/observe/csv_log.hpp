@@ -88,8 +88,8 @@ class csv_writer {
     if (problem) there.name().refuse("cannot be written: " + problem.message());
   }
 
-  /// What is kept becomes a new file: whoever still writes to the old one, as a process may that
-  /// was given up when it hung, does no harm. Rows stand in the order of their steps.
+  /// The kept rows become a new file: a process that still writes to the old one, having been given
+  /// up when it hung, does no harm. Rows stand in the order of their steps.
   [[gnu::cold]] void cut_from(std::int64_t step) const {
     detail::open_file const there(path_, kind);
     std::string text(there.size(), ' ');
@@ -130,6 +130,10 @@ class csv_writer {
 };
 
 /// `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`
+///
+/// Example (tests/reference/names_in_use_test.cpp csv_log):
+///     plait::csv_log log(rank, "run.csv");
+///     for (auto const& batch : batches) log.write(trainer.step(batch));
 using csv_log = training_log<csv_writer>;
 
 }  // namespace plait

@@ -14,7 +14,7 @@
 
 namespace plait {
 
-/// How progress is shown.
+/// The way in which progress is shown.
 enum class progress_lines : int {
   /// Live on a terminal, plain otherwise. Plain under MPI's launchers: mpirun gives ranks terminals
   /// of its own, and what they write may go to a file.

@@ -20,7 +20,7 @@ struct logged_number {
   double value = 0;
 };
 
-/// Which ranks write a log.
+/// The ranks that write a log.
 enum class log_ranks : int {
   root,
   all  ///< each a file of its own, in whose name stands ".rank3"

@@ -5,7 +5,7 @@
 
 namespace plait {
 
-/// How the ranks along one mesh axis hold a value together.
+/// A placement kind says how the ranks along one mesh axis hold a value together.
 ///
 /// `replicate` and `invariant` look the same in memory. They differ in who owes the reduction of
 /// the gradient: p separate uses of a replicated value leave p summands, one computation repeated
@@ -79,7 +79,7 @@ constexpr placement dual(placement at) {
   return at;
 }
 
-/// For example "shard<features>" or "partial".
+/// Returns the placement as text, for example "shard<features>" or "partial".
 constexpr std::string to_string(placement at) {
   auto number = [](int value) {
     std::string digits;

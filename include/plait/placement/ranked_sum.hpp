@@ -6,8 +6,9 @@
 
 namespace plait {
 
-/// How ranks add up a value in their order by exchanging blocks: each has a share of the elements,
-/// takes those of the other ranks in pieces, and adds them up; or, of a small value, all of it.
+/// The plan by which ranks add up a value in their order by exchanging blocks: each has a share of
+/// the elements, takes those of the other ranks in pieces, and adds them up; or, of a small value,
+/// all of it.
 struct ranked_sum {
   std::size_t share = 0;  ///< elements that each rank adds up
   std::size_t piece = 0;  ///< most of them that it takes from each other rank at one time

@@ -14,8 +14,8 @@ struct slice_range {
   friend constexpr bool operator==(slice_range, slice_range) = default;
 };
 
-/// The binary tree along which what the slices of a global batch give is added up, whoever has
-/// computed it: so that a sum has the same bits for every number of ranks.
+/// The binary tree along which the terms of a global batch's slices are added up, so that a sum has
+/// the same bits for every number of ranks.
 ///
 /// A node of several slices is the sum of its left and its right part, of which the left one has
 /// the largest power of two of slices that is less than all. A rank of `ranks` has the slices

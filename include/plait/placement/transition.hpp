@@ -7,7 +7,7 @@
 
 namespace plait {
 
-/// What the ranks of one axis do to turn one placement into another.
+/// A movement is what the ranks of one axis do to turn one placement into another.
 enum class movement : int {
   none,            ///< the local values stay; only the type changes
   slice,           ///< each rank keeps its own block
@@ -27,7 +27,7 @@ enum class movement : int {
   send,
 };
 
-/// Who may ask for a transition.
+/// The party that may ask for a transition.
 enum class derivation : int {
   automatic,  ///< derived wherever a producer meets a consumer
   by_name,    ///< only where a layer or policy writes it

@@ -31,7 +31,7 @@ enum class job_part : int {
   prediction,         ///< the output for one batch
   export_parameters,  ///< to the root rank
   export_gradients,
-  hand_over  ///< of an elastic job, when ranks have come
+  state_transfer  ///< of an elastic job, when ranks have come
 };
 
 /// The number of enumerators of `job_part`.
@@ -441,10 +441,10 @@ struct exchange_lister {
 
   /// From the rank that has the state to those along the axis of the samples: arena by arena, each
   /// in the order in which plan::memory has it.
-  [[gnu::cold]] constexpr void add_hand_over() {
+  [[gnu::cold]] constexpr void add_state_transfer() {
     if (!plan.is_elastic) return;
     auto const held =
-        layout{}.with(plan.grid.of_several_ranks(batch_axes), {placement_kind::only, load.donor});
+        layout{}.with(plan.grid.of_several_ranks(batch_axes), {placement_kind::only, load.source});
     std::size_t const trained = parameters.count(), kept = parameters.kept_count();
     auto const add_arena = [&](exchange_element element, std::size_t count) {
       if (count > 0) add({exchange_place::state, held, layout{}, element, count});
@@ -456,8 +456,8 @@ struct exchange_lister {
   }
 };
 
-/// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once,
-/// whatever the number of its copies and of microbatches. `has_still`: also the values that lie
+/// All communication of one part of a job on the ranks of one stage. Rows of a repeat stand once
+/// for all of its copies and microbatches. `has_still`: also the values that lie
 /// where they are wanted.
 ///
 /// Where a place has several exchanges they stand in their order; the order of the places is that
@@ -475,7 +475,7 @@ struct exchange_lister {
     case job_part::prediction: list.add_prediction(); break;
     case job_part::export_parameters: list.add_export(false); break;
     case job_part::export_gradients: list.add_export(true); break;
-    case job_part::hand_over: list.add_hand_over(); break;
+    case job_part::state_transfer: list.add_state_transfer(); break;
   }
   return std::move(list.out);
 }

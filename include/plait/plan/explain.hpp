@@ -204,6 +204,10 @@ template <class Plan>
 
 /// The plan in words and tables: forms, transitions, stages, memory and traffic for a workload,
 /// and what the options ask for.
+///
+/// Example (tests/reference/names_in_use_test.cpp explain):
+///     std::fputs(plait::explain(in_all_ways::plan(), {.rows = 16, .microbatches = 2}).c_str(),
+///                stdout);
 template <class Plan>
 [[gnu::cold]] std::string explain(Plan, workload const& load, explain_options const& options) {
   auto const& hosts = options.hosts;

@@ -93,8 +93,8 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
   return edge(form.output, leaf.output.width);
 }
 
-/// What is sent where a value goes from one placement to another, and its gradient back, whatever
-/// its width.
+/// The collectives of a passage, by which a value of any width goes from one placement to another
+/// and its gradient back.
 struct crossing {
   movement there = movement::none, back = movement::none;
   bool possible = false;           ///< automatic, and made by communicators

@@ -12,6 +12,9 @@ namespace plait {
 /// error messages and object files short.
 /// `Element` is the type of parameters, activations and gradients: float, double, or a precision<>
 /// that gives each its own.
+///
+/// Example (tests/reference/names_in_use_test.cpp parallel):
+///     struct job : plait::parallel<objective, plait::data_parallel<2>> {};
 template <class Model, class Policy, class Element = float>
 struct parallel {
   static_assert(!policy<Model>,

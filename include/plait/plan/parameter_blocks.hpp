@@ -85,8 +85,8 @@ struct parameter_rectangle {
   return count == whole.count() && (count == 0 || (row == whole.rows && column == whole.columns));
 }
 
-/// Adds what of `of` lies in `range` of the arena: at most three rectangles, of which the first and
-/// the last are pieces of a row.
+/// Adds the part of `of` that lies in `range` of the arena: at most three rectangles, of which the
+/// first and the last are pieces of a row.
 constexpr void add_common(parameter_rectangle const& of, element_range const& range,
                           std::vector<parameter_rectangle>& out) {
   if (of.count() == 0) return;

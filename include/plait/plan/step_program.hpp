@@ -345,7 +345,7 @@ class program_writer {
     case job_part::prediction: writer.write_prediction(); break;
     case job_part::export_parameters: writer.write_export(false); break;
     case job_part::export_gradients: writer.write_export(true); break;
-    case job_part::hand_over: writer.write_rows(exchange_place::state, program_buffer::state);
+    case job_part::state_transfer: writer.write_rows(exchange_place::state, program_buffer::state);
   }
   return writer.take();
 }

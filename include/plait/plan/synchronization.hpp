@@ -100,7 +100,7 @@ struct planned_wait {
   return out;
 }
 
-/// For example "forward: 7 waits for 6", or "step: row 14 waits for add".
+/// Returns text such as "forward: 7 waits for 6", or "step: row 14 waits for add".
 [[nodiscard]] inline std::string to_string(wait_site const& site) {
   constexpr std::array words{"forward", "backward", "layer", "step"};
   auto const name = [&](int number) {

@@ -8,7 +8,7 @@
 
 namespace plait {
 
-/// Which outputs of the model a rank gets from a prediction.
+/// The outputs of the model that a rank gets from a prediction.
 enum class predicted : int {
   nothing,
   of_data_rank,  ///< those of its own samples
@@ -16,6 +16,10 @@ enum class predicted : int {
 };
 
 /// The run-time numbers that bytes depend on.
+///
+/// Example (tests/reference/names_in_use_test.cpp workload):
+///     constexpr plait::workload load{.rows = 16, .microbatches = 2};
+///     static_assert(in_all_ways::plan().bytes_per_rank(load) < 64 * 1024);
 struct workload {
   std::size_t rows = 1;         ///< of one microbatch on one data rank: positions times samples
   int microbatches = 1;         ///< per step
@@ -27,7 +31,7 @@ struct workload {
   bool stops = false;           ///< true when ranks agree to stop on signals
   predicted prediction = predicted::nothing;
   std::size_t measured_numbers = 0;  ///< of the measures of an evaluation, added up over ranks
-  int donor = 0;  ///< of the ranks of a data axis, the one whose state the others are given
+  int source = 0;  ///< of the ranks of a data axis, the one whose state the others are given
   bool ranked_sums = false;  ///< true on processes that exchange blocks to add up, see ranked_sum
 };
 

@@ -7,8 +7,8 @@
 
 namespace plait {
 
-/// What data ranks hold a block of, instead of all: a type with `parameters`, the rule for the data
-/// axis.
+/// A data sharding says of what data ranks hold a block instead of all: it is a type with
+/// `parameters`, the rule for the data axis.
 template <class S>
 concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;
@@ -26,6 +26,10 @@ struct unsharded {
 ///         quarters of that, as the copies that layers see are gathered.
 /// Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion
 ///         parameter models", SC 2020: P_os.
+///
+/// Example (tests/reference/names_in_use_test.cpp zero):
+///     struct less_memory : plait::parallel<objective, plait::data_parallel<4, plait::zero<1>>> {
+///     };
 template <int Level>
 struct zero {
   static_assert(Level == 1,
@@ -38,6 +42,11 @@ struct zero {
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters;
 ///        with `zero<1>` as much, as a reduce_scatter and an all_gather.
+///
+/// Example (tests/reference/names_in_use_test.cpp data_parallel):
+///     struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
+///     struct any_number : plait::parallel<objective, plait::data_parallel<>> {
+///     };  // said at launch
 template <int Ranks = at_launch, class Sharding = unsharded>
 struct data_parallel {
   static_assert(Ranks >= 1 || Ranks == at_launch,

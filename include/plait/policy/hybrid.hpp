@@ -13,6 +13,11 @@
 namespace plait {
 
 /// Several policies in one mesh. The first varies slowest in the numbering of ranks.
+///
+/// Example (tests/reference/names_in_use_test.cpp hybrid):
+///     using eight =
+///         plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, plait::tensor_parallel<2>>;
+///     struct in_all_ways : plait::parallel<objective, eight> {};
 template <class... Policies>
 struct hybrid {
   static_assert((policy<Policies> && ...),
@@ -166,15 +171,15 @@ template <class P>
 
 }  // namespace detail
 
-/// How a step's samples lie on the axes.
+/// The placements of a step's samples under a policy.
 template <class P>
 inline constexpr layout samples_of = detail::rules_of<P>().samples;
 
-/// How parameters stand on the axes.
+/// The placements of parameters under a policy.
 template <class P>
 inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().parameters;
 
-/// How many slices the global batch has whose sums are made slice by slice; 0 if they are not.
+/// The number of slices in a global batch whose sums are made slice by slice; 0 if they are not.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
 

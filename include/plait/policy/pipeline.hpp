@@ -27,6 +27,10 @@ inline constexpr bool is_cuts<cut_at<Units...>> = true;
 /// order of `Schedule`.
 ///
 /// Moves: each activation at a cut forward, its gradient backward, for every microbatch.
+///
+/// Example (tests/reference/names_in_use_test.cpp pipeline):
+///     struct two_stages : plait::parallel<objective, plait::pipeline<2>> {};
+///     struct all_then_back : plait::parallel<objective, plait::pipeline<2, plait::gpipe>> {};
 template <int Ranks, class Schedule = one_forward_one_backward, class Cuts = balanced>
 struct pipeline {
   static_assert(Ranks >= 1, "pipeline<Ranks>: Ranks must be at least 1");

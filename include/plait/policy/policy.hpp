@@ -11,7 +11,7 @@ namespace plait {
 /// A type says on purpose that it is a policy by `using concept_tag = plait::policy_tag;`.
 struct policy_tag {};
 
-/// What the ranks along one axis of a mesh do: an empty type that says
+/// A policy describes what the ranks along one axis of a mesh share; it is an empty type that says
 ///
 ///   using concept_tag = plait::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
@@ -25,7 +25,7 @@ struct policy_tag {};
 ///
 /// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
 /// programs alike. Errors: texts of the compiler, see policy/checks.hpp.
-/// docs/policies.md has a policy of one's own on one page, `plait::testing::check_policy` runs one.
+/// docs/policies.md has a user's own policy on one page, `plait::testing::check_policy` runs one.
 template <class P>
 concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 
@@ -34,6 +34,9 @@ template <class... Policies>
 struct policy_list {};
 
 /// One rank does everything.
+///
+/// Example (tests/reference/names_in_use_test.cpp serial):
+///     struct alone : plait::parallel<objective, plait::serial> {};  // one rank, nothing is sent
 struct serial {
   using concept_tag = policy_tag;
 };
@@ -42,9 +45,10 @@ struct serial {
 /// out wrong does not mean it.)
 inline constexpr int at_launch = -1;
 
-/// How parameters stand on one axis. All communication of parameters and of their gradients follows
-/// from these three by the table of transitions: what a step does with the gradients is the row
-/// summed -> owned, what it does behind the update is the row owned -> kept.
+/// A parameter rule gives the placements of parameters on one axis. All communication of parameters
+/// and of their gradients follows from these three by the table of transitions: what a step does
+/// with the gradients is the row summed -> owned, what it does behind the update is the row owned
+/// -> kept.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each region of the arena.
 struct parameter_rule {
@@ -54,7 +58,7 @@ struct parameter_rule {
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
 
-/// Which dimensions of activations the forms of layers may cut on an axis. (Forms that cut a
+/// The dimensions of activations that the forms of layers may cut on an axis. (Forms that cut a
 /// vocabulary or heads cut features.)
 struct form_cuts {
   bool features = true;

@@ -19,6 +19,10 @@ namespace plait {
 ///         ranks 2.25 times the bytes of the parameters instead of 1.5. With `zero<1>` without the
 ///         last gathering.
 /// Memory: up to 2 log2(Slices / n) + 2 accumulators for the gradients instead of one.
+///
+/// Example (tests/reference/names_in_use_test.cpp reproducible):
+///     using same_bits =
+///         plait::hybrid<plait::data_parallel<>, plait::reproducible<8>>;  // on 1, 2, 4 or 8
 template <int Slices>
 struct reproducible {
   static_assert(Slices >= 1,

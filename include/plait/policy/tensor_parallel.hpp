@@ -5,13 +5,17 @@
 
 namespace plait {
 
-/// Whether a tensor axis may also cut the sequence, between the layers that it splits.
+/// A switch that lets a tensor axis also cut the sequence, between the layers that it splits.
 enum class sequence : bool { unsharded, sharded };
 
 /// Splits layers over `Ranks` ranks, in the chain of forms that costs least (see form_planner.hpp).
 ///
 /// Moves: for each pair of a column and a row layer, one all_reduce of the activations forward and
 ///        one backward; with `sequence::sharded` the same bytes as all_gather and reduce_scatter.
+///
+/// Example (tests/reference/names_in_use_test.cpp tensor_parallel):
+///     struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
+///     };  // of each layer's work
 template <int Ranks, sequence Sequence = sequence::unsharded>
 struct tensor_parallel {
   static_assert(Ranks >= 1, "tensor_parallel<Ranks>: Ranks must be at least 1");

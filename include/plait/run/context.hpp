@@ -8,7 +8,7 @@
 
 namespace plait {
 
-/// Where a layer adds its term of the loss, in the device's memory.
+/// The place in the device's memory where a layer adds its term of the loss.
 struct loss_sum {
   double* data = nullptr;           ///< null: nobody wants it
   double const* scale = nullptr;    ///< the term's weight / (what it counts in the global batch)
@@ -20,7 +20,17 @@ struct loss_sum {
   std::size_t first_row = 0;  ///< of the block of the microbatch that this rank's body works on
 };
 
-/// What the gradient of a term of the loss is multiplied by, in the device's memory.
+/// The factor of the gradient of a term of the loss, in the device's memory.
+///
+/// Example (tests/reference/names_in_use_test.cpp loss_seed):
+///     struct differentiate {
+///       plait::loss_seed seed;  // ops.loss_seed(): 1 / the labels of the global batch
+///       template <class X>
+///       PLAIT_HOST_DEVICE void operator()(std::size_t, X const* x, auto const* target,
+///                                         X* dx) const {
+///         *dx = static_cast<X>(*seed.scale * (double(*x) - double(*target)));
+///       }
+///     };
 struct loss_seed {
   double const* scale = nullptr;    ///< the gradient of the job's loss by the layer's sum
   double const* weights = nullptr;  ///< of each row; null: all 1
@@ -40,8 +50,8 @@ constexpr loss_seed seed_of(loss_sum const& of) {
           of.present};
 }
 
-/// Where in the job a layer's body is being run: what it must know besides its operands so that
-/// the result depends on global indices only.
+/// The context in which a layer's body runs: what it must know besides its operands so that the
+/// result depends on global indices only.
 struct layer_context {
   std::uint64_t seed = 0;
   std::uint32_t const* step = nullptr;  ///< number of the step, in the device's memory

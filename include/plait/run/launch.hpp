@@ -57,6 +57,12 @@ class program_reference {
 /// A program that runs several jobs names them all, `launch<first, second>(...)`; they must have
 /// the same mesh. The ranks get the groups over which the jobs communicate.
 /// Errors: the first failure of a rank ends all ranks with that rank's message and is thrown here.
+///
+/// Example (tests/reference/names_in_use_test.cpp launch):
+///     plait::launch<job>(plait::threads{},
+///                        [&](auto& rank) {  // runs on each of the job's ranks
+///                          if (rank.is_root()) std::printf("%d ranks\n", rank.world_size());
+///                        });
 template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
   static_assert(plait::backend<Backend>,

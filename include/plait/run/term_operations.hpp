@@ -34,7 +34,7 @@ class term_operations : public operations<Rank> {
   using base::base;
 
   /// loss += the sum of `terms`, one for each row and times its weight, times the share of one row
-  /// that counts: what a loss of one's own ends with, and how a layer with adds_to_loss adds its
+  /// that counts: a user's own loss ends with it, and how a layer with adds_to_loss adds its
   /// term. Nothing where there is no loss, as in a prediction.
   template <class T, placement Terms>
   void add_to_loss(view_of<T, Terms> terms) {

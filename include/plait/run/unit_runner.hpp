@@ -84,8 +84,8 @@ class unit_runner {
   [[nodiscard]] layer_context& context() { return context_; }
   /// The loss of the microbatch: that of the first term, whose sums and scales the others follow.
   void set_loss(loss_sum const& loss) { loss_ = loss; }
-  /// Whether the next backward is the first that adds to gradients of its parameters: they then
-  /// begin with what it gives, whatever is in their place; else they are added to.
+  /// Whether the next backward is the first that adds to gradients of its parameters: they are
+  /// then overwritten; else they are added to.
   void begin_gradients(bool begins) { begins_gradients_ = begins; }
   /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks
   /// for; null ends that.

@@ -10,7 +10,7 @@
 
 namespace plait {
 
-/// What one entry of a stage's list does: four kinds of computing, four ends of messages.
+/// The kind of an entry in a stage's list: four kinds of computing, four ends of messages.
 ///
 /// `backward` is the full backward pass of a chunk: gradients of its input and its parameters. Its
 /// halves are `backward_input`, behind which the gradient of the input may be sent, and
@@ -37,7 +37,7 @@ inline constexpr int work_kinds = 8;
   return words[static_cast<int>(kind)];
 }
 
-/// Whether `kind` computes; the other kinds are ends of messages.
+/// Says whether `kind` computes; the other kinds are ends of messages.
 [[nodiscard]] constexpr bool computes(work kind) {
   return kind == work::forward || kind == work::backward || kind == work::backward_input ||
          kind == work::backward_parameters;
@@ -52,7 +52,7 @@ struct scheduled_work {
   friend constexpr bool operator==(scheduled_work const&, scheduled_work const&) = default;
 };
 
-/// For example "send_gradient 3", or "send_gradient 3 of chunk 1".
+/// Returns text such as "send_gradient 3", or "send_gradient 3 of chunk 1".
 [[nodiscard]] inline std::string to_string(scheduled_work op) {
   return std::string{to_string(op.kind)} + ' ' + std::to_string(op.microbatch) +
          (op.chunk == 0 ? "" : " of chunk " + std::to_string(op.chunk));
@@ -85,7 +85,8 @@ struct chunk_place {
   }
 }
 
-/// How many microbatches a chunk holds at once; its storage has this many slots of each kind.
+/// The number of microbatches that a chunk holds at once; its storage has this many slots of each
+/// kind.
 ///
 /// Microbatch i uses slot `i % n` of the n slots. A slot is taken and given back by operations of
 /// the stage's list:

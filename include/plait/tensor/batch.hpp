@@ -11,7 +11,7 @@
 
 namespace plait {
 
-/// What batches are made of; a trainer sees to it that it is the same on all ranks.
+/// The description of batches; a trainer sees to it that it is the same on all ranks.
 struct batch_description {
   std::uint64_t number = 0;  ///< of these batches on their rank, see rank_handle::next_batches
   std::uint64_t seed = 0;

@@ -19,8 +19,8 @@ struct host_memory {
   using concept_tag = memory_tag;
 };
 
-/// What a layer's body sees of a tensor: the local block of a matrix, and in its type where the
-/// ranks of the tensor axis have the rest.
+/// A view is what a layer's body sees of a tensor: the local block of a matrix, and in its type
+/// where the ranks of the tensor axis have the rest.
 ///
 /// In a view `shard<0>` means that the ranks hold blocks of the rows (positions, or rows of a
 /// parameter) and `shard<1>` blocks of the columns (features).
@@ -46,6 +46,11 @@ struct view {
 };
 
 /// A view to be read transposed in a matrix product.
+///
+/// Example (tests/reference/names_in_use_test.cpp transposed):
+///     static void backward_input(auto& ops, auto l) {  // dx = dy w^T
+///       ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
+///     }
 template <class View>
 struct transposed_view {
   View of;
@@ -86,14 +91,14 @@ struct token_view {
   std::size_t rows = 0;
 };
 
-/// How an activation's placement reads in a view: blocks of positions are rows, of features
-/// columns.
+/// Returns the placement of an activation as a view has it: blocks of positions are rows, of
+/// features columns.
 constexpr placement view_placement_of_value(placement at) {
   if (!is_shard(at)) return at;
   return at.index == dim::features ? placement{at.kind, 1, at.parts} : placement{at.kind, 0, 1};
 }
 
-/// How a parameter's placement reads in a view: a vector is one row.
+/// Returns the placement of a parameter as a view has it: a vector is one row.
 constexpr placement view_placement_of_parameter(placement at, int rank) {
   if (!is_shard(at)) return at;
   return rank == 1 ? placement{at.kind, 1, at.parts} : at;

@@ -130,8 +130,8 @@ inline bool run_checked(check_report& report, std::string const& where,
   }
 }
 
-/// What of the largest element a number may be off in a type that is not double, where every value
-/// between two operations is rounded.
+/// The tolerance, as a share of the largest element, in a type that is not double, where every
+/// value between two operations is rounded.
 template <class T>
 inline constexpr double rounding_of = std::is_same_v<T, float> ? 1e-5 : 0.03;
 

@@ -32,7 +32,7 @@ struct element_list {};
 using communicator_elements =
     element_list<float, double, bfloat16, std::int32_t, std::int64_t, std::uint64_t, std::uint8_t>;
 
-/// What `check_communicators` runs, and what the backend promises.
+/// The options of `check_communicators`, and the promises of the backend.
 struct communicator_suite_options {
   /// Of each launch. A backend of processes has as many as its launcher has started.
   int ranks = 4;

@@ -227,7 +227,7 @@ class bench {
     else output_ = converted<double>(std::span(reinterpret_cast<T const*>(made), output_.size()));
   }
 
-  /// The first of several begins the gradients, whatever is in their place.
+  /// The first of several overwrites the gradients.
   void backward(bool is_first) {
     spoil(plan_.arena.edges_offset);  // what need not live from the forward to the backward
     auto weights = converted<T>(setup_.weights);

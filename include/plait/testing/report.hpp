@@ -10,7 +10,7 @@
 
 namespace plait::testing {
 
-/// What a check found: one sentence for each law that does not hold; empty if all hold.
+/// The report of a check: one sentence for each law that does not hold; empty if all hold.
 struct check_report {
   std::vector<std::string> failures;
   /// What was run, as in "form column on 2 tensor ranks".

@@ -151,7 +151,7 @@ class evaluation_sums {
   }
 
  private:
-  /// Behind the numbers of each measure, to see whether it writes there; whatever is added changes
+  /// Numbers behind those of each measure that show whether it writes there: each addition changes
   /// them.
   static constexpr std::size_t guards = 4;
   static constexpr double untouched = 0x1.8p-1000;

@@ -88,7 +88,7 @@ gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial
   return {mine.data};
 }
 
-/// Sets the gradient of padding to 0, so that it stays 0 whatever the layers make of it.
+/// Sets the gradient of padding to 0, so that it stays 0 although layers write there.
 template <class Job, placement OnBatch, class Rank>
 void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
                    std::vector<parameter_block> const& parameters) {

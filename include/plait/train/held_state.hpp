@@ -56,7 +56,7 @@ struct held_state {
 };
 
 /// The state of a job at the begin of a generation, the same on all ranks.
-enum class handed_over : int {
+enum class transferred_state : int {
   nothing,  ///< no step has been done
   state,    ///< every rank is at the same step
   lost      ///< steps have been done, but nobody has all of the state any more
@@ -67,12 +67,12 @@ enum class handed_over : int {
 /// catch_up(numbers) updates a rank that has the gradients of the step that others have done.
 /// `load` says what there is beside parameters and optimizer.
 /// Moves: rows of the list for the set-up; to ranks without the newest state that of the first rank
-///        along the data axis that has it, by the rows of `job_part::hand_over`.
+///        along the data axis that has it, by the rows of `job_part::state_transfer`.
 /// Errors: those of the communicator; a rank whose state was on its way has none then.
 template <class Job, class Rank, class Numbers, class CatchUp>
-[[gnu::cold]] handed_over hand_over(Rank& rank, agreement_room const& room,
-                                    held_state<Job, Rank, Numbers>& held, workload load,
-                                    CatchUp catch_up) {
+[[gnu::cold]] transferred_state transfer_state(Rank& rank, agreement_room const& room,
+                                               held_state<Job, Rank, Numbers>& held, workload load,
+                                               CatchUp catch_up) {
   using plan = typename Job::plan_type;
   static_assert(sizeof(Numbers) <= agreed_fields * sizeof(std::uint64_t) &&
                 std::is_trivially_copyable_v<Numbers>);
@@ -90,13 +90,13 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   for (int other = 1; other < rank.world_size(); ++other)
     if (of(other, done) > of(newest, done)) newest = other;
   auto const now = of(newest, done);
-  if (now <= 1) return handed_over::nothing;
+  if (now <= 1) return transferred_state::nothing;
 
   auto const lags = [&](int other) { return of(other, done) + 1 == now && of(other, ready) == 1; };
   auto const has = [&](int other) { return of(other, done) == now || lags(other); };
   for (int other = 0; other < rank.world_size(); ++other)
     if (std::ranges::none_of(rank.grid().group_of(other, batch_axes), has))
-      return handed_over::lost;
+      return transferred_state::lost;
 
   std::memset(mine.data(), 0, agreed_fields * sizeof mine[0]);
   std::memcpy(mine.data(), &held.last, sizeof held.last);
@@ -114,16 +114,16 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   held.is_ready = false;
 
   auto const group = rank.grid().group_of(rank.world_rank(), batch_axes);
-  if (std::ranges::all_of(group, has)) return handed_over::state;
-  load.donor = static_cast<int>(std::ranges::find_if(group, has) - group.begin());
+  if (std::ranges::all_of(group, has)) return transferred_state::state;
+  load.source = static_cast<int>(std::ranges::find_if(group, has) - group.begin());
   if (!has(rank.world_rank())) {
     held.is_whole = false;
-    rank.generation()->kept().step = 0;
+    rank.generation()->carried().step = 0;
   }
   auto& arenas = held.arenas;
   std::array<std::byte*, 4> const places{arenas.copies.data(), arenas.parameters.data(),
                                          arenas.state.data(), arenas.averages.data()};
-  auto const list = exchanges_on<plan>(rank, load, job_part::hand_over);
+  auto const list = exchanges_on<plan>(rank, load, job_part::state_transfer);
   std::size_t place = 0;
   run_rows(rank, list, exchange_place::state, program_buffer::state,
            [&](auto const& exchanges, int row) {
@@ -137,7 +137,7 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   rank.device().synchronize();
   held.step = step;
   held.is_whole = true;
-  return handed_over::state;
+  return transferred_state::state;
 }
 
 /// A trainer in its generation, if it has one: of a job that is not elastic all calls do nothing.
@@ -163,9 +163,9 @@ class trainer_generation {
   }
   [[nodiscard]] bool is_elastic() const { return get() != nullptr; }
   /// What the rank adds to the number by which all agree to stop, beside signals.
-  [[nodiscard]] double asks() const {
+  [[nodiscard]] double stop_votes() const {
     auto* const now = get();
-    return now == nullptr ? 0 : now->asks();
+    return now == nullptr ? 0 : now->stop_votes();
   }
   /// `stop`: the sum of what all ranks have asked for.
   ///
@@ -186,8 +186,8 @@ class trainer_generation {
     held_->is_ready = false;
     ++held_->step;
     if (auto* const now = get()) {
-      now->kept().step = held_->step;
-      now->kept().is_accepted = true;
+      now->carried().step = held_->step;
+      now->carried().is_accepted = true;
     }
   }
   /// Ends a generation, if there is one, after the step before this one, where `stop` is the sum of
@@ -217,7 +217,7 @@ class trainer_generation {
     if constexpr (plan::is_elastic)
       if (auto* const now = get(); now != nullptr) {
         now->enter();
-        auto& kept = now->kept();
+        auto& kept = now->carried();
         if (kept.object != nullptr && kept.kind != held_type::kind())
           throw input_error(name +
                             ": the trainer of the last generation was of another job or had "
@@ -247,7 +247,7 @@ class trainer_generation {
     if constexpr (plan::is_elastic)
       if (auto* const now = get(); now != nullptr) {
         std::vector<std::uint64_t> mine(agreed_fields);
-        mine[0] = now->kept().is_accepted ? 1 : 0;
+        mine[0] = now->carried().is_accepted ? 1 : 0;
         auto const all = numbers_of_all(rank_, room, mine);
         std::vector<bool> accepted;
         for (std::size_t at = 0; at < all.size(); at += agreed_fields)
@@ -257,16 +257,16 @@ class trainer_generation {
   }
   /// All ranks go on from the newest step that one of them has done; start() begins anew.
   ///
-  /// \see hand_over
+  /// \see transfer_state
   template <class CatchUp, class Start>
   [[gnu::cold]] void meet(agreement_room const& room, workload load, std::string const& name,
                           CatchUp catch_up, Start start) {
     if constexpr (plan::is_elastic)
       if (auto* const now = get(); now != nullptr) {
         load.data_ranks = plan::grid.ranks_at_launch(rank_.grid());
-        auto const what = hand_over(rank_, room, *held_, load, catch_up);
-        is_held_ = what == handed_over::state;
-        if (what == handed_over::lost) {
+        auto const what = transfer_state(rank_, room, *held_, load, catch_up);
+        is_held_ = what == transferred_state::state;
+        if (what == transferred_state::lost) {
           if (rank_.is_root())
             std::fprintf(stderr,
                          "plait: %s: the processes that are left do not have all of the state; the "
@@ -278,7 +278,7 @@ class trainer_generation {
           held_->is_whole = true;
           held_->is_ready = false;
         }
-        now->kept().step = held_->step;
+        now->carried().step = held_->step;
       }
   }
 

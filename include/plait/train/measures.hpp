@@ -17,16 +17,17 @@ namespace plait {
 /// A type says on purpose that it is a measure by `using concept_tag = plait::measure_tag;`.
 struct measure_tag {};
 
-/// What an evaluation adds up besides the measures' own numbers, over all samples.
+/// The totals over all samples that an evaluation adds up besides the measures' own numbers.
 struct evaluation_totals {
   double loss = 0;    ///< the mean over all targets that count, weighted
   double labels = 0;  ///< the targets that count, or the sum of their weights
 };
 
-/// Which of two values of a measure is the better one.
+/// The direction in which values of a measure get better.
 enum class better { lower, greater };
 
-/// What `trainer.evaluate(data, size, measures...)` adds up over the samples of a data set.
+/// A measure is what `trainer.evaluate(data, size, measures...)` adds up over the samples of a data
+/// set.
 ///
 /// Syntax:  numbers: how many it adds up, static constexpr;
 ///          value(std::span<double const> sums, evaluation_totals const&), of the sums over all

@@ -40,6 +40,9 @@ struct setting {
 /// AdamW as in PyTorch: decoupled decay, bias correction.
 ///
 /// Source: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019.
+///
+/// Example (tests/reference/names_in_use_test.cpp adamw):
+///     plait::adamw const decayed{.learning_rate = 3e-4, .weight_decay = 0.1};
 struct adamw {
   using concept_tag = optimizer_tag;
   using numbers = adamw_numbers;
@@ -75,6 +78,9 @@ struct adamw {
 };
 
 /// Stochastic gradient descent with momentum, as in PyTorch without dampening.
+///
+/// Example (tests/reference/names_in_use_test.cpp sgd):
+///     plait::sgd const plain{.learning_rate = 0.1, .momentum = 0.9};
 struct sgd {
   using concept_tag = optimizer_tag;
   using numbers = sgd_numbers;
@@ -120,7 +126,7 @@ concept optimizer =
       { how.decays(parameter_description{}) } -> std::convertible_to<bool>;
     };
 
-/// What checkpoints call the states of an optimizer.
+/// The names of an optimizer's states in checkpoints.
 template <optimizer O>
 [[nodiscard]] [[gnu::cold]] std::vector<std::string> state_names_of() {
   std::vector<std::string> out;

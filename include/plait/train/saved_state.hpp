@@ -27,7 +27,7 @@ struct saved_rectangle {
   bool is_frozen = false;  ///< of what is frozen there is the parameter alone
 };
 
-/// From where a run has gone on: step `step` has taken batch `batch`, each step after it one more.
+/// The origin of a resumed run: step `step` has taken batch `batch`, each step after it one more.
 struct run_origin {
   std::int64_t step = 0;
   std::uint64_t batch = 0;
@@ -39,7 +39,7 @@ struct job_generation {
   std::int64_t number = 0;
 };
 
-/// Where a rank finds elements of whole tensors when it takes a state back.
+/// A source of elements of whole tensors, from which a rank takes a state back.
 class state_source {
  public:
   state_source() = default;
@@ -53,10 +53,10 @@ class state_source {
                     parameter_rectangle const& where, void* out) = 0;
 };
 
-/// What checkpoints need to know of a trainer, one type for all of them: what a rank saves and how
-/// it takes it back. A state is the parameters as the optimizer has them and, for each trained one,
-/// the optimizer's states and the averages, if there are any. Each of these is a kind, named by
-/// what follows the parameter's name: "" is the parameter itself.
+/// The state of a trainer as checkpoints see it, one type for all trainers: it says what a rank
+/// saves and how it takes it back. A state is the parameters as the optimizer has them and, for
+/// each trained one, the optimizer's states and the averages, if there are any. Each of these is a
+/// kind, named by what follows the parameter's name: "" is the parameter itself.
 ///
 /// All ranks of a job together have each element of each kind once: ranks that hold the same share
 /// it out. What they take back may have been saved under any other plan.

@@ -212,8 +212,8 @@ template <class Plan>
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
 /// factor at steps 0, 1, 2, 4, ... 2^20, the optimizer by its settings, by its numbers at steps 0
-/// and 1 and by the factors of each parameter; and, where the bits are to be the same whoever
-/// computes, the kind of device.
+/// and 1 and by the factors of each parameter; and, where the bits must not depend on
+/// the rank that computes, the kind of device.
 ///
 /// Errors: input_error that names the first difference, on all ranks.
 template <class Rank, class Optimizer>

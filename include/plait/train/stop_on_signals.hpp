@@ -31,18 +31,30 @@ struct stopped_by_signal : job_ended {
   [[nodiscard]] int exit_code() const { return 128 + signal; }
 };
 
-/// What a batch system sends before it sends SIGTERM, as Slurm's --signal=USR1@60 does.
+/// The signal that a batch system sends before SIGTERM, as Slurm's --signal=USR1@60 does.
 enum class early_warning : int { none = 0, sigusr1 = SIGUSR1 };
 
-/// From the first step of a trainer that is given it on, SIGINT (Ctrl-C) and SIGTERM do not end the
-/// program at once but are kept for the end of a step: `trainer_options{.stop = &stop}`. Before
-/// that they end the program as without it, and so does a second signal of the same kind. Waits for
-/// other processes end with `wait_stopped_by_signal`: where they meet over Gloo at once, within a
-/// step two seconds after the signal, or twice the longest wait within a step so far. With MPI the
-/// process ends then. With early_warning::sigusr1 SIGUSR1 is one of them.
+/// A guard that keeps SIGINT (Ctrl-C) and SIGTERM for the end of a step, from the first step of a
+/// trainer that is given it: `trainer_options{.stop = &stop}`. Before that they end the program as
+/// without it, and so does a second signal of the same kind. Waits for other processes end with
+/// `wait_stopped_by_signal`: where they meet over Gloo at once, within a step two seconds after the
+/// signal, or twice the longest wait within a step so far. With MPI the process ends then. With
+/// early_warning::sigusr1 SIGUSR1 is one of them.
 ///
 /// Errors:  input_error if there is one already, or if a handler cannot be installed.
 /// Threads: made and destroyed where no job runs; received() may be called by any thread.
+///
+/// Example (tests/reference/names_in_use_test.cpp stop_on_signals):
+///     plait::stop_on_signals const stop;  // Ctrl-C ends the job behind a step
+///     try {
+///       plait::launch<job>(plait::threads{}, [&](auto& rank) {
+///         auto trainer = plait::trainer<job>(rank, plait::sgd{}, {.stop = &stop});
+///         for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+///           trainer.step(batch);
+///       });
+///     } catch (plait::stopped_by_signal const& end) {
+///       return end.exit_code();  // 130 after Ctrl-C
+///     }
 class stop_on_signals {
  public:
   explicit stop_on_signals(early_warning also = early_warning::none)

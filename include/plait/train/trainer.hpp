@@ -280,6 +280,12 @@ class trainer_on {
 };
 
 /// Makes the trainer of a job on one rank: `auto trainer = plait::trainer<job>(rank, adamw{});`
+///
+/// Example (tests/reference/names_in_use_test.cpp trainer):
+///     auto trainer =
+///         plait::trainer<job>(rank, plait::adamw{.learning_rate = 1e-3}, {.seed = 1});
+///     for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+///       trainer.step(batch);
 template <class Job, class Rank, class Optimizer>
 auto trainer(Rank& rank, Optimizer optimizer, trainer_options const& options = {}) {
   return trainer_on<Job, Rank, Optimizer>(rank, std::move(optimizer), options);

@@ -12,7 +12,7 @@
 
 namespace plait {
 
-/// How a trainer trains, besides its optimizer.
+/// The options of a trainer, besides its optimizer.
 struct trainer_options {
   std::uint64_t seed = 0;
   /// Gradients are scaled down to this norm; 0 leaves them.
@@ -40,7 +40,12 @@ struct trainer_options {
   stop_on_signals const* stop = nullptr;
 };
 
-/// What happened in one step; the same on every rank.
+/// The report of one step; the same on every rank.
+///
+/// Example (tests/reference/names_in_use_test.cpp step_report):
+///     plait::step_report const report = trainer.step(batches.at(0));
+///     if (rank.is_root())
+///       std::printf("step %ld  loss %.4f\n", long(report.step), report.loss);
 struct step_report {
   std::int64_t step = 0;     ///< counted from 0
   double loss = 0;           ///< of the global batch, before the update

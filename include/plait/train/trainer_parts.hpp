@@ -169,7 +169,7 @@ class trainer_parts {
     now.optimizer = rule.numbers_of(held.step, rate_at(options, held.step));
     if (trains) held.is_ready = false;
     if (options.stop != nullptr) now.stop = stop_summand(options.stop->received());
-    now.stop += generation.asks() + side_work.asks();
+    now.stop += generation.stop_votes() + side_work.stop_votes();
     sums.upload(rank, batch, now);
     return {*this, &ready, what == trainer_program::whole_step};
   }

@@ -150,8 +150,8 @@ class trainer_state final : public saved_state {
  private:
   static constexpr auto states = std::size_t(decltype(Parts::rule)::states);
 
-  /// What of the arena a rank saves and where it lies in its copy: what it owns, or a share of what
-  /// all batch ranks have.
+  /// Fills in the parts of the arena that a rank saves and their places in its copy: those it owns,
+  /// or a share of those that all batch ranks have.
   [[gnu::cold]] void share_out() {
     auto const& layout = of_.store.layout();
     auto const add = [&](element_range const& range) {

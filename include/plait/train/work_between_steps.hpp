@@ -59,7 +59,7 @@ class work_between_steps {
     }
   }
   /// What this rank adds to the number.
-  [[nodiscard]] double asks() const { return failure_ == nullptr ? 0 : summand; }
+  [[nodiscard]] double stop_votes() const { return failure_ == nullptr ? 0 : summand; }
   /// Errors: what is kept.
   void rethrow() const {
     if (failure_ != nullptr) std::rethrow_exception(failure_);

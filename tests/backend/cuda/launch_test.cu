@@ -95,14 +95,14 @@ struct pretended_processes {
   void run(plait::mesh_groups const& groups, Program&& program) const {
     auto const& grid = groups.grid();
     static int jobs = 0;
-    auto const meeting =
+    auto const rendezvous =
         std::filesystem::temp_directory_path() /
         ("plait_pretended_" + std::to_string(::getpid()) + "_" + std::to_string(jobs++));
     std::vector<std::future<void>> ranks;
     for (int rank = 0; rank < grid.world_size(); ++rank)
       ranks.push_back(std::async(std::launch::async, [&, rank] {
         plait::cuda_process{.ranks = plait::process_ranks{rank, grid.world_size(), rank},
-                            .rendezvous = meet ? meeting : std::filesystem::path{},
+                            .rendezvous = meet ? rendezvous : std::filesystem::path{},
                             .options = options}
             .run(groups, program);
       }));

@@ -34,7 +34,7 @@ mutant() {
   fi
   cp saved "$header"
 }
-mutant another_job gloo_challenge gloo_challenge 's/add\(of_.meeting\);//' 'another job|FAILED.*NothingThatWasHeard'
+mutant another_job gloo_challenge gloo_challenge 's/add\(of_.rendezvous\);//' 'another job|FAILED.*NothingThatWasHeard'
 mutant replay gloo_challenge gloo_challenge 's/add\(question\);//' 'an answer to an older question'
 mutant own_number gloo_challenge gloo_challenge 's/add\(answer.substr\(0, .*//' 'FAILED.*(EachBit|AProofFromElsewhere|AnAnswer)'
 mutant another_rank gloo_challenge gloo_challenge 's/add\(std::to_string\(member\)\);//' 'at the same address'

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=gloo
 // Who may answer the challenge: nobody but the rank that was asked, with the key, of the same
-// meeting, to the same question.
+// rendezvous, to the same question.
 #include "plait/backend/gloo/gloo_challenge.hpp"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(GlooChallenge, TheCodeIsHmacSha256) {
             "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
 }
 
-gloo_identity const here{std::string(32, 'k'), "job a, meeting 1"};
+gloo_identity const here{std::string(32, 'k'), "job a, rendezvous 1"};
 std::vector<std::string> const places{"address 0", "address 1", "address 2"};
 gloo_challenge member(int rank, gloo_identity const& of = here,
                       std::vector<std::string> const& at = places) {
@@ -81,9 +81,9 @@ TEST(GlooChallenge, AnAnswerFromElsewhereIsNone) {
     ASSERT_TRUE(answer);
     EXPECT_EQ(member(0).who(question, *answer), std::nullopt) << what;
   };
-  refused(member(2, {here.key, "job b, meeting 1"}), 0, "another job");
-  refused(member(2, {here.key, "job a, meeting 2"}), 0, "another meeting");
-  refused(member(2, {std::string(32, 'l'), here.meeting}), 0, "another key");
+  refused(member(2, {here.key, "job b, rendezvous 1"}), 0, "another job");
+  refused(member(2, {here.key, "job a, rendezvous 2"}), 0, "another rendezvous");
+  refused(member(2, {std::string(32, 'l'), here.rendezvous}), 0, "another key");
   refused(member(2, here, {"address 9", "address 1", "address 2"}), 0, "another address of mine");
   refused(member(2, here, {"address 0", "address 1", "address 9"}), 0,
           "another address of its own");
@@ -139,40 +139,40 @@ TEST(GlooChallenge, AProofFromElsewhereIsNone) {
   EXPECT_TRUE(proves(member(0).proof(question, answer, 2)));
   EXPECT_FALSE(proves(answer.substr(answer.size() - gloo_challenge::code_bytes))) << "reflected";
   EXPECT_FALSE(proves(member(1).proof(question, answer, 2))) << "of another rank";
-  EXPECT_FALSE(proves(member(0, {here.key, "job b, meeting 1"}).proof(question, answer, 2)));
+  EXPECT_FALSE(proves(member(0, {here.key, "job b, rendezvous 1"}).proof(question, answer, 2)));
   auto const older = *member(2).answer(question, 0);
   EXPECT_FALSE(proves(member(0).proof(question, older, 2))) << "of an older answer";
   EXPECT_FALSE(member(2).answer("HTTP/1.1 400 Bad Request\r\n", 0));
   EXPECT_FALSE(member(2).answer(question.substr(1) + '\0', 0));
 }
 
-// Somebody hears all that members of two jobs say, with the same key, in two meetings of each, and
-// says it again to whom he likes: whoever is taken for a member is the one who was asked.
+// Somebody hears all that members of two jobs say, with the same key, in two rendezvous of each,
+// and says it again to whom he likes: whoever is taken for a member is the one who was asked.
 TEST(GlooChallenge, NothingThatWasHeardIsOfUseLater) {
   struct said {
-    std::size_t meeting;
+    std::size_t rendezvous;
     int from, to;
     std::string question, answer, proof;
   };
-  std::array<gloo_identity, 4> const meetings{{{here.key, "job a, meeting 1"},
-                                               {here.key, "job a, meeting 2"},
-                                               {here.key, "job b, meeting 1"},
-                                               {here.key, "job b, meeting 2"}}};
+  std::array<gloo_identity, 4> const of_jobs{{{here.key, "job a, rendezvous 1"},
+                                              {here.key, "job a, rendezvous 2"},
+                                              {here.key, "job b, rendezvous 1"},
+                                              {here.key, "job b, rendezvous 2"}}};
   std::mt19937 random(1);
   auto const below = [&](std::size_t end) { return random() % end; };
   std::vector<said> heard;
   int taken = 0, refused = 0;
   for (int order = 0; order < 100'000; ++order) {
-    auto const meeting = below(meetings.size());
+    auto const rendezvous = below(of_jobs.size());
     int const to = static_cast<int>(below(2)), from = to + 1 + static_cast<int>(below(2 - to));
     auto const question = gloo_challenge::question();
-    auto const server = member(to, meetings[meeting]), client = member(from, meetings[meeting]);
+    auto const server = member(to, of_jobs[rendezvous]), client = member(from, of_jobs[rendezvous]);
     if (heard.empty() || below(8) == 0) {
       auto const answer = *client.answer(question, to);
       ASSERT_EQ(server.who(question, answer), from);
       auto const proof = server.proof(question, answer, from);
       ASSERT_TRUE(client.proves(proof, question, answer, to));
-      said now{meeting, from, to, question, answer, proof};
+      said now{rendezvous, from, to, question, answer, proof};
       if (heard.size() < 64) heard.push_back(now);
       else heard[below(heard.size())] = now;
       ++taken;
@@ -182,9 +182,9 @@ TEST(GlooChallenge, NothingThatWasHeardIsOfUseLater) {
     auto const& other = heard[below(heard.size())];
     ASSERT_EQ(server.who(question, old.answer), std::nullopt);
     if (&old != &other) {
-      ASSERT_EQ(member(old.to, meetings[old.meeting]).who(old.question, other.answer),
+      ASSERT_EQ(member(old.to, of_jobs[old.rendezvous]).who(old.question, other.answer),
                 std::nullopt);
-      ASSERT_FALSE(member(old.from, meetings[old.meeting])
+      ASSERT_FALSE(member(old.from, of_jobs[old.rendezvous])
                        .proves(other.proof, old.question, old.answer, old.to));
     }
     ++refused;

@@ -70,7 +70,7 @@ void write(file_descriptor const& to, std::string_view text) {
   (void)!::send(to.get(), text.data(), text.size(), MSG_NOSIGNAL);
 }
 
-gloo_identity const here{std::string(32, 'k'), "job a, meeting 1"};
+gloo_identity const here{std::string(32, 'k'), "job a, rendezvous 1"};
 
 struct members {
   explicit members(int count) {

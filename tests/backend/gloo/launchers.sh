@@ -95,8 +95,8 @@ for launcher in "$@"; do
 done
 
 what="ranks that the program says"
-PLAIT_RENDEZVOUS="$folder/meeting" rank 1 0 2 "$trained" ranked dp2 steps=3 rank=1
-PLAIT_RENDEZVOUS="$folder/meeting" rank 0 1 2 "$trained" ranked dp2 steps=3 rank=0
+PLAIT_RENDEZVOUS="$folder/rendezvous" rank 1 0 2 "$trained" ranked dp2 steps=3 rank=1
+PLAIT_RENDEZVOUS="$folder/rendezvous" rank 0 1 2 "$trained" ranked dp2 steps=3 rank=0
 wait
 [[ ! -s 0.err && ! -s 1.err ]] || complain "$(cat 0.err 1.err)"
 same 0.out

@@ -9,7 +9,7 @@ trained="$(realpath "$1")" scratch="$2"
 rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch"
-export PLAIT_RENDEZVOUS="$PWD/meeting"
+export PLAIT_RENDEZVOUS="$PWD/rendezvous"
 unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_PORT
 failures=0
 declare -A process=() code=()
@@ -68,7 +68,7 @@ all_end() {
   shift
   for ((rank = 0; rank < size; ++rank)); do ends "$rank" "$@"; done
 }
-nothing_left() { [[ ! -e meeting ]] || complain "the rendezvous folder is left: $(ls -a meeting)"; }
+nothing_left() { [[ ! -e rendezvous ]] || complain "the rendezvous folder is left: $(ls -a rendezvous)"; }
 # until_file FILE: it is there and not empty.
 until_file() {
   local tries
@@ -160,10 +160,10 @@ nothing_left
 
 what="a rank is started twice"
 start 0 0 3 ranked dp3 steps=2 timeout=60000
-until_file meeting/writer
+until_file rendezvous/writer
 start 1 1 3 ranked dp3 steps=2 timeout=60000
 for ((tries = 0; tries < 6000; ++tries)); do
-  compgen -G 'meeting/*.here.1' >many && break
+  compgen -G 'rendezvous/*.here.1' >many && break
   sleep 0.01
 done
 start again 1 3 ranked dp3
@@ -177,18 +177,18 @@ nothing_left
 what="a rank dies before all are connected"
 start 0 0 3 ranked dp3 timeout=200000
 start 1 1 3 ranked dp3 timeout=200000
-until_file meeting/writer
+until_file rendezvous/writer
 begin="$(milliseconds)"
 sleep 0.2
 kill -KILL "${process[0]}"
 ends 0 137
 ends 1 1 "rank 1: rank 0, process .* on host .*, has ended before all ranks were connected"
 within 20000 "$begin"
-[[ -d meeting ]] || complain "this test needs a folder that is left"
+[[ -d rendezvous ]] || complain "this test needs a folder that is left"
 what="a folder that a killed job has left"
 start 1 1 2 ranked dp2 timeout=400
 ends 1 1 "was left by process .* which has ended, and rank 0 has not come within 400 ms"
-: >meeting/plait-0123456789abcdef.partial
+: >rendezvous/plait-0123456789abcdef.partial
 all 2 ranked dp2 steps=2
 all_end 2 0
 nothing_left
@@ -201,7 +201,7 @@ kill -KILL "${process[0]}"
 ends 0 137
 what="another job"
 MASTER_PORT=1 start 0 0 2 ranked dp2 timeout=60000
-until_file meeting/writer
+until_file rendezvous/writer
 sleep 0.1
 MASTER_PORT=2 start 1 1 2 ranked dp2
 ends 1 1 "is of job 'MASTER_PORT=1', this process is of job 'MASTER_PORT=2'"
@@ -210,11 +210,11 @@ ends 0 137
 # Words of a note that would move the terminal's cursor, or lead out of the folder.
 what="a note of somebody else"
 for words in $'0123456789abcdef\n\e[2J' $'../../0123456789\n2'; do
-  printf 'plait gloo 1\n%s\n\nx\n' "$words" >meeting/writer
+  printf 'plait gloo 1\n%s\n\nx\n' "$words" >rendezvous/writer
   start 1 1 2 ranked dp2 timeout=60000
   ends 1 1 "has a note of the name 'writer' that is none of plait"
 done
-rm -r meeting
+rm -r rendezvous
 
 what="another token"
 start 0 0 2 ranked dp2 token=one
@@ -230,8 +230,8 @@ nothing_left
 echo "of the user" >file
 ln -s file link
 mkdir open && chmod 755 open
-for case in "nowhere/meeting|cannot be made: No such file or directory" \
-  "/proc/meeting|cannot be made: " "file|is there and not a folder; choose another path" \
+for case in "nowhere/rendezvous|cannot be made: No such file or directory" \
+  "/proc/rendezvous|cannot be made: " "file|is there and not a folder; choose another path" \
   "link|is there and not a folder but a symbolic link" "open|may be entered by other users"; do
   what="rendezvous ${case%%|*}"
   export PLAIT_RENDEZVOUS="${case%%|*}"
@@ -243,13 +243,13 @@ what="no rendezvous"
 unset PLAIT_RENDEZVOUS
 start 0 0 2 ranked dp2
 ends 0 1 "gloo: the ranks do not know where to meet; set PLAIT_RENDEZVOUS"
-export PLAIT_RENDEZVOUS="$PWD/meeting"
+export PLAIT_RENDEZVOUS="$PWD/rendezvous"
 what="a folder of the user's"
-mkdir -m 700 meeting && echo "of the user" >meeting/mine
+mkdir -m 700 rendezvous && echo "of the user" >rendezvous/mine
 all 2 ranked dp2 steps=2
 all_end 2 0
-[[ $(ls -A meeting) == mine ]] || complain "the folder has $(ls -A meeting)"
-rm -r meeting
+[[ $(ls -A rendezvous) == mine ]] || complain "the folder has $(ls -A rendezvous)"
+rm -r rendezvous
 
 what="no such interface"
 PLAIT_INTERFACE=none start 0 0 2 ranked dp2
@@ -305,7 +305,7 @@ if command -v redis-server >many; then
   ends 0 137
   all 2 ranked dp2 steps=2 redis="127.0.0.1:$port"
   all_end 2 0
-  [[ ! -e meeting ]] || complain "there is a folder although there is a server"
+  [[ ! -e rendezvous ]] || complain "there is a folder although there is a server"
   what="a password that nobody asks for"
   (umask 077 && printf 'correct-horse\n' >password && printf 'correct-donkey\n' >wrong)
   PLAIT_REDIS_PASSWORD_FILE="$PWD/password" start 0 0 2 ranked dp2 redis="127.0.0.1:$port"

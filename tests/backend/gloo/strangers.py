@@ -76,8 +76,8 @@ def read(one, most):
 
 # ---- The exchange --------------------------------------------------------------------------------
 
-def code(key, what, meeting, ranks, addresses, question, answer):
-    fields = [b"plait: processes of one job over Gloo", what, meeting]
+def code(key, what, rendezvous, ranks, addresses, question, answer):
+    fields = [b"plait: processes of one job over Gloo", what, rendezvous]
     for rank in ranks:
         fields += [b"%d" % rank, addresses[rank]]
     fields += [question, answer]
@@ -85,15 +85,15 @@ def code(key, what, meeting, ranks, addresses, question, answer):
 
 
 class Member:
-    """What a rank knows of its meeting."""
+    """What a rank knows of its rendezvous."""
 
-    def __init__(self, rank, key, meeting, addresses):
-        self.rank, self.key, self.meeting, self.addresses = rank, key, meeting, addresses
+    def __init__(self, rank, key, rendezvous, addresses):
+        self.rank, self.key, self.rendezvous, self.addresses = rank, key, rendezvous, addresses
 
     def answer(self, question, to, **other):
         rank = other.get("rank", self.rank)
         text = MARK + struct.pack("<I", rank) + os.urandom(32)
-        return text + code(other.get("key", self.key), b"answer", other.get("meeting", self.meeting), (rank, to),
+        return text + code(other.get("key", self.key), b"answer", other.get("rendezvous", self.rendezvous), (rank, to),
                            self.addresses, question, text)
 
     def join(self, one, to):
@@ -101,7 +101,7 @@ class Member:
         question = read(one, QUESTION)
         self.said = self.answer(question, to)
         one.sendall(self.said)
-        return read(one, PROOF) == code(self.key, b"proof", self.meeting, (self.rank, to), self.addresses, question,
+        return read(one, PROOF) == code(self.key, b"proof", self.rendezvous, (self.rank, to), self.addresses, question,
                                         self.said[:-32])
 
 
@@ -175,7 +175,7 @@ class Strangers(threading.Thread):
 
 class Job:
     def __init__(self, trained, folder, secret=os.urandom(32)):
-        self.trained, self.folder, self.meeting, self.ranks = trained, folder, os.path.join(folder, "meeting"), {}
+        self.trained, self.folder, self.rendezvous, self.ranks = trained, folder, os.path.join(folder, "rendezvous"), {}
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         self.secret, self.secret_file = secret, os.path.join(folder, "secret")
@@ -191,7 +191,7 @@ class Job:
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("PLAIT_INTERFACE", "GLOO_SOCKET_IFNAME", "MASTER_PORT")}
         environment.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size), TORCHELASTIC_RUN_ID=job,
-                           PLAIT_RENDEZVOUS=self.meeting, TRAINED_SECONDS="250", OPENBLAS_NUM_THREADS="1",
+                           PLAIT_RENDEZVOUS=self.rendezvous, TRAINED_SECONDS="250", OPENBLAS_NUM_THREADS="1",
                            PLAIT_JOB_SECRET_FILE=self.secret_file if secret is None else secret)
         with open(os.path.join(self.folder, "%d.out" % rank), "wb") as out, \
                 open(os.path.join(self.folder, "%d.err" % rank), "wb") as err:
@@ -214,12 +214,12 @@ class Job:
         raise Wrong("it did not come to this: %s; %s" % (what, {rank: self.text(rank, "err") for rank in self.ranks}))
 
     def note(self, name):
-        """Of the meeting, when it is there."""
+        """Of the rendezvous, when it is there."""
         def look():
             try:
-                for file in os.listdir(self.meeting):
+                for file in os.listdir(self.rendezvous):
                     if file == name or (name != "writer" and file.endswith("." + name)):
-                        with open(os.path.join(self.meeting, file), "rb") as note:
+                        with open(os.path.join(self.rendezvous, file), "rb") as note:
                             return note.read()
             except OSError:
                 pass
@@ -228,9 +228,9 @@ class Job:
 
     def leave(self, name, value):
         number = self.note("writer").split(b"\n")[1].decode()
-        partial = os.path.join(self.meeting, "plait-script.partial")
+        partial = os.path.join(self.rendezvous, "plait-script.partial")
         self.write(partial, value)
-        os.rename(partial, os.path.join(self.meeting, number + "." + name))
+        os.rename(partial, os.path.join(self.rendezvous, number + "." + name))
 
     def ends(self, rank, code, *words):
         got = self.ranks.pop(rank).wait(timeout=240)
@@ -277,7 +277,7 @@ def check_start(trained, folder, connections):
             ports = [struct.unpack(">H", address[2:4])[0] for address in addresses]
             expect(sorted(port for _, port in listening(job.pids())) == sorted(ports[:2]),
                    "ranks listen at %s, not %s" % (listening(job.pids()), ports[:2]))
-            name = "job %s of 3 processes, meeting %s" % (writer[3].decode(), writer[1].decode())
+            name = "job %s of 3 processes, rendezvous %s" % (writer[3].decode(), writer[1].decode())
             member = Member(2, job.secret, name.encode(), addresses)
 
             def attack(to):
@@ -290,8 +290,8 @@ def check_start(trained, folder, connections):
                         pass  # so many are not kept
                 for data in KINDS:
                     check_told(say(ports[to], data), data[:20])
-                for what, other in (("another job", {"meeting": name.replace("strangers", "others").encode()}),
-                                    ("another meeting", {"meeting": name.encode()[:-1] + b"x"}),
+                for what, other in (("another job", {"rendezvous": name.replace("strangers", "others").encode()}),
+                                    ("another rendezvous", {"rendezvous": name.encode()[:-1] + b"x"}),
                                     ("another key", {"key": os.urandom(32)}), ("no key", {"key": b""}),
                                     ("a lower rank", {"rank": 0}), ("a rank that is not asked", {"rank": 1})):
                     with connect(ports[to]) as one:
@@ -328,7 +328,7 @@ def check_start(trained, folder, connections):
                 job.ends(rank, 1, "rank %d: " % rank, "is lost", "bytes have come that are none of Gloo's")
             zero.close()
             one.close()
-        expect(not os.path.exists(job.meeting), "the meeting's folder is left")
+        expect(not os.path.exists(job.rendezvous), "the rendezvous's folder is left")
 
 
 def check_end_of_a_rank(trained, folder):
@@ -346,7 +346,7 @@ def check_end_of_a_rank(trained, folder):
         for rank in (0, 1):
             job.ends(rank, 1, "rank 2, process %d on host " % second.pid,
                      "has ended before all ranks were connected")
-        expect(not os.path.exists(job.meeting), "the meeting's folder is left")
+        expect(not os.path.exists(job.rendezvous), "the rendezvous's folder is left")
 
 
 def check_training(trained, folder):
@@ -364,7 +364,7 @@ def check_training(trained, folder):
                 job.ends(rank, 0)
             strangers.stop()
             expect(job.text(0, "out") == losses, "the losses are not those of threads")
-            expect(not os.path.exists(job.meeting), "the meeting's folder is left")
+            expect(not os.path.exists(job.rendezvous), "the rendezvous's folder is left")
 
 
 def check_secrets(trained, folder):

@@ -13,7 +13,7 @@ shift 2
 rm -rf "$scratch"
 mkdir -p -m 700 "$scratch"
 cd "$scratch" || exit 1
-export PLAIT_RENDEZVOUS="$PWD/meeting" PLAIT_FLIGHT_RECORD="$PWD/records"
+export PLAIT_RENDEZVOUS="$PWD/rendezvous" PLAIT_FLIGHT_RECORD="$PWD/records"
 unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_PORT
 failures=0 what=nothing processes=()
 complain() {
@@ -40,7 +40,7 @@ mpi() {
 gloo() {
   local rank trained="$1"
   shift
-  rm -rf records meeting 0.out
+  rm -rf records rendezvous 0.out
   processes=()
   for rank in 3 2 1 0; do
     RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=4 "$trained" ranked dp2.pp2 timeout=1000 start=60000 "$@" >$rank.out 2>$rank.err </dev/null &

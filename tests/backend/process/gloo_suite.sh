@@ -8,7 +8,7 @@ suite="$1" trained="$2" scratch="$3"
 rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch" || exit 1
-export PLAIT_RENDEZVOUS="$PWD/meeting"
+export PLAIT_RENDEZVOUS="$PWD/rendezvous"
 unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_PORT
 failures=0
 

@@ -160,7 +160,7 @@ while (($# > 0)); do
   by_turns=
   if [[ $gloo != none ]]; then
     what="gloo by $library"
-    trains 4 env PLAIT_INTERFACE=cable PLAIT_RENDEZVOUS="$PWD/meeting" "$gloo" gloo dp2.tp2.pp2 ranked
+    trains 4 env PLAIT_INTERFACE=cable PLAIT_RENDEZVOUS="$PWD/rendezvous" "$gloo" gloo dp2.tp2.pp2 ranked
   fi
   if [[ -n ${TRAIN_GPT:-} && $library == openmpi ]]; then
     what="train_gpt --explain"
@@ -179,7 +179,7 @@ gloo_job() {
   for ((rank = 0; rank < 2 * each; ++rank)); do
     if [[ -n ${by_turns:-} ]]; then host=$((rank % 2)); else host=$((rank / each)); fi
     in_host "$([[ $host == 0 ]] && echo a || echo b)" env PLAIT_INTERFACE=cable RANK=$rank WORLD_SIZE=$((2 * each)) LOCAL_RANK=0 \
-      PLAIT_RENDEZVOUS="$PWD/meeting" timeout 250 "$@" >"out.$rank" 2>"err.$rank" </dev/null &
+      PLAIT_RENDEZVOUS="$PWD/rendezvous" timeout 250 "$@" >"out.$rank" 2>"err.$rank" </dev/null &
     processes+=($!)
   done
   local code=0

@@ -112,7 +112,7 @@ mutant "deadline_$mpi" "$mpi" process/watchdog.hpp 's/until <= none \|\| now\(\)
   "has waited 5000 ms for rank 1 on host .* is not said 1 times"
 mutant deadline_gloo gloo gloo/gloo_group.hpp 's/(end_ = .*now\(\) \+ )with_->timeout;/\1std::chrono::hours{24};/' \
   "is stopped .*exit code 142 instead of 1"
-mutant start_deadline_gloo gloo gloo/gloo_meeting.hpp \
+mutant start_deadline_gloo gloo gloo/gloo_rendezvous.hpp \
   's/(end_\(.*now\(\) \+ )timeout\)/\1std::chrono::hours{24})/' "a rank never starts: .*exit code 142 instead of 1"
 mutant first_wait gloo process/processes.hpp 's/set_timeout\(start_timeout\)/set_timeout(std::chrono::hours{24})/' \
   "a rank never starts: .*exit code 142 instead of 1"

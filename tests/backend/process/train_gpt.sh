@@ -10,7 +10,7 @@ train_gpt="$1" launcher="$2" gloo="$3" scratch="$4" text="$5"
 rm -rf "$scratch"
 mkdir -p "$scratch"
 cd "$scratch" || exit 1
-export PLAIT_RENDEZVOUS="$PWD/meeting"
+export PLAIT_RENDEZVOUS="$PWD/rendezvous"
 unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_PORT
 shift 5
 (($#)) || set -- "2 tp2" "8 dp2.tp2.pp2"
@@ -53,10 +53,10 @@ if [[ $gloo != none ]]; then
   SECONDS=0
   wait $!
   code=$?
-  ((code == 143 && SECONDS < 50)) || complain "SIGTERM at the meeting: exit code $code after $SECONDS s: $(cat err)"
+  ((code == 143 && SECONDS < 50)) || complain "SIGTERM at the rendezvous: exit code $code after $SECONDS s: $(cat err)"
   grep -q "^train_gpt: gloo: rank 0: SIGTERM has ended the start: rank 1 has not come to rendezvous folder" err ||
-    complain "SIGTERM at the meeting: $(cat err)"
-  [[ ! -e lonely ]] || complain "SIGTERM at the meeting leaves $(ls -a lonely)"
+    complain "SIGTERM at the rendezvous: $(cat err)"
+  [[ ! -e lonely ]] || complain "SIGTERM at the rendezvous leaves $(ls -a lonely)"
   RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 "$train_gpt" --data "$text" --plan dp2 --backend gloo --timeout 0.2 >out 2>err </dev/null
   [[ $? == 1 ]] && grep -q "rank 1 has not come .* within 200 ms" err || complain "--timeout 0.2: $(cat err)"
 fi

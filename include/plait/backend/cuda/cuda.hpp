@@ -111,12 +111,12 @@ struct cuda {
     thread_world world(ranks, {.timeout = std::chrono::nanoseconds::max()});
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
-    int const meeting = world.add_group(everybody);
+    int const rendezvous = world.add_group(everybody);
     auto const signal = std::make_shared<detail::job_signal>();
     run_threads(
         world, *signal,
         [&](int rank) {
-          thread_communicator host(world, meeting, everybody, rank);
+          thread_communicator host(world, rendezvous, everybody, rank);
           cuda_place const at{rank, first_device + rank};
           device_scope const scope(at);  // once, so that no call has to change it
           cuda_device device(at, options, signal);

@@ -9,7 +9,7 @@
 
 namespace plait {
 
-/// How a rank uses its CUDA device.
+/// The options of a rank's CUDA device.
 struct cuda_options {
   /// A wait longer than this is an error that says what has not ended.
   std::chrono::nanoseconds timeout = std::chrono::minutes{10};

@@ -17,8 +17,8 @@
 #include "plait/backend/cuda/device/cuda_device.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
-#include "plait/backend/process/meeting_place.hpp"
 #include "plait/backend/process/rendezvous_file.hpp"
+#include "plait/backend/process/store_place.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/groups.hpp"
@@ -78,12 +78,12 @@ struct cuda_process {
     cuda_place const at{here.rank, ordinal};
     detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);
     cuda_device device(at, options);
-    std::optional<written_file> meeting;
-    auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, meeting));
+    std::optional<written_file> rendezvous;
+    auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, rendezvous));
     cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
     // The file is gone before anybody may write the next one.
     handle.world().barrier();
-    meeting.reset();
+    rendezvous.reset();
     handle.world().barrier();
     handle.world().reset_counted();
     program(handle);
@@ -94,8 +94,8 @@ struct cuda_process {
   [[nodiscard]] rendezvous_file file(process_ranks const& here) const {
     auto const job =
         std::to_string(here.world_size) + " processes" + (here.job.empty() ? "" : ", " + here.job);
-    auto const place = detail::find_meeting_place(here, rendezvous, "cuda_process", "file",
-                                                  "NCCL_COMM_ID to host:port of rank 0");
+    auto const place = detail::find_store_place(here, rendezvous, "cuda_process", "file",
+                                                "NCCL_COMM_ID to host:port of rank 0");
     return rendezvous_file(place.path, job);
   }
 
@@ -115,7 +115,7 @@ struct cuda_process {
     ncclUniqueId id{};
     if (here.world_size == 1) return id;
     bool const is_told = std::getenv("NCCL_COMM_ID") != nullptr;
-    if (is_told && detail::meeting_place_of_user(rendezvous).empty()) {
+    if (is_told && detail::store_place_of_user(rendezvous).empty()) {
       detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId, which reads NCCL_COMM_ID,", {});
     } else if (here.rank == 0) {
       detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {});

@@ -179,8 +179,9 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
 
 }  // namespace detail
 
-/// Where Thrust's algorithms run in a kernel that ops.run calls with `queue`: on a GPU at the end
-/// of the queue's stream, without waiting for them; on the processor at once, by one thread.
+/// Returns the policy of Thrust's algorithms for a kernel that ops.run calls with `queue`: they run
+/// on a GPU at the end of the queue's stream, without waiting for them; on the processor at once,
+/// by one thread.
 ///
 /// The policy keeps references to both. Temporary memory on a GPU is that of `memory`; without one,
 /// only algorithms that need none can run (for_each, transform, fill, tabulate). The processor

@@ -17,19 +17,19 @@
 #include "plait/backend/gloo/gloo_device.hpp"
 #include "plait/backend/gloo/gloo_group.hpp"
 #include "plait/backend/gloo/gloo_listener.hpp"
-#include "plait/backend/gloo/gloo_meeting.hpp"
 #include "plait/backend/gloo/gloo_redis.hpp"
+#include "plait/backend/gloo/gloo_rendezvous.hpp"
 #include "plait/backend/gloo/gloo_store.hpp"
 #include "plait/backend/process/job_secret.hpp"
-#include "plait/backend/process/meeting_place.hpp"
-#include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
+#include "plait/backend/process/store_place.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
 
-/// What `gloo` may be told.
+/// The options of `gloo`.
 struct gloo_options {
   /// A path of a folder that all processes see and no other job uses; if empty, that in
   /// PLAIT_RENDEZVOUS, else one in the temporary folder where a launcher has started all processes
@@ -77,7 +77,7 @@ class gloo_engine final : public process_engine {
     if (with_ != nullptr) with_->close();
   }
 
-  void begin_anew(process_ranks const& now, std::unique_ptr<meeting_store> where) override {
+  void begin_anew(process_ranks const& now, std::unique_ptr<rendezvous_store> where) override {
     abandon();
     std::scoped_lock const lock{mutex_};
     with_.reset();
@@ -103,35 +103,35 @@ class gloo_engine final : public process_engine {
   void connect() {
     auto const here = ranks(nullptr);
     if (!secret_) secret_ = read_job_secret();  // once: an elastic job meets again and again
-    gloo_meeting meeting(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
-                         interrupted_, *secret_);
+    gloo_rendezvous rendezvous(store_ != nullptr ? std::move(store_) : store(here), here, timeout_,
+                               interrupted_, *secret_);
     try {
-      auto const marks = meeting.meet();
+      auto const marks = rendezvous.meet();
       auto with = std::make_shared<gloo_connections>(
-          gloo_device(options_.interface, marks, here.rank), meeting.identity(), here.rank,
-          here.world_size, timeout_, meeting.left());
-      connect_all(meeting, *with, here.rank);
+          gloo_device(options_.interface, marks, here.rank), rendezvous.identity(), here.rank,
+          here.world_size, timeout_, rendezvous.left());
+      connect_all(rendezvous, *with, here.rank);
       hold(std::move(with));
       std::vector<int> all;
       for (int rank = 0; rank < here.world_size; ++rank) all.push_back(rank);
       gloo_group(with_, all, groups_++).barrier();
-      meeting.end();
+      rendezvous.end();
     } catch (error const& problem) {
       abandon();
-      meeting.fail(problem.what());
+      rendezvous.fail(problem.what());
       throw;
     } catch (std::exception const& problem) {  // of Gloo, where it opens its ends
       auto const text = "gloo: rank " + std::to_string(here.rank) +
                         " cannot open its connections: " + gloo_words(problem);
-      meeting.fail(text);
+      rendezvous.fail(text);
       throw engine_error(text);
     }
   }
-  static void connect_all(gloo_meeting& meeting, gloo_connections& with, int rank) {
-    auto addresses = meeting.show("at", with.world->address());
+  static void connect_all(gloo_rendezvous& rendezvous, gloo_connections& with, int rank) {
+    auto addresses = rendezvous.show("at", with.world->address());
     try {
       with.world->connect(with.identity, std::move(addresses), [&](auto const& now) {
-        meeting.look(now.missing, now.text(with.world->address()));
+        rendezvous.look(now.missing, now.text(with.world->address()));
       });
     } catch (engine_error const& problem) {
       if (problem.rank < 0) throw;
@@ -147,11 +147,11 @@ class gloo_engine final : public process_engine {
     with_ = std::move(with);
   }
 
-  [[nodiscard]] std::unique_ptr<meeting_store> store(process_ranks const& here) const {
+  [[nodiscard]] std::unique_ptr<rendezvous_store> store(process_ranks const& here) const {
     if (!options_.redis.empty())
       return std::make_unique<gloo_redis>(options_.redis, here.job, timeout_);
-    auto const place = find_meeting_place(here, options_.rendezvous, "gloo", "folder",
-                                          ".redis to host:port of a server of Redis");
+    auto const place = find_store_place(here, options_.rendezvous, "gloo", "folder",
+                                        ".redis to host:port of a server of Redis");
     return std::make_unique<gloo_folder>(place.path, place.is_of_one_start);
   }
 
@@ -160,7 +160,7 @@ class gloo_engine final : public process_engine {
   std::optional<std::string> secret_;
   std::chrono::milliseconds timeout_{60'000};
   std::shared_ptr<gloo_connections> with_;
-  std::unique_ptr<meeting_store> store_{};  // of begin_anew
+  std::unique_ptr<rendezvous_store> store_{};  // of begin_anew
   std::atomic<bool> interrupted_{false};
   bool held_ = false;
   std::mutex mutex_;  // of what interrupt() and hold_timeouts() touch
@@ -172,14 +172,14 @@ class gloo_engine final : public process_engine {
 /// Processes that Gloo connects by TCP, for `processes{.engine = plait::gloo()}`: any launcher that
 /// sets the variables of process_ranks will do, or none.
 ///
-/// Cost:    a connection for each pair of processes, whatever the groups.
+/// Cost:    a connection for each pair of processes, for any groups.
 /// Errors:  a call that waits longer than the time-out throws communication_timeout with the rank
 ///          that it waits for; engine_error at once if another process fails or ends. Then all
 ///          connections of this process are closed, so that the others learn it.
 /// Threads: Gloo has a thread of its own in each process.
 /// Safety:  before the first call the ends of each connection show each other that they know the
 ///          secret of the job, a file that PLAIT_JOB_SECRET_FILE names, or else one that rank 0
-///          leaves where the ranks meet. Whoever merely reaches a port is dropped. What is sent
+///          leaves where the ranks meet. A peer that merely reaches a port is dropped. What is sent
 ///          after that is neither encrypted nor signed. See docs/processes.md.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> gloo(
     gloo_options const& options = {}) {

@@ -38,21 +38,21 @@ namespace plait::detail {
   return out;
 }
 
-/// Which meeting of which job the connections are of; `key` is what only its processes know.
+/// Which rendezvous of which job the connections are of; `key` is what only its processes know.
 struct gloo_identity {
-  std::string key, meeting;
+  std::string key, rendezvous;
 };
 
 /// What the two ends of a new connection say to each other, so that each knows that the other has
-/// the key and is the rank that it says, of this meeting. Who is connected to asks, who connects
+/// the key and is the rank that it says, of this rendezvous. Who is connected to asks, who connects
 /// answers, and who asked proves the same in turn:
 ///
 ///     question: a random number
-///     answer:   its rank, a random number, HMAC("answer", meeting, ranks, addresses, numbers)
+///     answer:   its rank, a random number, HMAC("answer", rendezvous, ranks, addresses, numbers)
 ///     proof:    HMAC("proof", the same)
 ///
 /// A member with the higher rank connects to that with the lower. Each message has a size of its
-/// own, and nothing of the meeting is in one but the rank.
+/// own, and nothing of the rendezvous is in one but the rank.
 class gloo_challenge {
  public:
   /// `addresses`: where each member is connected to.
@@ -114,7 +114,7 @@ class gloo_challenge {
     };
     add("plait: processes of one job over Gloo");
     add(what);
-    add(of_.meeting);
+    add(of_.rendezvous);
     for (int const member : {from, to}) {
       add(std::to_string(member));
       add(addresses_[static_cast<std::size_t>(member)]);

@@ -220,8 +220,8 @@ class gloo_group final : public process_group {
     for (std::size_t at = 0; at < all.size(); at += mine.size())
       addresses.push_back(all.substr(at, mine.size()));
     auto of = with_->identity;
-    of.meeting += ", group " + std::to_string(number_);
-    for (int const member : members_) of.meeting += " " + std::to_string(member);
+    of.rendezvous += ", group " + std::to_string(number_);
+    for (int const member : members_) of.rendezvous += " " + std::to_string(member);
     mesh->connect(of, std::move(addresses), [&](gloo_listener::progress const& now) {
       other_ = static_cast<std::size_t>(now.missing.front());
       if (std::chrono::steady_clock::now() >= end_ || with_->watch->is_interrupted())

@@ -39,8 +39,8 @@ namespace plait::detail {
 }
 
 /// The port at which other members of a mesh reach this one, until all are connected: then it is
-/// closed. Whoever connects is asked for the answer of gloo_challenge; only what has given it is
-/// handed out. Others are dropped, and who waits is not held up by them.
+/// closed. A peer that connects is asked for the answer of gloo_challenge; only a connection that
+/// has given it is handed out. Others are dropped, and who waits is not held up by them.
 ///
 /// Cost:    a connection, one and a half round trips and four codes for each other member.
 /// Threads: that of connect() alone.

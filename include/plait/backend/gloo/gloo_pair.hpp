@@ -32,13 +32,13 @@ namespace plait::detail {
 /// A connection of Gloo's over a socket that it is given, whose other end has shown who it is.
 ///
 /// What Gloo throws in its own thread, as when bytes come that are none of its protocol, would end
-/// the process; here it ends the connection, and whoever waits on it learns why.
+/// the process; here it ends the connection, and the thread that waits on it learns why.
 class gloo_pair final : public ::gloo::transport::tcp::Pair {
  public:
   using base = ::gloo::transport::tcp::Pair;
 
-  /// Gloo of before 2023 listens at a port of its own as soon as there is a pair, and takes whoever
-  /// comes first. Nobody may: it is closed at once.
+  /// Gloo of before 2023 listens at a port of its own as soon as there is a pair, and takes the
+  /// first peer that comes. None may: it is closed at once.
   ///
   /// Errors: engine_error if somebody has come in between; then the context is of no use, too.
   gloo_pair(::gloo::transport::tcp::Context* context, ::gloo::transport::tcp::Device* device,

@@ -16,7 +16,7 @@
 
 #include "plait/backend/gloo/gloo_redis_address.hpp"
 #include "plait/backend/gloo/gloo_redis_tls.hpp"
-#include "plait/backend/process/meeting_store.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/password_file.hpp"
 #include "plait/core/quote.hpp"
@@ -25,7 +25,7 @@ namespace plait::detail {
 
 /// Notes in a Redis server, under a prefix of the job. They vanish by themselves if the job is
 /// killed before rank 0 can remove them.
-class gloo_redis final : public meeting_store {
+class gloo_redis final : public rendezvous_store {
  public:
   /// `address`: as gloo_redis_address says. No answer takes longer than `timeout`, nor than ten
   /// seconds, and notes stay for two of `timeout`.

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "plait/backend/process/meeting_store.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 
@@ -22,7 +22,7 @@ namespace plait::detail {
 
 /// A folder that only its user can read, on a file system that all processes see; each key is a
 /// file, which appears complete.
-class gloo_folder final : public meeting_store {
+class gloo_folder final : public rendezvous_store {
  public:
   explicit gloo_folder(std::filesystem::path path, bool of_one_start = false)
       : path_(std::move(path)), name_("rendezvous folder", path_), of_one_start_(of_one_start) {}

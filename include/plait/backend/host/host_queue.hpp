@@ -22,7 +22,8 @@
 
 namespace plait {
 
-/// What a rank computes on the processor: every operation runs at once, on the calling thread.
+/// The queue of a rank that computes on the processor: every operation runs at once, on the calling
+/// thread.
 ///
 /// The members are what `operations` and the run half need of a device's queue; they take plain
 /// pointers to its memory. A queue of another device puts the operation at the end of a stream.

@@ -12,8 +12,8 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/communicator_calls.hpp"
+#include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/host/thread_seat.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/axis.hpp"
@@ -26,8 +26,8 @@ namespace plait {
 /// Sums are made in rank order, each element by exactly one rank, so results are the same bits on
 /// every rank and do not depend on timing.
 /// Sums of up to 256 bytes are made by every rank for itself.
-/// Cost:    at most two meetings of the group per call, one for a sum of up to 256 bytes; elements
-/// go
+/// Cost:    at most two barriers of the group per call, one for a sum of up to 256 bytes;
+/// elements go
 ///          straight from buffer to buffer; no allocation after construction.
 /// Errors:  all members compare their calls before any buffer is written. collective_mismatch on
 ///          every member if kind, size, element type, operation, root or trainer differ;
@@ -41,27 +41,27 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   /// some axes.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
                       int world_rank, axis_set over = {})
-      : communicator_calls(over), seat_(join(world, group_id, members, world_rank)) {}
+      : communicator_calls(over), slot_(join(world, group_id, members, world_rank)) {}
 
   thread_communicator(thread_communicator&&) noexcept = default;
   thread_communicator& operator=(thread_communicator&&) noexcept = default;
 
-  [[nodiscard]] int rank() const noexcept { return seat_.rank(); }
-  [[nodiscard]] int size() const noexcept { return seat_.size(); }
+  [[nodiscard]] int rank() const noexcept { return slot_.rank(); }
+  [[nodiscard]] int size() const noexcept { return slot_.size(); }
 
   /// \see communicator_calls
-  void wait_for_all() { seat_.meet(call_of_barrier()); }
+  void wait_for_all() { slot_.meet(call_of_barrier()); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
-    if constexpr (Kind == collective::send) return seat_.send(call);
-    else if constexpr (Kind == collective::receive) return seat_.receive(call);
+    if constexpr (Kind == collective::send) return slot_.send(call);
+    else if constexpr (Kind == collective::receive) return slot_.receive(call);
     else {
       if constexpr (Kind == collective::all_reduce)
         if (tensor_bytes <= detail::thread_member::few_bytes) return add_up_few<T>(call);
-      seat_.meet(call);
+      slot_.meet(call);
       if (tensor_bytes == 0) return;
-      detail::do_part<Kind, T>(shared_buffers{seat_}, call);
-      seat_.leave(call);  // when no other member needs the buffers any more
+      detail::do_part<Kind, T>(shared_buffers{slot_}, call);
+      slot_.leave(call);  // when no other member needs the buffers any more
     }
   }
 
@@ -69,15 +69,15 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   // Who has shown its values with its call need not stay until the others have read them.
   template <class T>
   void add_up_few(detail::collective_call const& call) {
-    seat_.meet(call, call.bytes);
+    slot_.meet(call, call.bytes);
     detail::combine_in_rank_order<T>(
         call.operation, call.bytes / sizeof(T), size(),
-        [&](int from) { return reinterpret_cast<T const*>(seat_.given(from)); },
+        [&](int from) { return reinterpret_cast<T const*>(slot_.given(from)); },
         [&](int) { return static_cast<T*>(call.target); });
   }
 
-  [[gnu::cold]] static detail::thread_seat join(thread_world& world, int group_id,
-                                                std::vector<int> const& members, int world_rank) {
+  [[gnu::cold]] static detail::barrier_slot join(thread_world& world, int group_id,
+                                                 std::vector<int> const& members, int world_rank) {
     auto const who = "rank " + std::to_string(world_rank) + ": thread_communicator: ";
     if (group_id < 0 || group_id >= static_cast<int>(world.groups_.size()))
       throw input_error(who + "group " + std::to_string(group_id) +
@@ -95,12 +95,12 @@ class thread_communicator : public communicator_calls<thread_communicator> {
 
   // What do_part() needs of a member.
   struct shared_buffers {
-    detail::thread_seat const& seat;
+    detail::barrier_slot const& slot;
 
-    [[nodiscard]] int rank() const { return seat.rank(); }
-    [[nodiscard]] int size() const { return seat.size(); }
-    [[nodiscard]] void const* source(int member) const { return seat.shown(member).source; }
-    [[nodiscard]] void* target(int member) const { return seat.shown(member).target; }
+    [[nodiscard]] int rank() const { return slot.rank(); }
+    [[nodiscard]] int size() const { return slot.size(); }
+    [[nodiscard]] void const* source(int member) const { return slot.shown(member).source; }
+    [[nodiscard]] void* target(int member) const { return slot.shown(member).target; }
     void copy(void const* from, void* to, std::size_t bytes) const {
       detail::copy_bytes(to, from, bytes);
     }
@@ -110,7 +110,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
     }
   };
 
-  detail::thread_seat seat_;
+  detail::barrier_slot slot_;
 };
 
 static_assert(can_all<thread_communicator, float>);

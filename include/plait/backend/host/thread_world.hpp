@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
-#include "plait/backend/host/thread_seat.hpp"
-#include "plait/backend/host/waiting_room.hpp"
+#include "plait/backend/host/barrier_slot.hpp"
+#include "plait/backend/host/thread_barrier.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait {
 
-/// What the ranks of one process share: the groups in which they communicate and the state that
-/// turns a deadlock, a failed rank or a hang into an error on every waiting rank.
+/// The state that the ranks of one process share: the groups in which they communicate and the
+/// state that turns a deadlock, a failed rank or a hang into an error on every waiting rank.
 ///
 /// Threads: each rank is one thread, which alone uses that rank's communicators. add_group() is for
 ///          the time before the ranks start; abort() may be called by any thread at any time.
@@ -73,7 +73,7 @@ class thread_world {
   }
 
   int size_;
-  detail::waiting_room room_;
+  detail::thread_barrier room_;
   std::vector<std::unique_ptr<detail::thread_group>> groups_;
 };
 

@@ -21,6 +21,11 @@ namespace plait {
 /// The backend that is always there: each rank is a thread of this process, single-threaded itself.
 ///
 /// It keeps OpenBLAS at one thread per rank while the job runs and restores the setting afterwards.
+///
+/// Example (tests/reference/names_in_use_test.cpp threads):
+///     plait::launch<job>(plait::threads{}, [](auto& rank) {
+///       std::printf("rank %d of %d\n", rank.world_rank(), rank.world_size());
+///     });
 struct threads {
   /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
   /// or 1, and `all_processors` as many as fit.

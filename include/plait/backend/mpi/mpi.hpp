@@ -25,7 +25,7 @@
 
 namespace plait {
 
-/// What `mpi` may be told.
+/// The options of `mpi`.
 struct mpi_options {
   /// Whose processes are the ranks, in its order. Plait makes duplicates and leaves this as it is.
   MPI_Comm world = MPI_COMM_WORLD;

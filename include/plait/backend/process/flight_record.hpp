@@ -71,7 +71,7 @@ class flight_record {
   }
   flight_record(flight_record const&) = delete;
   flight_record& operator=(flight_record const&) = delete;
-  /// Whoever comes here without an end of `during` has failed.
+  /// A rank that comes here without an end of `during` has failed.
   ~flight_record() {
     if (!ring_) return;
     flight_ring::of_process().store(nullptr);

@@ -22,13 +22,13 @@
 
 namespace plait {
 
-/// Who adds up in a reduction over processes.
+/// The party that adds up in a reduction over processes.
 enum class process_reduction : int {
   ranked,  ///< plait, in the order of the ranks: the bits of `threads`
   library  ///< the engine, in an order of its own: fewer bytes, the same bits on all ranks
 };
 
-/// One rank's member of a group of processes, whatever engine carries the bytes.
+/// One rank's member of a group of processes, over any engine.
 ///
 /// Cost:    each call compares what the members call, one small exchange more, unless
 ///          `compare_calls` is false. Plait allocates nothing after the first call of a size.
@@ -52,7 +52,7 @@ class process_communicator : public communicator_calls<process_communicator> {
         log_(log) {}
 
   /// Once all members have met in a call, `engine` waits no longer than `timeout`.
-  void wait_less_after_meeting(process_engine& engine, std::chrono::milliseconds timeout) {
+  void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout) {
     waits_long_ = &engine;
     timeout_ = timeout;
   }
@@ -73,7 +73,7 @@ class process_communicator : public communicator_calls<process_communicator> {
     serving const now(*this, call);
     if (compares_) meet(call);
     else group_->barrier();
-    note_meeting();
+    note_barrier();
     log_.end();
   }
   template <collective Kind, class T>
@@ -87,7 +87,7 @@ class process_communicator : public communicator_calls<process_communicator> {
       log_.site(detail::flight_site::moves);
       if (tensor_bytes != 0) move<Kind, T>(call);
       if (compares_ || !detail::has_root(call.kind))
-        note_meeting();  // a root need not wait for the others
+        note_barrier();  // a root need not wait for the others
     }
     log_.end();
   }
@@ -141,7 +141,7 @@ class process_communicator : public communicator_calls<process_communicator> {
     process_group& group_;
   };
 
-  void note_meeting() {
+  void note_barrier() {
     if (waits_long_ == nullptr) return;
     waits_long_->set_timeout(timeout_);
     waits_long_ = nullptr;

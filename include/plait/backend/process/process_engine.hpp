@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plait/backend/collective_call.hpp"
-#include "plait/backend/process/meeting_store.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
 
@@ -22,7 +22,7 @@ struct engine_error : error {
   int rank;  ///< the one to which the connection was lost, -1 where that is not known
 };
 
-/// What messages call a group and its members.
+/// The names by which messages call a group and its members.
 struct group_names {
   std::vector<int> ranks{};          ///< numbers of the members, in their order
   std::vector<std::string> hosts{};  ///< their machines; none where nobody knows
@@ -97,7 +97,7 @@ class process_group {
   detail::collective_call const* call_ = nullptr;
 };
 
-/// What carries bytes between the processes of a job: MPI, Gloo. A program makes one for each
+/// An engine carries bytes between the processes of a job: MPI, Gloo. A program makes one for each
 /// launch by `mpi()` or `gloo()`, which stand in headers of their own; only the source file that
 /// calls them sees those of the library.
 class process_engine {
@@ -125,7 +125,8 @@ class process_engine {
   /// Leaves the processes of before and makes ready to meet those of `now`, by notes in `where`.
   ///
   /// Errors: input_error if the library's processes are those that were started.
-  virtual void begin_anew(process_ranks const& now, std::unique_ptr<detail::meeting_store> where);
+  virtual void begin_anew(process_ranks const& now,
+                          std::unique_ptr<detail::rendezvous_store> where);
   /// Ends the call of the other thread, if it waits, and those that it makes from now on until
   /// begin_anew: they throw engine_error. Any thread may call it.
   virtual void interrupt() noexcept {}
@@ -134,8 +135,8 @@ class process_engine {
   virtual void hold_timeouts(bool /*on*/) noexcept {}
 };
 
-[[gnu::cold]] inline void process_engine::begin_anew(process_ranks const& now,
-                                                     std::unique_ptr<detail::meeting_store> where) {
+[[gnu::cold]] inline void process_engine::begin_anew(
+    process_ranks const& now, std::unique_ptr<detail::rendezvous_store> where) {
   throw input_error(where->name() + ": rank " + std::to_string(now.rank) +
                     " cannot meet others there, as the engine has the processes that were started "
                     "together; write .engine = plait::gloo()");

@@ -33,7 +33,7 @@ namespace plait {
 /// One rank in each process, on the processors of one machine or of many: `processes{.engine =
 /// plait::mpi()}`, started by mpirun or another launcher as many times as the plan has ranks.
 ///
-/// A program is compiled once, whatever the engine. It keeps OpenBLAS at one thread while the job
+/// A program is compiled once for all engines. It keeps OpenBLAS at one thread while the job
 /// runs and restores the setting afterwards.
 /// Threads: the rank is the calling thread.
 struct processes {
@@ -124,7 +124,7 @@ struct processes {
       for (int i = 0; i < groups.sets().size(); ++i)
         members.push_back(member(with, groups, i, places, made, record->log(i)));
       for (auto& one : members)
-        if (one.size() == here.world_size) one.wait_less_after_meeting(with, in_bounds(timeout));
+        if (one.size() == here.world_size) one.wait_less_after_barrier(with, in_bounds(timeout));
       rank_type handle(groups, places.rank(), host_device{}, std::move(members), places.hosts());
       // Here, so that the engine knows of an error before its groups go.
       return or_abandon(with, [&] {

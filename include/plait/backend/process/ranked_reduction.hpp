@@ -66,7 +66,7 @@ class ranked_reduction {
     return reinterpret_cast<T*>(room_.take(count * sizeof(T)));
   }
 
-  /// Adds up this member's share of `all`. What of it has been added up is sent to nobody.
+  /// Adds up this member's share of `all`. The sums are not sent to anybody yet.
   void add_shares(ranked_sum const& how, T const* all, T* out) {
     T* const others = elements(how.room);
     for (std::size_t first = 0; first < how.share; first += how.piece) {

@@ -118,7 +118,7 @@ struct shown_terms {
 };
 
 /// What processes learn of each other when they meet.
-struct start_meeting {
+struct start_rendezvous {
   std::string difference;  ///< the sentence that says the first of what they were told, or ""
   host_map hosts;          ///< of each process
 };
@@ -142,8 +142,9 @@ struct start_meeting {
 }
 
 /// Compares what all processes of the world were told; the result is the same on all.
-[[nodiscard]] [[gnu::cold]] inline start_meeting meet_at_start(process_group& world, int processes,
-                                                               start_terms const& terms) {
+[[nodiscard]] [[gnu::cold]] inline start_rendezvous meet_at_start(process_group& world,
+                                                                  int processes,
+                                                                  start_terms const& terms) {
   auto const mine = shown_terms::of(terms);
   std::vector<shown_terms> all(static_cast<std::size_t>(processes));
   world.all_gather(&mine, all.data(), sizeof mine);

@@ -11,7 +11,7 @@
 
 namespace plait {
 
-/// Which of the operations that could begin is executed next.
+/// The rule that picks the next one of the operations that could begin.
 enum class simulated_order {
   in_order,    ///< all that a rank can do, in the order in which it was asked to, lowest rank first
   adversarial  ///< chosen by the seed: streams and ranks lag far behind each other

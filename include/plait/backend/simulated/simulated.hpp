@@ -26,7 +26,7 @@
 
 namespace plait {
 
-/// What happened in a run of the backend `simulated`.
+/// The statistics of a run on the backend `simulated`.
 struct simulated_statistics {
   std::set<wait_site> sites{};   ///< where a stream waited for something
   std::uint64_t operations = 0;  ///< executed, a collective once for each member
@@ -36,7 +36,7 @@ struct simulated_statistics {
 /// whose operations are executed late, one at a time, in an order that the seed chooses among all
 /// that streams, events and partners allow.
 ///
-/// Whatever order was executed, two operations that touch the same bytes, one of them writing, are
+/// In every order of execution two operations that touch the same bytes, one of them writing, are
 /// a race unless stream order, waits, communication or synchronize() order them. Values have the
 /// bits of `threads`. The same seed gives the same run.
 /// Cost:    one or two microseconds for each operation besides its maths.
@@ -44,6 +44,13 @@ struct simulated_statistics {
 ///          calls in a group, and on a deadlock, with what each stream waits for; size_mismatch and
 ///          input_error as `threads`, and where a pointer is not into the rank's device. All ranks
 ///          get the error out of synchronize() or barrier().
+///
+/// Example (tests/reference/names_in_use_test.cpp simulated):
+///     plait::launch<job>(plait::simulated{.seed = 7}, [&](auto& rank) {  // one of many orders
+///       auto trainer = plait::trainer<job>(rank, plait::sgd{});
+///       for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+///         trainer.step(batch);  // race_error if two operations race
+///     });
 struct simulated {
   /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
   /// or 1, and `all_processors` as many as fit.

@@ -9,8 +9,8 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/communicator_calls.hpp"
-#include "plait/backend/simulated/simulated_meeting.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
 #include "plait/core/error.hpp"
 
@@ -25,7 +25,7 @@ namespace plait {
 class simulated_communicator : public communicator_calls<simulated_communicator> {
  public:
   simulated_communicator(detail::simulated_world& world, int group, int world_rank)
-      : world_(&world), seat_(&world.rank(world_rank)), group_(group) {
+      : world_(&world), slot_(&world.rank(world_rank)), group_(group) {
     auto const& members = world.group_at(group).members;
     rank_ = static_cast<int>(std::ranges::find(members, world_rank) - members.begin());
     size_ = static_cast<int>(members.size());
@@ -35,26 +35,26 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   [[nodiscard]] int size() const noexcept { return size_; }
 
   /// \see communicator_calls; all streams of the ranks are empty, too.
-  void wait_for_all() { world_->barrier(seat_->number(), group_); }
+  void wait_for_all() { world_->barrier(slot_->number(), group_); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t) {
     constexpr bool combines = Kind == collective::all_reduce || Kind == collective::reduce_scatter;
     if constexpr (Kind == collective::send || Kind == collective::receive) check_other_end(call);
     auto const on = world_->group_at(group_).on;
-    seat_->meet(on, group_, call,
+    slot_->meet(on, group_, call,
                 detail::do_all_parts<Kind, std::conditional_t<combines, T, std::byte>>);
   }
 
  private:
   void check_other_end(detail::collective_call const& call) const {
     if (call.other >= 0 && call.other < size() && call.other != rank()) return;
-    throw input_error("rank " + std::to_string(seat_->number()) + " called " +
+    throw input_error("rank " + std::to_string(slot_->number()) + " called " +
                       detail::call_text(call, world_->group_at(group_).members) +
                       ": the other end must be another member of the group");
   }
 
   detail::simulated_world* world_;
-  detail::simulated_rank* seat_;
+  detail::simulated_rank* slot_;
   int group_;
   int rank_ = 0;
   int size_ = 1;

@@ -41,7 +41,7 @@ struct stream_operation_item {
   operation_note note;
   std::function<void(execution&)> work;
 };
-struct stream_meeting_item {  // a call that waits for other ranks
+struct stream_call_item {  // a call that waits for other ranks
   operation_note note;
   int group = 0;
   collective_call call;
@@ -53,7 +53,7 @@ struct stream_wait_item {
   std::uint64_t number = 0;  // of the record, 1 for the first of its stream
 };
 using stream_item =
-    std::variant<stream_operation_item, stream_meeting_item, stream_record_item, stream_wait_item>;
+    std::variant<stream_operation_item, stream_call_item, stream_record_item, stream_wait_item>;
 
 // One rank's device: four queues of what has been enqueued and not yet executed, and its memory.
 //
@@ -81,7 +81,7 @@ class simulated_rank {
   void meet(stream on, int group, collective_call const& call,
             void (*carry_out)(std::span<collective_call const>)) {
     queue(on).items.emplace_back(
-        stream_meeting_item{note_of(to_string(call.kind)), group, call, carry_out});
+        stream_call_item{note_of(to_string(call.kind)), group, call, carry_out});
     ++pending_;
   }
 

@@ -20,8 +20,8 @@
 #include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/operation_order.hpp"
 #include "plait/backend/simulated/race_error.hpp"
-#include "plait/backend/simulated/simulated_meeting.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -211,7 +211,7 @@ class simulated_world {
 
   [[nodiscard]] operation_note const& note_of(int rank, stream on) const {
     auto const* const head = ranks_[std::size_t(rank)]->head(on);
-    if (auto const* const meeting = std::get_if<stream_meeting_item>(head)) return meeting->note;
+    if (auto const* const waiting = std::get_if<stream_call_item>(head)) return waiting->note;
     return std::get<stream_operation_item>(*head).note;
   }
 
@@ -219,29 +219,29 @@ class simulated_world {
     auto const* const head = ranks_[std::size_t(rank)]->head(on);
     if (head == nullptr) return false;
     if (std::holds_alternative<stream_operation_item>(*head)) return true;
-    auto const* const meeting = std::get_if<stream_meeting_item>(head);
-    if (meeting == nullptr) return false;
-    auto const& with = group_at(meeting->group);
-    if (is_message(meeting->call.kind)) return answers(partner_of(*meeting), rank, *meeting);
+    auto const* const waiting = std::get_if<stream_call_item>(head);
+    if (waiting == nullptr) return false;
+    auto const& with = group_at(waiting->group);
+    if (is_message(waiting->call.kind)) return answers(partner_of(*waiting), rank, *waiting);
     return std::ranges::all_of(with.members, [&](int member) {
-      auto const* const other = meeting_at(member, with.on);
-      return other != nullptr && other->group == meeting->group && !is_message(other->call.kind);
+      auto const* const other = call_at(member, with.on);
+      return other != nullptr && other->group == waiting->group && !is_message(other->call.kind);
     });
   }
 
-  [[nodiscard]] stream_meeting_item const* meeting_at(int rank, stream on) const {
+  [[nodiscard]] stream_call_item const* call_at(int rank, stream on) const {
     auto const* const head = ranks_[std::size_t(rank)]->head(on);
-    return head == nullptr ? nullptr : std::get_if<stream_meeting_item>(head);
+    return head == nullptr ? nullptr : std::get_if<stream_call_item>(head);
   }
   static bool is_message(collective kind) {
     return kind == collective::send || kind == collective::receive;
   }
-  [[nodiscard]] int partner_of(stream_meeting_item const& message) const {
+  [[nodiscard]] int partner_of(stream_call_item const& message) const {
     return group_at(message.group).members[std::size_t(message.call.other)];
   }
   // True if `other` is about to receive the message that `rank` sends, or the other way round.
-  [[nodiscard]] bool answers(int other, int rank, stream_meeting_item const& message) const {
-    auto const* const answer = meeting_at(other, group_at(message.group).on);
+  [[nodiscard]] bool answers(int other, int rank, stream_call_item const& message) const {
+    auto const* const answer = call_at(other, group_at(message.group).on);
     return answer != nullptr && answer->group == message.group && is_message(answer->call.kind) &&
            answer->call.kind != message.call.kind && partner_of(*answer) == rank;
   }
@@ -256,11 +256,11 @@ class simulated_world {
       rank.settle();
       return;
     }
-    auto const& meeting = std::get<stream_meeting_item>(*head);
-    auto const& with = group_at(meeting.group);
-    if (!is_message(meeting.call.kind)) return meet(with.members, with);
-    int const partner = partner_of(meeting);
-    bool const sends = meeting.call.kind == collective::send;
+    auto const& waiting = std::get<stream_call_item>(*head);
+    auto const& with = group_at(waiting.group);
+    if (!is_message(waiting.call.kind)) return meet(with.members, with);
+    int const partner = partner_of(waiting);
+    bool const sends = waiting.call.kind == collective::send;
     meet({sends ? number : partner, sends ? partner : number}, with);
   }
 
@@ -269,15 +269,15 @@ class simulated_world {
     std::vector<collective_call> calls;
     auto known = ranks_[std::size_t(members.front())]->clock(with.on);
     for (int const member : members) {
-      calls.push_back(meeting_at(member, with.on)->call);
+      calls.push_back(call_at(member, with.on)->call);
       known.join(ranks_[std::size_t(member)]->clock(with.on));
     }
-    auto const carry_out = meeting_at(members.front(), with.on)->carry_out;
+    auto const carry_out = call_at(members.front(), with.on)->carry_out;
     check_calls(calls, members, with.members);
     std::vector<execution> each;
     for (int const member : members) {
       auto& rank = *ranks_[std::size_t(member)];
-      each.emplace_back(rank, rank.begin(with.on, meeting_at(member, with.on)->note), suspicion_);
+      each.emplace_back(rank, rank.begin(with.on, call_at(member, with.on)->note), suspicion_);
     }
     // What one member reads, all may write.
     bool is_defined = true;
@@ -369,10 +369,10 @@ class simulated_world {
     auto out = ", stream " + std::string(plait::to_string(on));
     if (auto const* const wait = std::get_if<stream_wait_item>(head))
       return out + " waits for stream " + std::string(plait::to_string(wait->awaited));
-    auto const* const meeting = std::get_if<stream_meeting_item>(head);
-    if (meeting == nullptr) return "";
-    out += " waits in " + call_text(meeting->call, group_at(meeting->group).members);
-    if (!meeting->note.mark.empty()) out.append(" (").append(meeting->note.mark).append(")");
+    auto const* const waiting = std::get_if<stream_call_item>(head);
+    if (waiting == nullptr) return "";
+    out += " waits in " + call_text(waiting->call, group_at(waiting->group).members);
+    if (!waiting->note.mark.empty()) out.append(" (").append(waiting->note.mark).append(")");
     return out;
   }
 

@@ -42,7 +42,7 @@ class prepared_attention {
                         cudaStream_t stream) = 0;
 };
 
-/// What is asked of an engine.
+/// The options of an attention engine.
 struct attention_options {
   bool deterministic = true;  ///< backward gives the same bits from run to run
 };

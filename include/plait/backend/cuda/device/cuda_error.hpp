@@ -15,7 +15,7 @@ struct cuda_error : error {
   using error::error;
 };
 
-/// Which rank uses which device; in every message.
+/// The rank and the device that it uses, as every message names them.
 struct cuda_place {
   int rank = 0;
   int device = 0;

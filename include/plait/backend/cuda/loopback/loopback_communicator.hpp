@@ -21,9 +21,9 @@
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/kernels/elementwise.hpp"
 #include "plait/backend/cuda/loopback/loopback_world.hpp"
+#include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/host/thread_seat.hpp"
-#include "plait/backend/host/waiting_room.hpp"
+#include "plait/backend/host/thread_barrier.hpp"
 #include "plait/core/error.hpp"
 #include "plait/mesh/stream.hpp"
 
@@ -35,7 +35,7 @@ namespace plait {
 /// The threads meet and compare their calls as those of a thread_communicator do; then each puts
 /// its part of the work into its own stream, behind events of the others. No kernel waits for
 /// another one, so nothing depends on which of them run at the same time.
-/// Cost:    two meetings of the threads per call; the device is not waited for.
+/// Cost:    two barriers of the threads per call; the device is not waited for.
 /// Errors:  those of thread_communicator, before anything is put into a stream; input_error for a
 ///          group of more than 16 ranks; cuda_error.
 /// Threads: used by the thread of its rank only.
@@ -48,7 +48,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
         on_(on),
         room_(&world.room_),
         group_(world.groups_.at(static_cast<std::size_t>(group_id)).get()),
-        seat_(world.room_, group_->table, place_of(group_->table, world_rank)) {
+        slot_(world.room_, group_->table, place_of(group_->table, world_rank)) {
     if (size() > cuda_kernels::most_sources)
       throw input_error(detail::place_text(state_->place) + "a group of " + std::to_string(size()) +
                         " ranks that share one GPU; at most " +
@@ -61,12 +61,12 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
       mine.received.push_back(detail::make_event_handle(state_->place));
   }
 
-  [[nodiscard]] int rank() const noexcept { return seat_.rank(); }
-  [[nodiscard]] int size() const noexcept { return seat_.size(); }
+  [[nodiscard]] int rank() const noexcept { return slot_.rank(); }
+  [[nodiscard]] int size() const noexcept { return slot_.size(); }
 
   /// \see communicator_calls. A message's sender returns when the receiver has put the copy into
   /// its stream.
-  void wait_for_all() { seat_.meet({.kind = collective::barrier}); }
+  void wait_for_all() { slot_.meet({.kind = collective::barrier}); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
     if constexpr (Kind == collective::send) post(call);
@@ -76,7 +76,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   }
 
  private:
-  using room = detail::waiting_room;
+  using room = detail::thread_barrier;
 
   static int place_of(detail::thread_group const& group, int world_rank) {
     int place = 0;
@@ -102,8 +102,8 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
 
     [[nodiscard]] int rank() const { return of.rank(); }
     [[nodiscard]] int size() const { return of.size(); }
-    [[nodiscard]] void const* source(int member) const { return of.seat_.shown(member).source; }
-    [[nodiscard]] void* target(int member) const { return of.seat_.shown(member).target; }
+    [[nodiscard]] void const* source(int member) const { return of.slot_.shown(member).source; }
+    [[nodiscard]] void* target(int member) const { return of.slot_.shown(member).target; }
     void copy(void const* from, void* to, std::size_t bytes) const { of.copy(from, to, bytes); }
     template <class T>
     void combine(reduction operation, std::size_t count, auto from, auto to, int targets) const {
@@ -115,14 +115,14 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   // One collective: record, meet, put this member's part behind the others' buffers being ready,
   // leave, and go on behind the others' parts.
   //
-  // An event is recorded anew only after the next meeting has begun, when the others have put all
-  // waits for it into their streams.
+  // An event is recorded anew only after the next barrier has begun, when the others have put
+  // all waits for it into their streams.
   template <class Move>
   void exchange(detail::collective_call const& call, std::size_t tensor_bytes, Move move) {
     state_->require_no_capture("ranks that share a GPU communicated");
     device_scope const scope(state_->place);
     record(events_of(rank()).ready);
-    seat_.meet(call);
+    slot_.meet(call);
     if (tensor_bytes != 0) {
       // Whatever happens here, the others must not wait for ever for this member to leave.
       std::exception_ptr failure;
@@ -133,7 +133,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
       } catch (...) {
         failure = std::current_exception();
       }
-      seat_.leave(call);
+      slot_.leave(call);
       if (failure) std::rethrow_exception(failure);
       for_each_other([&](int other) { wait_for(events_of(other).done); });
     }
@@ -141,7 +141,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
 
   // A message: the sender shows its buffer and stays until the receiver has put the
   // copy into its stream; its own stream goes on behind that copy. The letterbox counts as that of
-  // thread_seat does: 3k+1 posted, 3k+2 being copied, 3k+3 done.
+  // barrier_slot does: 3k+1 posted, 3k+2 being copied, 3k+3 done.
   void post(detail::collective_call const& call) {
     int const to = call.other;
     check_other_end(call);
@@ -236,7 +236,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   plait::stream on_;
   room* room_;
   detail::loopback_group* group_;
-  detail::thread_seat seat_;
+  detail::barrier_slot slot_;
 };
 
 static_assert(can_all<loopback_communicator, float>);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plait/backend/cuda/device/cuda_handles.hpp"
-#include "plait/backend/host/thread_seat.hpp"
-#include "plait/backend/host/waiting_room.hpp"
+#include "plait/backend/host/barrier_slot.hpp"
+#include "plait/backend/host/thread_barrier.hpp"
 
 namespace plait {
 
@@ -30,8 +30,8 @@ struct loopback_group {
 
 }  // namespace detail
 
-/// What the ranks of a process share that exchange data by loopback_communicators: the groups, and
-/// the room in which their threads wait for each other.
+/// The state that ranks of one process share when they exchange data by loopback_communicators: the
+/// groups, and the room in which their threads wait for each other.
 ///
 /// Threads: as thread_world.
 class loopback_world {
@@ -56,7 +56,7 @@ class loopback_world {
 
  private:
   friend class loopback_communicator;
-  detail::waiting_room room_;
+  detail::thread_barrier room_;
   std::vector<std::unique_ptr<detail::loopback_group>> groups_;
 };
 

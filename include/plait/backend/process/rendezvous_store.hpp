@@ -11,12 +11,12 @@ namespace plait::detail {
 /// letters, digits and dots.
 ///
 /// Errors: input_error that names the place.
-class meeting_store {
+class rendezvous_store {
  public:
-  meeting_store() = default;
-  meeting_store(meeting_store const&) = delete;
-  meeting_store& operator=(meeting_store const&) = delete;
-  virtual ~meeting_store() = default;
+  rendezvous_store() = default;
+  rendezvous_store(rendezvous_store const&) = delete;
+  rendezvous_store& operator=(rendezvous_store const&) = delete;
+  virtual ~rendezvous_store() = default;
 
   /// "rendezvous folder '/shared/job'"
   [[nodiscard]] virtual std::string name() const = 0;
@@ -30,7 +30,8 @@ class meeting_store {
   virtual void remove(std::string const& key) noexcept = 0;
   /// Removes all keys; at the end also the place.
   virtual void clear(bool at_end) noexcept = 0;
-  /// Whether no later job comes to the place: then whoever is left when rank 0 has ended clears it.
+  /// Whether no later job comes to the place: then a rank that is left when rank 0 has ended clears
+  /// it.
   [[nodiscard]] virtual bool is_of_one_start() const { return false; }
 };
 

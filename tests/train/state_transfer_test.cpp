@@ -58,7 +58,7 @@ struct samples {
 
 /// What outlives generations in one process.
 struct member {
-  generation::legacy kept{};
+  generation::carried_state kept{};
 };
 
 /// What befalls a member in one generation.
@@ -73,7 +73,7 @@ class scripted final : public generation {
  public:
   scripted(member& of, fate const& what, int signal) : of_(of), what_(what), signal_(signal) {}
   [[nodiscard]] int number() const override { return 1; }
-  double asks() override {
+  double stop_votes() override {
     if (of_.kept.step == what_.fails_within)
       throw error("killed within step " + std::to_string(of_.kept.step));
     if (of_.kept.step == what_.ends_after) return job_cannot_go_on;
@@ -88,7 +88,7 @@ class scripted final : public generation {
     if (of_.kept.step == what_.fails_behind)
       throw error("cut off behind step " + std::to_string(of_.kept.step));
   }
-  legacy& kept() override { return of_.kept; }
+  carried_state& carried() override { return of_.kept; }
   [[nodiscard]] int block() const override { return 0; }
 
  private:
@@ -265,8 +265,8 @@ TEST(HandOver, MovesWhatThePlanSays) {
           std::erase_if(log, [](auto const& call) { return call.kind != collective::broadcast; });
           EXPECT_EQ(log.size(), 4u);
           expected_calls::expansion<mixed> const planned(
-              rank.grid(), rank.place(), {.data_ranks = 3, .averages = true, .donor = 1},
-              planning::job_part::hand_over);
+              rank.grid(), rank.place(), {.data_ranks = 3, .averages = true, .source = 1},
+              planning::job_part::state_transfer);
           EXPECT_EQ(expected_calls::lines_of(log), planned.lines());
           return;
         }
@@ -393,7 +393,7 @@ class on_trial final : public generation {
   explicit on_trial(bool is_accepted) { kept_.is_accepted = is_accepted; }
   std::vector<std::string> refused;
   [[nodiscard]] int number() const override { return 1; }
-  double asks() override { return 0; }
+  double stop_votes() override { return 0; }
   [[nodiscard]] bool is_last() const override { return false; }
   void end_job(std::int64_t) override { throw job_ended("the job has ended"); }
   void require_membership(bool) override {}
@@ -401,11 +401,11 @@ class on_trial final : public generation {
     refused = why;
     end("a newcomer is refused");
   }
-  legacy& kept() override { return kept_; }
+  carried_state& carried() override { return kept_; }
   [[nodiscard]] int block() const override { return 0; }
 
  private:
-  legacy kept_{};
+  carried_state kept_{};
 };
 
 /// What all ranks of a first step end with, where rank 2 has other numbers; `said`: why it is

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "plait/backend/process/meeting_store.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/elastic/etcd.hpp"
 #include "plait/elastic/etcd_access.hpp"
@@ -17,10 +17,10 @@
 namespace plait::detail {
 
 /// Where the processes of one generation leave each other notes, on the lease of who writes.
-class etcd_meeting final : public meeting_store {
+class etcd_rendezvous_store final : public rendezvous_store {
  public:
-  etcd_meeting(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout,
-               std::string prefix, std::int64_t lease)
+  etcd_rendezvous_store(std::shared_ptr<etcd_access> access, std::chrono::milliseconds timeout,
+                        std::string prefix, std::int64_t lease)
       : etcd_(std::move(access), timeout), prefix_(std::move(prefix)), lease_(lease) {}
 
   [[nodiscard]] std::string name() const override { return "etcd, keys " + in_quotes(prefix_); }

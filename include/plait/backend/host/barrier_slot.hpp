@@ -12,7 +12,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
-#include "plait/backend/host/waiting_room.hpp"
+#include "plait/backend/host/thread_barrier.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {
@@ -20,7 +20,7 @@ namespace plait::detail {
 // The letterbox of one (sender, receiver) pair. Message k takes the counter from 3k (empty) over
 // 3k+1 (posted) and 3k+2 (the receiver reads) to 3k+3 (done).
 struct alignas(64) thread_mailbox {
-  waiting_room::counter state{0};
+  thread_barrier::counter state{0};
   collective_call sent, received;  // written by the sender before 3k+1, by the receiver before 3k+3
 };
 
@@ -32,7 +32,7 @@ struct alignas(64) thread_member {
 
   std::array<collective_call, 2> calls;
   alignas(64) std::array<std::array<std::byte, few_bytes>, 2> given;
-  std::uint64_t meetings = 0;  // this and the next are the member's own
+  std::uint64_t barriers = 0;  // this and the next are the member's own
   std::uint64_t arrivals = 0;  // what the group's counter must reach for this member to go on
 };
 
@@ -50,13 +50,13 @@ struct thread_group {
   std::vector<int> members;  // world ranks in group order
   std::vector<thread_member> member;
   std::vector<thread_mailbox> mailboxes;
-  alignas(64) waiting_room::counter arrivals{0};  // alone on its cache line
+  alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 
 // The place of one member at its group's table: how calls meet and messages pass.
-class thread_seat {
+class barrier_slot {
  public:
-  thread_seat(waiting_room& room, thread_group& group, int rank)
+  barrier_slot(thread_barrier& room, thread_group& group, int rank)
       : room_(&room), group_(&group), rank_(rank) {}
 
   int rank() const noexcept { return rank_; }
@@ -66,8 +66,8 @@ class thread_seat {
   // The first `few` bytes of its source are shown with it.
   void meet(collective_call const& call, std::size_t few = 0) {
     auto& me = own();
-    me.calls[++me.meetings % 2] = call;
-    copy_bytes(me.given[me.meetings % 2].data(), call.source, few);
+    me.calls[++me.barriers % 2] = call;
+    copy_bytes(me.given[me.barriers % 2].data(), call.source, few);
     if (size() > 1) {
       me.arrivals += static_cast<std::uint64_t>(size());
       if (room_->advance(group_->arrivals) == me.arrivals) room_->wake(group_->members);
@@ -81,25 +81,25 @@ class thread_seat {
       check_shape(world_rank(member), shown(member), group_->members);
   }
 
-  // All members come here after a meeting without an error, and none goes before the last is here,
-  // whatever happens elsewhere: others may be reading its buffers.
+  // All members come here after a barrier without an error, and none goes before the last is
+  // here, whatever happens elsewhere: others may be reading its buffers.
   void leave(collective_call const& call) {
     if (size() == 1) return;
     auto& me = own();
     me.arrivals += static_cast<std::uint64_t>(size());
-    if (waiting_room::count_of(group_->arrivals.fetch_add(1)) + 1 == me.arrivals)
+    if (thread_barrier::count_of(group_->arrivals.fetch_add(1)) + 1 == me.arrivals)
       room_->wake(group_->members);
     else wait(group_->arrivals, me.arrivals, 0, group_->members, call);
   }
 
-  // What member `member` shows in the present meeting.
+  // What member `member` shows in the present barrier.
   collective_call const& shown(int member) const {
-    return group_->member[static_cast<std::size_t>(member)].calls[own().meetings % 2];
+    return group_->member[static_cast<std::size_t>(member)].calls[own().barriers % 2];
   }
 
-  // The bytes that member `member` has shown with its call in the present meeting.
+  // The bytes that member `member` has shown with its call in the present barrier.
   std::byte const* given(int member) const {
-    return group_->member[static_cast<std::size_t>(member)].given[own().meetings % 2].data();
+    return group_->member[static_cast<std::size_t>(member)].given[own().barriers % 2].data();
   }
 
   // Posts the message and returns when the receiver has copied it.
@@ -118,7 +118,7 @@ class thread_seat {
   void receive(collective_call const& call) {
     check_other_end(call);
     auto& box = group_->mailbox(call.other, rank_);
-    auto const posted = waiting_room::count_of(box.state.load()) / 3 * 3 + 1;
+    auto const posted = thread_barrier::count_of(box.state.load()) / 3 * 3 + 1;
     int const peer = world_rank(call.other);
     wait(box.state, posted, posted, {&peer, 1}, call);
     room_->advance(box.state);  // from here on the sender stays until we are done
@@ -136,7 +136,7 @@ class thread_seat {
 
   int world_rank(int member) const { return group_->members[static_cast<std::size_t>(member)]; }
 
-  void wait(waiting_room::counter const& word, std::uint64_t target, std::uint64_t certain_from,
+  void wait(thread_barrier::counter const& word, std::uint64_t target, std::uint64_t certain_from,
             std::span<int const> awaited, collective_call const& call) {
     room_->wait_until_over(world_rank(rank_), {.word = &word,
                                                .target = target,
@@ -159,7 +159,7 @@ class thread_seat {
                          group_->members);
   }
 
-  waiting_room* room_;
+  thread_barrier* room_;
   thread_group* group_;
   int rank_;
 };

@@ -77,14 +77,13 @@ namespace plait::detail {
 }
 
 /// Where processes meet.
-struct meeting_place {
+struct store_place {
   std::filesystem::path path;
   bool is_of_one_start = false;  ///< nobody else will ever use it
 };
 
 /// `given`, if it is not empty, else PLAIT_RENDEZVOUS; empty if the user has said nothing.
-[[nodiscard]] inline std::filesystem::path meeting_place_of_user(
-    std::filesystem::path const& given) {
+[[nodiscard]] inline std::filesystem::path store_place_of_user(std::filesystem::path const& given) {
   char const* const path = std::getenv("PLAIT_RENDEZVOUS");
   return !given.empty() || path == nullptr ? given : std::filesystem::path(path);
 }
@@ -94,10 +93,12 @@ struct meeting_place {
 /// could be done, for the error.
 ///
 /// Errors: input_error that says the choices if there is none.
-[[nodiscard]] [[gnu::cold]] inline meeting_place find_meeting_place(
-    process_ranks const& here, std::filesystem::path const& given, std::string_view user,
-    std::string_view kind, std::string_view otherwise) {
-  if (auto path = meeting_place_of_user(given); !path.empty()) return {path};
+[[nodiscard]] [[gnu::cold]] inline store_place find_store_place(process_ranks const& here,
+                                                                std::filesystem::path const& given,
+                                                                std::string_view user,
+                                                                std::string_view kind,
+                                                                std::string_view otherwise) {
+  if (auto path = store_place_of_user(given); !path.empty()) return {path};
   if (auto path = place_of_one_machine(here, user)) return {*path, true};
   throw input_error(std::string(user) +
                     ": the ranks do not know where to meet; set PLAIT_RENDEZVOUS, or "

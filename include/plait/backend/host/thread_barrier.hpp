@@ -21,7 +21,7 @@
 
 namespace plait {
 
-/// How the ranks of a thread_world wait for each other.
+/// The options by which the ranks of a thread_world wait for each other.
 struct thread_options {
   /// A wait longer than this is an error that says what every rank does.
   std::chrono::nanoseconds timeout = std::chrono::seconds{60};
@@ -52,8 +52,8 @@ inline void pause_processor() {
 
 // Where the ranks of one process wait for each other. Whatever is waited for is a counter that only
 // grows; its top bit says that the world is broken. One atomic word holds both, so that a rank that
-// leaves a broken meeting and a rank that completes it cannot both succeed.
-class waiting_room {
+// leaves a broken barrier and a rank that completes it cannot both succeed.
+class thread_barrier {
  public:
   using counter = std::atomic<std::uint64_t>;
 
@@ -76,7 +76,7 @@ class waiting_room {
     }
   };
 
-  waiting_room(int ranks, thread_options options)
+  thread_barrier(int ranks, thread_options options)
       : ranks_(static_cast<std::size_t>(ranks)),
         can_move_(static_cast<std::size_t>(ranks)),
         timeout_(std::clamp<std::chrono::nanoseconds>(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test: libs=gloo
 // Ranks that meet while rank 0 takes back what it has left, as it does when a start has failed.
-#include "plait/backend/gloo/gloo_meeting.hpp"
+#include "plait/backend/gloo/gloo_rendezvous.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@
 
 namespace {
 
-using plait::detail::gloo_meeting;
-using plait::detail::meeting_store;
+using plait::detail::gloo_rendezvous;
+using plait::detail::rendezvous_store;
 
 /// The notes of all ranks; `on_get` is called with each key before it is looked up.
 struct notes {
@@ -28,7 +28,7 @@ struct notes {
   std::map<std::string, std::string, std::less<>> values;
   std::function<void(std::string const& key)> on_get = [](std::string const&) {};
 };
-class store_in_memory final : public meeting_store {
+class store_in_memory final : public rendezvous_store {
  public:
   explicit store_in_memory(notes& all) : all_(all) {}
   [[nodiscard]] std::string name() const override { return "memory"; }
@@ -60,15 +60,16 @@ class store_in_memory final : public meeting_store {
 /// A rank of two that meets; what it throws is a failure.
 struct one_rank {
   one_rank(notes& all, int rank)
-      : meeting(std::make_unique<store_in_memory>(all), {.rank = rank, .world_size = 2, .job = "j"},
-                std::chrono::seconds{20}, interrupted, "") {}
-  void meet() { EXPECT_NO_THROW((void)meeting.meet()); }
+      : rendezvous(std::make_unique<store_in_memory>(all),
+                   {.rank = rank, .world_size = 2, .job = "j"}, std::chrono::seconds{20},
+                   interrupted, "") {}
+  void meet() { EXPECT_NO_THROW((void)rendezvous.meet()); }
   std::atomic<bool> interrupted = false;
-  gloo_meeting meeting;
+  gloo_rendezvous rendezvous;
 };
 
-// Between the note that says who rank 0 is and the key of the meeting it may have given up.
-TEST(GlooMeeting, WaitsForRankZeroThatHasTakenBackItsKey) {
+// Between the note that says who rank 0 is and the key of the rendezvous it may have given up.
+TEST(GlooRendezvous, WaitsForRankZeroThatHasTakenBackItsKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
   int asked = 0;
@@ -86,11 +87,11 @@ TEST(GlooMeeting, WaitsForRankZeroThatHasTakenBackItsKey) {
   zero.meet();
   other.join();
   EXPECT_EQ(asked, 4);
-  EXPECT_EQ(zero.meeting.identity().key, one.meeting.identity().key);
+  EXPECT_EQ(zero.rendezvous.identity().key, one.rendezvous.identity().key);
 }
 
 // What is there and is no key is another program's, or an attack.
-TEST(GlooMeeting, RefusesWhatIsNoKey) {
+TEST(GlooRendezvous, RefusesWhatIsNoKey) {
   notes all;
   one_rank zero(all, 0), one(all, 1);
   all.on_get = [&](std::string const& name) {
@@ -99,15 +100,16 @@ TEST(GlooMeeting, RefusesWhatIsNoKey) {
   std::string said;
   std::thread other([&] {
     try {
-      (void)one.meeting.meet();
+      (void)one.rendezvous.meet();
     } catch (plait::input_error const& problem) {
       said = problem.what();
-      one.meeting.fail(said);
+      one.rendezvous.fail(said);
     }
   });
-  EXPECT_THROW((void)zero.meeting.meet(), plait::engine_error);
+  EXPECT_THROW((void)zero.rendezvous.meet(), plait::engine_error);
   other.join();
-  EXPECT_NE(said.find("what rank 0 has left in memory as a key of the meeting is none"), said.npos)
+  EXPECT_NE(said.find("what rank 0 has left in memory as a key of the rendezvous is none"),
+            said.npos)
       << said;
 }
 

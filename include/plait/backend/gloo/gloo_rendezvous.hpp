@@ -18,9 +18,9 @@
 
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/gloo/gloo_challenge.hpp"
-#include "plait/backend/process/meeting_store.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_mark.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/caught_signal.hpp"
 #include "plait/core/error.hpp"
@@ -35,13 +35,13 @@ namespace plait::detail {
 ///
 /// Errors: input_error, communication_timeout or engine_error, on all ranks that have met: the
 ///         first to fail leaves its sentence for the others. wait_stopped_by_signal.
-class gloo_meeting {
+class gloo_rendezvous {
  public:
   /// `interrupted`: set by another thread where nobody is to be waited for any more. `secret`: of
   /// the job; if empty, rank 0 makes one and leaves it with the notes.
-  gloo_meeting(std::unique_ptr<meeting_store> store, process_ranks here,
-               std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted,
-               std::string secret)
+  gloo_rendezvous(std::unique_ptr<rendezvous_store> store, process_ranks here,
+                  std::chrono::milliseconds timeout, std::atomic<bool> const& interrupted,
+                  std::string secret)
       : store_(std::move(store)),
         key_(std::move(secret)),
         interrupted_(interrupted),
@@ -49,8 +49,8 @@ class gloo_meeting {
         mark_(process_mark::here()),
         timeout_(timeout),
         end_(std::chrono::steady_clock::now() + timeout) {}
-  gloo_meeting(gloo_meeting const&) = delete;
-  gloo_meeting& operator=(gloo_meeting const&) = delete;
+  gloo_rendezvous(gloo_rendezvous const&) = delete;
+  gloo_rendezvous& operator=(gloo_rendezvous const&) = delete;
 
   /// Waits until every rank has come and returns who they are.
   [[nodiscard]] std::vector<process_mark> meet() {
@@ -59,10 +59,10 @@ class gloo_meeting {
     else join();
     return marks_ = read_marks(collect("here"));
   }
-  /// Behind meet(): what only the ranks of this meeting know, and which meeting it is.
+  /// Behind meet(): what only the ranks of this rendezvous know, and which rendezvous it is.
   [[nodiscard]] gloo_identity identity() const {
     return {key_, "job " + here_.job + " of " + std::to_string(here_.world_size) +
-                      " processes, meeting " + number_};
+                      " processes, rendezvous " + number_};
   }
   /// Leaves `value` under a name and waits for that of every rank.
   [[nodiscard]] std::vector<std::string> show(std::string_view name, std::string_view value) {
@@ -214,7 +214,7 @@ class gloo_meeting {
         number_ = writer->number;
         writer_ = writer->mark;
         if (!take_key()) {
-          problem = "rank 0 has left no key of the meeting in " + store_->name();
+          problem = "rank 0 has left no key of the rendezvous in " + store_->name();
           number_.clear();
           continue;
         }
@@ -265,14 +265,15 @@ class gloo_meeting {
     std::string const variable = "the secret of the job (PLAIT_JOB_SECRET_FILE)";
     throw input_error(whole(
         is_left && key ? variable + " was given to this rank and not to rank 0; give it to all"
-        : is_left ? "what rank 0 has left in " + store_->name() + " as a key of the meeting is none"
+        : is_left
+            ? "what rank 0 has left in " + store_->name() + " as a key of the rendezvous is none"
         : is_secret ? variable + " is another on rank 0 than on this rank; give all the same"
                     : variable + " was given to rank 0 and not to this rank; give it to all"));
   }
   /// Of a secret, in the notes of rank 0: who reads it learns nothing of the secret.
   [[nodiscard]] std::string fingerprint() const {
     return std::string(fingerprint_begin) +
-           in_digits(hmac_sha256(key_, "plait: fingerprint for meeting " + number_));
+           in_digits(hmac_sha256(key_, "plait: fingerprint for rendezvous " + number_));
   }
   static constexpr std::string_view fingerprint_begin = "secret ";
   static constexpr std::string_view hexadecimal = "0123456789abcdef";
@@ -364,7 +365,7 @@ class gloo_meeting {
     return digits;
   }
 
-  std::unique_ptr<meeting_store> store_;
+  std::unique_ptr<rendezvous_store> store_;
   std::string key_;
   std::atomic<bool> const& interrupted_;
   process_ranks here_;

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: libs=checkpoint alone
+// The examples in the doc comments of headers, which scripts/docs cuts from here. They
+// run, too.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plait/backend/simulated/simulated.hpp"
+#include "plait/checkpoint/checkpoints.hpp"
+#include "plait/checkpoint/load_weights.hpp"
+#include "plait/checkpoint/weights_folder.hpp"
+#include "plait/data/token_file.hpp"
+#include "plait/plait.hpp"
+#include "plait/testing/check_layer.hpp"
+#include "plait/train/stop_on_signals.hpp"
+
+// ---- Models
+// --------------------------------------------------------------------------------------
+
+namespace of_models {
+// example-begin linear
+using classifier = plait::nn::linear<10, 2>;                // y = x w + b
+using no_bias = plait::nn::linear<10, 2, {.bias = false}>;  // y = x w
+// example-end
+// example-begin sequential
+using net = plait::sequential<plait::nn::linear<10, 32>, plait::nn::gelu<32>,
+                              plait::nn::linear<32, 2>>;
+// example-end
+// example-begin gelu
+using block = plait::sequential<plait::nn::linear<16, 64>, plait::nn::gelu<64>,
+                                plait::nn::linear<64, 16>>;
+// example-end
+// example-begin residual
+using with_skip =
+    plait::residual<plait::sequential<plait::nn::layer_norm<16>, block>>;  // y = x + f(x)
+// example-end
+// example-begin repeat
+using twelve =
+    plait::repeat<12, with_skip>;  // one type, compiled once; 12 sets of parameters
+// example-end
+// example-begin named
+using in_files =
+    plait::named<"head", plait::nn::linear<16, 4>>;  // "head.weight", "head.bias"
+// example-end
+// example-begin pinned
+using every_rank =
+    plait::pinned<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
+// example-end
+// example-begin objective
+using objective =
+    plait::objective<net, plait::nn::cross_entropy<2>>;  // what a trainer minimises
+// example-end
+// example-begin cross_entropy
+using loss = plait::nn::cross_entropy<2>;  // of 2 outputs and a class, 0 or 1
+// example-end
+}  // namespace of_models
+
+// ---- Layers
+// --------------------------------------------------------------------------------------
+
+namespace of_layers {
+// example-begin layer
+template <std::size_t Width>
+struct scale {  // y = x * w, one factor for each feature
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using weight = plait::parameter<"weight", plait::extents<Width>, plait::constant(1.0)>;
+  using parameters = plait::parameter_list<weight>;
+  using saved = plait::saved<plait::input_slot>;
+  static void forward(auto& ops, auto l);
+  static void backward_input(auto& ops, auto l);
+  static void backward_parameters(auto& ops, auto l);
+};
+// example-end
+
+template <std::size_t In, std::size_t Out>
+struct dense {
+  using concept_tag = plait::layer_tag;
+  // example-begin parameter
+  using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
+  using bias = plait::parameter<"bias", plait::extents<Out>, plait::constant(0.0)>;
+  // example-end
+  // example-begin parameter_list
+  using parameters =
+      plait::parameter_list<weight, bias>;  // in the order in which files have them
+  // example-end
+  // example-begin features
+  using input =
+      plait::features<In>;  // (rows, In): a row for each position of each sample
+  using output = plait::features<Out>;  // (rows, Out)
+  // example-end
+  // example-begin forms
+  using forms = plait::forms<
+      plait::whole,                                                   // all ranks do all
+      plait::column<plait::split<weight, 1>, plait::split<bias, 0>>,  // blocks of outputs
+      plait::row_split<plait::split<weight, 0>, plait::once<bias>>>;  // blocks of inputs
+  // example-end
+  // example-begin saved
+  using saved = plait::saved<plait::input_slot>;  // l.x of the forward is l.saved[...] of
+                                                  // the backward
+  // example-end
+
+  static void forward(auto& ops, auto l) {
+    ops.matmul(l.x, l.p[weight{}], l.y);
+    ops.add_row(l.p[bias{}], l.y);
+  }
+  // example-begin transposed
+  static void backward_input(auto& ops, auto l) {  // dx = dy w^T
+    ops.matmul(l.dy, plait::transposed(l.p[weight{}]), l.dx);
+  }
+  // example-end
+  // example-begin input_slot
+  static void backward_parameters(auto& ops, auto l) {  // dw += x^T dy
+    ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy,
+                          l.dp[weight{}]);
+    ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
+  }
+  // example-end
+};
+
+template <std::size_t Width>
+struct exponential {
+  using concept_tag = plait::layer_tag;
+  using input = plait::features<Width>;
+  using output = plait::features<Width>;
+  using forms = plait::forms<plait::whole, plait::by_features, plait::by_sequence<>>;
+  // example-begin output_slot
+  using saved = plait::saved<plait::output_slot>;  // the derivative of exp(x) is y itself
+  // example-end
+  struct raise {
+    PLAIT_HOST_DEVICE auto operator()(auto x) const { return std::exp(x); }
+  };
+  struct differentiate {
+    PLAIT_HOST_DEVICE auto operator()(auto y, auto dy) const { return y * dy; }
+  };
+  static void forward(auto& ops, auto l) { ops.map(raise{}, l.x, l.y); }
+  static void backward_input(auto& ops, auto l) {
+    ops.map(differentiate{}, l.saved[plait::output_slot{}], l.dy, l.dx);
+  }
+};
+
+struct half_square {  // the loss (x - t)^2 / 2 of one number
+  using concept_tag = plait::layer_tag;
+  // example-begin inputs
+  using input =
+      plait::inputs<plait::features<1>, plait::reals<1>>;  // an output and its target
+  // example-end
+  // example-begin loss_value
+  using output = plait::loss_value;
+  // example-end
+  // example-begin slot
+  using terms =
+      plait::slot<"terms", 1, plait::slot_element::accumulate>;  // one sum for each row
+  using scratch = plait::scratch<terms>;
+  // example-end
+  using saved = plait::saved<plait::input_slot>;
+  static std::int64_t count(auto targets) { return std::ssize(targets); }
+
+  struct add_up {
+    template <class Sum>
+    PLAIT_HOST_DEVICE void operator()(std::size_t, auto const* x, auto const* target,
+                                      Sum* term) const {
+      double const off = double(*x) - double(*target);
+      *term = static_cast<Sum>(off * off / 2);
+    }
+  };
+  // example-begin loss_seed
+  struct differentiate {
+    plait::loss_seed seed;  // ops.loss_seed(): 1 / the labels of the global batch
+    template <class X>
+    PLAIT_HOST_DEVICE void operator()(std::size_t, X const* x, auto const* target,
+                                      X* dx) const {
+      *dx = static_cast<X>(*seed.scale * (double(*x) - double(*target)));
+    }
+  };
+  // example-end
+  static void forward(auto& ops, auto l) {
+    auto const& [x, targets] = l.x;
+    ops.rows(add_up{}, x, targets, l.scratch[terms{}]);
+    ops.add_to_loss(l.scratch[terms{}]);
+  }
+  static void backward_input(auto& ops, auto l) {
+    auto const& [x, targets] = l.saved[plait::input_slot{}];
+    ops.rows(differentiate{ops.loss_seed()}, x, targets, l.dx);
+  }
+};
+}  // namespace of_layers
+
+// ---- Policies and plans
+// --------------------------------------------------------------------------
+
+namespace of_policies {
+using of_models::objective;
+// example-begin parallel
+struct job : plait::parallel<objective, plait::data_parallel<2>> {};
+// example-end
+// example-begin serial
+struct alone : plait::parallel<objective, plait::serial> {};  // one rank, nothing is sent
+// example-end
+// example-begin data_parallel
+struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
+struct any_number : plait::parallel<objective, plait::data_parallel<>> {
+};  // said at launch
+// example-end
+// example-begin zero
+struct less_memory : plait::parallel<objective, plait::data_parallel<4, plait::zero<1>>> {
+};
+// example-end
+// example-begin tensor_parallel
+struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
+};  // of each layer's work
+// example-end
+// example-begin pipeline
+struct two_stages : plait::parallel<objective, plait::pipeline<2>> {};
+struct all_then_back : plait::parallel<objective, plait::pipeline<2, plait::gpipe>> {};
+// example-end
+// example-begin hybrid
+using eight =
+    plait::hybrid<plait::pipeline<2>, plait::data_parallel<2>, plait::tensor_parallel<2>>;
+struct in_all_ways : plait::parallel<objective, eight> {};
+// example-end
+// example-begin reproducible
+using same_bits =
+    plait::hybrid<plait::data_parallel<>, plait::reproducible<8>>;  // on 1, 2, 4 or 8
+// example-end
+// example-begin axis
+static_assert(in_all_ways::plan().wire(plait::axis::tensor, {.rows = 16}).total() > 0);
+// example-end
+// example-begin workload
+constexpr plait::workload load{.rows = 16, .microbatches = 2};
+static_assert(in_all_ways::plan().bytes_per_rank(load) < 64 * 1024);
+// example-end
+
+void print() {
+  // example-begin explain
+  std::fputs(plait::explain(in_all_ways::plan(), {.rows = 16, .microbatches = 2}).c_str(),
+             stdout);
+  // example-end
+}
+}  // namespace of_policies
+
+// ---- Training
+// ------------------------------------------------------------------------------------
+
+namespace of_training {
+using of_policies::job;
+
+void train() {
+  // example-begin in_memory
+  std::vector<float> features(64 * 10, 0.5F);  // 64 samples of 10 numbers,
+  std::vector<std::int32_t> classes(64, 1);    // and the class of each
+  plait::in_memory<float> const data(features, classes, 10);
+  // example-end
+  // example-begin launch
+  plait::launch<job>(plait::threads{},
+                     [&](auto& rank) {  // runs on each of the job's ranks
+                       if (rank.is_root()) std::printf("%d ranks\n", rank.world_size());
+                     });
+  // example-end
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    // example-begin trainer
+    auto trainer =
+        plait::trainer<job>(rank, plait::adamw{.learning_rate = 1e-3}, {.seed = 1});
+    for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+      trainer.step(batch);
+    // example-end
+    // example-begin batches
+    auto batches =
+        plait::batches(data, plait::global_batch<32>{}, rank, {.seed = 1, .epochs = 2});
+    for (auto const& batch : batches) trainer.step(batch);  // 2 steps in each epoch
+    // example-end
+    // example-begin step_report
+    plait::step_report const report = trainer.step(batches.at(0));
+    if (rank.is_root())
+      std::printf("step %ld  loss %.4f\n", long(report.step), report.loss);
+    // example-end
+    // example-begin csv_log
+    plait::csv_log log(rank, "run.csv");
+    for (auto const& batch : batches) log.write(trainer.step(batch));
+    // example-end
+  });
+  // example-begin threads
+  plait::launch<job>(plait::threads{}, [](auto& rank) {
+    std::printf("rank %d of %d\n", rank.world_rank(), rank.world_size());
+  });
+  // example-end
+  // example-begin simulated
+  plait::launch<job>(plait::simulated{.seed = 7}, [&](auto& rank) {  // one of many orders
+    auto trainer = plait::trainer<job>(rank, plait::sgd{});
+    for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+      trainer.step(batch);  // race_error if two operations race
+  });
+  // example-end
+}
+
+void optimize() {
+  // example-begin adamw
+  plait::adamw const decayed{.learning_rate = 3e-4, .weight_decay = 0.1};
+  // example-end
+  // example-begin sgd
+  plait::sgd const plain{.learning_rate = 0.1, .momentum = 0.9};
+  // example-end
+  static_cast<void>(decayed), static_cast<void>(plain);
+}
+
+int stop_in_time() {
+  plait::in_memory<float> const data = plait::in_memory<float>::random_classes(64, 10, 2);
+  // example-begin stop_on_signals
+  plait::stop_on_signals const stop;  // Ctrl-C ends the job behind a step
+  try {
+    plait::launch<job>(plait::threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job>(rank, plait::sgd{}, {.stop = &stop});
+      for (auto const& batch : plait::batches(data, plait::global_batch<32>{}, rank))
+        trainer.step(batch);
+    });
+  } catch (plait::stopped_by_signal const& end) {
+    return end.exit_code();  // 130 after Ctrl-C
+  }
+  // example-end
+  return 0;
+}
+
+bool refuses() {
+  // example-begin input_error
+  try {
+    auto const text = plait::byte_text::from_file("no such file", 8);
+  } catch (plait::input_error const& problem) {  // what the user gave is wrong
+    std::printf("%s\n", problem.what());
+    return true;
+  }
+  // example-end
+  return false;
+}
+
+void save_and_load(std::filesystem::path const& folder) {
+  auto const data = plait::in_memory<float>::random_classes(64, 10, 2);
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::sgd{});
+    auto batches = plait::batches(data, plait::global_batch<32>{}, rank);
+    // example-begin checkpoints
+    plait::checkpoints saves(trainer, batches, {.folder = folder, .every = 1});
+    for (auto const& batch : batches.from(saves.resume())) {
+      trainer.step(batch);
+      saves.after_step();
+    }
+    saves.finish();
+    // example-end
+  });
+  plait::launch<job>(plait::threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, plait::sgd{});
+    // example-begin load_weights
+    auto const newest = plait::list_checkpoints(folder).back().path;
+    plait::load_weights(trainer, plait::weights_folder(newest));
+    // example-end
+  });
+}
+}  // namespace of_training
+
+namespace {
+
+// Training writes into the folder in which it runs.
+struct NamesInUse : testing::Test {
+  std::filesystem::path const before = std::filesystem::current_path();
+  std::filesystem::path const folder = std::filesystem::temp_directory_path() /
+                                       ("plait-names-" + std::to_string(::getpid()));
+  void SetUp() override {
+    std::filesystem::create_directories(folder);
+    std::filesystem::current_path(folder);
+  }
+  void TearDown() override {
+    std::filesystem::current_path(before);
+    std::filesystem::remove_all(folder);
+  }
+};
+
+TEST_F(NamesInUse, LayersKeepTheLaws) {
+  static_assert(plait::layer<of_layers::scale<4>>);
+  EXPECT_TRUE((plait::testing::check_layer<of_layers::dense<8, 12>>().passed()));
+  EXPECT_TRUE(plait::testing::check_layer<of_layers::exponential<8>>().passed());
+  EXPECT_TRUE(plait::testing::check_layer<of_layers::half_square>().passed());
+}
+
+TEST_F(NamesInUse, ProgramsRun) {
+  of_policies::print();
+  of_training::train();
+  of_training::optimize();
+  of_training::save_and_load(folder / "run");
+  EXPECT_EQ(of_training::stop_in_time(), 0);
+  EXPECT_TRUE(of_training::refuses());
+}
+
+}  // namespace

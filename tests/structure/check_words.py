@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""check_words.py ROOT [--planted]
+
+The words of the project: rows of docs/glossary.md name what their headers have, the concepts of docs/policies.md
+are in it, and comments and pages name who acts. Prints a line for each fault; exit code 1 if there is one. With
+--planted it plants faults into copies of what it reads, and fails unless each is found."""
+import os
+import re
+import sys
+
+# Comments: who acts is to be named. Pages: the same words.
+VAGUE = re.compile(r"\b(what of|whatever|whoever|one's own|other ones)\b", re.IGNORECASE)
+# A first sentence says what a thing is or what a function does: it is not the answer to a question.
+QUESTION = ("What", "Whether", "Who", "Whoever", "Which", "Where", "When", "How", "Why", "As", "For", "From", "Of", "To")
+PUBLIC = re.compile(r"(inline )?namespace plait(::(ext|nn|rates|measures|number_ranges|testing))? \{")
+
+
+def blocks_of(text):
+    """Each block of /// lines at the left margin, as (line, its text, the namespace it stands in)."""
+    lines, spaces, out, i = text.split("\n"), [], [], 0
+    while i < len(lines):
+        if re.match(r"(inline )?namespace [\w:]+ \{$", lines[i]):
+            spaces.append(lines[i])
+        elif lines[i].startswith("}  // namespace") and spaces:
+            spaces.pop()
+        if lines[i].startswith("///"):
+            begin = i
+            while i + 1 < len(lines) and lines[i + 1].startswith("///"):
+                i += 1
+            words = " ".join(line[3:].strip() for line in lines[begin:i + 1])
+            out.append((begin + 1, words, spaces[-1] if spaces else ""))
+        i += 1
+    return out
+
+
+def faults_of_header(path, text):
+    out = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if "///" in line and (found := VAGUE.search(line[line.index("///"):])):
+            out.append("%s:%d: '%s' in a doc comment: name who acts" % (path, number, found.group(0)))
+    for number, words, space in blocks_of(text):
+        if PUBLIC.match(space) and words.split() and words.split()[0] in QUESTION:
+            out.append("%s:%d: '%s ...': begin with what it is, or with what it does" % (path, number, words[:40]))
+    return out
+
+
+def faults_of_page(path, text):
+    out, in_fence = [], False
+    for number, line in enumerate(text.split("\n"), 1):
+        in_fence ^= line.startswith("```")
+        if not in_fence and (found := VAGUE.search(line)):
+            out.append("%s:%d: '%s': name who acts" % (path, number, found.group(0)))
+    return out
+
+
+def rows_of(glossary):
+    """(word, headers) of each row."""
+    for line in glossary.split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 4 and cells[0] != "word" and not cells[0].startswith("--"):
+            yield cells[0], re.findall(r"\]\(\.\./(include/[^)]+)\)", cells[3])
+
+
+def faults_of_glossary(glossary, policies, header):
+    """`header`: its text by its path, None if there is none."""
+    out, words = [], set()
+    for word, links in rows_of(glossary):
+        name = word.strip("`")
+        words.add(name)
+        if not links:
+            out.append("glossary: '%s' links no header" % name)
+        for link in links:
+            text = header(link)
+            if text is None:
+                out.append("glossary: '%s': there is no %s" % (name, link))
+            elif word.startswith("`"):
+                if not re.search(r"(struct|class|concept|enum class|using|constexpr [\w:<>, ]+|inline [\w:<>, ]+|auto) "
+                                 r"%s\b|^\s+%s[,;{ ]" % (name, name), text, re.MULTILINE):
+                    out.append("glossary: %s declares no %s" % (link, name))
+            elif not re.search(r"\b%s" % name.replace(" ", r"[\s_/]+"), text, re.IGNORECASE):
+                out.append("glossary: %s says nothing of a %s" % (link, name))
+    tables = re.findall(r"^\| `(?:plait::)?(\w+)", policies[:policies.find("## Reading explain")], re.MULTILINE)
+    for name in sorted(set(tables) - {"static", "using", "any"}):
+        if name not in words and name != "serial" and name != "partial_max":
+            out.append("glossary: '%s' of docs/policies.md is missing" % name)
+    return out
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def tree(root):
+    headers = {}
+    for folder, _, files in os.walk(os.path.join(root, "include")):
+        for name in files:
+            if name.endswith(".hpp"):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                headers[path] = read(os.path.join(root, path))
+    pages = {name: read(os.path.join(root, name)) for name in ["README.md"] + [
+        os.path.join(folder, name) for folder in ("docs", "docs/design") for name in os.listdir(os.path.join(root, folder))
+        if name.endswith(".md")]}
+    return headers, pages
+
+
+def faults(headers, pages):
+    out = []
+    for path, text in sorted(headers.items()):
+        out += faults_of_header(path, text)
+    for path, text in sorted(pages.items()):
+        out += faults_of_page(path, text)
+    return out + faults_of_glossary(pages["docs/glossary.md"], pages["docs/policies.md"], headers.get)
+
+
+def planted(headers, pages):
+    """Each fault is found, by its words."""
+    missed = []
+
+    def plant(where, old, new, words):
+        changed_headers, changed_pages = dict(headers), dict(pages)
+        texts = changed_headers if where in headers else changed_pages
+        if old not in texts[where]:
+            missed.append("%s has no '%s' to plant a fault into" % (where, old))
+            return
+        texts[where] = texts[where].replace(old, new, 1)
+        if not any(words in fault for fault in faults(changed_headers, changed_pages)):
+            missed.append("not found: %s" % words)
+    mesh = "include/plait/mesh/mesh.hpp"
+    plant(mesh, "/// The coordinates of a rank", "/// Where a rank stands, the coordinates", "'Where a rank")
+    plant(mesh, "/// The coordinates of a rank", "/// The coordinates of whoever asks", "'whoever' in a doc comment")
+    plant("docs/policies.md", "## Your own policy", "## A policy of one's own", "docs/policies.md")
+    plant("docs/glossary.md", "| `mesh` |", "| `meshes` |", "declares no meshes")
+    plant("docs/glossary.md", "| rendezvous |", "| appointment |", "says nothing of a appointment")
+    plant("docs/glossary.md", "| `zero` |", "| `none` |", "declares no none")
+    plant("docs/glossary.md", "| `only` |", "| `root` |", "'only' of docs/policies.md is missing")
+    plant("docs/glossary.md", "[mesh/axis.hpp](../include/plait/mesh/axis.hpp)", "", "'axis' links no header")
+    plant("docs/glossary.md", "../include/plait/mesh/axis.hpp", "../include/plait/mesh/axes.hpp", "there is no include")
+    return missed
+
+
+def main():
+    headers, pages = tree(sys.argv[1])
+    found = planted(headers, pages) if "--planted" in sys.argv[2:] else faults(headers, pages)
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
