@@ -41,7 +41,7 @@ void train(benchmark::State& state, train_gpt::entry const& job) {
   state.counters["ranks"] = job.ranks;
   state.counters["tokens/s"] = benchmark::Counter(
       double(state.iterations()) * double(batch * job.sequence), benchmark::Counter::kIsRate);
-  state.counters["wire_bytes"] = double(moved) / double(wanted.steps);
+  state.counters["bytes_sent"] = double(moved) / double(wanted.steps);
 }
 
 }  // namespace

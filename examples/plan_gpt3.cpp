@@ -50,15 +50,15 @@ static_assert(job::plan().parameter_count() > 175'000'000'000);
 static_assert(job::plan().bytes_per_rank(load) < 42_GiB);
 // Sent in a step over the axes that have the fastest links, and the slowest.
 constexpr auto GiB = std::int64_t{1} << 30;
-static_assert(job::plan().wire(plait::axis::tensor, load).total() < 66 * GiB);
-static_assert(job::plan().wire(plait::axis::stage, load).total() < 1 * GiB);
-static_assert(job::plan().wire(plait::axis::data, load).total() < 11 * GiB);
+static_assert(job::plan().bytes_sent(plait::axis::tensor, load).total() < 66 * GiB);
+static_assert(job::plan().bytes_sent(plait::axis::stage, load).total() < 1 * GiB);
+static_assert(job::plan().bytes_sent(plait::axis::data, load).total() < 11 * GiB);
 
 // The same, but each data rank holds the optimizer's state and the weights in float of a block.
 using zero_job = job_with<plait::zero<1>>;
 static_assert(zero_job::plan().bytes_per_rank<plait::adamw>(load) < 27_GiB);
 static_assert(zero_job::plan().memory(0, load).optimizer < 11_MiB);
-static_assert(zero_job::plan().wire(plait::axis::data, load).total() < 9 * GiB);
+static_assert(zero_job::plan().bytes_sent(plait::axis::data, load).total() < 9 * GiB);
 // example-end
 
 }  // namespace

@@ -69,7 +69,7 @@ struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
                                                      .padded_to = PaddedTo}>;
   using head = plait::tied<free_head, typename free_head::weight, "wte.weight">;
   using model = typename gpt_body<Layers, Width, Heads, Sequence>::template model_with<
-      plait::pinned<"vocabulary", table>, plait::pinned<"column", head>>;
+      plait::use_form<"vocabulary", table>, plait::use_form<"column", head>>;
   using objective =
       plait::objective<model, plait::nn::cross_entropy<Vocabulary, plait::nn::cross_entropy_options{
                                                                        .padded_to = PaddedTo}>>;

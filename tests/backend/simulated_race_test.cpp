@@ -271,7 +271,7 @@ TEST(SimulatedRace, LeavesOutTheWaitsOfASite) {
 TEST(SimulatedRace, CrossMakesBothWaits) {
   auto const program = [](bench const& with) {
     with.write(stream::compute, 0);
-    with.rank.cross(stream::data, {wait_site::part::step, 1, 6}, [&] {
+    with.rank.wait_across(stream::data, {wait_site::part::step, 1, 6}, [&] {
       with.rank.group(axis::data).all_reduce(std::span<double>(with.buffer(0), count));
     });
     with.copy(stream::compute, 0, 1);

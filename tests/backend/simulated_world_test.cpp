@@ -217,8 +217,8 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     auto const room = rank.device().allocate(sizeof(double));
     std::span<double> const x(reinterpret_cast<double*>(room.data()), 1);
     rank.device().on(stream::compute).fill(1.0, x.data(), 1);
-    rank.cross(stream::data, {plait::wait_site::part::layer, 3, 0},
-               [&] { rank.group(axis::data).all_reduce(x); });
+    rank.wait_across(stream::data, {plait::wait_site::part::layer, 3, 0},
+                     [&] { rank.group(axis::data).all_reduce(x); });
     rank.device().synchronize();
     auto event = rank.device().make_event();
     rank.device().record(event, stream::data);

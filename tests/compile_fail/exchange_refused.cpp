@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: list of exchanges: no movement of the table
+// expect: list of exchanges: no operation of the table
 #include "plait/plan/exchanges.hpp"
 
-using plait::layout, plait::axis;
+using plait::placements, plait::axis;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr auto over_tensor = plait::shard<plait::dim::features>;  // a sum and a gather at once
@@ -11,7 +11,7 @@ constexpr auto over_tensor = plait::partial;
 #endif
 
 /// How many rows there are in a list of one.
-constexpr std::size_t count_rows(layout const& from, layout const& to) {
+constexpr std::size_t count_rows(placements const& from, placements const& to) {
   plait::planning::listed_plan const plan{};
   plait::planning::parameter_layout const parameters{};
   plait::workload const load{};
@@ -19,7 +19,8 @@ constexpr std::size_t count_rows(layout const& from, layout const& to) {
   list.add({plait::planning::exchange_place::gradients, from, to});
   return list.out.size();
 }
-static_assert(count_rows(layout{}.with(axis::data, plait::partial).with(axis::tensor, over_tensor),
-                         {}) == 1);
+static_assert(
+    count_rows(placements{}.with(axis::data, plait::partial).with(axis::tensor, over_tensor), {}) ==
+    1);
 
 int main() {}

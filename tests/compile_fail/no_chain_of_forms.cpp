@@ -7,9 +7,9 @@
 
 // A repeat must end as it began, and a row split begins with features and ends with a sum.
 #ifdef PLAIT_EXPECT_FAIL
-using layer = plait::pinned<"row", plait::nn::linear<64, 64>>;
+using layer = plait::use_form<"row", plait::nn::linear<64, 64>>;
 #else
-using layer = plait::sequential<plait::pinned<"row", plait::nn::linear<64, 64>>,
+using layer = plait::sequential<plait::use_form<"row", plait::nn::linear<64, 64>>,
                                 plait::nn::linear<64, 64>, plait::nn::linear<64, 64>>;
 #endif
 
@@ -27,7 +27,7 @@ struct of_first_rank {
   static void backward_input(auto& ops, auto l) { ops.copy(l.dy, l.dx); }
 };
 using followed =
-    plait::sequential<of_first_rank, plait::pinned<"column", plait::nn::linear<64, 64>>>;
+    plait::sequential<of_first_rank, plait::use_form<"column", plait::nn::linear<64, 64>>>;
 
 template <class Model>
 using job = plait::parallel<Model, plait::tensor_parallel<2>>;

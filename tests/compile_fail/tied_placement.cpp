@@ -17,8 +17,8 @@ constexpr plait::name form = "vocabulary";
 #endif
 
 using model =
-    plait::sequential<plait::named<"wte", plait::pinned<form, table>>,
-                      plait::pinned<"column", plait::tied<head, head::weight, "wte.weight">>>;
+    plait::sequential<plait::named<"wte", plait::use_form<form, table>>,
+                      plait::use_form<"column", plait::tied<head, head::weight, "wte.weight">>>;
 using job = plait::parallel<model, plait::tensor_parallel<2>>;
 
 int main() { return job::plan().stages == 0; }

@@ -169,7 +169,7 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
         });
   };
   mix();
-  trainer.with_averages(mix);
+  trainer.with_ema(mix);
   if (rank.is_root()) {
     std::printf("hash: %016llx\n", static_cast<unsigned long long>(hash));
     std::fflush(stdout);

@@ -139,8 +139,8 @@ struct deaf_rank {
   [[nodiscard]] int stage() const { return rank.stage(); }
   [[nodiscard]] int tensor_rank() const { return rank.tensor_rank(); }
   [[nodiscard]] communicator_type& tensor_group() { return rank.tensor_group(); }
-  void cross(plait::stream over, plait::wait_site site, auto communicate) {
-    rank.cross(over, site, communicate);
+  void wait_across(plait::stream over, plait::wait_site site, auto communicate) {
+    rank.wait_across(over, site, communicate);
   }
 };
 

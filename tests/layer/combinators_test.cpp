@@ -46,9 +46,9 @@ static_assert(layer<residual<dense<8, 8>>> && layer<repeat<3, dense<8, 8>>>);
 static_assert(std::is_same_v<residual<dense<8, 8>>::output, features<8>>);
 static_assert(std::is_same_v<repeat<3, dense<8, 8>>::input, features<8>>);
 
-static_assert(layer<named<"head", dense<8, 4>>> && layer<pinned<"whole", dense<8, 4>>>);
+static_assert(layer<named<"head", dense<8, 4>>> && layer<use_form<"whole", dense<8, 4>>>);
 static_assert(std::is_same_v<named<"head", dense<8, 4>>::output, features<4>>);
-static_assert(std::is_same_v<pinned<"whole", dense<8, 4>>::input, features<8>>);
+static_assert(std::is_same_v<use_form<"whole", dense<8, 4>>::input, features<8>>);
 using shared = tied<dense<8, 4>, dense<8, 4>::weight, "head.weight">;
 static_assert(layer<shared> && std::is_same_v<shared::output, features<4>>);
 

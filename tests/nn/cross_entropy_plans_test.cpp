@@ -23,7 +23,7 @@ template <name Form>
 using model =
     objective<sequential<nn::embedding<vocabulary, width, normal(1.0)>,
                          nn::positions<length, width, normal(1.0)>, nn::linear<width, classes>>,
-              pinned<Form, nn::cross_entropy<classes>>>;
+              use_form<Form, nn::cross_entropy<classes>>>;
 
 struct alone : parallel<model<"whole">, serial, double> {};
 struct data : parallel<model<"whole">, data_parallel<2>, double> {};

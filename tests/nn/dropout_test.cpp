@@ -37,7 +37,7 @@ constexpr int per_mille = 300;
 
 template <name Form, class Policy>
 struct job : parallel<sequential<plait::testing::relay<length, width>,
-                                 pinned<Form, nn::dropout<width, per_mille>>,
+                                 use_form<Form, nn::dropout<width, per_mille>>,
                                  plait::testing::relay<length, width>>,
                       Policy, double> {};
 

@@ -36,7 +36,7 @@ constexpr linear_options output_first{
     .order = weight_order::output_input, .parts = 3, .weight = normal(0.5)};
 using model =
     objective<sequential<nn::embedding<6, 4, normal(1.0)>,
-                         pinned<"column", nn::linear<4, 12, output_first>>, nn::linear<12, 6>>,
+                         use_form<"column", nn::linear<4, 12, output_first>>, nn::linear<12, 6>>,
               nn::cross_entropy<6>>;
 struct alone : parallel<model, serial, double> {};
 struct tensor : parallel<model, tensor_parallel<2>, double> {};

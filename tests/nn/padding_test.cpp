@@ -47,7 +47,7 @@ using model = objective<
 // Both uses of the table cut it by vocabulary.
 template <std::size_t Held>
 using tied_model =
-    model<pinned<"vocabulary", lookup<Held>>, pinned<"column", tied_head<Held>>, Held>;
+    model<use_form<"vocabulary", lookup<Held>>, use_form<"column", tied_head<Held>>, Held>;
 
 struct plain
     : parallel<model<lookup<vocabulary>, tied_head<vocabulary>, vocabulary>, serial, double> {};

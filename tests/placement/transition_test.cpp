@@ -47,9 +47,9 @@ TEST(Transition, BytesOnFourRanks) {
   for (std::size_t i = 0; i < 7; ++i)
     for (std::size_t j = 0; j < 7; ++j) {
       auto const row = transition_between(rows[i], rows[j]);
-      EXPECT_EQ(static_cast<double>(wire_bytes(row.moves, 96, 4)), 96 * forward[i][j])
+      EXPECT_EQ(static_cast<double>(bytes_sent(row.moves, 96, 4)), 96 * forward[i][j])
           << to_string(rows[i]) << " -> " << to_string(rows[j]);
-      EXPECT_EQ(static_cast<double>(wire_bytes(adjoint(row).moves, 96, 4)), 96 * backward[i][j])
+      EXPECT_EQ(static_cast<double>(bytes_sent(adjoint(row).moves, 96, 4)), 96 * backward[i][j])
           << "adjoint of " << to_string(rows[i]) << " -> " << to_string(rows[j]);
     }
 }
@@ -59,7 +59,7 @@ TEST(Transition, DirectRowNeverCostsMoreThanTwoSteps) {
     for (auto a : placements)
       for (auto b : placements)
         for (auto c : placements) {
-          auto bytes = [&](transition row) { return wire_bytes(row.moves, 144, ranks); };
+          auto bytes = [&](transition row) { return bytes_sent(row.moves, 144, ranks); };
           auto const ab = transition_between(a, b), bc = transition_between(b, c),
                      ac = transition_between(a, c);
           EXPECT_LE(bytes(ac), bytes(ab) + bytes(bc));
@@ -79,7 +79,7 @@ TEST(Transition, RefusesWhatHasNoMeaning) {
 TEST(Transition, OneRankSendsNothing) {
   for (auto from : placements)
     for (auto to : placements)
-      EXPECT_EQ(wire_bytes(transition_between(from, to).moves, 1024, 1), 0);
+      EXPECT_EQ(bytes_sent(transition_between(from, to).moves, 1024, 1), 0);
 }
 
 TEST(Placement, Text) {

@@ -150,14 +150,14 @@ TEST(ExchangesMutants, BytesFollowFromTheList) {
       auto const row = what.row();
       if (what.is_sent_by(stage))
         bytes[row.over.bits] +=
-            what.times * plait::wire_bytes(row.moves,
+            what.times * plait::bytes_sent(row.moves,
                                            static_cast<std::int64_t>(what.count * sizeof(double)),
                                            plan::grid.size(row.over));
     }
     for (unsigned bits = 1; bits < plait::axis_set_count; ++bits) {
       plait::axis_set over;
       over.bits = bits;
-      EXPECT_EQ(plan::wire(over, stage, load).total(), bytes[bits]) << bits;
+      EXPECT_EQ(plan::bytes_sent(over, stage, load).total(), bytes[bits]) << bits;
     }
   }
 }
@@ -236,9 +236,10 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
                                  {.bias = false, .order = plait::nn::weight_order::output_input}>;
   using model = plait::objective<
       plait::sequential<
-          named<"wte", plait::pinned<"whole", plait::nn::embedding<vocabulary, width>>>,
+          named<"wte", plait::use_form<"whole", plait::nn::embedding<vocabulary, width>>>,
           named<"wpe", plait::nn::positions<small_gpt::length, width>>,
-          named<"head", plait::pinned<"sequence", plait::tied<head, head::weight, "wte.weight">>>>,
+          named<"head",
+                plait::use_form<"sequence", plait::tied<head, head::weight, "wte.weight">>>>,
       plait::nn::cross_entropy<vocabulary>>;
   using job = plait::parallel<model, hybrid<data_parallel<2>, small_gpt::tp2_sharded>, double>;
   auto const list = plait::planning::exchanges_of<job::plan_type>(0, {}, job_part::training);
@@ -278,7 +279,7 @@ TEST(ExchangesOfBlocks, AreInTheNormalForm) {
             (lines{"reduce_scatter over data of " + n, "reduce_scatter over data of " + m,
                    "all_reduce over tensor of " + std::to_string(regions[1].count / 2)}));
   lines const gathers{"all_gather over data of " + n, "all_gather over data of " + m};
-  EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::refresh), gathers);
+  EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::gather_parameters), gathers);
   EXPECT_EQ(moves_at<plan>(job_part::export_parameters, exchange_place::blocks), gathers);
   EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
 }
@@ -297,7 +298,7 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
         moves_at<plan>(job_part::training, exchange_place::gradients),
         (lines{"reduce_scatter over data of " + n, "reduce_scatter over replica of " + half}));
     lines const gathers{"all_gather over replica of " + half, "all_gather over data of " + n};
-    EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::refresh), gathers);
+    EXPECT_EQ(moves_at<plan>(job_part::training, exchange_place::gather_parameters), gathers);
     EXPECT_EQ(moves_at<plan>(job_part::export_gradients, exchange_place::blocks), gathers);
   };
   expect(small_gpt::job<hybrid<replicas, zero>>{});
@@ -319,19 +320,19 @@ std::string said_of(plait::planning::listed_plan const& plan, job_part part) {
 TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   using namespace plait;
   auto const allowed =
-      "; allowed are all_reduce over several axes or one other movement along one axis, and of "
+      "; allowed are all_reduce over several axes or one other operation along one axis, and of "
       "elements cut along several axes the last cut in the order of scatters: list one row for "
-      "each movement";
+      "each operation";
   using job = small_gpt::job<hybrid<small_gpt::sharded_replicas<3>, data_parallel<2, zero<1>>>>;
   auto const right = planning::plan_numbers<job::plan_type>;
   EXPECT_EQ(said_of(right, job_part::training), "");
   EXPECT_EQ(said_of(right, job_part::state_transfer), "");
-  // A row that the table lacks has no movement: it must not be left out for that.
+  // A row that the table lacks has no operation: it must not be left out for that.
   auto without_row = right;
   without_row.rules.summed = right.rules.summed.with(axis::data, partial_max);
   EXPECT_EQ(
       said_of(without_row, job_part::training),
-      "list of exchanges: no movement of the table: at 'gradients' a value goes from {data: "
+      "list of exchanges: no operation of the table: at 'gradients' a value goes from {data: "
       "partial_max, stage: only<0>, replica: shard<elements>} to {data: shard<elements>, "
       "stage: only<0>, replica: shard<elements>}, which is partial_max -> shard<elements> (no "
       "row) on data" +
@@ -342,7 +343,7 @@ TEST(ExchangesRefused, AreNamedWithPlaceAndLayoutsAndWhatIsAllowed) {
   of_two_axes.has_copies = true;
   EXPECT_EQ(
       said_of(of_two_axes, job_part::state_transfer),
-      "list of exchanges: no movement of the table: at 'state' a value goes from {data: "
+      "list of exchanges: no operation of the table: at 'state' a value goes from {data: "
       "only<0>, replica: only<0>} to {}, which is only<0> -> invariant (broadcast) on data and "
       "only<0> -> invariant (broadcast) on replica" +
           std::string(allowed));

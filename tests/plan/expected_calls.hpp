@@ -16,18 +16,9 @@ using plait::planning::exchange;
 using plait::planning::exchange_place;
 using plait::planning::job_part;
 
-inline plait::collective collective_of(plait::movement moves, bool sends) {
-  using enum plait::movement;
-  switch (moves) {
-    case all_reduce:
-    case all_reduce_max: return plait::collective::all_reduce;
-    case all_gather: return plait::collective::all_gather;
-    case reduce_scatter: return plait::collective::reduce_scatter;
-    case all_to_all: return plait::collective::all_to_all;
-    case broadcast: return plait::collective::broadcast;
-    case send: return sends ? plait::collective::send : plait::collective::receive;
-    default: return plait::collective::barrier;  // never asked for
-  }
+inline plait::collective collective_of(plait::row_operation moves, bool sends) {
+  bool const receives = moves == plait::collective::send && !sends;
+  return receives ? plait::collective::receive : moves.sent;
 }
 
 struct line {
@@ -68,17 +59,16 @@ class calls_of_rows {
     if (grid_.size(row.over) == 1) return;
     bool const sends = what.from.stage() == stage();
     int other = 0;
-    if (row.moves == plait::movement::broadcast)
+    if (row.moves == plait::collective::broadcast)
       for (auto const which : plait::all_axes)
         if (row.over.contains(which)) other = what.from.at(which).index;
-    if (row.moves == plait::movement::send) other = (sends ? what.to : what.from).stage();
+    if (row.moves == plait::collective::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();
-      lines_.push_back(
-          line::of(collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
-                   row.moves == plait::movement::all_reduce_max ? plait::reduction::max
-                                                                : plait::reduction::sum,
-                   other));
+      lines_.push_back(line::of(
+          collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
+          row.moves == plait::all_reduce_max ? plait::reduction::max : plait::reduction::sum,
+          other));
     };
     switch (what.element) {
       case plait::planning::exchange_element::compute: return add(typename Job::element{});
@@ -181,9 +171,9 @@ class expansion : public calls_of_rows<Job> {
     at(ties);
     at(gradients);
     at(loss);
-    at(squares);
+    at(norm_partials);
     at(measures);
-    at(refresh);
+    at(gather_parameters);
   }
 
   void predict() {

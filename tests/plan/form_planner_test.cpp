@@ -25,7 +25,7 @@ std::vector<std::string> labels() {
 
 /// How many moves of this kind the forward or the backward makes.
 template <class Plan>
-constexpr int count_moves(movement kind, bool backward = false) {
+constexpr int count_moves(row_operation kind, bool backward = false) {
   int count = 0;
   for (auto const& now : Plan::code.steps) {
     if (now.kind != step_kind::move) continue;
@@ -39,10 +39,9 @@ constexpr int count_moves(movement kind, bool backward = false) {
 template <class Plan>
 constexpr int count_messages(bool backward = false) {
   int count = 0;
-  for (int kind = 0; kind <= static_cast<int>(movement::send); ++kind)
-    if (communicates(static_cast<movement>(kind)))
-      count += count_moves<Plan>(static_cast<movement>(kind), backward);
-  return count;
+  for (int kind = 0; kind < plait::collective_count; ++kind)
+    count += count_moves<Plan>(static_cast<collective>(kind), backward);
+  return count + count_moves<Plan>(plait::all_reduce_max, backward);
 }
 
 constexpr std::size_t width = 32, length = 16, rows = 64;
@@ -60,15 +59,15 @@ using norm_mlp = sequential<nn::layer_norm<width>, nn::linear<width, 4 * width>,
 using split_mlp = plan<norm_mlp, tensor_parallel<2>>;
 static_assert(chose<0, split_mlp>("whole") && chose<1, split_mlp>("column") &&
               chose<2, split_mlp>("features") && chose<3, split_mlp>("row"));
-static_assert(count_moves<split_mlp>(movement::all_reduce) == 1 &&
+static_assert(count_moves<split_mlp>(collective::all_reduce) == 1 &&
               count_messages<split_mlp>() == 1);
-static_assert(count_moves<split_mlp>(movement::all_reduce, true) == 1 &&
+static_assert(count_moves<split_mlp>(collective::all_reduce, true) == 1 &&
               count_messages<split_mlp>(true) == 1);
 // An all_reduce of n bytes sends 2 n (p - 1) / p.
-static_assert(split_mlp::wire(axis::tensor, {.rows = rows}).forward == activation_bytes);
-static_assert(split_mlp::wire(axis::tensor, {.rows = rows}).backward == activation_bytes);
-static_assert(plan<norm_mlp, tensor_parallel<4>>::wire(axis::tensor, {.rows = rows}).total() ==
-              2 * 2 * activation_bytes * 3 / 4);
+static_assert(split_mlp::bytes_sent(axis::tensor, {.rows = rows}).forward == activation_bytes);
+static_assert(split_mlp::bytes_sent(axis::tensor, {.rows = rows}).backward == activation_bytes);
+static_assert(plan<norm_mlp, tensor_parallel<4>>::bytes_sent(axis::tensor, {.rows = rows})
+                  .total() == 2 * 2 * activation_bytes * 3 / 4);
 
 using attention_block =
     residual<sequential<nn::layer_norm<width>, nn::causal_self_attention<width, 4, length>>>;
@@ -80,23 +79,25 @@ static_assert(split_attention::code.forms[1].uses[1] == shard<0, 3>, "their bias
 static_assert(split_attention::code.forms[3].uses[0] == shard<0>);
 static_assert(split_attention::code.forms[3].uses[1] == partial, "the bias enters once");
 static_assert(count_messages<split_attention>() == 1 && count_messages<split_attention>(true) == 1);
-static_assert(split_attention::wire(axis::tensor, {.rows = rows}).forward == activation_bytes);
-static_assert(split_attention::wire(axis::tensor, {.rows = rows}).backward == activation_bytes);
+static_assert(split_attention::bytes_sent(axis::tensor, {.rows = rows}).forward ==
+              activation_bytes);
+static_assert(split_attention::bytes_sent(axis::tensor, {.rows = rows}).backward ==
+              activation_bytes);
 
 // --- with the sequence switch -------------------------------------------------------------------
 
 using sharded_attention = plan<attention_block, tensor_parallel<2, sequence::sharded>>;
 static_assert(chose<0, sharded_attention>("sequence") && chose<1, sharded_attention>("column") &&
               chose<2, sharded_attention>("heads") && chose<3, sharded_attention>("row"));
-static_assert(count_moves<sharded_attention>(movement::all_gather) == 1 &&
-              count_moves<sharded_attention>(movement::reduce_scatter) == 1 &&
+static_assert(count_moves<sharded_attention>(collective::all_gather) == 1 &&
+              count_moves<sharded_attention>(collective::reduce_scatter) == 1 &&
               count_messages<sharded_attention>() == 2);
-static_assert(count_moves<sharded_attention>(movement::all_gather, true) == 1 &&
-              count_moves<sharded_attention>(movement::reduce_scatter, true) == 1);
-static_assert(sharded_attention::wire(axis::tensor, {.rows = rows}).forward ==
-                      split_attention::wire(axis::tensor, {.rows = rows}).forward &&
-                  sharded_attention::wire(axis::tensor, {.rows = rows}).backward ==
-                      split_attention::wire(axis::tensor, {.rows = rows}).backward,
+static_assert(count_moves<sharded_attention>(collective::all_gather, true) == 1 &&
+              count_moves<sharded_attention>(collective::reduce_scatter, true) == 1);
+static_assert(sharded_attention::bytes_sent(axis::tensor, {.rows = rows}).forward ==
+                      split_attention::bytes_sent(axis::tensor, {.rows = rows}).forward &&
+                  sharded_attention::bytes_sent(axis::tensor, {.rows = rows}).backward ==
+                      split_attention::bytes_sent(axis::tensor, {.rows = rows}).backward,
               "the same bytes");
 static_assert(sharded_attention::chosen.cost.flops < split_attention::chosen.cost.flops,
               "no rank repeats the norm");
@@ -122,7 +123,7 @@ static_assert(sharded_attention::code.forms[0].uses[0] == replicate &&
 static_assert(sharded_attention::entries[0].reduced_over_tensor() &&
               sharded_attention::entries[1].reduced_over_tensor());
 static_assert(!split_attention::entries[0].reduced_over_tensor());
-static_assert(sharded_attention::wire(axis::data | axis::tensor, {.rows = rows}).step ==
+static_assert(sharded_attention::bytes_sent(axis::data | axis::tensor, {.rows = rows}).step ==
               2 * rounded_up(width, parameter_alignment) * 4);
 
 // --- a GPT of 12 blocks -------------------------------------------------------------------------
@@ -144,15 +145,15 @@ TEST(FormPlanner, AGptOfTwelveBlocks) {
 
 // Two all_reduces forward in each block, an all_gather of the embeddings, and the loss's maximum
 // and two sums for each row; backward two in each block and one for the head's input.
-static_assert(split_gpt::wire(axis::tensor, {.rows = rows}).forward ==
+static_assert(split_gpt::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               12 * 2 * activation_bytes + activation_bytes / 2 + 3 * rows * 4);
-static_assert(split_gpt::wire(axis::tensor, {.rows = rows}).backward ==
+static_assert(split_gpt::bytes_sent(axis::tensor, {.rows = rows}).backward ==
               12 * 2 * activation_bytes + activation_bytes);
 // The same bytes in the blocks; an all_to_all behind the embeddings, an all_gather for the head.
-static_assert(sharded_gpt::wire(axis::tensor, {.rows = rows}).forward ==
+static_assert(sharded_gpt::bytes_sent(axis::tensor, {.rows = rows}).forward ==
               12 * 2 * activation_bytes + activation_bytes / 4 + activation_bytes / 2 +
                   3 * rows * 4);
-static_assert(sharded_gpt::wire(axis::tensor, {.rows = rows}).backward ==
+static_assert(sharded_gpt::bytes_sent(axis::tensor, {.rows = rows}).backward ==
               12 * 2 * activation_bytes + activation_bytes / 4 + activation_bytes / 2);
 static_assert(sharded_gpt::chosen.cost.flops < split_gpt::chosen.cost.flops);
 
@@ -177,25 +178,26 @@ TEST(FormPlanner, APinIsKept) {
   using strings = std::vector<std::string>;
   EXPECT_EQ((labels<plan<sequential<dense, dense>, tensor_parallel<2>>>()),
             (strings{"column", "row"}));
-  EXPECT_EQ((labels<plan<sequential<pinned<"row", dense>, dense>, tensor_parallel<2>>>())[0],
+  EXPECT_EQ((labels<plan<sequential<use_form<"row", dense>, dense>, tensor_parallel<2>>>())[0],
             "row");
-  EXPECT_EQ((labels<plan<sequential<dense, pinned<"whole", dense>>, tensor_parallel<2>>>())[1],
+  EXPECT_EQ((labels<plan<sequential<dense, use_form<"whole", dense>>, tensor_parallel<2>>>())[1],
             "whole");
-  EXPECT_EQ((labels<plan<pinned<"whole", sequential<dense, dense>>, tensor_parallel<2>>>()),
+  EXPECT_EQ((labels<plan<use_form<"whole", sequential<dense, dense>>, tensor_parallel<2>>>()),
             (strings{"whole", "whole"}));
 }
 
 TEST(FormPlanner, PinnedToWholeNothingIsSent) {
-  using lonely = plan<pinned<"whole", norm_mlp>, tensor_parallel<2>>;
-  EXPECT_EQ(lonely::wire(axis::tensor, {.rows = rows}).total(), 0);
+  using lonely = plan<use_form<"whole", norm_mlp>, tensor_parallel<2>>;
+  EXPECT_EQ(lonely::bytes_sent(axis::tensor, {.rows = rows}).total(), 0);
   EXPECT_EQ(lonely::chosen.cost.flops, (plan<norm_mlp, serial>::chosen.cost.flops));
 }
 
 TEST(FormPlanner, OneRankHasNothingToSend) {
-  EXPECT_EQ((plan<model, tensor_parallel<1>>::wire(axis::tensor, {.rows = rows}).total()), 0);
-  EXPECT_EQ((plan<model, tensor_parallel<1, sequence::sharded>>::wire(axis::tensor, {.rows = rows})
-                 .total()),
-            0);
+  EXPECT_EQ((plan<model, tensor_parallel<1>>::bytes_sent(axis::tensor, {.rows = rows}).total()), 0);
+  EXPECT_EQ(
+      (plan<model, tensor_parallel<1, sequence::sharded>>::bytes_sent(axis::tensor, {.rows = rows})
+           .total()),
+      0);
 }
 
 // --- what cannot be planned is said -------------------------------------------------------------
@@ -213,17 +215,17 @@ TEST(FormPlanner, SaysWhichLayerAndWhichLengthDoNotDivide) {
   static_assert(heads.error == planning_error::nothing_divides && heads.error_leaf == 1 &&
                 heads.error_length == 6);
   constexpr auto parts =
-      chosen_for<pinned<"column", nn::linear<8, 24, linear_options{.parts = 3}>>>(16);
-  static_assert(parts.error == planning_error::pin_not_divisible);
+      chosen_for<use_form<"column", nn::linear<8, 24, linear_options{.parts = 3}>>>(16);
+  static_assert(parts.error == planning_error::form_not_divisible);
   EXPECT_EQ(parts.error_length, 24u) << "24 divides by 8 but not in 3 parts by 16";
 }
 
 TEST(FormPlanner, SaysWhichPinIsWrong) {
-  constexpr auto unknown = chosen_for<sequential<dense, pinned<"rows", dense>>>(2);
-  static_assert(unknown.error == planning_error::unknown_pin && unknown.error_leaf == 1);
-  constexpr auto no_way = chosen_for<repeat<2, pinned<"row", dense>>>(2);
+  constexpr auto unknown = chosen_for<sequential<dense, use_form<"rows", dense>>>(2);
+  static_assert(unknown.error == planning_error::unknown_form && unknown.error_leaf == 1);
+  constexpr auto no_way = chosen_for<repeat<2, use_form<"row", dense>>>(2);
   static_assert(no_way.error == planning_error::no_chain);
-  constexpr auto fine = chosen_for<sequential<dense, pinned<"row", dense>>>(2);
+  constexpr auto fine = chosen_for<sequential<dense, use_form<"row", dense>>>(2);
   EXPECT_TRUE((fine.error == planning_error::none));
 }
 
@@ -231,7 +233,7 @@ TEST(FormPlanner, SaysWhichPinIsWrong) {
 
 struct way {
   placement in, out;
-  double flops = 0, held = 0, wire = 0;
+  double flops = 0, held = 0, bytes_sent = 0;
   int calls = 0;
 };
 
@@ -246,13 +248,13 @@ struct all_ways {
              bool differentiable) const {
     auto const row = transition_between(from, to);
     if (row.status != derivation::automatic) return false;
-    auto const add = [&](movement moves) {
+    auto const add = [&](row_operation moves) {
       double const n = static_cast<double>(value_width), p = ranks;
-      switch (moves) {
-        case movement::all_reduce: of.wire += 2 * n * (p - 1) / p; break;
-        case movement::all_gather:
-        case movement::reduce_scatter: of.wire += n * (p - 1) / p; break;
-        case movement::all_to_all: of.wire += n * (p - 1) / (p * p); break;
+      switch (moves.sent) {
+        case collective::all_reduce: of.bytes_sent += 2 * n * (p - 1) / p; break;
+        case collective::all_gather:
+        case collective::reduce_scatter: of.bytes_sent += n * (p - 1) / p; break;
+        case collective::all_to_all: of.bytes_sent += n * (p - 1) / (p * p); break;
         default: EXPECT_FALSE(communicates(moves)); break;
       }
       of.calls += communicates(moves);
@@ -298,7 +300,7 @@ struct all_ways {
 
   static void add(way& to, way const& more, int times = 1) {
     to.flops += more.flops * times, to.held += more.held * times;
-    to.wire += more.wire * times, to.calls += more.calls * times;
+    to.bytes_sent += more.bytes_sent * times, to.calls += more.calls * times;
   }
 
   std::vector<way> of(int at) const {
@@ -376,7 +378,7 @@ struct all_ways {
     auto const differ = [](double x, double y) { return std::abs(x - y) > 1e-6 * (x + y); };
     if (differ(a.flops, b.flops)) return a.flops < b.flops;
     if (differ(a.held, b.held)) return a.held < b.held;
-    if (differ(a.wire, b.wire)) return a.wire < b.wire;
+    if (differ(a.bytes_sent, b.bytes_sent)) return a.bytes_sent < b.bytes_sent;
     return a.calls < b.calls;
   }
 };
@@ -392,8 +394,8 @@ void expect_best(int ranks) {
     auto const near = [](double x, double y) { return std::abs(x - y) <= 1e-6 * (x + y); };
     EXPECT_TRUE(near(chosen.cost.flops, expected.flops));
     EXPECT_TRUE(near(chosen.cost.held, expected.held));
-    EXPECT_TRUE(near(chosen.cost.wire, expected.wire))
-        << chosen.cost.wire << " instead of " << expected.wire;
+    EXPECT_TRUE(near(chosen.cost.bytes_sent, expected.bytes_sent))
+        << chosen.cost.bytes_sent << " instead of " << expected.bytes_sent;
     EXPECT_EQ(chosen.cost.calls, expected.calls);
   }
 }
@@ -410,9 +412,10 @@ TEST(FormPlanner, NoOtherChainIsCheaper) {
     expect_best<sequential<dense, dense, dense, dense>>(ranks);
     expect_best<sequential<wide, nn::relu<4 * width>, narrow, nn::dropout<width, 100>, dense>>(
         ranks);
-    expect_best<sequential<pinned<"row", dense>, nn::relu<width>, pinned<"column", dense>, dense>>(
+    expect_best<
+        sequential<use_form<"row", dense>, nn::relu<width>, use_form<"column", dense>, dense>>(
         ranks);
-    expect_best<sequential<pinned<"whole", dense>, residual<sequential<wide, narrow>>>>(ranks);
+    expect_best<sequential<use_form<"whole", dense>, residual<sequential<wide, narrow>>>>(ranks);
     expect_best<repeat<3, sequential<dense, dense>>>(ranks);
     expect_best<repeat<3, residual<sequential<nn::layer_norm<width>, wide, narrow>>>>(ranks);
     expect_best<residual<sequential<dense, residual<sequential<nn::layer_norm<width>, dense>>>>>(

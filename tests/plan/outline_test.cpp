@@ -54,7 +54,7 @@ struct head : nn::linear<8, 8> {};
 struct block : residual<head> {};
 struct blocks : repeat<3, block> {};
 struct stack : named<"h", blocks> {};
-struct column_head : pinned<"column", head> {};
+struct column_head : use_form<"column", head> {};
 struct shared_head : tied<head, head::weight, "h.0.weight"> {};
 struct pair : fan_out<dense, dense> {};
 struct body : sequential<stack, pair, nn::product<8>, column_head, shared_head> {};
@@ -64,7 +64,7 @@ struct task : objective<body_again, nn::cross_entropy<8>> {};
 TEST(Outline, ATypeThatDerivesFromACombinationIsThatCombination) {
   using plain = objective<
       sequential<named<"h", repeat<3, residual<head>>>, fan_out<dense, dense>, nn::product<8>,
-                 pinned<"column", head>, tied<head, head::weight, "h.0.weight">>,
+                 use_form<"column", head>, tied<head, head::weight, "h.0.weight">>,
       nn::cross_entropy<8>>;
   static_assert(std::is_same_v<leaves_of<task>, leaves_of<plain>>);
   EXPECT_EQ(names<task>(), names<plain>());
@@ -122,7 +122,7 @@ TEST(Outline, TheTreeIsInDepthFirstOrder) {
 
 TEST(Outline, PinsReachTheLeavesBelow) {
   static constexpr auto tree = make_outline<
-      sequential<dense, pinned<"whole", sequential<dense, pinned<"row", dense>>>, dense>>();
+      sequential<dense, use_form<"whole", sequential<dense, use_form<"row", dense>>>, dense>>();
   EXPECT_TRUE(tree.pins[0].empty());
   EXPECT_EQ(tree.pins[1], name("whole"));
   EXPECT_EQ(tree.pins[2], name("row"));

@@ -58,7 +58,7 @@ TEST(ParameterPlan, WhatIsStoredCanBeUsedAndItsGradientComesBack) {
       // Nothing is sent to use a parameter; for its gradient at most one all_reduce.
       EXPECT_FALSE(communicates(row.moves));
       auto const back = adjoint(row).moves;
-      EXPECT_TRUE(back == movement::none || back == movement::all_reduce) << to_string(back);
+      EXPECT_TRUE(back == local_move::none || back == collective::all_reduce) << to_string(back);
     }
   };
   check(planned<serial>::entries);
@@ -114,11 +114,11 @@ TEST(ParameterPlan, SaysWhatIsWrongWithATie) {
   using repeated =
       sequential<named<"first", dense>, repeat<2, tied<dense, dense::weight, "first.weight">>>;
   static_assert(listed<repeated>().problem == tie_error::other_item);
-  using crossed = sequential<named<"wte", pinned<"features", table>>,
-                             pinned<"column", tied<head, head::weight, "wte.weight">>>;
+  using crossed = sequential<named<"wte", use_form<"features", table>>,
+                             use_form<"column", tied<head, head::weight, "wte.weight">>>;
   static_assert(listed<crossed, 2>().problem == tie_error::other_placement);
-  using alike = sequential<named<"wte", pinned<"vocabulary", table>>,
-                           pinned<"column", tied<head, head::weight, "wte.weight">>>;
+  using alike = sequential<named<"wte", use_form<"vocabulary", table>>,
+                           use_form<"column", tied<head, head::weight, "wte.weight">>>;
   EXPECT_TRUE((listed<alike, 2>().problem == tie_error::none));
 }
 

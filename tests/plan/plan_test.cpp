@@ -104,20 +104,21 @@ TEST(Plan, SerialSendsNothing) {
   for (unsigned bits = 0; bits < 8; ++bits) {
     axis_set over;
     over.bits = bits;
-    EXPECT_EQ(planned<serial>::wire(over, load).total(), 0) << to_string(over);
+    EXPECT_EQ(planned<serial>::bytes_sent(over, load).total(), 0) << to_string(over);
   }
 }
 
 // 2 n (p - 1) / p for the gradients and for the 8 bytes of the count of labels, and of the loss.
 static_assert([] {
   auto const n = static_cast<std::int64_t>(held_elements(4)) * 4;
-  auto const wire = planned<data_parallel<4>>::wire(axis::data, load);
-  return wire.step == 2 * n * 3 / 4 + 2 * 8 * 3 / 4 && wire.forward == 0 && wire.backward == 0;
+  auto const bytes_sent = planned<data_parallel<4>>::bytes_sent(axis::data, load);
+  return bytes_sent.step == 2 * n * 3 / 4 + 2 * 8 * 3 / 4 && bytes_sent.forward == 0 &&
+         bytes_sent.backward == 0;
 }());
-static_assert(planned<data_parallel<4>>::wire(axis::data | axis::stage, load).step == 12);
-static_assert(planned<data_parallel<4>>::wire(axis::tensor, load).total() == 0);
-static_assert(planned<data_parallel<4>>::wire(axis::data, load).step ==
-                  planned<data_parallel<4>>::wire(axis::data, {.rows = 1}).step,
+static_assert(planned<data_parallel<4>>::bytes_sent(axis::data | axis::stage, load).step == 12);
+static_assert(planned<data_parallel<4>>::bytes_sent(axis::tensor, load).total() == 0);
+static_assert(planned<data_parallel<4>>::bytes_sent(axis::data, load).step ==
+                  planned<data_parallel<4>>::bytes_sent(axis::data, {.rows = 1}).step,
               "once a step, whatever the microbatches");
 
 TEST(Plan, TheDataAxisMayBeSizedAtLaunch) {
@@ -127,29 +128,29 @@ TEST(Plan, TheDataAxisMayBeSizedAtLaunch) {
     EXPECT_EQ(planned<data_parallel<>>::grid_for(sized).size(axis::data), ranks);
   }
   sized.data_ranks = 4;
-  EXPECT_EQ(planned<data_parallel<>>::wire(axis::data, sized).total(),
-            planned<data_parallel<4>>::wire(axis::data, load).total());
+  EXPECT_EQ(planned<data_parallel<>>::bytes_sent(axis::data, sized).total(),
+            planned<data_parallel<4>>::bytes_sent(axis::data, load).total());
   // A size that the policy says is not changed by the workload.
   EXPECT_EQ(planned<data_parallel<2>>::grid_for(sized).size(axis::data), 2);
 }
 
 TEST(Plan, StagesSendWhatCrossesTheCut) {
   using two = planned<pipeline<2>>;
-  EXPECT_EQ(two::wire(axis::stage, 0, load).forward, 6 * activation);
-  EXPECT_EQ(two::wire(axis::stage, 0, load).backward, 0);
-  EXPECT_EQ(two::wire(axis::stage, 1, load).forward, 0);
-  EXPECT_EQ(two::wire(axis::stage, 1, load).backward, 6 * activation);
+  EXPECT_EQ(two::bytes_sent(axis::stage, 0, load).forward, 6 * activation);
+  EXPECT_EQ(two::bytes_sent(axis::stage, 0, load).backward, 0);
+  EXPECT_EQ(two::bytes_sent(axis::stage, 1, load).forward, 0);
+  EXPECT_EQ(two::bytes_sent(axis::stage, 1, load).backward, 6 * activation);
   using three = planned<pipeline<3>, double>;
-  EXPECT_EQ(three::wire(axis::stage, 1, load).total(), 2 * 6 * activation * 2);
+  EXPECT_EQ(three::bytes_sent(axis::stage, 1, load).total(), 2 * 6 * activation * 2);
   // On sequence shards each tensor rank sends its rows only.
   using sharded = planned<hybrid<pipeline<2>, tensor_parallel<2, sequence::sharded>>>;
-  EXPECT_EQ(sharded::wire(axis::stage, 0, load).forward, 6 * activation / 2);
+  EXPECT_EQ(sharded::bytes_sent(axis::stage, 0, load).forward, 6 * activation / 2);
 }
 
 TEST(Plan, TensorTrafficGrowsWithTheMicrobatches) {
   using split = planned<tensor_parallel<2>>;
-  auto const once = split::wire(axis::tensor, {.rows = 24});
-  auto const six = split::wire(axis::tensor, load);
+  auto const once = split::bytes_sent(axis::tensor, {.rows = 24});
+  auto const six = split::bytes_sent(axis::tensor, load);
   EXPECT_EQ(six.forward, 6 * once.forward);
   EXPECT_EQ(six.backward, 6 * once.backward);
   EXPECT_GT(once.forward, 0);
@@ -160,19 +161,20 @@ TEST(Plan, StagesShareTheTensorTraffic) {
   using staged = planned<hybrid<pipeline<3>, tensor_parallel<2>>>;
   std::int64_t forward = 0, backward = 0;
   for (int stage = 0; stage < staged::stages; ++stage) {
-    forward += staged::wire(axis::tensor, stage, load).forward;
-    backward += staged::wire(axis::tensor, stage, load).backward;
+    forward += staged::bytes_sent(axis::tensor, stage, load).forward;
+    backward += staged::bytes_sent(axis::tensor, stage, load).backward;
   }
-  EXPECT_EQ(forward, flat::wire(axis::tensor, load).forward);
-  EXPECT_EQ(backward, flat::wire(axis::tensor, load).backward);
+  EXPECT_EQ(forward, flat::bytes_sent(axis::tensor, load).forward);
+  EXPECT_EQ(backward, flat::bytes_sent(axis::tensor, load).backward);
 }
 
 TEST(Plan, TheNormOfTheGradientsIsOneSmallSumOverTheWorld) {
   using four = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
   workload clipped = load;
   clipped.gradient_norm = true;
-  EXPECT_EQ(four::wire(all_axes_set, load).total(), 0);
-  EXPECT_EQ(four::wire(all_axes_set, clipped).step, 2 * 8 * four::parameter_tensor_count() * 3 / 4);
+  EXPECT_EQ(four::bytes_sent(all_axes_set, load).total(), 0);
+  EXPECT_EQ(four::bytes_sent(all_axes_set, clipped).step,
+            2 * 8 * four::parameter_tensor_count() * 3 / 4);
 }
 
 // Norms work on sequence shards: their parameters' gradients, and no others, are summed over both
@@ -181,9 +183,9 @@ TEST(Plan, OneReductionOverTwoAxes) {
   using sharded = planned<hybrid<data_parallel<2>, tensor_parallel<2, sequence::sharded>>>;
   // Of two vectors for each norm, in units for two batch ranks: four in a block, two in the last.
   constexpr std::int64_t norms = (blocks * 4 * 64 + 2 * 64) * 4;
-  EXPECT_EQ(sharded::wire(axis::data | axis::tensor, load).step, 2 * norms * 3 / 4);
+  EXPECT_EQ(sharded::bytes_sent(axis::data | axis::tensor, load).step, 2 * norms * 3 / 4);
   using split = planned<hybrid<data_parallel<2>, tensor_parallel<2>>>;
-  EXPECT_EQ(split::wire(axis::data | axis::tensor, load).step, 0);
+  EXPECT_EQ(split::bytes_sent(axis::data | axis::tensor, load).step, 0);
 }
 
 // --- memory of plans ----------------------------------------------------------------------------
@@ -232,8 +234,8 @@ TEST(Plan, WhatComesFromOutsideHasNoGradient) {
     if (now.kind != step_kind::move || now.in != features_first::code.items[0].in) continue;
     EXPECT_FALSE(features_first::needs_gradient[static_cast<std::size_t>(now.out)]);
   }
-  EXPECT_EQ(features_first::wire(axis::tensor, {.rows = 8}).backward, 0);
-  EXPECT_EQ(features_first::wire(axis::tensor, {.rows = 8}).forward, 8 * 64 * 4);
+  EXPECT_EQ(features_first::bytes_sent(axis::tensor, {.rows = 8}).backward, 0);
+  EXPECT_EQ(features_first::bytes_sent(axis::tensor, {.rows = 8}).forward, 8 * 64 * 4);
 }
 
 template <class Model, class Policy = serial>
@@ -271,7 +273,7 @@ TEST(Plan, WhatIsFrozenIsHeldAndNothingElse) {
   EXPECT_EQ(here::trained_parameter_count(), std::size_t{2} * width + width * vocabulary);
   EXPECT_EQ(here::trained_tensor_count(), 3);
   EXPECT_EQ(here::first_square(int(here::entries.size()) - 1, 0), 2);
-  EXPECT_EQ(here::squares_count(), 3);
+  EXPECT_EQ(here::norm_partial_count(), 3);
   auto const all = planned<data_parallel<2>>::memory(0, load), some = here::memory(0, load);
   std::size_t const trained = (2 * 64 + width * vocabulary) * sizeof(float);
   EXPECT_EQ(some.gradients, trained);
@@ -279,22 +281,22 @@ TEST(Plan, WhatIsFrozenIsHeldAndNothingElse) {
   EXPECT_LE(some.parameters, all.parameters);
   EXPECT_LT(some.numbers, all.numbers);
   // The gradients, the count of labels and nothing else.
-  EXPECT_EQ(here::wire(axis::data, load).step, std::int64_t(trained) + 8);
+  EXPECT_EQ(here::bytes_sent(axis::data, load).step, std::int64_t(trained) + 8);
   workload const clipped{.gradient_norm = true};
   using both = frozen_plan<hybrid<data_parallel<2>, tensor_parallel<2>>>;
-  EXPECT_EQ(both::wire(all_axes_set, clipped).step, 2 * 8 * 3 * 3 / 4);
+  EXPECT_EQ(both::bytes_sent(all_axes_set, clipped).step, 2 * 8 * 3 * 3 / 4);
 }
 
 TEST(Plan, AStageWithNothingToTrainIsSentNoGradients) {
   using here = frozen_plan<pipeline<2>>;
   EXPECT_FALSE(here::arena_for(0, load).chunks[0].receives_gradient);
-  EXPECT_EQ(here::wire(axis::stage, 1, load).backward, 0);
-  EXPECT_GT(here::wire(axis::stage, 0, load).forward, 0);
+  EXPECT_EQ(here::bytes_sent(axis::stage, 1, load).backward, 0);
+  EXPECT_GT(here::bytes_sent(axis::stage, 0, load).forward, 0);
   EXPECT_EQ(here::memory(0, load).gradients, 0u);
   EXPECT_LT(here::memory(0, load).activations, planned<pipeline<2>>::memory(0, load).activations);
   using on_tensors = frozen_plan<tensor_parallel<2>>;
-  EXPECT_LT(on_tensors::wire(axis::tensor, load).backward,
-            planned<tensor_parallel<2>>::wire(axis::tensor, load).backward / 4);
+  EXPECT_LT(on_tensors::bytes_sent(axis::tensor, load).backward,
+            planned<tensor_parallel<2>>::bytes_sent(axis::tensor, load).backward / 4);
 }
 
 TEST(Plan, WithoutALossThereAreNoTargets) {

@@ -60,7 +60,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
   std::size_t state = 0, passes_of_slices = 0;
   // The loss of slices stands behind their labels; without slices both are numbers of a step.
   std::size_t const of_loss =
-      Plan::slices > 0 ? numbers.squares_at - numbers.slices_at : number_tables::step_bytes;
+      Plan::slices > 0 ? numbers.norm_partials_at - numbers.slices_at : number_tables::step_bytes;
   std::size_t labels = 0;
   for (int part = 0; part < job_parts; ++part)
     for (auto const& made : exchanges_of<Plan>(stage, load, job_part(part))) {
@@ -81,13 +81,15 @@ void check_rooms(too_small& found, int stage, workload const& load) {
           labels = bytes;
           break;
         case exchange_place::loss: expect(of_loss - labels); break;
-        case exchange_place::squares: expect(numbers.updated_at - numbers.squares_at); break;
+        case exchange_place::norm_partials:
+          expect(numbers.updated_at - numbers.norm_partials_at);
+          break;
         case exchange_place::forward:
         case exchange_place::backward:  // columns are packed
-          if (made.row().moves == movement::all_gather ||
-              made.row().moves == movement::reduce_scatter)
+          if (made.row().moves == collective::all_gather ||
+              made.row().moves == collective::reduce_scatter)
             expect(staging);
-          if (made.row().moves == movement::all_to_all)
+          if (made.row().moves == collective::all_to_all)
             found.expect(made.place, bytes / std::size_t(grid.size(made.row().over)), staging);
           break;
         case exchange_place::activation_edge:
@@ -97,7 +99,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
           expect(made.from.stage() == stage ? chunk.input_bytes : chunk.output_bytes);
           break;
         case exchange_place::slices:
-          if (made.row().moves == movement::all_to_all) {
+          if (made.row().moves == collective::all_to_all) {
             auto const ranks = std::size_t(grid.size(made.row().over));
             auto const roots = std::size_t(slices.roots);
             auto const range = made.count / (ranks * roots);
@@ -110,7 +112,7 @@ void check_rooms(too_small& found, int stage, workload const& load) {
           break;
         case exchange_place::ties:
         case exchange_place::gradients: expect_in(slices.stride); break;
-        case exchange_place::refresh:
+        case exchange_place::gather_parameters:
         case exchange_place::blocks: expect_in(parameters.count()); break;
         case exchange_place::state: state += bytes; break;
         default: break;

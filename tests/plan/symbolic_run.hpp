@@ -130,8 +130,8 @@ class symbolic_run {
 
   /// What a move makes of `in`: the same symbols where the numbers stay the same.
   contents moved(transition row, contents const& in, int out, std::string const& what) const {
-    if (row.moves == movement::none) return in;
-    if (row.moves == movement::slice && row.to.index == dim::sequence)
+    if (row.moves == local_move::none) return in;
+    if (row.moves == local_move::slice && row.to.index == dim::sequence)
       return {in[std::size_t(rank_)]};
     return fresh(out, what);
   }
@@ -139,13 +139,13 @@ class symbolic_run {
     expect_holds(of_gradient, from, step);
     auto& known = of_gradient ? gradients_ : values_;
     auto const made = moved(row, known[std::size_t(from)], to, step);
-    bool const keeps_rows = row.moves == movement::slice && row.to.index == dim::sequence;
+    bool const keeps_rows = row.moves == local_move::slice && row.to.index == dim::sequence;
     bool const in_block =
         keeps_rows && place(of_gradient, to).row_block && share(of_gradient, from, to);
     if (!in_block) {
-      bool const in_place = row.moves == movement::none || row.moves == movement::all_reduce;
+      bool const in_place = row.moves == local_move::none || row.moves == collective::all_reduce;
       expect_no_overlap(of_gradient, from, to, in_place, step);
-      bool const unchanged = row.moves == movement::none && same_place(of_gradient, from, to);
+      bool const unchanged = row.moves == local_move::none && same_place(of_gradient, from, to);
       if (!of_gradient && !unchanged) expect_not_input(to, step);
       if (!unchanged) write(of_gradient, to, made);
     }
@@ -317,8 +317,8 @@ struct scale : bodies {
                              form<"partial", partial, partial>>;
   static constexpr aliasing may_alias{.forward = true, .backward = true};
 };
-using replicated = pinned<"replicate", scale>;
-using summands = pinned<"partial", scale>;
+using replicated = use_form<"replicate", scale>;
+using summands = use_form<"partial", scale>;
 
 /// A layer whose backward needs its output while that is still a sum to be made.
 struct keeps_summands : bodies {
@@ -331,9 +331,9 @@ struct keeps_summands : bodies {
   using saved = plait::saved<output_slot>;
 };
 using on_shards = sequential<norm, wide, narrow>;
-using whole_dense = pinned<"whole", dense>;
-using column_dense = pinned<"column", dense>;
-using row_dense = pinned<"row", dense>;
+using whole_dense = use_form<"whole", dense>;
+using column_dense = use_form<"column", dense>;
+using row_dense = use_form<"row", dense>;
 
 using Models = ::testing::Types<
     dense, nn::relu<width>, sequential<nn::relu<width>, dense>,
@@ -366,7 +366,7 @@ using Models = ::testing::Types<
     sequential<column_dense, row_dense, repeat<2, summands>, whole_dense>,
     sequential<column_dense, keeps_summands, whole_dense>,
     sequential<whole_dense, repeat<8, residual<sequential<norm, attention>>>, whole_dense>,
-    repeat<8, sequential<residual<sequential<pinned<"whole", norm>, wide, narrow>>,
+    repeat<8, sequential<residual<sequential<use_form<"whole", norm>, wide, narrow>>,
                          residual<on_shards>, residual<on_shards>>>,
     repeat<8, sequential<residual<on_shards>, residual<on_shards>,
                          residual<sequential<fan_out<whole_dense, dense>, nn::product<width>>>>>,

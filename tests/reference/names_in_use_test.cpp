@@ -50,9 +50,9 @@ using twelve =
 using in_files =
     plait::named<"head", plait::nn::linear<16, 4>>;  // "head.weight", "head.bias"
 // example-end
-// example-begin pinned
+// example-begin use_form
 using every_rank =
-    plait::pinned<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
+    plait::use_form<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
 // example-end
 // example-begin objective
 using objective =
@@ -233,7 +233,8 @@ using same_bits =
     plait::hybrid<plait::data_parallel<>, plait::reproducible<8>>;  // on 1, 2, 4 or 8
 // example-end
 // example-begin axis
-static_assert(in_all_ways::plan().wire(plait::axis::tensor, {.rows = 16}).total() > 0);
+static_assert(in_all_ways::plan().bytes_sent(plait::axis::tensor, {.rows = 16}).total() >
+              0);
 // example-end
 // example-begin workload
 constexpr plait::workload load{.rows = 16, .microbatches = 2};

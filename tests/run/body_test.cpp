@@ -62,7 +62,7 @@ std::vector<double> train() {
 
 template <std::size_t In, std::size_t Out>
 struct by_product : product<In, Out> {
-  using gradient_by_product = typename product<In, Out>::weight;
+  using overwrites_gradient = typename product<In, Out>::weight;
 };
 // Its gradient of the weight is made by something else than one product.
 template <std::size_t In, std::size_t Out>
@@ -96,7 +96,7 @@ TEST(Body, GradientThatIsNoProductIsAnError) {
     train<job<by_no_product, double>>();
     FAIL() << "not found";
   } catch (plait::error const& error) {
-    EXPECT_NE(std::string(error.what()).find("gradient_by_product"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("overwrites_gradient"), std::string::npos)
         << error.what();
   }
 }

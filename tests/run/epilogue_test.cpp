@@ -112,7 +112,7 @@ static_assert(!behind_norm::is_epilogue(2, direction::backward));
 // move?, linear (row), move, gelu. No step there is an epilogue in the forward.
 using across_move =
     plait::plan<sequential<residual<sequential<
-                    nn::linear<8, 16>, plait::pinned<"row", nn::linear<16, 8>>, nn::gelu<8>>>>,
+                    nn::linear<8, 16>, plait::use_form<"row", nn::linear<16, 8>>, nn::gelu<8>>>>,
                 plait::tensor_parallel<2>>;
 static_assert([] {
   for (int step = 0; step < across_move::code.steps.size(); ++step)

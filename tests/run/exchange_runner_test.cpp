@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each movement of a list, carried out on threads with small integers, against sums that are made
+// Each operation of a list, carried out on threads with small integers, against sums that are made
 // here from the coordinates of the ranks; what lies around a row's elements is left alone.
 #include "plait/run/exchange_runner.hpp"
 
@@ -49,10 +49,10 @@ mesh stages_and_data() {
 }
 axis_sets const all_sets{axis::data, axis::stage, axis::data | axis::stage};
 
-exchange row(layout const& from, layout const& to, std::size_t count, std::size_t offset) {
+exchange row(placements const& from, placements const& to, std::size_t count, std::size_t offset) {
   return {.from = from, .to = to, .count = count, .offset = offset};
 }
-layout on_data(placement at) { return layout{}.with(axis::data, at); }
+placements on_data(placement at) { return placements{}.with(axis::data, at); }
 
 /// Runs each row in an arena of its own; expected(rank, number of the row, element) is what is
 /// there at the end.
@@ -74,7 +74,7 @@ void expect_rows(mesh const& grid, std::vector<exchange> const& list, Expected e
 
 TEST(ExchangeRunner, SumsUpOverTheAxesOfARow) {
   auto const grid = stages_and_data();
-  layout const both = on_data(partial).with(axis::stage, partial);
+  placements const both = on_data(partial).with(axis::stage, partial);
   expect_rows(
       grid, {row(on_data(partial), {}, 6, 0), row(on_data(partial), {}, 6, 5), row(both, {}, 4, 7)},
       [&](rank_type& rank, int number_of_row, std::size_t i) {
@@ -134,8 +134,8 @@ TEST(ExchangeRunner, SendsFromOneRankToAll) {
 TEST(ExchangeRunner, IsOneEndOfAMessageOrTheOther) {
   auto const grid = stages_and_data();
   expect_rows(grid,
-              {row(layout{}.on_stage(0), layout{}.on_stage(1), 4, 3),
-               row(layout{}.on_stage(1), layout{}.on_stage(0), 2, 9)},
+              {row(placements{}.on_stage(0), placements{}.on_stage(1), 4, 3),
+               row(placements{}.on_stage(1), placements{}.on_stage(0), 2, 9)},
               [&](rank_type& rank, int number_of_row, std::size_t i) {
                 bool const is_moved = number_of_row == 0 ? i >= 3 && i < 7 : i >= 9 && i < 11;
                 int const sender =
@@ -145,7 +145,7 @@ TEST(ExchangeRunner, IsOneEndOfAMessageOrTheOther) {
 }
 
 TEST(ExchangeRunner, TellsMessagesApartByTheirTags) {
-  std::vector<exchange> const list{row(layout{}.on_stage(0), layout{}.on_stage(1), 1, 0)};
+  std::vector<exchange> const list{row(placements{}.on_stage(0), placements{}.on_stage(1), 1, 0)};
   threads{}.run({stages_and_data(), all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
     EXPECT_EQ(exchanges.row(0).is_sent_here, rank.stage() == 0);
@@ -163,7 +163,7 @@ TEST(ExchangeRunner, GivesEachRankTheBlockOfItsNumber) {
   std::vector<exchange> const list{row(on_data(sliced), on_data(elements), 18, 0)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
-    EXPECT_EQ(exchanges.row(0).moves, movement::all_to_all);
+    EXPECT_EQ(exchanges.row(0).moves, collective::all_to_all);
     numbers const sent = numbers_of(rank.world_rank());
     numbers received(6);
     exchanges.run_all_to_all(0, std::span<double const>(sent.data(), 6),
@@ -180,11 +180,11 @@ TEST(ExchangeRunner, HasNoGroupForARowOfOneRank) {
   grid.add(axis::data, 1);
   grid.add(axis::stage, 2);
   std::vector<exchange> const list{row(on_data(partial), {}, 6, 1),
-                                   row(layout{}.with(axis::stage, partial), {}, 6, 1)};
+                                   row(placements{}.with(axis::stage, partial), {}, 6, 1)};
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     exchange_runner<rank_type> const exchanges(rank, list);
     EXPECT_EQ(exchanges.row(0).group, nullptr);
-    EXPECT_EQ(exchanges.row(0).moves, movement::all_reduce);
+    EXPECT_EQ(exchanges.row(0).moves, collective::all_reduce);
     EXPECT_EQ(exchanges.row(1).group, &rank.group(axis::stage));
   });
 }
@@ -230,7 +230,7 @@ void expect_sums_of_blocks() {
       if (i / block != mine) here[i] = -1000;  // somebody else's
       else EXPECT_EQ(here[i], expected[i]) << i << " of rank " << rank.world_rank();
     }
-    EXPECT_EQ(run(exchange_place::refresh), 2);
+    EXPECT_EQ(run(exchange_place::gather_parameters), 2);
     EXPECT_EQ(here, expected);
   });
 }

@@ -16,8 +16,8 @@ using namespace plait;
 using grid = hybrid<data_parallel<2>, tensor_parallel<2>>;
 template <name Form>
 using model =
-    objective<sequential<pinned<Form, nn::linear<8, 8>>, pinned<"whole", nn::linear<8, 4>>>,
-              pinned<"whole", nn::cross_entropy<4>>>;
+    objective<sequential<use_form<Form, nn::linear<8, 8>>, use_form<"whole", nn::linear<8, 4>>>,
+              use_form<"whole", nn::cross_entropy<4>>>;
 struct whole_job : parallel<model<"whole">, grid, double> {};
 struct split_job : parallel<model<"column">, grid, double> {};
 

@@ -257,7 +257,8 @@ TEST_P(Move, DenotesTheSameValueAndIsValid) {
       tasks.push_back(make_task(from, to, shape, encode(from, values.back(), shape, ranks)));
       // The three kinds of rows whose result may stand where the operand stood.
       auto const moves = tasks.back().row().moves;
-      if (moves == movement::none || moves == movement::all_reduce || moves == movement::mask) {
+      if (moves == local_move::none || moves == collective::all_reduce ||
+          moves == local_move::mask) {
         auto again = tasks.back();
         again.in_place = true;
         values.push_back(values.back());
@@ -361,7 +362,7 @@ TEST_P(Move, EveryPathOfTwoStepsIsTheDirectEdge) {
               decode(dual(from), back_direct[i].out, shape))
         << "adjoint of " << path;
     auto const cost = [&](transition row) {
-      return wire_bytes(row.moves, static_cast<std::int64_t>(shape.count() * sizeof(double)),
+      return bytes_sent(row.moves, static_cast<std::int64_t>(shape.count() * sizeof(double)),
                         ranks);
     };
     EXPECT_LE(cost(direct[i].row()), cost(first[i].row()) + cost(second[i].row())) << path;
@@ -378,11 +379,11 @@ TEST_P(Move, CountedBytesAreThoseOfTheTable) {
     });
   execute(ranks, tasks);
   for (auto const& now : tasks) {
-    auto const expected = static_cast<std::uint64_t>(wire_bytes(
+    auto const expected = static_cast<std::uint64_t>(bytes_sent(
         now.row().moves, static_cast<std::int64_t>(now.shape.count() * sizeof(double)), ranks));
     for (std::size_t r = 0; r < now.bytes.size(); ++r) {
       // A message is counted where it is sent; everything else is charged to every member.
-      bool const sends = now.row().moves == movement::send;
+      bool const sends = now.row().moves == collective::send;
       bool const charged = !sends || static_cast<int>(r) == now.from.index;
       EXPECT_EQ(now.bytes[r], charged ? expected : 0u) << now.text() << ", rank " << r;
     }
@@ -409,7 +410,7 @@ TEST(MoveOther, MaximaAreTakenOverAllRanks) {
                                          in.data(), out.data(), static_cast<float*>(nullptr));
       EXPECT_EQ(out, std::vector<float>(6, static_cast<float>(ranks - 1) - 2.0f));
       EXPECT_EQ(comm.counted().total_bytes(),
-                static_cast<std::uint64_t>(wire_bytes(movement::all_reduce_max, 24, ranks)));
+                static_cast<std::uint64_t>(bytes_sent(all_reduce_max, 24, ranks)));
     });
   }
 }

@@ -140,7 +140,7 @@ class chunk_of_a_stage {
   }
 
  private:
-  static plait::layout layout_of(int stage) { return plait::layout{}.on_stage(stage); }
+  static plait::placements layout_of(int stage) { return plait::placements{}.on_stage(stage); }
 
   Rank& rank_;
   byte_text text_ = small_gpt::text();
@@ -192,17 +192,19 @@ TEST(PassRunner, HasRecordsOfUnitsThatDoNotOverlap) {
       for (int copy = 0; copy < plan::code.items[item].count; ++copy) item_of.push_back(item);
     std::map<std::ptrdiff_t, std::ptrdiff_t> taken;  // from where to where, each slot once
     for (auto const& [which, begin] : where) {
-      auto const bytes = layout.record_bytes[std::size_t(item_of[std::size_t(which.second)])];
+      auto const bytes =
+          layout.activation_stash_bytes[std::size_t(item_of[std::size_t(which.second)])];
       taken[begin] = begin + std::ptrdiff_t(bytes);
     }
     auto const slots = std::size_t(plan::slots_for(stage, microbatches).activations);
     EXPECT_EQ(taken.size(), slots * std::size_t(one.units.end - one.units.begin));
-    auto last = std::ptrdiff_t(one.records_offset);
+    auto last = std::ptrdiff_t(one.activation_stashes_offset);
     for (auto const& [begin, end] : taken) {
       EXPECT_GE(begin, last);
       last = end;
     }
-    EXPECT_LE(last, std::ptrdiff_t(one.records_offset + slots * one.record_bytes));
+    EXPECT_LE(last,
+              std::ptrdiff_t(one.activation_stashes_offset + slots * one.activation_stash_bytes));
   });
 }
 

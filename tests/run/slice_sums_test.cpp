@@ -90,7 +90,7 @@ void expect_tree(int data_ranks, std::size_t piece) {
       for (auto const place : {exchange_place::slices, exchange_place::gradients})
         for (std::size_t r = 0; r < list.size(); ++r) {
           if (list[r].place != place || exchanges.row(int(r)).group == nullptr) continue;
-          if (exchanges.row(int(r)).moves == movement::all_to_all)
+          if (exchanges.row(int(r)).moves == collective::all_to_all)
             sums.exchange(rank, exchanges, int(r));
           else exchanges.run(int(r), arena.data());
         }

@@ -131,8 +131,8 @@ TEST(StageMemory, HasOneParameterAndTwoGradientsOfATiedOne) {
 // --- masked parameters ---------------------------------------------------------------------------
 
 using body = objective<
-    sequential<named<"up", pinned<"column", nn::linear<8, 16>>>, nn::gelu<16>,
-               named<"down", pinned<"row", nn::linear<16, 8>>>, named<"head", nn::linear<8, 8>>>,
+    sequential<named<"up", use_form<"column", nn::linear<8, 16>>>, nn::gelu<16>,
+               named<"down", use_form<"row", nn::linear<16, 8>>>, named<"head", nn::linear<8, 8>>>,
     nn::cross_entropy<8>>;
 struct masked_job : parallel<body, small_gpt::tp2, double> {};
 
@@ -200,7 +200,7 @@ void expect_records() {
                                                 plan::code.forms[leaf], memory.rows(),
                                                 plan::tensor_ranks));
         }
-      kept.expect_apart_within(0, layout.record_bytes[std::size_t(item)]);
+      kept.expect_apart_within(0, layout.activation_stash_bytes[std::size_t(item)]);
     }
   });
 }

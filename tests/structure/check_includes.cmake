@@ -80,6 +80,8 @@ foreach(header IN LISTS headers)
     report("calls ${CMAKE_MATCH_1}(): what ranks exchange is a row of the plan's list, carried out by run/exchange_runner.hpp or run/move.hpp")
   endif()
   if(NOT header MATCHES "^plait/(policy|testing)/")
+    # Examples in comments are programs, which may name axes.
+    string(REGEX REPLACE "///     [^\n]*" "" text "${text}")
     string(REGEX MATCHALL "axis::(data|tensor|stage|replica)" named "${text}")
     list(LENGTH named here)
     math(EXPR axis_names "${axis_names} + ${here}")

@@ -27,7 +27,7 @@ template <class Job, class Rank>
 void expect_planned_bytes(Rank& rank, plait::workload const& load) {
   for (auto const over : rank.groups().sets())
     EXPECT_EQ(std::int64_t(rank.group(over).counted().total_bytes()),
-              Job::plan_type::wire(over, rank.stage(), load).total())
+              Job::plan_type::bytes_sent(over, rank.stage(), load).total())
         << to_string(over) << " on stage " << rank.stage();
 }
 

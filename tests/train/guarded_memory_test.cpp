@@ -58,7 +58,7 @@ void run_everything(int data_ranks = 0) {
     (void)trainer.evaluate(text, global_batch<16>{}, measures::mean_loss{}, measures::accuracy{});
     predict_one(trainer);
     auto const ignore = [](auto const&...) {};
-    trainer.with_averages([&] { trainer.export_parameters(ignore); });
+    trainer.with_ema([&] { trainer.export_parameters(ignore); });
     trainer.gradients_of(from.at(3));
     trainer.export_gradients(ignore);
   });

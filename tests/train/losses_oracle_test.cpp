@@ -141,7 +141,7 @@ std::vector<double> losses_of(auto const& data, trainer_options const& options =
       double loss = trainer.step(from.at(step)).loss;
       if (step == 1) plait_test::expect_planned_bytes<Job>(rank, load);
       if (options.average > 0)
-        loss = trainer.with_averages([&] { return trainer.evaluate(from.at(step + 1)); });
+        loss = trainer.with_ema([&] { return trainer.evaluate(from.at(step + 1)); });
       if (rank.is_root()) losses.push_back(loss);
     }
     plait_test::expect_planned_memory<Job>(rank.stage(), trainer.allocated(), load);

@@ -452,17 +452,17 @@ TEST(Mistakes, AveragesThatAreNotThereOrInTheWay) {
     auto none = plait::trainer<grid_job>(rank, adamw{});
     auto trainer = plait::trainer<grid_job>(rank, adamw{}, {.average = 0.5});
     auto from = batches(samples(), global_batch<8>{}, rank);
-    says([&] { none.with_averages([] {}); }, "this trainer has no averages; give it a decay");
-    trainer.with_averages([&] {
-      says([&] { trainer.step(from.at(0)); }, "step was called inside with_averages");
-      says([&] { trainer.with_averages([] {}); }, "with_averages was called inside with_averages");
+    says([&] { none.with_ema([] {}); }, "this trainer has no averages; give it a decay");
+    trainer.with_ema([&] {
+      says([&] { trainer.step(from.at(0)); }, "step was called inside with_ema");
+      says([&] { trainer.with_ema([] {}); }, "with_ema was called inside with_ema");
       says([&] { trainer.import_parameters([](auto const&...) {}); },
            "import_parameters was called");
     });
     trainer.step(from.at(0));
     auto const held_out = from.at(1);
     // example-begin averages
-    double const loss = trainer.with_averages([&] { return trainer.evaluate(held_out); });
+    double const loss = trainer.with_ema([&] { return trainer.evaluate(held_out); });
     // example-end
     EXPECT_NE(loss, trainer.evaluate(held_out));
     for (double const decay : {1.0, -0.1, std::nan("")})
@@ -536,7 +536,7 @@ tensors weights_of(Trainer& trainer) {
 
 template <class Trainer>
 tensors averages_of(Trainer& trainer) {
-  return trainer.with_averages([&] { return weights_of(trainer); });
+  return trainer.with_ema([&] { return weights_of(trainer); });
 }
 
 /// Gives back what a trainer had, and for some parameters values with which a product overflows.
@@ -787,7 +787,7 @@ void expect_the_plans_memory(int missing, double average = 0) {
       trainer.step(from.at(step));
       trainer.evaluate(from.at(step));
       (void)trainer.predict(from.at(step), predicted::of_all);
-      if (average > 0) trainer.with_averages([&] { trainer.evaluate(from.at(step)); });
+      if (average > 0) trainer.with_ema([&] { trainer.evaluate(from.at(step)); });
     }
     auto const planned = plan::memory(rank.stage(), load);
     EXPECT_EQ(trainer.allocated().total() + planned.batches, planned.total());

@@ -373,7 +373,7 @@ averaged train_with_averages(Backend const& backend = {}) {
     auto const weights = export_of(trainer);
     tensors averages;
     std::vector<double> outputs;
-    double const of_averages = trainer.with_averages([&] {
+    double const of_averages = trainer.with_ema([&] {
       averages = export_of(trainer);
       auto const predicted = trainer.predict(batch, plait::predicted::of_all);
       for (auto const value : predicted) outputs.push_back(static_cast<double>(value));
@@ -382,7 +382,7 @@ averaged train_with_averages(Backend const& backend = {}) {
     EXPECT_EQ(trainer.evaluate(batch), loss);
     // An exception on one rank alone ends it there as everywhere.
     for (int thrower : {0, 1}) try {
-        trainer.with_averages([&] {
+        trainer.with_ema([&] {
           if (rank.world_rank() == thrower) throw std::runtime_error("in the middle");
         });
       } catch (std::runtime_error const&) {
@@ -395,7 +395,7 @@ averaged train_with_averages(Backend const& backend = {}) {
         values[i] = static_cast<typename Job::parameter_element>(0.25 * double(i % 3));
     });
     auto const imported = export_of(trainer);
-    EXPECT_EQ(trainer.with_averages([&] { return export_of(trainer); }), imported);
+    EXPECT_EQ(trainer.with_ema([&] { return export_of(trainer); }), imported);
     if (rank.is_root()) out = {weights, averages, by_hand, loss, of_averages, outputs};
   });
   return out;

@@ -157,11 +157,11 @@ static_assert(plan_of_mixed::memory(0, load).activations <
 // On the tensor axis half the bytes move, on the data axis as many.
 using tensor_mixed = small_gpt::job<small_gpt::tp2, mixed>::plan_type;
 using tensor_float = small_gpt::job<small_gpt::tp2, float>::plan_type;
-static_assert(tensor_mixed::wire(plait::axis::tensor, load).backward * 2 ==
-              tensor_float::wire(plait::axis::tensor, load).backward);
+static_assert(tensor_mixed::bytes_sent(plait::axis::tensor, load).backward * 2 ==
+              tensor_float::bytes_sent(plait::axis::tensor, load).backward);
 using data_mixed = small_gpt::job<plait::data_parallel<2>, mixed>::plan_type;
 using data_float = small_gpt::job<plait::data_parallel<2>, float>::plan_type;
-static_assert(data_mixed::wire(plait::axis::data, load).step ==
-              data_float::wire(plait::axis::data, load).step);
+static_assert(data_mixed::bytes_sent(plait::axis::data, load).step ==
+              data_float::bytes_sent(plait::axis::data, load).step);
 
 }  // namespace

@@ -78,7 +78,7 @@ std::vector<rank_outcome> step_by(step_program const& program) {
     auto const batch = all.at(0);
     auto const work = parts.begin(batch, execution::trainer_program::whole_step);
     // Memory that is asked for again still has what the last step left there.
-    auto const squares = parts.memory.squares();
+    auto const squares = parts.memory.norm_partials();
     rank.device().on(stream::compute).fill(0.0, squares.data(), squares.size());
     auto const list =
         execution::exchanges_on<tied_job::plan_type>(rank, step_load, job_part::training);

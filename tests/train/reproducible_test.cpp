@@ -52,7 +52,7 @@ struct plain_job : parallel<model, Policy, float> {};
 template <class... Policies>
 struct split_job : parallel<model_of<lookup, head>, hybrid<Policies..., reproducible<slices>>> {};
 template <class... Policies>
-struct cut_job : parallel<model_of<pinned<"vocabulary", lookup>, pinned<"column", tied_head>>,
+struct cut_job : parallel<model_of<use_form<"vocabulary", lookup>, use_form<"column", tied_head>>,
                           hybrid<Policies..., reproducible<slices>>> {};
 
 using any_ranks = data_parallel<at_launch>;
@@ -216,7 +216,7 @@ TEST(Reproducible, SumsOfSquaresAreOfWholePieces) {
     auto const grid = plan::grid.with_ranks_at_launch(ranks);
     auto const regions = plan::parameter_layout_for(0, grid).regions;
     auto const blocks = plan::blocks(0, 0, grid);
-    std::vector<std::size_t> counts(static_cast<std::size_t>(plan::squares_count()));
+    std::vector<std::size_t> counts(static_cast<std::size_t>(plan::norm_partial_count()));
     for (int rank = 0; rank < ranks; ++rank) {
       auto const place = grid.coordinates_of(rank);
       auto const owned = planning::owned_blocks(regions, plan::rules.cut_axes(), grid, place);

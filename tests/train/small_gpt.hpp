@@ -39,10 +39,10 @@ using free_head =
                                   .padded_to = vocabulary}>;  // nvcc wants the name of the type
 using tied_head = plait::tied<free_head, free_head::weight, "wte.weight">;
 using tied_body =
-    sequential<named<"wte", plait::pinned<"vocabulary", table>>,
+    sequential<named<"wte", plait::use_form<"vocabulary", table>>,
                named<"wpe", nn::positions<length, width>>, named<"h", plait::repeat<2, block>>,
                named<"ln_f", nn::layer_norm<width>>,
-               named<"lm_head", plait::pinned<"column", tied_head>>>;
+               named<"lm_head", plait::use_form<"column", tied_head>>>;
 using tied_objective =
     plait::objective<tied_body, nn::cross_entropy<tied_vocabulary, nn::cross_entropy_options{
                                                                        .padded_to = vocabulary}>>;

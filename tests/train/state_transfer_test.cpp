@@ -143,7 +143,7 @@ class elastic_run {
               });
         };
         keep("");
-        if (options.average > 0) trainer.with_averages([&] { keep(".average"); });
+        if (options.average > 0) trainer.with_ema([&] { keep(".average"); });
       });
       return true;
     } catch (error const& problem) {

@@ -32,19 +32,18 @@ struct job : parallel<model_with<lookup, tied_head>, Policy, double> {};
 struct untied : parallel<model_with<lookup, free_head>, serial, double> {};
 // On a tensor axis both uses must cut the table alike: here by vocabulary.
 template <class Policy>
-struct cut_job : parallel<model_with<pinned<"vocabulary", lookup>, pinned<"column", tied_head>>,
+struct cut_job : parallel<model_with<use_form<"vocabulary", lookup>, use_form<"column", tied_head>>,
                           Policy, double> {};
 
 // One use computes the same on all ranks, the other on each rank's positions: its gradient is
 // summed over the ranks before it is added, or added by one of them alone.
 template <class Policy>
 struct whole_owner
-    : parallel<model_with<pinned<"whole", lookup>, pinned<"sequence", tied_head>>, Policy, double> {
-};
+    : parallel<model_with<use_form<"whole", lookup>, use_form<"sequence", tied_head>>, Policy,
+               double> {};
 template <class Policy>
-struct whole_use
-    : parallel<model_with<pinned<"sequence", lookup>, pinned<"whole", tied_head>>, Policy, double> {
-};
+struct whole_use : parallel<model_with<use_form<"sequence", lookup>, use_form<"whole", tied_head>>,
+                            Policy, double> {};
 
 std::int32_t token(std::size_t sample, std::size_t position) {
   return static_cast<std::int32_t>((3 * sample + position * position + 1) % vocabulary);

@@ -50,10 +50,10 @@ using tensors = std::map<std::string, std::vector<double>>;
 using head =
     nn::linear<width, vocabulary, {.bias = false, .order = nn::weight_order::output_input}>;
 using tied_model = objective<
-    sequential<named<"wte", pinned<"whole", nn::embedding<vocabulary, width>>>,
+    sequential<named<"wte", use_form<"whole", nn::embedding<vocabulary, width>>>,
                named<"wpe", nn::positions<length, width>>, named<"h", repeat<2, small_gpt::block>>,
                named<"ln_f", nn::layer_norm<width>>,
-               named<"head", pinned<"sequence", tied<head, head::weight, "wte.weight">>>>,
+               named<"head", use_form<"sequence", tied<head, head::weight, "wte.weight">>>>,
     nn::cross_entropy<vocabulary>>;
 
 template <class Policy, class Element = double>
@@ -272,8 +272,9 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
     EXPECT_THROW(train<with>(simulated{.data_ranks = 2, .without = site}, 0.05, 2), race_error)
         << to_string(site);
   }
-  // Rows are named by their numbers in the list: those that settle and that refresh are among them.
-  for (auto const place : {exchange_place::gradients, exchange_place::refresh}) {
+  // Rows are named by their numbers in the list: those that reduce gradients and that gather
+  // parameters are among them.
+  for (auto const place : {exchange_place::gradients, exchange_place::gather_parameters}) {
     auto const first = std::ranges::find(list, place, &exchange::place);
     ASSERT_NE(first, list.end());
     EXPECT_TRUE(rows.contains(static_cast<int>(first - list.begin())));

@@ -12,13 +12,6 @@
 
 namespace plait {
 
-/// The operation by which a reduction combines the values of the ranks.
-enum class reduction { sum, max };
-
-[[nodiscard]] constexpr char const* to_string(reduction operation) {
-  return operation == reduction::sum ? "sum" : "max";
-}
-
 /// A rank waited for others longer than its backend allows; `what()` lists what every rank does.
 struct communication_timeout : error {
   using error::error;
@@ -92,14 +85,14 @@ concept can_all =
 /// The calls and bytes that one member of a group was asked to move, counted without any knowledge
 /// of a plan.
 ///
-/// Units:   bytes on the wire of the busiest rank under a bandwidth-optimal algorithm, each call
+/// Units:   bytes that the busiest rank sends under a bandwidth-optimal algorithm, each call
 ///          rounded up to whole bytes; not what the engine below really moved.
 class traffic {
  public:
   /// The bytes of one call in a group of `ranks`; `tensor_bytes` is the size of the whole tensor
   /// that the call denotes: the vector of all_reduce, broadcast and send, the big buffer of
   /// all_gather and reduce_scatter, all ranks' buffers together of all_to_all.
-  [[nodiscard]] static constexpr std::uint64_t wire_bytes(collective kind,
+  [[nodiscard]] static constexpr std::uint64_t bytes_sent(collective kind,
                                                           std::uint64_t tensor_bytes, int ranks) {
     if (ranks <= 1) return 0;
     auto const p = static_cast<std::uint64_t>(ranks);
@@ -111,8 +104,12 @@ class traffic {
       case collective::all_to_all: return divide_up(tensor_bytes * (p - 1), p * p);
       case collective::broadcast:
       case collective::send: return tensor_bytes;
+      case collective::none:
       case collective::receive:  // counted where it was sent
-      case collective::barrier: return 0;
+      case collective::barrier:
+      case collective::reduce:  // no communicator has this one and the next two
+      case collective::scatter:
+      case collective::gather: return 0;
     }
     return 0;
   }
@@ -120,7 +117,7 @@ class traffic {
   constexpr void record(collective kind, std::uint64_t tensor_bytes, int ranks) {
     auto& count = entries_[static_cast<std::size_t>(kind)];
     ++count.calls;
-    count.bytes += wire_bytes(kind, tensor_bytes, ranks);
+    count.bytes += bytes_sent(kind, tensor_bytes, ranks);
   }
 
   [[nodiscard]] constexpr std::uint64_t calls(collective kind) const {

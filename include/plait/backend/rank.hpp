@@ -100,7 +100,7 @@ class rank_handle {
   /// given so far, and before what it is given from now on. `site` names the first of the two
   /// waits, the second has the next number.
   template <class Communicate>
-  void cross(stream over, wait_site site, Communicate communicate) {
+  void wait_across(stream over, wait_site site, Communicate communicate) {
     device_.record(before_, stream::compute);
     device_.wait(over, before_, site);
     communicate();

@@ -36,13 +36,7 @@
 namespace plait {
 
 /// Saves what a trainer has, step by step, and goes on from there, under the same plan or any
-/// other:
-///
-///     plait::checkpoints saves(trainer, batches, {.folder = "run", .every = 100});
-///     for (auto const& batch : batches.from(saves.resume())) {
-///       trainer.step(batch);
-///       saves.after_step();
-///     }
+/// other.
 ///
 /// A folder with checkpoints in it is gone on with by `resume`; without it, the first step is an
 /// error. The last steps are saved by `save` behind the loop.

@@ -201,14 +201,14 @@ struct named {
 
 /// L in its form `Label`, instead of the one that the planner would choose.
 ///
-/// Example (tests/reference/names_in_use_test.cpp pinned):
+/// Example (tests/reference/names_in_use_test.cpp use_form):
 ///     using every_rank =
-///         plait::pinned<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
+///         plait::use_form<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
 template <name Label, class L>
-struct pinned {
+struct use_form {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
-  using combination = pinned;
+  using combination = use_form;
   using input = typename L::input;
   using output = typename L::output;
 };

@@ -129,7 +129,7 @@ constexpr bool is_kept_parameter(placement used) {
   auto const row = transition_between(planning::stored(used), used);
   auto const back = adjoint(row);
   return row.allowed() && !communicates(row.moves) && back.allowed() &&
-         (!communicates(back.moves) || back.moves == movement::all_reduce);
+         (!communicates(back.moves) || back.moves == collective::all_reduce);
 }
 
 template <class Parameters, class Saved, class Scratch, class Key, placement At>

@@ -38,7 +38,7 @@ struct aliasing {
 ///   static constexpr std::size_t units                      (optional: heads; blocks of features)
 ///   static constexpr double flops_per_row                   (optional: 2 per matrix element)
 ///   static constexpr aliasing may_alias                     (optional: none)
-///   using gradient_by_product  one of the parameters         (optional: none)
+///   using overwrites_gradient  one of the parameters         (optional: none)
 ///   static constexpr bool takes_epilogue                    (optional: false)
 ///   static constexpr bool takes_weights                     (optional: false; of a loss)
 ///   static constexpr bool adds_to_loss                      (optional: false; of other layers)
@@ -48,7 +48,7 @@ struct aliasing {
 ///   static void backward_parameters(ops, l)  adds to l.dp; if there are parameters
 /// What `l` has is in run/body.hpp. With takes_epilogue, forward and backward_input write l.y and
 /// l.dx by one product at their end and do nothing else with them: a mapped_view may stand in their
-/// place. To the gradient of gradient_by_product backward_parameters adds by one accumulate_matmul
+/// place. To the gradient of overwrites_gradient backward_parameters adds by one accumulate_matmul
 /// and by nothing else: the first of a step writes it, where others are cleared. With takes_weights
 /// a loss multiplies the term and the gradient of each row by its weight. With adds_to_loss a layer
 /// in mid-model has a term of its own in the loss: its forward calls ops.add_to_loss(terms), and
@@ -124,7 +124,7 @@ struct leaf_info {
   std::size_t units = 0;     ///< 0: every feature may go elsewhere
   double flops_per_row = 0;
   aliasing may_alias{};
-  int gradient_by_product = -1;  // which parameter's
+  int overwrites_gradient = -1;  // which parameter's
   bool takes_epilogue = false;
   bool takes_weights = false;  ///< of rows; a loss
   bool is_elementwise = false;
@@ -271,10 +271,10 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
   if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
-  if constexpr (requires { typename L::gradient_by_product; }) {
-    info.gradient_by_product = parameter_index<list, typename L::gradient_by_product>;
-    static_assert(parameter_index<list, typename L::gradient_by_product> >= 0,
-                  "gradient_by_product of this layer is none of its parameters; name one of its "
+  if constexpr (requires { typename L::overwrites_gradient; }) {
+    info.overwrites_gradient = parameter_index<list, typename L::overwrites_gradient>;
+    static_assert(parameter_index<list, typename L::overwrites_gradient> >= 0,
+                  "overwrites_gradient of this layer is none of its parameters; name one of its "
                   "parameter_list, or take it out");
   }
   info.is_elementwise = requires {

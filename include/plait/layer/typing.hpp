@@ -251,10 +251,10 @@ consteval void check_run() {
 template <placement From, placement To>
 consteval bool moves_values() {
   constexpr transition row = transition_between(From, To);
-  static_assert(row.allowed() && (row.moves == movement::none || reduces_in_place(row.moves)),
+  static_assert(row.allowed() && (row.moves == local_move::none || reduces_in_place(row.moves)),
                 "ops.move<To>(x): inside a layer a value can change its placement only in place; "
                 "the rows partial -> invariant and partial -> replicate do");
-  return row.moves != movement::none;
+  return row.moves != local_move::none;
 }
 
 template <placement At>

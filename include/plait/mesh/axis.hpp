@@ -15,7 +15,8 @@ namespace plait {
 /// policy of plait's yet.
 ///
 /// Example (tests/reference/names_in_use_test.cpp axis):
-///     static_assert(in_all_ways::plan().wire(plait::axis::tensor, {.rows = 16}).total() > 0);
+///     static_assert(in_all_ways::plan().bytes_sent(plait::axis::tensor, {.rows = 16}).total() >
+///                   0);
 enum class axis : int { data, tensor, stage, replica, context, expert };
 
 inline constexpr std::size_t axis_count = 6;

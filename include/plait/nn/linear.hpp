@@ -78,7 +78,7 @@ struct linear : detail::linear_parameters<In, Out, Options> {
   using input = features<In>;
   using output = features<base::held>;
   using saved = plait::saved<input_slot>;
-  using gradient_by_product = weight;
+  using overwrites_gradient = weight;
   static constexpr bool takes_epilogue = true;
 
   static void forward(auto& ops, auto const& l) {

@@ -3,8 +3,10 @@
 
 namespace plait {
 
-/// A way in which the ranks of a group exchange data.
+/// A collective is a way in which the ranks of a group exchange data. Communicators have all but
+/// reduce, scatter and gather, which are in the table of transitions as the adjoints of others.
 enum class collective : int {
+  none = -1,
   all_reduce,
   all_gather,
   reduce_scatter,
@@ -12,15 +14,59 @@ enum class collective : int {
   broadcast,
   send,
   receive,
-  barrier
+  barrier,
+  reduce,
+  scatter,
+  gather
 };
 
-/// The number of values of `collective`.
-inline constexpr int collective_count = 8;
+/// The number of collectives, `none` not counted.
+inline constexpr int collective_count = 11;
 
-/// The name of the member function that a communicator offers for `kind`.
+/// The operation by which a reduction combines the values of the ranks.
+enum class reduction { sum, max };
+
+/// A local move is what a rank does with its own part of a value.
+enum class local_move : int {
+  none,           ///< the local values stay; only the type changes
+  slice,          ///< each rank keeps its own block
+  zero_pad,       ///< each rank puts its block into zeros of the whole extent
+  mask,           ///< rank 0 keeps its value, the others hold zeros
+  keep,           ///< rank k keeps its value, the others drop theirs
+  zero_elsewhere  ///< rank k keeps its value, the others hold zeros
+};
+
+/// The operation of a row of the table: a collective, or a local move.
+struct row_operation {
+  local_move here = local_move::none;
+  collective sent = collective::none;
+  reduction how = reduction::sum;
+
+  constexpr row_operation() = default;
+  constexpr row_operation(local_move moves) : here(moves) {}
+  constexpr row_operation(collective moves, reduction combines = reduction::sum)
+      : sent(moves), how(combines) {}
+
+  friend constexpr bool operator==(row_operation const&, row_operation const&) = default;
+};
+
+/// The collective that leaves the greatest of the ranks' values on each of them.
+inline constexpr row_operation all_reduce_max{collective::all_reduce, reduction::max};
+
+/// Says whether the operation needs other ranks.
+[[nodiscard]] constexpr bool communicates(row_operation moves) {
+  return moves.sent != collective::none;
+}
+
+/// Says whether the operation leaves a value where it lies, so that a layer's body may ask for it.
+[[nodiscard]] constexpr bool reduces_in_place(row_operation moves) {
+  return moves.sent == collective::all_reduce;
+}
+
+/// Returns the name of the collective; communicators have a function of that name.
 [[nodiscard]] constexpr char const* to_string(collective kind) {
   switch (kind) {
+    case collective::none: return "none";
     case collective::all_reduce: return "all_reduce";
     case collective::all_gather: return "all_gather";
     case collective::reduce_scatter: return "reduce_scatter";
@@ -29,8 +75,34 @@ inline constexpr int collective_count = 8;
     case collective::send: return "send";
     case collective::receive: return "receive";
     case collective::barrier: return "barrier";
+    case collective::reduce: return "reduce";
+    case collective::scatter: return "scatter";
+    case collective::gather: return "gather";
   }
   return "unknown collective";
+}
+
+[[nodiscard]] constexpr char const* to_string(reduction operation) {
+  return operation == reduction::sum ? "sum" : "max";
+}
+
+/// Returns the name of the local move.
+[[nodiscard]] constexpr char const* to_string(local_move moves) {
+  switch (moves) {
+    case local_move::none: return "none";
+    case local_move::slice: return "slice";
+    case local_move::zero_pad: return "zero_pad";
+    case local_move::mask: return "mask";
+    case local_move::keep: return "keep";
+    case local_move::zero_elsewhere: return "zero_elsewhere";
+  }
+  return "unknown move";
+}
+
+/// Returns the operation as `explain` prints it, for example "all_reduce(max)" or "slice".
+[[nodiscard]] constexpr char const* to_string(row_operation moves) {
+  if (!communicates(moves)) return to_string(moves.here);
+  return moves == all_reduce_max ? "all_reduce(max)" : to_string(moves.sent);
 }
 
 }  // namespace plait

@@ -3,29 +3,10 @@
 
 #include <cstdint>
 
+#include "plait/placement/collective.hpp"
 #include "plait/placement/placement.hpp"
 
 namespace plait {
-
-/// A movement is what the ranks of one axis do to turn one placement into another.
-enum class movement : int {
-  none,            ///< the local values stay; only the type changes
-  slice,           ///< each rank keeps its own block
-  zero_pad,        ///< each rank puts its block into zeros of the whole extent
-  mask,            ///< rank 0 keeps its value, the others hold zeros
-  keep,            ///< rank k keeps its value, the others drop theirs
-  zero_elsewhere,  ///< rank k keeps its value, the others hold zeros
-  all_reduce,
-  all_reduce_max,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  broadcast,
-  reduce,
-  scatter,
-  gather,
-  send,
-};
 
 /// The party that may ask for a transition.
 enum class derivation : int {
@@ -37,7 +18,7 @@ enum class derivation : int {
 /// One row of the table: the only map between two placements of the same value on one axis.
 struct transition {
   placement from, to;
-  movement moves = movement::none;
+  row_operation moves = local_move::none;
   derivation status = derivation::refused;
 
   /// True if the row may be applied at all.
@@ -45,8 +26,8 @@ struct transition {
   /// True if communicators can do it, too. Values are not brought to one rank, or from one, block
   /// by block or as a sum: these rows are in the table as the adjoints of others.
   [[nodiscard]] constexpr bool is_made() const {
-    return allowed() && moves != movement::reduce && moves != movement::scatter &&
-           moves != movement::gather;
+    return allowed() && moves != collective::reduce && moves != collective::scatter &&
+           moves != collective::gather;
   }
 };
 
@@ -57,52 +38,52 @@ struct transition {
 /// Source: docs/design/placement.md has the proof that the backward of a row is `adjoint(row)`.
 constexpr transition transition_between(placement from, placement to) {
   using enum placement_kind;
-  auto row = [&](movement moves, derivation status = derivation::automatic) {
+  auto row = [&](row_operation moves, derivation status = derivation::automatic) {
     return transition{from, to, moves, status};
   };
-  if (from == to) return row(movement::none);
+  if (from == to) return row(local_move::none);
   switch (from.kind) {
     case replicate:
-      if (to.kind == shard) return row(movement::slice);
-      if (to.kind == only) return row(movement::keep);
-      if (to.kind == partial) return row(movement::mask, derivation::by_name);
-      if (to.kind == invariant) return row(movement::none, derivation::by_name);
+      if (to.kind == shard) return row(local_move::slice);
+      if (to.kind == only) return row(local_move::keep);
+      if (to.kind == partial) return row(local_move::mask, derivation::by_name);
+      if (to.kind == invariant) return row(local_move::none, derivation::by_name);
       break;
     case invariant:
-      if (to.kind == replicate) return row(movement::none);
-      if (to.kind == shard) return row(movement::slice);
-      if (to.kind == only) return row(movement::keep);
-      if (to.kind == partial) return row(movement::mask, derivation::by_name);
+      if (to.kind == replicate) return row(local_move::none);
+      if (to.kind == shard) return row(local_move::slice);
+      if (to.kind == only) return row(local_move::keep);
+      if (to.kind == partial) return row(local_move::mask, derivation::by_name);
       break;
     case shard:
-      if (to.kind == replicate || to.kind == invariant) return row(movement::all_gather);
+      if (to.kind == replicate || to.kind == invariant) return row(collective::all_gather);
       // Two orders of the same dimension would need a permutation between ranks.
-      if (to.kind == shard && to.index != from.index) return row(movement::all_to_all);
-      if (to.kind == only) return row(movement::gather);
-      if (to.kind == partial) return row(movement::zero_pad, derivation::by_name);
+      if (to.kind == shard && to.index != from.index) return row(collective::all_to_all);
+      if (to.kind == only) return row(collective::gather);
+      if (to.kind == partial) return row(local_move::zero_pad, derivation::by_name);
       break;
     case partial:
-      if (to.kind == invariant || to.kind == replicate) return row(movement::all_reduce);
-      if (to.kind == shard) return row(movement::reduce_scatter);
-      if (to.kind == only) return row(movement::reduce);
+      if (to.kind == invariant || to.kind == replicate) return row(collective::all_reduce);
+      if (to.kind == shard) return row(collective::reduce_scatter);
+      if (to.kind == only) return row(collective::reduce);
       break;
     case sliced:
       // Each rank gets all roots of its block, and adds them up as the tree says.
       if (to.kind == shard && to.index == dim::elements)
-        return row(movement::all_to_all, derivation::by_name);
+        return row(collective::all_to_all, derivation::by_name);
       break;
     case partial_max:
       if (to.kind == invariant || to.kind == replicate)
-        return row(movement::all_reduce_max, derivation::by_name);
+        return row(all_reduce_max, derivation::by_name);
       break;
     case only:
-      if (to.kind == replicate || to.kind == invariant) return row(movement::broadcast);
-      if (to.kind == shard) return row(movement::scatter);
-      if (to.kind == only) return row(movement::send);
-      if (to.kind == partial) return row(movement::zero_elsewhere, derivation::by_name);
+      if (to.kind == replicate || to.kind == invariant) return row(collective::broadcast);
+      if (to.kind == shard) return row(collective::scatter);
+      if (to.kind == only) return row(collective::send);
+      if (to.kind == partial) return row(local_move::zero_elsewhere, derivation::by_name);
       break;
   }
-  return row(movement::none, derivation::refused);
+  return row(local_move::none, derivation::refused);
 }
 
 /// The backward of a row: the row from the dual of its target to the dual of its source.
@@ -114,61 +95,27 @@ constexpr transition adjoint(transition row) {
 ///
 /// Units: `value_bytes` is the size of the whole value within the group of this axis.
 /// Cost:  of bandwidth-optimal ring or direct algorithms; rounded up to whole bytes.
-constexpr std::int64_t wire_bytes(movement moves, std::int64_t value_bytes, std::int64_t ranks) {
+constexpr std::int64_t bytes_sent(row_operation moves, std::int64_t value_bytes,
+                                  std::int64_t ranks) {
   auto const share = [&](std::int64_t times, std::int64_t divisor) {
     return (times * value_bytes * (ranks - 1) + divisor - 1) / divisor;
   };
   if (ranks == 1) return 0;
-  switch (moves) {
-    case movement::none:
-    case movement::slice:
-    case movement::zero_pad:
-    case movement::mask:
-    case movement::keep:
-    case movement::zero_elsewhere: return 0;
-    case movement::all_reduce:
-    case movement::all_reduce_max: return share(2, ranks);
-    case movement::all_gather:
-    case movement::reduce_scatter:
-    case movement::scatter:
-    case movement::gather: return share(1, ranks);
-    case movement::all_to_all: return share(1, ranks * ranks);
-    case movement::broadcast:
-    case movement::reduce:
-    case movement::send: return value_bytes;
+  switch (moves.sent) {
+    case collective::all_reduce: return share(2, ranks);
+    case collective::all_gather:
+    case collective::reduce_scatter:
+    case collective::scatter:
+    case collective::gather: return share(1, ranks);
+    case collective::all_to_all: return share(1, ranks * ranks);
+    case collective::broadcast:
+    case collective::reduce:
+    case collective::send: return value_bytes;
+    case collective::none:
+    case collective::receive:
+    case collective::barrier: return 0;
   }
   return 0;
-}
-
-/// True if the movement needs other ranks.
-constexpr bool communicates(movement moves) { return moves >= movement::all_reduce; }
-
-/// True if the movement leaves a value where it lies, in which case a layer's body may ask for it.
-constexpr bool reduces_in_place(movement moves) {
-  return moves == movement::all_reduce || moves == movement::all_reduce_max;
-}
-
-/// The movement in words, for print-outs.
-constexpr char const* to_string(movement moves) {
-  switch (moves) {
-    case movement::none: return "none";
-    case movement::slice: return "slice";
-    case movement::zero_pad: return "zero_pad";
-    case movement::mask: return "mask";
-    case movement::keep: return "keep";
-    case movement::zero_elsewhere: return "zero_elsewhere";
-    case movement::all_reduce: return "all_reduce";
-    case movement::all_reduce_max: return "all_reduce(max)";
-    case movement::all_gather: return "all_gather";
-    case movement::reduce_scatter: return "reduce_scatter";
-    case movement::all_to_all: return "all_to_all";
-    case movement::broadcast: return "broadcast";
-    case movement::reduce: return "reduce";
-    case movement::scatter: return "scatter";
-    case movement::gather: return "gather";
-    case movement::send: return "send";
-  }
-  return "?";
 }
 
 }  // namespace plait

@@ -72,9 +72,10 @@ using leaf_type = type_at<leaves_of<Model>, std::size_t(Leaf)>;
 
 template <printed_text LayerName, printed_text Label, class Labels>
 consteval void report_unknown_pin() {
-  static_assert(is_label_of_form<LayerName, Label, Labels>,
-                "pinned<Label, Layer>: Layer has no form of that name; write one of the labels in "
-                "its forms<...>");
+  static_assert(
+      is_label_of_form<LayerName, Label, Labels>,
+      "use_form<Label, Layer>: Layer has no form of that name; write one of the labels in "
+      "its forms<...>");
 }
 
 template <planning_error Error, printed_text LayerName, class Layer, std::size_t Length, int Ranks>
@@ -83,11 +84,12 @@ consteval void report_indivisible() {
                     has_form_that_divides<LayerName, Layer, Length, Ranks>,
                 "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or "
                 "heads) is a multiple of Ranks; choose a Ranks that divides it, pad the layer, or "
-                "write pinned<\"whole\", Layer> to let every rank do all its work");
-  static_assert(Error != planning_error::pin_not_divisible ||
-                    has_form_that_divides<LayerName, Layer, Length, Ranks>,
-                "pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
-                "pin another form, or choose a Ranks that divides it");
+                "write use_form<\"whole\", Layer> to let every rank do all its work");
+  static_assert(
+      Error != planning_error::form_not_divisible ||
+          has_form_that_divides<LayerName, Layer, Length, Ranks>,
+      "use_form<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
+      "pin another form, or choose a Ranks that divides it");
 }
 
 template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.form_count>>
@@ -99,11 +101,11 @@ struct printed_labels<Layer, std::index_sequence<Form...>> {
 
 template <planning_error Error, class Model, int Leaf, std::size_t Length, int Ranks>
 consteval void check_forms() {
-  if constexpr (Error == planning_error::unknown_pin)
+  if constexpr (Error == planning_error::unknown_form)
     report_unknown_pin<printed<leaf_name<Model, Leaf>{}>, printed<pin_of_leaf<Model, Leaf>{}>,
                        typename printed_labels<leaf_type<Model, Leaf>>::type>();
   if constexpr (Error == planning_error::nothing_divides ||
-                Error == planning_error::pin_not_divisible)
+                Error == planning_error::form_not_divisible)
     report_indivisible<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>, Length,
                        Ranks>();
   static_assert(Error != planning_error::no_chain,

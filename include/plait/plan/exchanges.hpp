@@ -12,9 +12,9 @@
 #include "plait/core/error.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/groups.hpp"
-#include "plait/mesh/layout.hpp"
+#include "plait/mesh/placements.hpp"
 #include "plait/placement/slice_tree.hpp"
-#include "plait/plan/layout.hpp"
+#include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
@@ -48,16 +48,16 @@ enum class exchange_place : int {
   slices,           ///< behind the passes: of gradients that are summed slice by slice
   ties,             ///< gradients of tied uses, to be added to their owner's
   gradients,
-  loss,          ///< and whether to stop
-  squares,       ///< of the gradients, for their norm
-  measures,      ///< of an evaluation, once for all its batches
-  refresh,       ///< behind the update: from what optimizers own to what layers see
-  output,        ///< of a microbatch, within the last stage
-  rank_outputs,  ///< of a prediction, of one data rank: to all stages
-  outputs,       ///< of all data ranks
-  blocks,        ///< before an export: what optimizers own, where that is not all
-  parameter,     ///< of an export
-  state          ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
+  loss,               ///< and whether to stop
+  norm_partials,      ///< of the gradients, for their norm
+  measures,           ///< of an evaluation, once for all its batches
+  gather_parameters,  ///< behind the update: from what optimizers own to what layers see
+  output,             ///< of a microbatch, within the last stage
+  rank_outputs,       ///< of a prediction, of one data rank: to all stages
+  outputs,            ///< of all data ranks
+  blocks,             ///< before an export: what optimizers own, where that is not all
+  parameter,          ///< of an export
+  state  ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `exchange_place`.
@@ -65,22 +65,36 @@ inline constexpr int exchange_places = 19;
 
 /// For example "gradients".
 constexpr char const* to_string(exchange_place place) {
-  constexpr std::array<char const*, std::size_t(exchange_places)> words{
-      "agreement",     "labels",   "forward",   "backward",  "activation_edge",
-      "gradient_edge", "slices",   "ties",      "gradients", "loss",
-      "squares",       "measures", "refresh",   "output",    "rank_outputs",
-      "outputs",       "blocks",   "parameter", "state"};
+  constexpr std::array<char const*, std::size_t(exchange_places)> words{"agreement",
+                                                                        "labels",
+                                                                        "forward",
+                                                                        "backward",
+                                                                        "activation_edge",
+                                                                        "gradient_edge",
+                                                                        "slices",
+                                                                        "ties",
+                                                                        "gradients",
+                                                                        "loss",
+                                                                        "norm_partials",
+                                                                        "measures",
+                                                                        "gather_parameters",
+                                                                        "output",
+                                                                        "rank_outputs",
+                                                                        "outputs",
+                                                                        "blocks",
+                                                                        "parameter",
+                                                                        "state"};
   return words[static_cast<std::size_t>(place)];
 }
 
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
 
-/// One communication of a job: the value that goes from one layout to another. The movement and
+/// One communication of a job: the value that goes from one layout to another. The operation and
 /// the axes follow from the table.
 struct exchange {
   exchange_place place = exchange_place::agreement;
-  layout from{}, to{};
+  placements from{}, to{};
   exchange_element element = exchange_element::real;
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
   std::size_t offset = 0;  ///< of its first element, where one arena has several
@@ -89,15 +103,15 @@ struct exchange {
   int entry = -1;          ///< of the parameters, in a tie and in an export
   int unit = -1;           ///< of a message between chunks, the first of the later one
 
-  [[nodiscard]] constexpr layout_transition row() const { return transition_between(from, to); }
+  [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
   /// False for the rank that only receives: a message stands in the lists of both its ends.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {
-    return row().moves != movement::send || from.stage() == stage;
+    return row().moves != collective::send || from.stage() == stage;
   }
   friend constexpr bool operator==(exchange const&, exchange const&) = default;
 };
 
-/// The rows of an exchange that the table does not have as one movement, and what it may be.
+/// The rows of an exchange that the table does not have as one operation, and what it may be.
 [[gnu::cold]] inline std::string refused_rows(exchange const& made) {
   std::string text = std::string("at '") + to_string(made.place) + "' a value goes from " +
                      to_string(made.from) + " to " + to_string(made.to) + ", which is ";
@@ -110,9 +124,9 @@ struct exchange {
     separator = " and ";
   }
   return text +
-         "; allowed are all_reduce over several axes or one other movement along one axis, and of "
+         "; allowed are all_reduce over several axes or one other operation along one axis, and of "
          "elements cut along several axes the last cut in the order of scatters: list one row for "
-         "each movement";
+         "each operation";
 }
 
 /// What the list is made of, as numbers: the same type for all plans.
@@ -126,13 +140,13 @@ struct listed_plan {
   static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
   int chunks = 1;                       ///< of each stage
   mesh grid{};                          ///< with all its sizes
-  layout samples{};
+  placements samples{};
   parameter_rules rules{};
   bool has_copies = false;       ///< layers see the parameters in another type than optimizers
   bool splits_backward = false;  ///< see plan::splits_backward
   std::size_t element_bytes = 0;
   int tensor_ranks = 1;
-  int squares = 0;  ///< sums of squares of which the norm of the gradients is made
+  int norm_partials = 0;  ///< sums of squares of which the norm of the gradients is made
   int loss_terms = 1;
   int slices = 0;           ///< see plan::slices
   bool is_elastic = false;  ///< see plan::is_elastic
@@ -171,30 +185,30 @@ struct exchange_lister {
     return plan.stage_of(plan.unit_count() - 1) == stage;
   }
   /// Of what each rank has for its own samples.
-  constexpr layout of_samples(placement tensor) const {
+  constexpr placements of_samples(placement tensor) const {
     return plan.samples.with_form(tensor).on_stage(stage);
   }
   /// Of a number to which the samples of each rank give a summand.
-  constexpr layout over_samples() const {
-    return layout{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
+  constexpr placements over_samples() const {
+    return placements{}.with(plan.samples.axes_with(shard<dim::batch>), partial);
   }
   /// Of a number to which each rank gives a summand.
-  constexpr layout over_all_ranks() const {
+  constexpr placements over_all_ranks() const {
     return over_samples().with(axis::stage, partial).with_form(partial);
   }
   constexpr std::int64_t copies(int item) const {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
-  /// Errors: error, with the place and both layouts, for what is no movement of the table.
+  /// Errors: error, with the place and both layouts, for what is no operation of the table.
   [[gnu::cold]] constexpr void add(exchange const& made) {
     auto const row = made.row();
     if (!row.allowed)
-      throw error("list of exchanges: no movement of the table: " + refused_rows(made));
+      throw error("list of exchanges: no operation of the table: " + refused_rows(made));
     if (made.times > 0 && (has_still || communicates(row.moves))) out.push_back(made);
   }
 
   /// A sum of numbers that all ranks of some axes have a summand of.
-  [[gnu::cold]] constexpr void add_sum(exchange_place place, layout from, std::size_t count = 1,
+  [[gnu::cold]] constexpr void add_sum(exchange_place place, placements from, std::size_t count = 1,
                                        exchange_element element = exchange_element::real) {
     add({place, from, from.replaced(partial, invariant), element, count});
   }
@@ -208,29 +222,30 @@ struct exchange_lister {
   /// The regions of the parameters' arena from one layout to another. Along each axis of which one
   /// block stays the sums are scattered first, so that what the other axes add up is a block;
   /// blocks are gathered last, in the order opposite to that of scatters.
-  [[gnu::cold]] constexpr void add_regions(exchange_place place, layout from, layout const& to,
-                                           exchange_element element, int region) {
+  [[gnu::cold]] constexpr void add_regions(exchange_place place, placements from,
+                                           placements const& to, exchange_element element,
+                                           int region) {
     auto const all = parameters.regions[std::size_t(region)];
     if (all.count == 0) return;
     auto count = all.count / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
-    auto const go_to = [&](layout const& next) {
+    auto const go_to = [&](placements const& next) {
       add({place, from, next, element, count, all.offset});
       from = next;
     };
     auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
-    auto const axes_that = [&](movement moves) {
+    auto const axes_that = [&](row_operation moves) {
       axis_set they;
       for (axis const which : all_axes)
         if (transition_between(from.at(which), to.at(which)).moves == moves) they = they | which;
       return they;
     };
-    for (axis const which : scatter_order(axes_that(movement::reduce_scatter)))
+    for (axis const which : scatter_order(axes_that(collective::reduce_scatter)))
       go_to(from.with(which, to.at(which))), count /= ranks(which);
-    layout summed = from;
-    for (axis const which : scatter_order(axes_that(movement::all_reduce)))
+    placements summed = from;
+    for (axis const which : scatter_order(axes_that(collective::all_reduce)))
       summed = summed.with(which, to.at(which));
     if (summed != from) go_to(summed);
-    auto const gathers = scatter_order(axes_that(movement::all_gather));
+    auto const gathers = scatter_order(axes_that(collective::all_gather));
     for (int i = gathers.size() - 1; i >= 0; --i)
       count *= ranks(gathers[i]), go_to(from.with(gathers[i], to.at(gathers[i])));
     go_to(to);  // sends nothing, or is refused
@@ -307,8 +322,8 @@ struct exchange_lister {
   }
   /// Each block of a gradient counts on one of the ranks that have it.
   [[gnu::cold]] constexpr void add_squares() {
-    if (plan.squares > 0)
-      add_sum(exchange_place::squares, over_all_ranks(), std::size_t(plan.squares));
+    if (plan.norm_partials > 0)
+      add_sum(exchange_place::norm_partials, over_all_ranks(), std::size_t(plan.norm_partials));
   }
 
   [[gnu::cold]] constexpr void add_step(bool training) {
@@ -333,7 +348,7 @@ struct exchange_lister {
     if (load.gradient_norm) add_squares();
     for (int region : {0, 1}) {
       auto const at = layouts_of_region(region);
-      add_regions(exchange_place::refresh, at.owned, at.kept,
+      add_regions(exchange_place::gather_parameters, at.owned, at.kept,
                   plan.has_copies ? exchange_element::compute : exchange_element::parameter,
                   region);
     }
@@ -350,7 +365,7 @@ struct exchange_lister {
   /// Each rank gets the roots of its block of each region, and adds them up; of tied uses, which
   /// are sent on, all ranks get the sum.
   [[gnu::cold]] constexpr void add_slices() {
-    auto const send_roots = [&](layout const& from, element_range const& range) {
+    auto const send_roots = [&](placements const& from, element_range const& range) {
       auto const ranks = plan.grid.size(from.axes_with(sliced));
       auto const roots = slice_tree(plan.slices).most_roots(ranks);
       if (range.count > 0)
@@ -400,7 +415,7 @@ struct exchange_lister {
   }
 
   /// The outputs of all data ranks, in the order of their samples: along the fastest axis first.
-  [[gnu::cold]] constexpr void add_outputs(layout from, std::size_t count) {
+  [[gnu::cold]] constexpr void add_outputs(placements from, std::size_t count) {
     for (int i = plan.grid.dimension_count - 1; i >= 0; --i) {
       auto const& [which, ranks] = plan.grid.dimensions[std::size_t(i)];
       if (from.at(which) != shard<dim::batch>) continue;
@@ -429,7 +444,7 @@ struct exchange_lister {
             entry.owner >= 0 || (gradients && entry.is_frozen)
                 ? 0
                 : count_copies(plan.items[entry.item], plan.chunks_of(owner));
-        auto const whole = layout{}.on_stage(owner);
+        auto const whole = placements{}.on_stage(owner);
         if (owner == stage)
           add({exchange_place::parameter, whole.with_form(entry.stored), whole, element,
                entry.info.count(), 0, times, entry.item, e});
@@ -443,11 +458,11 @@ struct exchange_lister {
   /// in the order in which plan::memory has it.
   [[gnu::cold]] constexpr void add_state_transfer() {
     if (!plan.is_elastic) return;
-    auto const held =
-        layout{}.with(plan.grid.of_several_ranks(batch_axes), {placement_kind::only, load.source});
+    auto const held = placements{}.with(plan.grid.of_several_ranks(batch_axes),
+                                        {placement_kind::only, load.source});
     std::size_t const trained = parameters.count(), kept = parameters.kept_count();
     auto const add_arena = [&](exchange_element element, std::size_t count) {
-      if (count > 0) add({exchange_place::state, held, layout{}, element, count});
+      if (count > 0) add({exchange_place::state, held, placements{}, element, count});
     };
     if (plan.has_copies) add_arena(exchange_element::compute, kept);
     add_arena(exchange_element::parameter, plan.has_copies ? trained : kept);
@@ -506,7 +521,7 @@ inline constexpr listed_plan plan_numbers{
     .splits_backward = Plan::splits_backward,
     .element_bytes = Plan::element_bytes,
     .tensor_ranks = Plan::tensor_ranks,
-    .squares = Plan::squares_count(),
+    .norm_partials = Plan::norm_partial_count(),
     .loss_terms = Plan::loss_terms(),
     .slices = Plan::slices,
     .is_elastic = Plan::is_elastic};
@@ -536,7 +551,7 @@ constexpr std::vector<exchange> values_of(int stage, workload const& load, job_p
 
 /// The numbers that ranks compare and sum up in a step, whether or not a job clips and stops.
 template <class Plan>
-constexpr std::vector<exchange> step_numbers_of(mesh const& grid) {
+constexpr std::vector<exchange> step_scalars_of(mesh const& grid) {
   auto const numbers = numbers_of<Plan>(grid);
   parameter_layout const none;
   workload const load;

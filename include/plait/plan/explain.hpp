@@ -55,7 +55,7 @@ template <class Plan>
         auto const back = row_of_move(code.values, now, direction::backward);
         bool const wanted = Plan::needs_gradient[std::size_t(now.in)];
         if (Plan::tensor_ranks == 1 ||
-            (row.moves == movement::none && (!wanted || back.moves == movement::none)))
+            (row.moves == local_move::none && (!wanted || back.moves == local_move::none)))
           continue;
         if (!pending.empty()) pending += "; ";
         pending += to_string(row.to);
@@ -118,7 +118,7 @@ template <class Plan>
 }
 
 template <class Plan>
-[[gnu::cold]] std::string explain_wire(workload const& load) {
+[[gnu::cold]] std::string explain_bytes_sent(workload const& load) {
   text_table table;
   table.add({"axes", "ranks", "forward", "backward", "once per step"});
   for (unsigned bits = 1; bits < axis_set_count; ++bits) {
@@ -126,9 +126,9 @@ template <class Plan>
     over.bits = bits;
     auto const ranks = Plan::grid_for(load).size(over);
     if (ranks == 1) continue;
-    wire_need need;
+    traffic_need need;
     for (int stage = 0; stage < Plan::stages; ++stage) {
-      auto const here = Plan::wire(over, stage, load);
+      auto const here = Plan::bytes_sent(over, stage, load);
       need = {std::max(need.forward, here.forward), std::max(need.backward, here.backward),
               std::max(need.step, here.step)};
     }
@@ -238,7 +238,7 @@ template <class Plan>
     out += "\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
-  out += "sent per step, at most by one rank\n" + explain_wire<Plan>(load);
+  out += "sent per step, at most by one rank\n" + explain_bytes_sent<Plan>(load);
   if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
   if (options.program) out += explain_programs<Plan>(load);
   return out;

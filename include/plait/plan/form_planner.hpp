@@ -26,22 +26,22 @@ struct form_cost {
   /// Elements of matrices per rank. Vectors do not count: a split bias would be reason enough to
   /// gather activations.
   double held = 0;
-  double wire = 0;  ///< elements per row, forward and backward
-  int calls = 0;    ///< collectives, forward and backward
+  double bytes_sent = 0;  ///< elements per row, forward and backward
+  int calls = 0;          ///< collectives, forward and backward
   bool possible = true;
 
   friend constexpr form_cost operator+(form_cost const& a, form_cost const& b) {
-    return {a.flops + b.flops, a.held + b.held, a.wire + b.wire, a.calls + b.calls,
+    return {a.flops + b.flops, a.held + b.held, a.bytes_sent + b.bytes_sent, a.calls + b.calls,
             a.possible && b.possible};
   }
   [[nodiscard]] constexpr form_cost times(int count) const {
-    return {flops * count, held * count, wire * count, calls * count, possible};
+    return {flops * count, held * count, bytes_sent * count, calls * count, possible};
   }
   friend constexpr bool operator<(form_cost const& a, form_cost const& b) {
     if (a.possible != b.possible) return a.possible;
     if (a.flops != b.flops) return a.flops < b.flops;
     if (a.held != b.held) return a.held < b.held;
-    if (a.wire != b.wire) return a.wire < b.wire;
+    if (a.bytes_sent != b.bytes_sent) return a.bytes_sent < b.bytes_sent;
     return a.calls < b.calls;
   }
 };
@@ -50,10 +50,10 @@ inline constexpr form_cost impossible{0, 0, 0, 0, false};
 
 enum class planning_error : int {
   none,
-  nothing_divides,    ///< a layer that could be split has no form that divides
-  unknown_pin,        ///< the pinned form is not among the layer's forms
-  pin_not_divisible,  ///< the pinned form does not divide
-  no_chain,           ///< no chain of forms leads from the first layer to the last
+  nothing_divides,     ///< a layer that could be split has no form that divides
+  unknown_form,        ///< the form of use_form is not among the layer's forms
+  form_not_divisible,  ///< the form of use_form does not divide
+  no_chain,            ///< no chain of forms leads from the first layer to the last
 };
 
 /// The forms that the planner chose, one index for each leaf.
@@ -96,7 +96,7 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
 /// The collectives of a passage, by which a value of any width goes from one placement to another
 /// and its gradient back.
 struct crossing {
-  movement there = movement::none, back = movement::none;
+  row_operation there = local_move::none, back = local_move::none;
   bool possible = false;           ///< automatic, and made by communicators
   bool possible_to_train = false;  ///< the same, and so is the way back
 };
@@ -108,9 +108,9 @@ constexpr crossing crossing_between(placement from, placement to) {
   return {row.moves, back.moves, possible, possible && back.is_made()};
 }
 
-/// Elements per row of `width` that a movement sends. Of a million rows, so that rounding up to
+/// Elements per row of `width` that an operation sends. Of a million rows, so that rounding up to
 /// whole bytes does not show.
-constexpr double elements_per_row(movement moves, std::size_t width, int ranks) {
+constexpr double elements_per_row(row_operation moves, std::size_t width, int ranks) {
   return static_cast<double>(row_bytes(moves, static_cast<std::int64_t>(width) * 1000000, ranks)) *
          1e-6;
 }
@@ -120,9 +120,10 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
                                   bool differentiable) {
   if (!(differentiable ? row.possible_to_train : row.possible)) return impossible;
   form_cost cost;
-  if (communicates(row.there)) cost.wire += elements_per_row(row.there, width, ranks), ++cost.calls;
+  if (communicates(row.there))
+    cost.bytes_sent += elements_per_row(row.there, width, ranks), ++cost.calls;
   if (differentiable && communicates(row.back))
-    cost.wire += elements_per_row(row.back, width, ranks), ++cost.calls;
+    cost.bytes_sent += elements_per_row(row.back, width, ranks), ++cost.calls;
   return cost;
 }
 
@@ -204,7 +205,7 @@ struct form_planner {
     for (int i = 0; i < form.inner_count; ++i) {
       auto const& move = form.inner[static_cast<std::size_t>(i)];
       auto const row = row_of_move(move.from, move.to, direction::forward);
-      cost.wire += elements_per_row(row.moves, move.width, ranks);
+      cost.bytes_sent += elements_per_row(row.moves, move.width, ranks);
       cost.calls += communicates(row.moves);
     }
     return cost;
@@ -260,10 +261,10 @@ struct form_planner {
     }
     leaves.push_back({int(first), int(passages.size())});
     if (chosen.error != planning_error::none) return;
-    if (!known_pin) chosen.error = planning_error::unknown_pin;
+    if (!known_pin) chosen.error = planning_error::unknown_form;
     else if (wants_split && !can_split)
       chosen.error =
-          is_pinned ? planning_error::pin_not_divisible : planning_error::nothing_divides;
+          is_pinned ? planning_error::form_not_divisible : planning_error::nothing_divides;
     if (chosen.error == planning_error::none) return;
     chosen.error_leaf = index;
     for (int i = 0; i < leaf.form_count && chosen.error_length == 0; ++i)

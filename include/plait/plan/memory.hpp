@@ -10,10 +10,10 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/layer/value.hpp"
 #include "plait/placement/slice_tree.hpp"
+#include "plait/plan/arena_layout.hpp"
+#include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/exchanges.hpp"
-#include "plait/plan/layout.hpp"
 #include "plait/plan/stage_split.hpp"
-#include "plait/plan/wire.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/schedule/operation.hpp"
 
@@ -24,11 +24,13 @@ struct chunk_arena {
   unit_range units{};
   bool is_first = false, is_last = false;  ///< of the model's chunks
   bool receives_gradient = false;          ///< of its output
-  std::size_t record_bytes = 0;  ///< of one microbatch: the records of all copies in the chunk
-  std::size_t stash_bytes = 0;   ///< of one microbatch, where backward passes are in halves
-  std::size_t input_bytes = 0;   ///< of the activation received from the chunk before
-  std::size_t output_bytes = 0;  ///< of the activation sent to the chunk behind
-  std::size_t records_offset = 0, stashes_offset = 0, inputs_offset = 0, gradients_offset = 0;
+  std::size_t activation_stash_bytes =
+      0;  ///< of one microbatch: the stashes of all copies in the chunk
+  std::size_t gradient_stash_bytes = 0;  ///< of one microbatch, where backward passes are in halves
+  std::size_t input_bytes = 0;           ///< of the activation received from the chunk before
+  std::size_t output_bytes = 0;          ///< of the activation sent to the chunk behind
+  std::size_t activation_stashes_offset = 0, gradient_stashes_offset = 0, inputs_offset = 0,
+              gradients_offset = 0;
 };
 
 /// Where the buffers of one stage lie in its activation arena, in bytes.
@@ -58,8 +60,9 @@ template <int Leaves>
       auto const at = std::size_t(i), copies = std::size_t(here.count());
       if (here.begin == range.begin) chunk.input_bytes = layout.input_bytes[at];
       chunk.output_bytes = layout.output_bytes[at];
-      chunk.record_bytes += layout.record_bytes[at] * copies;
-      if (plan.splits_backward) chunk.stash_bytes += layout.stash_bytes[at] * copies;
+      chunk.activation_stash_bytes += layout.activation_stash_bytes[at] * copies;
+      if (plan.splits_backward)
+        chunk.gradient_stash_bytes += layout.gradient_stash_bytes[at] * copies;
       out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
     }
     out.chunks.push_back(chunk);
@@ -67,9 +70,11 @@ template <int Leaves>
   std::size_t next = 0;
   auto const take = [&next](std::size_t bytes) { return std::exchange(next, next + bytes); };
   for (auto& chunk : out.chunks)
-    chunk.records_offset = take(chunk.record_bytes * std::size_t(slots.activations));
+    chunk.activation_stashes_offset =
+        take(chunk.activation_stash_bytes * std::size_t(slots.activations));
   for (auto& chunk : out.chunks)
-    chunk.stashes_offset = take(chunk.stash_bytes * std::size_t(slots.activations));
+    chunk.gradient_stashes_offset =
+        take(chunk.gradient_stash_bytes * std::size_t(slots.activations));
   for (auto& chunk : out.chunks)
     chunk.inputs_offset = take(chunk.is_first ? 0 : chunk.input_bytes * std::size_t(slots.inputs));
   for (auto& chunk : out.chunks)
@@ -106,7 +111,7 @@ constexpr std::size_t batch_bytes(workload const& load) {
 /// squares, what an optimizer treats alike, what is squared, and what the ranks compare. In bytes.
 struct number_tables {
   static constexpr std::size_t step_bytes = 512, update_bytes = 32, squares_bytes = 24;
-  std::size_t slices_at = 0, squares_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0,
+  std::size_t slices_at = 0, norm_partials_at = 0, updated_at = 0, squared_at = 0, agreed_at = 0,
               total = 0;
 };
 
@@ -118,20 +123,20 @@ constexpr number_tables lay_out_numbers(int stage, mesh const& grid) {
       auto const copies =
           std::size_t(count_copies(Plan::code.items[entry.item], Plan::chunks_of(stage)));
       local += copies;
-      squared += copies * std::size_t(Plan::squares_of(entry));
+      squared += copies * std::size_t(Plan::norm_partials_of(entry));
     }
   number_tables out;
   std::size_t next = number_tables::step_bytes;
   auto const take = [&next](std::size_t bytes) {
     return std::exchange(next, next + aligned(bytes));
   };
-  auto const numbers = step_numbers_of<Plan>(grid);
+  auto const numbers = step_scalars_of<Plan>(grid);
   auto const bytes_at = [&](exchange_place place) {
     return greatest_at(numbers, place) * sizeof(double);
   };
   if (Plan::slices > 0)
     out.slices_at = take(bytes_at(exchange_place::labels) + bytes_at(exchange_place::loss));
-  out.squares_at = take(bytes_at(exchange_place::squares));
+  out.norm_partials_at = take(bytes_at(exchange_place::norm_partials));
   out.updated_at = take(local * number_tables::update_bytes);
   out.squared_at = take(squared * number_tables::squares_bytes);
   static_assert(sizeof(std::uint64_t) == sizeof(double));

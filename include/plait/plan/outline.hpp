@@ -59,7 +59,7 @@ template <int Nodes, int Leaves>
 struct outline {
   static_vector<node, Nodes> nodes{};
   static_vector<leaf_info, Leaves> leaves{};
-  /// The form that the user pinned, empty if none.
+  /// The form that use_form names, empty if none.
   static_vector<name, Leaves> pins{};
   static_vector<tie, 2 * Leaves> ties{};
   frozen_problem frozen{};
@@ -136,7 +136,7 @@ struct outline_of<named<Label, L>> : outline_of_group<node_kind::named, L> {
 };
 
 template <name Label, class L>
-struct outline_of<pinned<Label, L>> : outline_of<L> {
+struct outline_of<use_form<Label, L>> : outline_of<L> {
   static constexpr void append(auto& out, name) { outline_of<L>::append(out, Label); }
 };
 

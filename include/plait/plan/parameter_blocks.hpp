@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plait/plan/layout.hpp"
+#include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 
 namespace plait::planning {

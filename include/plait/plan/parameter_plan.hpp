@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plait/core/static_vector.hpp"
-#include "plait/mesh/layout.hpp"
+#include "plait/mesh/placements.hpp"
 #include "plait/placement/transition.hpp"
 #include "plait/plan/outline.hpp"
 #include "plait/plan/program.hpp"
@@ -36,11 +36,11 @@ struct parameter_entry {
   [[nodiscard]] constexpr bool is_trained() const { return is_owner() && !is_frozen; }
   /// True if the gradient is summed over the tensor axis too: used as replicate, kept as invariant.
   [[nodiscard]] constexpr bool reduced_over_tensor() const {
-    return adjoint(transition_between(stored, used)).moves == movement::all_reduce;
+    return adjoint(transition_between(stored, used)).moves == collective::all_reduce;
   }
   /// True if only the first rank of the tensor axis sees the value, the others zeros.
   [[nodiscard]] constexpr bool masked() const {
-    return transition_between(stored, used).moves == movement::mask;
+    return transition_between(stored, used).moves == local_move::mask;
   }
 };
 
@@ -48,7 +48,7 @@ struct parameter_entry {
 /// use stands while a step sums up, and as its optimizer owns it. Which stage has it is a number of
 /// the copy: the layouts say that one has.
 struct parameter_layouts {
-  layout kept{}, summed{}, owned{};
+  placements kept{}, summed{}, owned{};
 };
 constexpr parameter_layouts layouts_of(parameter_entry const& use, parameter_rules const& rules,
                                        int stage = 0) {

@@ -12,10 +12,11 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/slice_tree.hpp"
+#include "plait/plan/arena_layout.hpp"
+#include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/checks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/form_planner.hpp"
-#include "plait/plan/layout.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -23,7 +24,6 @@
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
 #include "plait/plan/stream_operations.hpp"
-#include "plait/plan/wire.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/lowering.hpp"
@@ -110,7 +110,7 @@ struct plan {
   using schedule_type = typename stage_policy::schedule_type;
 
   static constexpr mesh grid = mesh_of<Policy>;
-  static constexpr layout samples = samples_of<Policy>;
+  static constexpr placements samples = samples_of<Policy>;
   static constexpr parameter_rules rules = parameter_rules_of<Policy>;
   /// The slices of a global batch whose sums are made slice by slice; 0 if they are not.
   static constexpr int slices = slices_of<Policy>;
@@ -244,7 +244,7 @@ struct plan {
                               batch_ranks(complete),
                               slices > 0 ? square_piece : parameter_alignment);
   }
-  /// Where a rank adds up the gradients of its slices; `layout` is that of its parameters.
+  /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
                                                mesh const& complete) {
     return lay_out_slices(layout, slices, batch_ranks(complete), gradient_bytes);
@@ -314,14 +314,14 @@ struct plan {
   }
 
   /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
-  static constexpr wire_need wire(axis_set over, int stage, workload const& load) {
-    return wire_of_stage<plan>(over, stage, load);
+  static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load) {
+    return bytes_sent_by_stage<plan>(over, stage, load);
   }
   /// The same, of the rank that moves most.
-  static constexpr wire_need wire(axis_set over, workload const& load) {
-    wire_need most;
+  static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
+    traffic_need most;
     for (int stage = 0; stage < stages; ++stage)
-      if (auto const here = wire(over, stage, load); here.total() > most.total()) most = here;
+      if (auto const here = bytes_sent(over, stage, load); here.total() > most.total()) most = here;
     return most;
   }
 
@@ -368,8 +368,10 @@ struct plan {
 
   /// Of how many sums of squares the norm of the gradients is made: of one for each parameter that
   /// is trained or, slice by slice, for each piece of one.
-  static constexpr int squares_count() { return count_tensors(code, entries, squares_of); }
-  static constexpr int squares_of(parameter_entry const& entry) {
+  static constexpr int norm_partial_count() {
+    return count_tensors(code, entries, norm_partials_of);
+  }
+  static constexpr int norm_partials_of(parameter_entry const& entry) {
     auto const piece = piece_of_squares(entry);
     return entry.is_trained() ? int((entry.local_count() + piece - 1) / piece) : 0;
   }
@@ -379,7 +381,7 @@ struct plan {
   }
   /// The number of the first of a parameter.
   static constexpr int first_square(int entry, int copy) {
-    return number_of_tensor(code, entries, squares_of, entry, copy);
+    return number_of_tensor(code, entries, norm_partials_of, entry, copy);
   }
 };
 

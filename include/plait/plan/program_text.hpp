@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "plait/plan/bytes_sent.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/plan/text_table.hpp"
-#include "plait/plan/wire.hpp"
 
 namespace plait::planning {
 
@@ -25,7 +25,7 @@ namespace plait::planning {
     auto const row = what.row();
     text = std::string(to_string(what.place)) + ": " + to_string(row.moves) + " over " +
            to_string(row.over) + " of " + with_unit(what.count * sizes.of(what.element));
-    if (row.moves == movement::send)
+    if (row.moves == collective::send)
       text += " from stage " + std::to_string(what.from.stage()) + " to " +
               std::to_string(what.to.stage());
   }

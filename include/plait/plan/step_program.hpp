@@ -22,18 +22,18 @@ enum class program_buffer : int {
   labels,
   scale,
   loss,
-  squares,
-  numbers,        ///< that ranks compare, or of measures
-  parameters,     ///< of a unit
-  gradients,      ///< of a unit's parameters
-  record,         ///< a slot of a chunk: what its layers have made of a microbatch
-  stash,          ///< a slot: what backward_input leaves to backward_parameters
-  edge_input,     ///< a slot: what the chunk before has sent
-  edge_gradient,  ///< a slot: what the chunk behind has sent
-  made_gradient,  ///< of a unit's input: units of a backward use two places in turn
-  outputs,        ///< of a microbatch, brought together
-  state,          ///< arenas of a trainer
-  tensor          ///< the room of an export
+  norm_partials,
+  numbers,           ///< that ranks compare, or of measures
+  parameters,        ///< of a unit
+  gradients,         ///< of a unit's parameters
+  activation_stash,  ///< a slot of a chunk: what its layers have made of a microbatch
+  gradient_stash,    ///< a slot: what backward_input leaves to backward_parameters
+  edge_input,        ///< a slot: what the chunk before has sent
+  edge_gradient,     ///< a slot: what the chunk behind has sent
+  made_gradient,     ///< of a unit's input: units of a backward use two places in turn
+  outputs,           ///< of a microbatch, brought together
+  state,             ///< arenas of a trainer
+  tensor             ///< the room of an export
 };
 
 /// The number of enumerators of `program_buffer`.
@@ -98,14 +98,14 @@ class program_writer {
     reduce_gradients();
     sum_loss();
     if (shape.clips) {
-      compute(operation_kind::square, gradients, {at(name::squares)});
-      add_rows(exchange_place::squares, {at(name::squares)});
+      compute(operation_kind::square, gradients, {at(name::norm_partials)});
+      add_rows(exchange_place::norm_partials, {at(name::norm_partials)});
     }
     if (shape.updates) {
-      auto reads = joined(gradients, {at(name::squares)});
+      auto reads = joined(gradients, {at(name::norm_partials)});
       if (shape.checks_loss) reads.push_back(at(name::loss));
       compute(operation_kind::update, reads, parameters);
-      add_rows(exchange_place::refresh, parameters);
+      add_rows(exchange_place::gather_parameters, parameters);
     }
     compute(operation_kind::read, {at(name::labels), at(name::loss)}, {});
   }
@@ -216,7 +216,7 @@ class program_writer {
       return count == 0 ? buffers{} : buffers{at(of, m % count, now.chunk)};
     };
     auto const& slots = passes_->slots;
-    auto const record = slot(name::record, slots.activations);
+    auto const stash = slot(name::activation_stash, slots.activations);
     auto const input = slot(name::edge_input, chunk.begin == 0 ? 0 : slots.inputs);
     auto const gradient = slot(name::edge_gradient, ends_model ? 0 : slots.gradients);
     int const made = at(name::made_gradient, (units_here - 1) % 2);
@@ -224,7 +224,7 @@ class program_writer {
     buffers reads{at(name::scale)}, writes;
     append(reads, name::parameters, chunk);
     bool const is_half = now.kind == work::backward_input || now.kind == work::backward_parameters;
-    if (is_half) writes = slot(name::stash, slots.activations);
+    if (is_half) writes = slot(name::gradient_stash, slots.activations);
     // What is given back by who reads it last is written as far as others are concerned.
     bool const gives_back = now.kind == work::backward || now.kind == work::backward_parameters;
     if (gives_back) {
@@ -232,7 +232,7 @@ class program_writer {
       run.begins = plan_.slices == 0 && !has_begun[std::size_t(now.chunk)];  // else cleared
       has_begun[std::size_t(now.chunk)] = true;
     }
-    for (auto const* const some : {&record, &input}) {
+    for (auto const* const some : {&stash, &input}) {
       auto& to = gives_back ? writes : reads;
       if (now.kind != work::forward || some == &input) to = joined(to, *some);
     }
@@ -244,15 +244,15 @@ class program_writer {
     switch (now.kind) {
       case work::forward:
         run.what = operation_kind::forward;
-        add(run, stream::compute, reads, joined(record, {at(name::loss)}));
+        add(run, stream::compute, reads, joined(stash, {at(name::loss)}));
         if (ends_model && what != outputs_are::ignored)
-          bring_together(joined(record, input), m, what == outputs_are::measured);
+          gather_output(joined(stash, input), m, what == outputs_are::measured);
         return;
       case work::backward: run.what = operation_kind::backward; break;
       case work::backward_input: run.what = operation_kind::backward_input; break;
       case work::backward_parameters: run.what = operation_kind::backward_parameters; break;
       case work::send_activation:
-        return add_message(exchange_place::activation_edge, chunk.end, true, now, record);
+        return add_message(exchange_place::activation_edge, chunk.end, true, now, stash);
       case work::receive_activation:
         return add_message(exchange_place::activation_edge, chunk.begin, false, now, input);
       case work::send_gradient:
@@ -277,7 +277,7 @@ class program_writer {
 
   /// The output of a microbatch, whole: by its row, or where all of it is here; and, for measures,
   /// to the host.
-  [[gnu::cold]] void bring_together(buffers const& made, int microbatch, bool measured) {
+  [[gnu::cold]] void gather_output(buffers const& made, int microbatch, bool measured) {
     buffers const to{at(name::outputs, measured ? 0 : microbatch)};
     program_operation of{.microbatch = microbatch};
     bool is_moved = false;
@@ -299,7 +299,7 @@ class program_writer {
       for (std::size_t i = 0; i < list_.size(); ++i) {
         auto const& row = list_[i];
         if (row.place == exchange_place::parameter && row.entry == of.entry &&
-            row.from.stage() == owner && (row.row().moves == movement::send) == message)
+            row.from.stage() == owner && (row.row().moves == collective::send) == message)
           any = add_row(i, of, reads, tensor) || any;
       }
       return any;

@@ -39,9 +39,9 @@ struct storage_plan {
 template <int Values>
 struct buffer_sharing {
   std::array<int, static_cast<std::size_t>(Values)> parent{};
-  std::array<bool, static_cast<std::size_t>(Values)> block{};   ///< a block of the parent's rows
-  std::array<bool, static_cast<std::size_t>(Values)> pinned{};  ///< must keep its value
-  std::array<int, static_cast<std::size_t>(Values)> readers{};  ///< residuals that read it later
+  std::array<bool, static_cast<std::size_t>(Values)> block{};      ///< a block of the parent's rows
+  std::array<bool, static_cast<std::size_t>(Values)> must_stay{};  ///< must keep its value
+  std::array<int, static_cast<std::size_t>(Values)> readers{};     ///< residuals that read it later
 
   constexpr buffer_sharing() {
     for (int i = 0; i < Values; ++i) parent[static_cast<std::size_t>(i)] = i;
@@ -64,31 +64,31 @@ struct buffer_sharing {
     parent[mine] = as_block || is_block(into) ? into : theirs;
     block[mine] = as_block;
     auto const target = static_cast<std::size_t>(theirs);
-    pinned[target] = pinned[target] || pinned[mine];
+    must_stay[target] = must_stay[target] || must_stay[mine];
     readers[target] += readers[mine];
   }
   [[nodiscard]] constexpr bool is_pinned(int value) const {
-    return pinned[static_cast<std::size_t>(root(value))];
+    return must_stay[static_cast<std::size_t>(root(value))];
   }
   constexpr int& readers_of(int value) { return readers[static_cast<std::size_t>(root(value))]; }
 };
 
 constexpr bool slices_rows(transition row) {
-  return row.moves == movement::slice && row.to.index == dim::sequence;
+  return row.moves == local_move::slice && row.to.index == dim::sequence;
 }
 
 template <int Leaves>
 constexpr void share_values(program<Leaves> const& code, auto const& leaves, item const& piece,
                             buffer_sharing<program<Leaves>::most_values>& share) {
-  auto pin = [&](int value) { share.pinned[static_cast<std::size_t>(value)] = true; };
+  auto keep = [&](int value) { share.must_stay[static_cast<std::size_t>(value)] = true; };
   for (int i = piece.first_step; i < piece.end_step; ++i) {
     auto const& now = code.steps[i];
     if (now.kind != step_kind::leaf) continue;
     if (leaves[now.leaf].saved.keeps_input) {
-      pin(now.in);
-      if (now.second >= 0) pin(now.second);
+      keep(now.in);
+      if (now.second >= 0) keep(now.second);
     }
-    if (leaves[now.leaf].saved.keeps_output) pin(now.out);
+    if (leaves[now.leaf].saved.keeps_output) keep(now.out);
   }
   auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
   for (int i = piece.first_step; i < piece.end_step; ++i) {
@@ -102,10 +102,10 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
         break;
       case step_kind::move: {
         auto const row = row_of_move(code.values, now, direction::forward);
-        bool const in_place = row.moves == movement::all_reduce && !from_outside(now.in) &&
-                              !share.pinned[static_cast<std::size_t>(now.in)] &&
+        bool const in_place = row.moves == collective::all_reduce && !from_outside(now.in) &&
+                              !share.must_stay[static_cast<std::size_t>(now.in)] &&
                               share.readers_of(now.in) == 0;
-        if ((row.moves == movement::none || in_place) && !leaves_item) share.put(now.out, now.in);
+        if ((row.moves == local_move::none || in_place) && !leaves_item) share.put(now.out, now.in);
         if (slices_rows(row) && now.out != piece.out) share.put(now.out, now.in, true);
         break;
       }
@@ -144,8 +144,9 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
         break;
       case step_kind::move: {
         auto const back = row_of_move(code.values, now, direction::backward);
-        bool const in_place = back.moves == movement::all_reduce && share.readers_of(now.out) == 0;
-        if (back.moves == movement::none || in_place) merge(now.in, now.out);
+        bool const in_place =
+            back.moves == collective::all_reduce && share.readers_of(now.out) == 0;
+        if (back.moves == local_move::none || in_place) merge(now.in, now.out);
         if (slices_rows(back) && now.in != piece.in) merge(now.in, now.out, true);
         break;
       }
@@ -180,10 +181,11 @@ constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves) {
     auto const& piece = code.items[code.values[i].item];
     auto const settle = [&](auto const& share, bool keeps) {
       int const root = share.root(i);
-      home const where = root == share.root(piece.in)                            ? home::input
-                         : root == share.root(piece.out)                         ? home::output
-                         : keeps && share.pinned[static_cast<std::size_t>(root)] ? home::kept
-                                                                                 : home::transient;
+      home const where = root == share.root(piece.in)    ? home::input
+                         : root == share.root(piece.out) ? home::output
+                         : keeps && share.must_stay[static_cast<std::size_t>(root)]
+                             ? home::kept
+                             : home::transient;
       return residence{where, root, share.is_block(i)};
     };
     out.values[static_cast<std::size_t>(i)] = settle(values, true);

@@ -57,7 +57,7 @@ struct memory_need {
 };
 
 /// Bytes that one rank's share of the collectives of one group moves in a step.
-struct wire_need {
+struct traffic_need {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
   std::int64_t step = 0;  ///< once per step: gradients, counts, loss, gradient norm
@@ -67,8 +67,9 @@ struct wire_need {
 
 /// Bytes that a rank moves when a value of `value_bytes`, as a whole in a group of `ranks`, goes
 /// through a row of the table: what every figure of a plan is made of.
-constexpr std::int64_t row_bytes(movement moves, std::int64_t value_bytes, std::int64_t ranks) {
-  return wire_bytes(moves, value_bytes, ranks);
+constexpr std::int64_t row_bytes(row_operation moves, std::int64_t value_bytes,
+                                 std::int64_t ranks) {
+  return bytes_sent(moves, value_bytes, ranks);
 }
 
 inline namespace literals {

@@ -32,7 +32,7 @@ namespace detail {
 
 /// What a policy says, on each of its axes.
 struct policy_rules {
-  layout samples{};
+  placements samples{};
   parameter_rules parameters{};
   int slices = 0;  ///< of the global batch, whose sums are made slice by slice; 0: they are not
 
@@ -173,7 +173,7 @@ template <class P>
 
 /// The placements of a step's samples under a policy.
 template <class P>
-inline constexpr layout samples_of = detail::rules_of<P>().samples;
+inline constexpr placements samples_of = detail::rules_of<P>().samples;
 
 /// The placements of parameters under a policy.
 template <class P>

@@ -4,7 +4,7 @@
 #include <concepts>
 
 #include "plait/mesh/axis.hpp"
-#include "plait/mesh/layout.hpp"
+#include "plait/mesh/placements.hpp"
 
 namespace plait {
 
@@ -53,7 +53,7 @@ inline constexpr int at_launch = -1;
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each region of the arena.
 struct parameter_rule {
   placement kept = invariant;    ///< between steps, as layers see them
-  placement summed = invariant;  ///< the sum of a step's gradients before it is settled
+  placement summed = invariant;  ///< the sum of a step's gradients before it is reduced
   placement owned = invariant;   ///< what the optimizer of a rank updates, and its state
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
 };
@@ -68,7 +68,7 @@ struct form_cuts {
 
 /// The same on all axes. Where forms or stages decide it says invariant.
 struct parameter_rules {
-  layout kept{}, summed{}, owned{};
+  placements kept{}, summed{}, owned{};
 
   constexpr void set(axis which, parameter_rule const& rule) {
     kept = kept.with(which, rule.kept);

@@ -31,7 +31,7 @@ class exchange_runner {
   /// A row of the list as this rank carries it out.
   struct active_row {
     exchange what{};
-    movement moves = movement::none;
+    row_operation moves = local_move::none;
     typename Rank::communicator_type* group = nullptr;  ///< null in a group of one rank
     std::size_t begin = 0;                              ///< of what the group has, in the arena
     int other = 0;  ///< the root of a broadcast, the other end of a message
@@ -58,11 +58,11 @@ class exchange_runner {
       std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
       return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);
     };
-    switch (now.moves) {
-      case movement::reduce_scatter: return group.reduce_scatter(all, mine());
-      case movement::all_gather: return group.all_gather(mine(), all);
-      case movement::broadcast: return group.broadcast(all, now.other);
-      case movement::send:
+    switch (now.moves.sent) {
+      case collective::reduce_scatter: return group.reduce_scatter(all, mine());
+      case collective::all_gather: return group.all_gather(mine(), all);
+      case collective::broadcast: return group.broadcast(all, now.other);
+      case collective::send:
         return now.is_sent_here ? group.send(all, now.other, tag)
                                 : group.receive(all, now.other, tag);
       default: group.all_reduce(all);
@@ -91,7 +91,7 @@ class exchange_runner {
     auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
     out.begin = what.offset + block * what.count;
     out.is_sent_here = what.is_sent_by(rank.stage());
-    auto const& end = out.is_sent_here && row.moves == movement::send ? what.to : what.from;
+    auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;
     out.other = end.at(scatter_order(row.over).back()).index;
     return out;
   }

@@ -11,7 +11,7 @@
 #include "plait/core/precision.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/layer/slot.hpp"
-#include "plait/plan/layout.hpp"
+#include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/run/context.hpp"

@@ -76,7 +76,7 @@ void move_in_place(Comm& comm, std::span<T> values) {
   constexpr auto moves = transition_between(From, To).moves;
   static_assert(reduces_in_place(moves),
                 "move_in_place<From, To>: this row of the table is no reduction; use move_value");
-  comm.all_reduce(values, moves == movement::all_reduce ? reduction::sum : reduction::max);
+  comm.all_reduce(values, moves == collective::all_reduce ? reduction::sum : reduction::max);
 }
 
 /// Brings a value from placement `From` to placement `To`: executes the row of the table.
@@ -84,7 +84,7 @@ void move_in_place(Comm& comm, std::span<T> values) {
 /// Shapes: in, out: the local blocks of a value of `shape`; out may be in where the row allows it
 ///         (none, all_reduce, mask). Memory of a rank that holds nothing may be null.
 ///         staging: shape.count() elements, used where columns are cut.
-/// Moves:  wire_bytes(row.moves, ...) over `comm`; copies are made on `queue`, which is that of
+/// Moves:  bytes_sent(row.moves, ...) over `comm`; copies are made on `queue`, which is that of
 ///         comm's stream where the row communicates.
 /// Errors: those of the communicator.
 template <placement From, placement To, class Queue, class Comm, class T>
@@ -101,30 +101,30 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
   bool const at_from =
       is_shard(From) || From.kind != placement_kind::only || comm.rank() == From.index;
   constexpr auto moves = row.moves;
-  if constexpr (moves == movement::none) {
+  if constexpr (moves == local_move::none) {
     if (at_from) with.copy(in, out, is_shard(From) ? block : all);
-  } else if constexpr (moves == movement::slice) {
+  } else if constexpr (moves == local_move::slice) {
     with.take_block(To, with.rank(), in, out);
-  } else if constexpr (moves == movement::zero_pad) {
+  } else if constexpr (moves == local_move::zero_pad) {
     queue.fill(T{0}, out, all);
     with.put_block(From, with.rank(), in, out);
-  } else if constexpr (moves == movement::mask) {
+  } else if constexpr (moves == local_move::mask) {
     if (comm.rank() == 0) with.copy(in, out, all);
     else queue.fill(T{0}, out, all);
-  } else if constexpr (moves == movement::keep) {
+  } else if constexpr (moves == local_move::keep) {
     if (comm.rank() == To.index) with.copy(in, out, all);
-  } else if constexpr (moves == movement::zero_elsewhere) {
+  } else if constexpr (moves == local_move::zero_elsewhere) {
     if (at_from) with.copy(in, out, all);
     else queue.fill(T{0}, out, all);
   } else if constexpr (reduces_in_place(moves)) {
     with.copy(in, out, all);
     move_in_place<From, To>(comm, std::span(out, all));
-  } else if constexpr (moves == movement::all_gather) {
+  } else if constexpr (moves == collective::all_gather) {
     comm.all_gather(std::span(in, block), std::span(with.unpacked(From, out), all));
     with.unpack(From, out);
-  } else if constexpr (moves == movement::reduce_scatter) {
+  } else if constexpr (moves == collective::reduce_scatter) {
     comm.reduce_scatter(std::span(with.pack(To, in), all), std::span(out, block));
-  } else if constexpr (moves == movement::all_to_all) {
+  } else if constexpr (moves == collective::all_to_all) {
     std::size_t const rows = shape.rows / with.ranks(), piece = block / with.ranks();
     if constexpr (From.index == dim::sequence) {
       for (std::size_t r = 0; r < with.ranks(); ++r)
@@ -135,10 +135,10 @@ void move_value(Queue queue, Comm& comm, whole_shape shape, T const* in, T* out,
       for (std::size_t r = 0; r < with.ranks(); ++r)
         with.copy_columns(From, r, rows, staging + r * piece, out, false);
     }
-  } else if constexpr (moves == movement::broadcast) {
+  } else if constexpr (moves == collective::broadcast) {
     if (at_from) with.copy(in, out, all);
     comm.broadcast(std::span(out, all), From.index);
-  } else if constexpr (moves == movement::send) {
+  } else if constexpr (moves == collective::send) {
     if (comm.rank() == From.index) comm.send(std::span(in, all), To.index, 0);
     if (comm.rank() == To.index) comm.receive(std::span(out, all), From.index, 0);
   }

@@ -487,7 +487,7 @@ class operations {
   /// Carries out move `number` of a body, which reduces.
   template <placement To, class T, placement From>
   void reduce_in_place(view_of<T, From> x, int number) {
-    rank_.cross(within_layers, {wait_site::part::layer, leaf_, 2 * number}, [&] {
+    rank_.wait_across(within_layers, {wait_site::part::layer, leaf_, 2 * number}, [&] {
       move_in_place<From, To>(rank_.tensor_group(), std::span<T>(x.data, x.count()));
     });
   }

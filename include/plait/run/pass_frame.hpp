@@ -13,13 +13,14 @@ using planning::unit_range;
 struct pass_frame {
   int unit = 0;                    ///< of the model
   std::byte* input = nullptr;      ///< what the unit before has made
-  std::byte* output = nullptr;     ///< first in the unit's record
+  std::byte* output = nullptr;     ///< first in the activation stash of the unit
   std::byte* of_output = nullptr;  ///< gradients, in a backward
   std::byte* of_input = nullptr;
-  std::byte* stash = nullptr;  ///< what the first half of a backward keeps for the second
+  std::byte* gradient_stash = nullptr;  ///< what the first half of a backward keeps for the second
 };
 
-/// Where a pass runs: on which units of a chunk, and in which slot the microbatch has its record.
+/// Where a pass runs: on which units of a chunk, and in which slot the microbatch has its
+/// activation stash.
 struct pass_place {
   int chunk = 0;  ///< of the stage
   int slot = 0;

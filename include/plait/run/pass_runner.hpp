@@ -89,8 +89,9 @@ class pass_runner {
     auto const discard = [&](std::size_t begin, std::size_t bytes) {
       queue().discard(arena_ + begin + bytes * std::size_t(at.slot), bytes);
     };
-    discard(chunk.records_offset, chunk.record_bytes);
-    if (part == backward_part::parameters) discard(chunk.stashes_offset, chunk.stash_bytes);
+    discard(chunk.activation_stashes_offset, chunk.activation_stash_bytes);
+    if (part == backward_part::parameters)
+      discard(chunk.gradient_stashes_offset, chunk.gradient_stash_bytes);
     if (!chunk.is_first) queue().discard(input, chunk.input_bytes);
   }
 

@@ -94,7 +94,7 @@ class prediction {
     Each each;
 
     /// Brings the outputs of a microbatch together.
-    void bring_together() const { of.bring_together(rank, passes, of.outputs(), where); }
+    void gather_output() const { of.gather_output(rank, passes, of.outputs(), where); }
     /// Gives them to the measures.
     [[gnu::cold]] void measure(int microbatch) {
       of.received_.resize(where.elements);
@@ -138,20 +138,20 @@ class prediction {
     std::size_t each;   // elements of a microbatch
 
     [[nodiscard]] T* own() const { return of.outputs() + begin; }
-    void bring_together(program_operation const& now) const {
-      of.bring_together(rank, passes, own() + each * static_cast<std::size_t>(now.microbatch),
-                        where);
+    void gather_output(program_operation const& now) const {
+      of.gather_output(rank, passes, own() + each * static_cast<std::size_t>(now.microbatch),
+                       where);
     }
     void compute(program_operation const& now) const {
       if (now.what == operation_kind::forward) passes.compute(now);
-      else if (now.what == operation_kind::take) bring_together(now);
+      else if (now.what == operation_kind::take) gather_output(now);
       else
         rank.device().download(of.outputs(), of.received_.data(), of.received_.size() * sizeof(T));
     }
     void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
       auto const& what = exchanges.row(now.row).what;
       switch (what.place) {
-        case exchange_place::output: return bring_together(now);
+        case exchange_place::output: return gather_output(now);
         case exchange_place::rank_outputs: return exchanges.run(now.row, own());
         case exchange_place::outputs:
           return exchanges.run(now.row, of.outputs() + begin / what.count * what.count);
@@ -163,7 +163,7 @@ class prediction {
   [[nodiscard]] T* outputs() const { return reinterpret_cast<T*>(room_.data()); }
 
   /// The output of the last forward, whole, in `to`.
-  void bring_together(Rank& rank, passes_type& passes, T* to, output_room const& where) const {
+  void gather_output(Rank& rank, passes_type& passes, T* to, output_room const& where) const {
     constexpr auto moves = transition_between(output.at, invariant).moves;
     move_value<output.at, invariant>(
         rank.device().on(communicates(moves) ? within_layers : stream::compute),

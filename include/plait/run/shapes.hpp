@@ -80,8 +80,8 @@ class shape_checks {
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_not_begun() const {
     throw error(
         "layer " + layer_text() +
-        ": its gradient_by_product says that ops.accumulate_matmul adds to that gradient, and "
-        "the body has not called it; take gradient_by_product out");
+        ": its overwrites_gradient says that ops.accumulate_matmul adds to that gradient, and "
+        "the body has not called it; take overwrites_gradient out");
   }
   /// The layer, for a message.
   [[nodiscard]] [[gnu::cold]] std::string layer_text() const {

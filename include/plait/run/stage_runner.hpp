@@ -45,8 +45,8 @@ class stage_runner {
         auto const here = within(code.items[i], chunk.units);
         for (int unit = here.begin; unit < here.end; ++unit) {
           places_[static_cast<std::size_t>(unit)] = next;
-          next.record += layout.record_bytes[static_cast<std::size_t>(i)];
-          next.stash += layout.stash_bytes[static_cast<std::size_t>(i)];
+          next.activations += layout.activation_stash_bytes[static_cast<std::size_t>(i)];
+          next.gradients += layout.gradient_stash_bytes[static_cast<std::size_t>(i)];
         }
       }
     }
@@ -77,8 +77,8 @@ class stage_runner {
   [[nodiscard]] std::byte const* model_output() const { return model_output_; }
 
   /// Runs units of a chunk on `input`, which is the chunk's, and returns their output, which lies
-  /// in the record. The items from `end_item` on are left out (the loss, when only the model's
-  /// output is wanted).
+  /// in the activation stash. The items from `end_item` on are left out (the loss, when only the
+  /// model's output is wanted).
   std::byte* forward(std::byte* input, pass_place const& at, int end_item = items) {
     auto const units = enter(at);
     std::byte* made = input_of(units.begin, input);
@@ -114,7 +114,7 @@ class stage_runner {
     auto const here = within(code.items[Item], units);
     for (int unit = here.begin; unit < here.end; ++unit) {
       enter_item(Item, unit);
-      pass_frame const frame{.unit = unit, .input = made, .output = record(unit)};
+      pass_frame const frame{.unit = unit, .input = made, .output = activations_of(unit)};
       unit_.template forward<Item>(frame, steps_of<Item>{});
       made = frame.output;
     }
@@ -145,26 +145,29 @@ class stage_runner {
     return {std::max(units.begin, piece.first_unit),
             std::min(units.end, piece.first_unit + piece.count)};
   }
-  [[nodiscard]] std::byte* record(int unit) const {
-    return record_ + places_[std::size_t(unit)].record;
+  [[nodiscard]] std::byte* activations_of(int unit) const {
+    return activations_ + places_[std::size_t(unit)].activations;
   }
   /// What a unit is given, in a chunk that is given `input`.
   [[nodiscard]] std::byte* input_of(int unit, std::byte* input) const {
-    return unit == chunk_->units.begin ? input : record(unit - 1);
+    return unit == chunk_->units.begin ? input : activations_of(unit - 1);
   }
   [[nodiscard]] pass_frame frame_of(int unit, std::byte* input, std::byte* of_output,
                                     std::byte* of_input) const {
-    pass_frame out{unit, input_of(unit, input), record(unit), of_output, of_input};
-    if constexpr (plan::splits_backward) out.stash = stash_ + places_[std::size_t(unit)].stash;
+    pass_frame out{unit, input_of(unit, input), activations_of(unit), of_output, of_input};
+    if constexpr (plan::splits_backward)
+      out.gradient_stash = gradient_stash_ + places_[std::size_t(unit)].gradients;
     return out;
   }
 
   /// Takes the slot of a microbatch in a chunk; the units that are meant.
   unit_range enter(pass_place const& at) {
     chunk_ = &arena().chunks[std::size_t(at.chunk)];
-    record_ = memory_.at(chunk_->records_offset + chunk_->record_bytes * std::size_t(at.slot));
+    activations_ = memory_.at(chunk_->activation_stashes_offset +
+                              chunk_->activation_stash_bytes * std::size_t(at.slot));
     if constexpr (plan::splits_backward)
-      stash_ = memory_.at(chunk_->stashes_offset + chunk_->stash_bytes * std::size_t(at.slot));
+      gradient_stash_ = memory_.at(chunk_->gradient_stashes_offset +
+                                   chunk_->gradient_stash_bytes * std::size_t(at.slot));
     return at.units.end == 0 ? chunk_->units : at.units;
   }
   void enter_item(int item, int unit) { unit_.context().copy = unit - code.items[item].first_unit; }
@@ -203,13 +206,14 @@ class stage_runner {
     int const unit = within(code.items[Item], units).begin;
     if (unit >= within(code.items[Item], units).end) return;
     enter_item(Item, unit);
-    unit_.template prepare<Item>({.unit = unit, .input = record(unit), .output = record(unit)},
-                                 steps_of<Item>{});
+    unit_.template prepare<Item>(
+        {.unit = unit, .input = activations_of(unit), .output = activations_of(unit)},
+        steps_of<Item>{});
   }
 
-  /// Where a unit has its record and its stash in those of its chunk, in bytes.
+  /// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes.
   struct unit_place {
-    std::size_t record = 0, stash = 0;
+    std::size_t activations = 0, gradients = 0;
   };
 
   memory_type memory_;
@@ -217,7 +221,7 @@ class stage_runner {
   std::vector<unit_place> places_{};  // of the units of the model
   // Of the pass that runs.
   chunk_arena const* chunk_ = nullptr;
-  std::byte *record_ = nullptr, *stash_ = nullptr;
+  std::byte *activations_ = nullptr, *gradient_stash_ = nullptr;
   int edge_ = 0;               // the place that the gradient of the next unit's input gets
   std::byte* made_ = nullptr;  // the gradient that the last unit has made
   std::byte const* model_output_ = nullptr;

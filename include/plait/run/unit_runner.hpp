@@ -99,14 +99,14 @@ class unit_runner {
   using steps_of = std::make_index_sequence<std::size_t(code.items[Item].end_step -
                                                         code.items[Item].first_step)>;
 
-  /// Runs a unit of item `Item`, from its input into its record; `I`: the steps.
+  /// Runs a unit of item `Item`, from its input into its activation stash; `I`: the steps.
   template <int Item, std::size_t... I>
   void forward(pass_frame const& at, std::index_sequence<I...>) {
     constexpr int first = code.items[Item].first_step;
     if constexpr (has_waits) pass_edge({Item, direction::forward}, waits::begin);
     in_order{(forward_step<first + int(I)>(at), 0)...};
     if constexpr (has_waits) pass_edge({Item, direction::forward}, waits::end);
-    forget_transients();
+    discard_transients();
   }
   /// The way back, from the gradient of its output to that of its input; gradients of parameters
   /// are added up, or what they are made of is kept.
@@ -117,7 +117,7 @@ class unit_runner {
     if constexpr (has_waits) pass_edge({Item, direction::backward}, waits::begin);
     in_order{(backward_step<last - int(I)>(at), 0)...};
     if constexpr (has_waits) pass_edge({Item, direction::backward}, waits::end);
-    forget_transients();
+    discard_transients();
   }
   /// Adds up the gradients of parameters of what the half before has kept.
   template <int Item, std::size_t... I>
@@ -125,7 +125,7 @@ class unit_runner {
     constexpr int last = code.items[Item].end_step - 1;
     part_ = backward_part::parameters;
     in_order{(backward_parameters<last - int(I)>(at), 0)...};
-    forget_transients();
+    discard_transients();
   }
   /// Calls the `prepare` of the layers that have one, with the views of their forward.
   template <int Item, std::size_t... I>
@@ -137,7 +137,7 @@ class unit_runner {
  private:
   /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
   [[nodiscard]] std::byte* stash_of(int leaf, pass_frame const& at) const {
-    return at.stash + memory_.layout().stash_offset[std::size_t(leaf)];
+    return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
   }
 
   // Steps wait for each other where there is a stream besides that of compute.
@@ -201,7 +201,7 @@ class unit_runner {
     }
   }
   /// Nothing in the transient buffers outlives an item.
-  void forget_transients() {
+  void discard_transients() {
     queue().discard(memory_.transients(), memory_.layout().transient_bytes);
   }
 
@@ -371,7 +371,7 @@ class unit_runner {
       int const number = entry_of<plan>(leaf, i);
       auto const& entry = plan::entries[number];
       auto* const gradient = memory_.gradient(number, at.unit);
-      if (i == layer.gradient_by_product) product = gradient;
+      if (i == layer.overwrites_gradient) product = gradient;
       else
         queue().fill(typename Job::gradient_element{0}, gradient,
                      entry.local_rows * entry.local_columns);

@@ -132,7 +132,7 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
     {
       std::scoped_lock const lock{mutex};
       for (auto const over : rank.groups().sets()) {
-        auto const planned = steps * plan::wire(over, rank.stage(), load).total();
+        auto const planned = steps * plan::bytes_sent(over, rank.stage(), load).total();
         auto const sent = static_cast<std::int64_t>(rank.group(over).counted().total_bytes());
         if (planned != sent)
           report.failures.push_back(where + ": rank " + std::to_string(rank.world_rank()) +

@@ -64,7 +64,7 @@ template <class L, name Form>
 constexpr auto model_around() {
   constexpr auto first = first_leaf<L>;
   constexpr std::size_t sequence = sequence_for<L>;
-  using layer_type = named<"layer", pinned<Form, L>>;
+  using layer_type = named<"layer", use_form<Form, L>>;
   using one = named<"input", probe<sequence, samples_for_check, first.input().width>>;
   using other = named<"input_2", probe<sequence, samples_for_check, first.inputs[1].width>>;
   constexpr bool takes_two = first.input_count == 2 && !first.is_loss;

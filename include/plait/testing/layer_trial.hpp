@@ -325,7 +325,7 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
     reduce_gradients<Job>(this->rank_, gradients<Job, partial>{this->gradients_.data()});
   }
   [[nodiscard]] std::int64_t planned_bytes(axis_set over) const override {
-    return plan::wire(over, 0, this->load_).total();
+    return plan::bytes_sent(over, 0, this->load_).total();
   }
 
   runner_type runner_;

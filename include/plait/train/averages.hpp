@@ -17,7 +17,7 @@ namespace plait::execution {
 ///
 /// Parameters and averages can change places, so that layers and exports see the averages without
 /// knowing of them. A change of places is the rank's own. Where layers see more than the rank owns,
-/// the rest is out of date from then on, until refresh().
+/// the rest is out of date from then on, until gather_parameters().
 /// Errors:  out_of_memory says what the plan needs the memory for.
 /// Threads: used by the one thread that runs the rank.
 template <class Job, class Rank>
@@ -86,9 +86,9 @@ class averages {
   [[nodiscard]] [[gnu::cold]] scope in_place(store_type& store) {
     if (decay_ == 0)
       throw error(
-          "with_averages: this trainer has no averages; give it a decay for them, as in "
+          "with_ema: this trainer has no averages; give it a decay for them, as in "
           "trainer_options{.average = 0.999}");
-    require_parameters("with_averages");
+    require_parameters("with_ema");
     return {*this, store};
   }
 
@@ -96,14 +96,15 @@ class averages {
   void require_parameters(char const* call) const {
     if (are_in_place_)
       throw error(std::string(call) +
-                  " was called inside with_averages; it works on the parameters, in whose place "
+                  " was called inside with_ema; it works on the parameters, in whose place "
                   "the averages are");
   }
 
   /// Brings what layers see up to date on all ranks, if it is not; all ranks call it.
   ///
-  /// Moves: what the plan's list has for the refresh behind an update, after a change of places.
-  void refresh(store_type const& store) {
+  /// Moves: what the plan's list has for the gathering of parameters behind an update, after a
+  /// change of places.
+  void gather_parameters(store_type const& store) {
     if (!is_stale_) return;
     is_stale_ = false;
     gather(store);
@@ -125,8 +126,8 @@ class averages {
 
   [[gnu::cold]] void gather([[maybe_unused]] store_type const& store) {
     if constexpr (layers_see_more) {
-      run_rows(rank_, exchanges_on<plan>(rank_, {}, job_part::training), exchange_place::refresh,
-               program_buffer::parameters,
+      run_rows(rank_, exchanges_on<plan>(rank_, {}, job_part::training),
+               exchange_place::gather_parameters, program_buffer::parameters,
                [&](auto const& exchanges, int row) { exchanges.run(row, store.seen()); });
     }
   }

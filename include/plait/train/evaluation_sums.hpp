@@ -119,10 +119,10 @@ class evaluation_sums {
   }
 
   /// The terms of the loss of a batch, each the mean over what it counts, and that.
-  void add_loss(auto const& loss, auto const& counted) {
-    for (std::size_t i = 0; i < counted_.size(); ++i) {
-      losses_[i] += loss[static_cast<int>(i)] * counted[i];
-      counted_[i] += counted[i];
+  void add_loss(auto const& loss, auto const& label_count) {
+    for (std::size_t i = 0; i < label_count_.size(); ++i) {
+      losses_[i] += loss[static_cast<int>(i)] * label_count[i];
+      label_count_[i] += label_count[i];
     }
   }
 
@@ -138,10 +138,10 @@ class evaluation_sums {
   /// Errors: what a measure of this rank has thrown.
   [[nodiscard]] auto values(Measures const&... measures) const {
     if (failure_ != nullptr) std::rethrow_exception(failure_);
-    evaluation_totals totals{0, counted_[Terms::first_loss]};
+    evaluation_totals totals{0, label_count_[Terms::first_loss]};
     bool any = false;
-    for (std::size_t i = 0; i < counted_.size(); ++i)
-      if (counted_[i] > 0) totals.loss += losses_[i] / counted_[i], any = true;
+    for (std::size_t i = 0; i < label_count_.size(); ++i)
+      if (label_count_[i] > 0) totals.loss += losses_[i] / label_count_[i], any = true;
     if (!any) totals.loss = std::numeric_limits<double>::quiet_NaN();
     double const* next = sums_.data();
     auto const take = [&](std::size_t own) {
@@ -158,7 +158,7 @@ class evaluation_sums {
 
   std::array<double, count + guards * sizeof...(Measures) + 1> added_{};
   std::array<double, count + 1> sums_{};
-  std::array<double, std::size_t(Terms::count)> losses_{}, counted_{};
+  std::array<double, std::size_t(Terms::count)> losses_{}, label_count_{};
   std::exception_ptr failure_{};
 };
 

@@ -83,7 +83,7 @@ class export_work {
   void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
     auto const& row = exchanges.row(now.row);
     if (row.what.place == exchange_place::blocks) return exchanges.run(now.row, trained_);
-    if (row.moves != movement::send) return take(now);
+    if (row.moves != collective::send) return take(now);
     with_arena(now, [&]<class From>(From const*) {
       exchanges.run(now.row, reinterpret_cast<From*>(room_), tensor_of(now).number);
     });

@@ -20,15 +20,16 @@
 namespace plait::execution {
 
 /// The gradients of one stage, placed `OnBatch` on the axes that have other samples: partial until
-/// they are settled, from then on as the optimizer owns them.
+/// they are reduced, from then on as the optimizer owns them.
 template <class Job, placement OnBatch>
 struct gradients {
   typename Job::gradient_element* data = nullptr;
 };
 
-/// What gradients of a job are settled to: whole on each rank, or a block of each region.
+/// The placement of the reduced gradients of a job: whole on each rank, or a block of each region.
 template <class Job>
-inline constexpr placement settled = Job::plan_type::cuts_arenas ? shard<dim::elements> : invariant;
+inline constexpr placement reduced_placement =
+    Job::plan_type::cuts_arenas ? shard<dim::elements> : invariant;
 
 template <placement OnBatch>
 consteval void check_reduced() {
@@ -46,7 +47,7 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
     auto const& entry = plan::entries[e];
     if (!layout.entries[std::size_t(e)].is_tied) continue;
     bool const counts_once =
-        tie_transition(entry, plan::entries[entry.owner]).moves == movement::mask;
+        tie_transition(entry, plan::entries[entry.owner]).moves == local_move::mask;
     if (counts_once && !holds_the_one_copy(layouts_of(entry, plan::rules).summed, rank.place()))
       continue;
     int const unit = layout.entries[std::size_t(e)].unit;  // of the owner
@@ -64,7 +65,7 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
 ///        all_reduce over the axes that it is summed over, in place, or a reduce_scatter along each
 ///        axis whose ranks own blocks.
 template <class Job, class Rank>
-gradients<Job, settled<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
+gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
   static_assert(plan::slices == 0,
                 "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
@@ -135,7 +136,7 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
 /// lists have been added up by one all_reduce over the world, every rank adds the list up in its
 /// order: the same bits for every number of stages.
 /// Units:  `squares` has one number for each trained parameter of the model, or for each piece of
-///         one: plan::squares_count().
+///         one: plan::norm_partial_count().
 template <class Job, placement OnBatch, class Rank>
 void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {

@@ -18,10 +18,10 @@ namespace plait::execution {
 /// The numbers of one step that live in the device's memory: what the host sends before it, what
 /// the step works out, and what the host reads after it.
 template <class Optimizer, int Terms>
-struct step_numbers {
+struct step_scalars {
   using terms = std::array<double, std::size_t(Terms)>;
-  terms counted{};     ///< by each term of the loss: on this rank, then in the global batch
-  terms loss_scale{};  ///< the term's weight, divided by that
+  terms label_count{};  ///< by each term of the loss: on this rank, then in the global batch
+  terms loss_scale{};   ///< the term's weight, divided by that
   terms loss{};
   double stop = 0;  ///< behind the loss, with which it is summed; see stop_summand
   double gradient_norm = 0;
@@ -39,7 +39,7 @@ template <class Terms, class Numbers>
     report.loss += term;
     report.terms.push_back(term);
   }
-  report.labels = now.counted[Terms::first_loss];
+  report.labels = now.label_count[Terms::first_loss];
   report.learning_rate = static_cast<double>(now.optimizer.learning_rate);
   report.gradient_norm = now.gradient_norm;
   return report;
@@ -49,7 +49,7 @@ template <class Terms, class Numbers>
 /// ranges, which are written once, and for what the ranks compare: where the plan has them.
 template <class Device, class Optimizer, int Terms>
 class step_memory {
-  using numbers_type = step_numbers<Optimizer, Terms>;
+  using numbers_type = step_scalars<Optimizer, Terms>;
   static_assert(sizeof(numbers_type) <= number_tables::step_bytes &&
                 sizeof(update_range) == number_tables::update_bytes &&
                 sizeof(squares_range) == number_tables::squares_bytes);
@@ -62,7 +62,7 @@ class step_memory {
                             std::vector<squares_range> const& squared, int squares)
       : memory_(device.allocate(where.total)),
         slices_(at<double>(where.slices_at)),
-        squares_(at<double>(where.squares_at), static_cast<std::size_t>(squares)),
+        squares_(at<double>(where.norm_partials_at), static_cast<std::size_t>(squares)),
         squared_(at<squares_range>(where.squared_at), squared.size()),
         agreed_(at<std::uint64_t>(where.agreed_at)) {
     auto* next = at<update_range>(where.updated_at);
@@ -80,7 +80,7 @@ class step_memory {
   /// Where a plan has slices: what each of them counts, and its loss.
   [[nodiscard]] double* of_slices() const { return slices_; }
   /// The sums of squares.
-  [[nodiscard]] std::span<double> squares() const { return squares_; }
+  [[nodiscard]] std::span<double> norm_partials() const { return squares_; }
   /// The ranges of block `block`.
   [[nodiscard]] std::span<update_range const> updated(int block) const { return updated_[block]; }
   [[nodiscard]] std::span<squares_range const> squared() const { return squared_; }

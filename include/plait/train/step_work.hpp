@@ -39,7 +39,8 @@ class step_work {
       case operation_kind::mask: return mask_loss();
       case operation_kind::add: return add();
       case operation_kind::square:
-        return square_gradients(of_.rank, reduced(), of_.memory.squared(), of_.memory.squares());
+        return square_gradients(of_.rank, reduced(), of_.memory.squared(),
+                                of_.memory.norm_partials());
       case operation_kind::update: return update();
       case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
@@ -51,19 +52,19 @@ class step_work {
     if constexpr (plan::grid.world_size() != 1) {
       auto const& row = exchanges.row(now.row);
       switch (row.what.place) {
-        case exchange_place::labels: return exchanges.sum(now.row, of_.sums.counted());
+        case exchange_place::labels: return exchanges.sum(now.row, of_.sums.label_count());
         case exchange_place::loss:
           if (updates_ && of_.options.clip == 0) come_to_last_exchange();
           return exchanges.sum(now.row, of_.sums.loss());
-        case exchange_place::squares:
+        case exchange_place::norm_partials:
           come_to_last_exchange();
-          return exchanges.sum(now.row, of_.memory.squares().data());
-        case exchange_place::refresh: return exchanges.run(now.row, of_.store.seen());
+          return exchanges.sum(now.row, of_.memory.norm_partials().data());
+        case exchange_place::gather_parameters: return exchanges.run(now.row, of_.store.seen());
         case exchange_place::activation_edge:
         case exchange_place::gradient_edge:
           return exchanges.run(now.row, passes_->edge(row.what, now), now.microbatch);
         case exchange_place::slices:
-          if (row.moves == movement::all_to_all)
+          if (row.moves == collective::all_to_all)
             return of_.slices.exchange(of_.rank, exchanges, now.row);
           [[fallthrough]];
         default: return exchanges.run(now.row, of_.store.gradients());
@@ -89,14 +90,16 @@ class step_work {
  private:
   [[nodiscard]] auto queue() const { return of_.rank.device().on(stream::compute); }
   [[nodiscard]] gradients<job, partial> summands() const { return {of_.store.gradients()}; }
-  [[nodiscard]] gradients<job, settled<job>> reduced() const { return {of_.store.gradients()}; }
+  [[nodiscard]] gradients<job, reduced_placement<job>> reduced() const {
+    return {of_.store.gradients()};
+  }
 
   /// loss_scale = the weight of a term / what it counts in the global batch.
   void scale() const {
     auto* const now = of_.memory.numbers();
     of_.sums.total_counted(queue());
     for (std::size_t i = 0; i < terms::weights.size(); ++i)
-      queue().divide(terms::weights[i], &now->counted[i], &now->loss_scale[i]);
+      queue().divide(terms::weights[i], &now->label_count[i], &now->loss_scale[i]);
   }
 
   void backward(program_operation const& now) const {
@@ -122,7 +125,7 @@ class step_work {
 
   void update() const {
     auto* const now = of_.memory.numbers();
-    auto const squares = of_.memory.squares();
+    auto const squares = of_.memory.norm_partials();
     if (of_.options.clip > 0)
       queue().clip(squares.data(), squares.size(), of_.options.clip, &now->gradient_norm,
                    &now->gradient_scale);

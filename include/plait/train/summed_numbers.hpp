@@ -12,7 +12,7 @@
 namespace plait::execution {
 
 /// The numbers of a step that are summed over samples: what the terms of the loss count, and the
-/// loss. Without slices they are where step_numbers has them. With slices each slice has them for
+/// loss. Without slices they are where step_scalars has them. With slices each slice has them for
 /// itself, in a list behind which the number is that says whether to stop; ranks exchange the list,
 /// in which each has its slices among zeros, and each adds it up along the tree.
 ///
@@ -38,7 +38,7 @@ class summed_numbers {
   void upload(Rank& rank, Batch const& batch, Numbers& now) {
     auto const [mine, ranks] = block_of(Plan::samples, rank.grid(), rank.place());
     if constexpr (slices == 0) {
-      now.counted = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
+      now.label_count = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
     } else {
       std::ranges::fill(sent_, 0.0);
       for (int m = 0; m < batch.microbatches; ++m)
@@ -52,8 +52,8 @@ class summed_numbers {
   }
 
   /// What the ranks sum up to know what the terms count.
-  [[nodiscard]] double* counted() const {
-    if constexpr (slices == 0) return now_->counted.data();
+  [[nodiscard]] double* label_count() const {
+    if constexpr (slices == 0) return now_->label_count.data();
     else return list_;
   }
   /// The loss in the same way. Behind it is the number that says whether to stop.
@@ -69,7 +69,7 @@ class summed_numbers {
   /// Adds up what the slices count, or their loss, where all ranks have summed it up.
   template <class Queue>
   void total_counted(Queue const& queue) const {
-    if constexpr (slices > 0) total(queue, counted(), now_->counted.data());
+    if constexpr (slices > 0) total(queue, label_count(), now_->label_count.data());
   }
   template <class Queue>
   void total_loss(Queue const& queue) const {

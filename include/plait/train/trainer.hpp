@@ -52,7 +52,7 @@ class trainer_on {
   using target = typename terms::target;
   using batch_type = device_batch<memory>;
   using parts_type = trainer_parts<Job, Rank, Optimizer>;
-  using numbers = step_numbers<Optimizer, terms::count>;
+  using numbers = step_scalars<Optimizer, terms::count>;
 
  public:
   static_assert(plan::code.has_loss,
@@ -88,7 +88,7 @@ class trainer_on {
 
   /// Forward, backward, reduction, clipping and update on the next global batch.
   ///
-  /// Moves: what `plan::wire` says.
+  /// Moves: what `plan::bytes_sent` says.
   step_report step(given_batch given) {
     batch_type const& batch = given;
     of_.averaged.require_parameters("step");
@@ -177,7 +177,8 @@ class trainer_on {
               .measured_numbers = count};
       if constexpr (count == 0) evaluate(batch);
       else of_.measure(given_batch(batch), load, sums.adder(batch));
-      sums.add_loss(report_of<terms>(of_.last_read, of_.held.step).terms, of_.last_read.counted);
+      sums.add_loss(report_of<terms>(of_.last_read, of_.held.step).terms,
+                    of_.last_read.label_count);
     }
     if constexpr (count > 0) of_.outputs.sum(of_.rank, load, sums.numbers());
     return sums.values(measures...);
@@ -192,7 +193,7 @@ class trainer_on {
     if (which == predicted::nothing) return {};
     auto const mine = of_.calls();
     of_.check(batch);
-    of_.averaged.refresh(of_.store);
+    of_.averaged.gather_parameters(of_.store);
     auto& passes = of_.passes_for(batch, false);
     passes.begin(batch, of_.context_for(batch, false), {}, 0,
                  parts_type::passes_type::all_items - 1);
@@ -206,7 +207,7 @@ class trainer_on {
   template <class Sink>
   void export_parameters(Sink sink) {
     auto const mine = of_.calls();
-    of_.averaged.refresh(of_.store);
+    of_.averaged.gather_parameters(of_.store);
     of_.store.export_parameters(sink);
   }
   /// The same for the gradients that the last step left.
@@ -250,9 +251,9 @@ class trainer_on {
   ///
   /// Moves: nothing by itself. Where optimizers own blocks, the first call that uses parameters
   ///        inside, and the first one afterwards, gathers what layers see as after an update.
-  /// Errors: error without averages, and from step, import_parameters and with_averages inside.
+  /// Errors: error without averages, and from step, import_parameters and with_ema inside.
   template <class Body>
-  decltype(auto) with_averages(Body&& body) {
+  decltype(auto) with_ema(Body&& body) {
     auto const in_place = of_.averaged.in_place(of_.store);
     return std::forward<Body>(body)();
   }

@@ -27,7 +27,7 @@ struct trainer_options {
   /// counts, and what none matches has factors of 1. One that matches no parameter of the model, or
   /// none that earlier ones have left, is an error.
   std::vector<parameter_group> groups{};
-  /// Keeps averages of the weights over the steps, for `trainer_on::with_averages`: after each
+  /// Keeps averages of the weights over the steps, for `trainer_on::with_ema`: after each
   /// update average = `average` * average + (1 - `average`) * weight. 0 keeps none, 0.999 is usual.
   double average = 0;
   /// Lets the device record the first step and repeat it, where it can (CUDA graphs).

@@ -49,7 +49,7 @@ class trainer_parts {
   using job_type = Job;
   using rank_type = Rank;
   using terms = loss_terms<plan, typename Job::element>;
-  using numbers = step_numbers<Optimizer, terms::count>;
+  using numbers = step_scalars<Optimizer, terms::count>;
   using passes_type = pass_runner<Job, Rank>;
   using work_type = step_work<trainer_parts>;
   using batch_type = device_batch<typename device_type::memory>;
@@ -64,7 +64,7 @@ class trainer_parts {
         memory(on.device(), lay_out_numbers<plan>(on.stage(), on.grid()),
                update_tables<plan>(store, rule.decays, options.groups),
                squares_ranges<plan>(store.local(), store.owned(), on.place()),
-               plan::squares_count()),
+               plan::norm_partial_count()),
         sums(memory.numbers(), memory.of_slices()),
         slices(on, store.slices(), store.gradients()),
         passes(on, store,
@@ -93,12 +93,12 @@ class trainer_parts {
       work_type const& step;
       decltype(made)& of;
       void compute(program_operation const& now) {
-        if (now.what == operation_kind::take) of.bring_together();
+        if (now.what == operation_kind::take) of.gather_output();
         else if (now.what == operation_kind::measure) of.measure(now.microbatch);
         else step.compute(now);
       }
       void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
-        if (exchanges.row(now.row).what.place == exchange_place::output) of.bring_together();
+        if (exchanges.row(now.row).what.place == exchange_place::output) of.gather_output();
         else step.run(exchanges, now);
       }
     } with{work, made};
@@ -161,7 +161,7 @@ class trainer_parts {
     bool const trains = what <= trainer_program::only_gradients;
     if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
     check(batch);
-    averaged.refresh(store);
+    averaged.gather_parameters(store);
     auto& ready = passes_for(batch, trains);
     ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);
     numbers now;

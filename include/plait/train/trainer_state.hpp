@@ -169,7 +169,7 @@ class trainer_state final : public saved_state {
       add({layout.count(), layout.frozen_count});
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
-  static layout saved_layout(placement form) {
+  static placements saved_layout(placement form) {
     auto const owned = plan::rules.owned.with_form(form).on_stage(0);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
   }

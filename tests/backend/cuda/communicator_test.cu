@@ -195,7 +195,7 @@ TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
       on_device<T> const x(device, std::vector<T>(1000)),
           sums(device, std::vector<T>(1000 / p * p)), all(device, std::vector<T>(1000 / p * p * p));
       auto const queue = device.on(plait::stream::compute);
-      auto const cross = [&](auto work) { rank.cross(plait::stream::tensor, {}, work); };
+      auto const cross = [&](auto work) { rank.wait_across(plait::stream::tensor, {}, work); };
       for (int round = 0; round < 20; ++round) {
         queue.fill(value<T>(comm.rank(), 0, round % 5), x.data(), x.span().size());
         auto const used = x.span().subspan(0, sums.span().size());
@@ -223,7 +223,7 @@ TYPED_TEST(CudaCollectives, ASentBufferMayBeOverwrittenBehindTheCall) {
     auto const queue = rank.device().on(plait::stream::compute);
     for (int round = 0; round < 20; ++round) {
       queue.fill(value<T>(comm.rank(), 0, round), x.data(), x.span().size());
-      rank.cross(plait::stream::tensor, {}, [&] {
+      rank.wait_across(plait::stream::tensor, {}, [&] {
         if (comm.rank() == 0) comm.send(x.span(), 1, round);
         else comm.receive(x.span(), 0, round);
       });

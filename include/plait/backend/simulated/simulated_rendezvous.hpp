@@ -43,8 +43,7 @@ inline void name_reads(execution& now, collective_call const& call, std::size_t 
     case collective::broadcast:
       if (is_root) now.read_bytes(call.source, call.bytes);
       return;
-    case collective::receive:
-    case collective::barrier: return;
+    default: return;
   }
 }
 
@@ -60,8 +59,7 @@ inline void name_writes(execution& now, collective_call const& call, std::size_t
     case collective::broadcast:
       if (!is_root) now.write_bytes(call.target, call.bytes);
       return;
-    case collective::send:
-    case collective::barrier: return;
+    default: return;
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/plan/layout.hpp"
+#include "plait/plan/arena_layout.hpp"
 
 #include <gtest/gtest.h>
 
@@ -78,10 +78,10 @@ void expect_sound_activations(std::size_t rows) {
       each(info.scratch, layout.scratch_offset[static_cast<std::size_t>(leaf)],
            [&](range const& slot) { forward.push_back(slot), backward.push_back(slot); });
     }
-    expect_no_overlap(record, layout.record_bytes[at]);
+    expect_no_overlap(record, layout.activation_stash_bytes[at]);
     expect_no_overlap(forward, layout.staging_offset);
     expect_no_overlap(backward, layout.staging_offset);
-    EXPECT_EQ(layout.record_bytes[at] % alignment_bytes, 0u);
+    EXPECT_EQ(layout.activation_stash_bytes[at] % alignment_bytes, 0u);
     for (int s = piece.first_step; s < piece.end_step; ++s)
       if (code.steps[s].kind == step_kind::move)
         staging = std::max({staging, bytes_of(code.steps[s].in), bytes_of(code.steps[s].out)});
@@ -101,7 +101,7 @@ void expect_sound_arena(workload const& load) {
     EXPECT_EQ(chunk.is_first, stage == 0);
     EXPECT_EQ(chunk.is_last, stage == Plan::stages - 1);
     expect_no_overlap(
-        {{"records", 0, chunk.record_bytes * count(arena.slots.activations)},
+        {{"records", 0, chunk.activation_stash_bytes * count(arena.slots.activations)},
          {"inputs", chunk.inputs_offset,
           chunk.inputs_offset +
               (chunk.is_first ? 0 : chunk.input_bytes * count(arena.slots.inputs))},
@@ -192,9 +192,9 @@ using model = gpt_with_loss<5, 16, 4, 8, 32>;
 using narrow_model = gpt_with_loss<3, 12, 2, 8, 14>;  // no buffer is a multiple of 64 bytes
 using table = nn::embedding<32, 16>;
 using head = nn::linear<16, 32, head_options>;
-using tied_model = objective<sequential<named<"wte", pinned<"vocabulary", table>>,
+using tied_model = objective<sequential<named<"wte", use_form<"vocabulary", table>>,
                                         residual<sequential<nn::layer_norm<16>, mlp<16>>>,
-                                        pinned<"column", tied<head, head::weight, "wte.weight">>>,
+                                        use_form<"column", tied<head, head::weight, "wte.weight">>>,
                              nn::cross_entropy<32>>;
 
 template <class Plan>

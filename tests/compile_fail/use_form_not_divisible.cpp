@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: pinned<Label, Layer>: Layer has no form of that name
-// expect: {"columns"}
-// expect: {"column"}
+// first: use_form<Label, Layer>: the Length that this form cuts is not a multiple of Ranks
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
-using layer = plait::pinned<"columns", plait::nn::linear<64, 8>>;
+using layer = plait::use_form<"column", plait::nn::linear<64, 9>>;
 #else
-using layer = plait::pinned<"column", plait::nn::linear<64, 8>>;
+using layer = plait::use_form<"row", plait::nn::linear<64, 9>>;
 #endif
 
 using job = plait::parallel<layer, plait::tensor_parallel<2>>;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: pinned<Label, Layer>: the Length that this form cuts is not a multiple of Ranks
+// first: use_form<Label, Layer>: Layer has no form of that name
+// expect: {"columns"}
+// expect: {"column"}
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
-using layer = plait::pinned<"column", plait::nn::linear<64, 9>>;
+using layer = plait::use_form<"columns", plait::nn::linear<64, 8>>;
 #else
-using layer = plait::pinned<"row", plait::nn::linear<64, 9>>;
+using layer = plait::use_form<"column", plait::nn::linear<64, 8>>;
 #endif
 
 using job = plait::parallel<layer, plait::tensor_parallel<2>>;

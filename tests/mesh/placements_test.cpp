@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/mesh/layout.hpp"
+#include "plait/mesh/placements.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@ namespace {
 
 using namespace plait;
 
-constexpr layout anywhere{};
+constexpr placements anywhere{};
 
-TEST(Layout, SaysOnlyWhatIsNotInvariant) {
+TEST(Placements, SaysOnlyWhatIsNotInvariant) {
   EXPECT_EQ(to_string(anywhere), "{}");
   EXPECT_EQ(to_string(anywhere.with(axis::tensor, partial).with(axis::data, shard<dim::batch>)),
             "{data: shard<batch>, tensor: partial}");
@@ -17,27 +17,27 @@ TEST(Layout, SaysOnlyWhatIsNotInvariant) {
   static_assert(anywhere.with(axis::stage, only<1>) != anywhere);
 }
 
-TEST(Layout, TheRowOfTheOneAxisThatChanges) {
+TEST(Placements, TheRowOfTheOneAxisThatChanges) {
   constexpr auto samples = anywhere.with(axis::data, shard<dim::batch>);
-  static_assert(transition_between(samples, samples) == layout_transition{});
+  static_assert(transition_between(samples, samples) == placements_transition{});
   static_assert(transition_between(samples.with(axis::tensor, partial), samples) ==
-                layout_transition{movement::all_reduce, axis::tensor, true});
+                placements_transition{collective::all_reduce, axis::tensor, true});
   static_assert(
       transition_between(samples.with(axis::stage, only<0>), samples.with(axis::stage, only<1>)) ==
-      layout_transition{movement::send, axis::stage, true});
+      placements_transition{collective::send, axis::stage, true});
   static_assert(transition_between(samples, samples.with(axis::tensor, shard<dim::features>)) ==
-                layout_transition{});  // a slice sends nothing
+                placements_transition{});  // a slice sends nothing
 }
 
-TEST(Layout, SumsOverSeveralAxesAreOne) {
+TEST(Placements, SumsOverSeveralAxesAreOne) {
   constexpr auto from = anywhere.with(axis::data, partial).with(axis::tensor, partial);
   static_assert(transition_between(from, anywhere) ==
-                layout_transition{movement::all_reduce, axis::data | axis::tensor, true});
+                placements_transition{collective::all_reduce, axis::data | axis::tensor, true});
   static_assert(transition_between(from, anywhere.with(axis::data, partial)) ==
-                layout_transition{movement::all_reduce, axis::tensor, true});
+                placements_transition{collective::all_reduce, axis::tensor, true});
 }
 
-TEST(Layout, OtherRowsAreNotJoined) {
+TEST(Placements, OtherRowsAreNotJoined) {
   constexpr auto from = anywhere.with(axis::data, partial).with(axis::tensor, shard<0>);
   static_assert(!transition_between(from, anywhere).allowed);  // a sum and a gather
   constexpr auto cut = anywhere.with(axis::data, shard<0>).with(axis::tensor, shard<0>);
@@ -48,11 +48,11 @@ TEST(Layout, OtherRowsAreNotJoined) {
 }
 
 // Along data, then along replicas: a block that replicas have cut is no run of elements for data.
-TEST(Layout, OfElementsCutAlongTwoAxesTheLastCutGoesFirst) {
+TEST(Placements, OfElementsCutAlongTwoAxesTheLastCutGoesFirst) {
   constexpr auto cut = shard<dim::elements>;
   constexpr auto both = anywhere.with(axis::data, cut).with(axis::replica, cut);
   static_assert(transition_between(both, both.with(axis::replica, invariant)) ==
-                layout_transition{movement::all_gather, axis::replica, true});
+                placements_transition{collective::all_gather, axis::replica, true});
   static_assert(!transition_between(both, both.with(axis::data, invariant)).allowed);
   static_assert(transition_between(both.with(axis::replica, partial), both).allowed);
   static_assert(!transition_between(both.with(axis::data, partial), both).allowed);

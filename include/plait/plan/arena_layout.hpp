@@ -26,9 +26,9 @@ constexpr std::size_t aligned(std::size_t bytes) {
 
 /// Where everything that flows lies, for microbatches of a given number of rows.
 ///
-/// A copy of an item has a record of what it keeps for its backward: its output, kept values and
-/// saved slots. Offsets are in bytes from the start of the record; transient buffers of all items
-/// begin at the same place.
+/// A copy of an item has an activation stash, what it keeps for its backward: its output, kept
+/// values and saved slots. Offsets are in bytes from the start of the stash; transient buffers of
+/// all items begin at the same place.
 template <int Leaves>
 struct activation_layout {
   static constexpr auto values = static_cast<std::size_t>(program<Leaves>::most_values);
@@ -39,13 +39,14 @@ struct activation_layout {
   std::array<std::size_t, values> gradient_offset{};  ///< of transient roots
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items> record_bytes{};
-  std::array<std::size_t, items> output_bytes{};  ///< of the item's output, first in its record
+  std::array<std::size_t, items> activation_stash_bytes{};
+  std::array<std::size_t, items>
+      output_bytes{};  ///< of the item's output, first in its activation stash
   std::array<std::size_t, items> input_bytes{};
   /// Where backward_input leaves the gradient of a leaf's output to backward_parameters, from the
-  /// begin of the copy's stash.
-  std::array<std::size_t, static_cast<std::size_t>(Leaves)> stash_offset{};
-  std::array<std::size_t, items> stash_bytes{};
+  /// begin of the copy's gradient stash.
+  std::array<std::size_t, static_cast<std::size_t>(Leaves)> gradient_stash_offset{};
+  std::array<std::size_t, items> gradient_stash_bytes{};
   std::size_t staging_offset = 0;  ///< where moves pack what they send
   std::size_t transient_bytes = 0;
 };
@@ -132,10 +133,10 @@ constexpr activation_layout<Leaves> lay_out_activations(
       if (now.kind == step_kind::move)
         staging = std::max({staging, bytes_of(now.in), bytes_of(now.out)});
       if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained()) continue;
-      out.stash_offset[static_cast<std::size_t>(now.leaf)] = out.stash_bytes[at];
-      if (!leaves[now.leaf].is_loss) out.stash_bytes[at] += bytes_of(now.out);
+      out.gradient_stash_offset[static_cast<std::size_t>(now.leaf)] = out.gradient_stash_bytes[at];
+      if (!leaves[now.leaf].is_loss) out.gradient_stash_bytes[at] += bytes_of(now.out);
     }
-    out.record_bytes[at] = kept;
+    out.activation_stash_bytes[at] = kept;
     out.transient_bytes = std::max({out.transient_bytes, forward, backward});
   }
   out.staging_offset = out.transient_bytes;
@@ -181,7 +182,7 @@ struct entry_place {
 /// room for what is frozen, which comes last.
 ///
 /// The first region has the parameters whose gradients are summed over the batch axes, the second
-/// those that are summed over the tensor axis, too: each is settled by one collective. Within a
+/// those that are summed over the tensor axis, too: each is reduced by one collective. Within a
 /// region they stand unit by unit in the order of the layers (a unit is a layer, or one copy within
 /// a repeat). Units are padded so that any of them can be cut into a block for each batch rank.
 /// Behind the regions, in the gradients' arena alone, are the accumulators of tied uses.

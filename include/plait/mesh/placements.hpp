@@ -11,7 +11,7 @@
 namespace plait {
 
 /// The placements of a value, one on each axis of the mesh; invariant where nothing is said.
-struct layout {
+struct placements {
   // Each element by itself: g++ 12 changes a constant array that repeats one value when a constant
   // expression makes a changed copy of it.
   std::array<placement, axis_count> on{invariant, invariant, invariant,
@@ -21,29 +21,29 @@ struct layout {
     return on[static_cast<std::size_t>(which)];
   }
   /// The same, but placed so on one axis.
-  [[nodiscard]] constexpr layout with(axis which, placement there) const {
-    layout out = *this;
+  [[nodiscard]] constexpr placements with(axis which, placement there) const {
+    placements out = *this;
     out.on[static_cast<std::size_t>(which)] = there;
     return out;
   }
   /// The same, but placed so on each of these axes.
-  [[nodiscard]] constexpr layout with(axis_set which, placement there) const {
-    layout out = *this;
+  [[nodiscard]] constexpr placements with(axis_set which, placement there) const {
+    placements out = *this;
     for (axis const each : all_axes)
       if (which.contains(each)) out = out.with(each, there);
     return out;
   }
   /// The same, but `to` wherever it is placed `from`.
-  [[nodiscard]] constexpr layout replaced(placement from, placement to) const {
+  [[nodiscard]] constexpr placements replaced(placement from, placement to) const {
     return with(axes_with(from), to);
   }
 
   /// The same, but placed so on the axis within a layer, on which forms choose.
-  [[nodiscard]] constexpr layout with_form(placement there) const {
+  [[nodiscard]] constexpr placements with_form(placement there) const {
     return with(axis::tensor, there);
   }
   /// The same, but on one stage of a pipeline.
-  [[nodiscard]] constexpr layout on_stage(int stage) const {
+  [[nodiscard]] constexpr placements on_stage(int stage) const {
     return with(axis::stage, {placement_kind::only, stage});
   }
   /// The stage that has the value, where one has it.
@@ -57,12 +57,12 @@ struct layout {
     return out;
   }
 
-  friend constexpr bool operator==(layout const&, layout const&) = default;
+  friend constexpr bool operator==(placements const&, placements const&) = default;
 };
 
 /// Returns text such as "{data: partial, tensor: partial}"; axes on which the value is invariant
 /// are left out.
-constexpr std::string to_string(layout const& where) {
+constexpr std::string to_string(placements const& where) {
   std::string text = "{";
   for (axis const which : all_axes) {
     if (where.at(which) == invariant) continue;
@@ -73,35 +73,36 @@ constexpr std::string to_string(layout const& where) {
 }
 
 /// The rows of the table for a value on all axes, as one communication.
-struct layout_transition {
-  movement moves = movement::none;
+struct placements_transition {
+  row_operation moves = local_move::none;
   axis_set over{};
-  bool allowed = true;  ///< each axis has a row; those that communicate are one movement
+  bool allowed = true;  ///< each axis has a row; those that communicate are one operation
 
-  friend constexpr bool operator==(layout_transition const&, layout_transition const&) = default;
+  friend constexpr bool operator==(placements_transition const&,
+                                   placements_transition const&) = default;
 };
 
 /// The communication that brings a value from one layout to another: the row of the table on each
-/// axis, where the rows that communicate must be the same movement and become one collective over
+/// axis, where the rows that communicate must be the same operation and become one collective over
 /// their axes.
 ///
 /// Sums over several axes are one sum over the union of the groups; of other movements only one
 /// axis may need one. Of elements that are cut along several axes only the last cut, in the order
 /// of scatters, can be made or undone.
-constexpr layout_transition transition_between(layout const& from, layout const& to) {
+constexpr placements_transition transition_between(placements const& from, placements const& to) {
   auto const is_cut = [](placement at) { return at == shard<dim::elements>; };
   axis_set stays_cut;
   for (axis const which : all_axes)
     if (is_cut(from.at(which)) && is_cut(to.at(which))) stays_cut = stays_cut | which;
-  layout_transition out;
+  placements_transition out;
   for (axis const which : all_axes) {
     auto const row = transition_between(from.at(which), to.at(which));
     out.allowed = out.allowed && row.is_made();
     if (!communicates(row.moves)) continue;
     if ((is_cut(row.from) || is_cut(row.to)) && scatter_order(stays_cut | which).back() != which)
       out.allowed = false;
-    bool const sums = row.moves == movement::all_reduce || row.moves == movement::all_reduce_max;
-    if (out.moves != movement::none && (out.moves != row.moves || !sums)) out.allowed = false;
+    bool const sums = row.moves == collective::all_reduce || row.moves == all_reduce_max;
+    if (out.moves != local_move::none && (out.moves != row.moves || !sums)) out.allowed = false;
     out.moves = row.moves;
     out.over = out.over | which;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: gradient_by_product of this layer is none of its parameters
+// first: overwrites_gradient of this layer is none of its parameters
 #include "plait/layer/layer.hpp"
 
 struct scale {
@@ -9,9 +9,9 @@ struct scale {
   using shift = plait::parameter<"shift", plait::extents<8>>;
   using parameters = plait::parameter_list<factor>;
 #ifdef PLAIT_EXPECT_FAIL
-  using gradient_by_product = shift;
+  using overwrites_gradient = shift;
 #else
-  using gradient_by_product = factor;
+  using overwrites_gradient = factor;
 #endif
   using input = plait::features<8>;
   using output = plait::features<8>;

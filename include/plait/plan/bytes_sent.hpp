@@ -31,9 +31,10 @@ inline constexpr element_sizes sizes_of{{Plan::element_bytes, Plan::slot_bytes,
 
 /// Bytes that a rank of `stage` moves over the group of the axes `over`, which has `ranks` ranks,
 /// in the exchanges of a list; messages count for the rank that sends them.
-constexpr wire_need wire_of_list(std::vector<exchange> const& list, element_sizes const& sizes,
-                                 axis_set over, int ranks, int stage) {
-  wire_need out;
+constexpr traffic_need bytes_sent_by_list(std::vector<exchange> const& list,
+                                          element_sizes const& sizes, axis_set over, int ranks,
+                                          int stage) {
+  traffic_need out;
   for (auto const& made : list) {
     auto const row = made.row();
     if (row.over != over || !made.is_sent_by(stage)) continue;
@@ -52,9 +53,9 @@ constexpr wire_need wire_of_list(std::vector<exchange> const& list, element_size
 
 /// The same of one training step of a plan.
 template <class Plan>
-constexpr wire_need wire_of_stage(axis_set over, int stage, workload const& load) {
-  return wire_of_list(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training),
-                      sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
+constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load) {
+  return bytes_sent_by_list(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training),
+                            sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
 /// The room in which ranks add up what their groups exchange; each group has room for the greatest
@@ -68,12 +69,11 @@ struct rooms_of_sums {
     for (auto const& made : list) {
       auto const row = made.row();
       auto const ranks = static_cast<std::size_t>(grid.size(row.over));
-      if (ranks == 1 ||
-          (row.moves != movement::all_reduce && row.moves != movement::all_reduce_max &&
-           row.moves != movement::reduce_scatter))
+      if (ranks == 1 || (row.moves != collective::all_reduce && row.moves != all_reduce_max &&
+                         row.moves != collective::reduce_scatter))
         continue;
       std::size_t const size = sizes.of(made.element);
-      auto const sum = row.moves == movement::reduce_scatter
+      auto const sum = row.moves == collective::reduce_scatter
                            ? ranked_sum::of_shares(made.count / ranks, size, ranks)
                            : ranked_sum::of(made.count, size, ranks);
       auto& of_group = bytes[row.over.bits];
