@@ -39,8 +39,8 @@ template <class Layer, int Form>
 struct formed_layer {
   using layer = Layer;
   static constexpr std::size_t number = std::size_t(Form);
-  static constexpr leaf_info const& info = leaf_of<Layer>;
-  static constexpr form_info const& form = info.forms[number];
+  static constexpr auto& info = leaf_of<Layer>;
+  static constexpr auto& form = leaf_of<Layer>.forms[number];
   static constexpr placement x_at = form.input, y_at = form.output;
   static constexpr value_kind x_kind = info.inputs[0].kind, y_kind = info.output.kind;
   static constexpr planning::value x{info.inputs[0], x_at}, y{info.output, y_at};
@@ -71,9 +71,9 @@ struct leaf_place {
 
   stage_buffers<Setting> const& stage;
   parameter_place const* parameters;  ///< of the layer, in their order
-  slots const* saved;                 ///< from the begin of the unit's record
+  slots const* saved;                 ///< from the begin of the activations
   slots const* scratch;               ///< from the begin of the transients
-  std::byte* record = nullptr;        ///< of the unit
+  std::byte* activations = nullptr;   ///< of the unit
   std::byte *x = nullptr, *y = nullptr;
   std::byte* second = nullptr;  ///< the other input of a layer that has two
 };
@@ -224,8 +224,8 @@ struct slot_access {
         planning::slot_count(info, Formed::form, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
     std::size_t const rows = info.fixed != 0 ? 1 : count / columns;
-    std::byte* const data =
-        is_scratch ? at.stage.transients + (*at.scratch)[index] : at.record + (*at.saved)[index];
+    std::byte* const data = is_scratch ? at.stage.transients + (*at.scratch)[index]
+                                       : at.activations + (*at.saved)[index];
     using stored = typename Setting::template slot_type<info.element>;
     using element = std::conditional_t<IsConst && !is_scratch, stored const, stored>;
     return view<element, view_placement_of_value(placed), typename Setting::memory>{
