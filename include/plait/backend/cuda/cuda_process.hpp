@@ -78,12 +78,12 @@ struct cuda_process {
     cuda_place const at{here.rank, ordinal};
     detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);
     cuda_device device(at, options);
-    std::optional<written_file> rendezvous;
-    auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, rendezvous));
+    std::optional<written_file> note;
+    auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, note));
     cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
     // The file is gone before anybody may write the next one.
     handle.world().barrier();
-    rendezvous.reset();
+    note.reset();
     handle.world().barrier();
     handle.world().reset_counted();
     program(handle);
