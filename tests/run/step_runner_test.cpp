@@ -62,7 +62,7 @@ TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
       EXPECT_EQ(said, (std::vector<std::string>{"send", "row of labels", "scale", "forward",
                                                 "backward", "forward", "backward", "add",
                                                 "row of gradients", "row of loss", "square",
-                                                "row of squares", "update", "read"}));
+                                                "row of norm_partials", "update", "read"}));
     }
   });
 }

@@ -105,12 +105,12 @@ class stage_runner {
   template <std::size_t... I>
   std::byte* forward_items(unit_range units, std::byte* made, int end_item,
                            std::index_sequence<I...>) {
-    in_order{(int(I) < end_item ? void(made = forward_item<int(I)>(units, made)) : void(), 0)...};
+    in_order{(int(I) + 1 == items ? void(model_output_ = made) : void(),  // also without the loss
+              int(I) < end_item ? void(made = forward_item<int(I)>(units, made)) : void(), 0)...};
     return made;
   }
   template <int Item>
   std::byte* forward_item(unit_range units, std::byte* made) {
-    if constexpr (Item + 1 == items) model_output_ = made;
     auto const here = within(code.items[Item], units);
     for (int unit = here.begin; unit < here.end; ++unit) {
       enter_item(Item, unit);
