@@ -107,7 +107,7 @@ cut_cable() {
   wait "$job" && complain "$what: it ends well"
   in_host a ip link set cable up
   "$flight" records >said 2>&1
-  grep -qE "rank [0-3] .* on host plait-[ab].* on group [{].*[}] [(](data x )?stage[)]" said || complain "$what: flight says: $(cat said)"
+  grep -qE "rank [0-3] (.* )?on host plait-[ab].* on group [{].*[}] [(](data x )?stage[)]" said || complain "$what: flight says: $(cat said)"
 }
 # says WORDS TIMES: in err.
 says() {
