@@ -52,7 +52,7 @@ mutant() {
 mutant rename_before_fsync checkpoint/checkpoint_folder.hpp \
   's/^    must\(disk_\.sync_folder\(from\)\);$//' checkpoint/checkpoint_folder
 mutant rectangle_twice train/trainer_state.hpp \
-  's/return holds_the_one_copy\(saved_layout\(entry\.stored\), of_\.rank\.place\(\)\);/return \&entry != nullptr;/' train/trainer_state
+  's/return holds_the_one_copy\(saved_placements\(entry\.stored\), of_\.rank\.place\(\)\);/return \&entry != nullptr;/' train/trainer_state
 mutant share_of_others train/trainer_state.hpp \
   's/saved\.axes_with\(shard<dim::elements>\)/axis_set{}/' \
   train/trainer_state

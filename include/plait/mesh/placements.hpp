@@ -82,9 +82,9 @@ struct placements_transition {
                                    placements_transition const&) = default;
 };
 
-/// The communication that brings a value from one layout to another: the row of the table on each
-/// axis, where the rows that communicate must be the same operation and become one collective over
-/// their axes.
+/// The communication that brings a value from one set of placements to another: the row of the
+/// table on each axis, where the rows that communicate must be the same operation and become one
+/// collective over their axes.
 ///
 /// Sums over several axes are one sum over the union of the groups; of other movements only one
 /// axis may need one. Of elements that are cut along several axes only the last cut, in the order

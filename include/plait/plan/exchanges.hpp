@@ -90,8 +90,8 @@ constexpr char const* to_string(exchange_place place) {
 /// Which of a job's types the elements of an exchange have.
 enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
 
-/// One communication of a job: the value that goes from one layout to another. The operation and
-/// the axes follow from the table.
+/// One communication of a job: the value that goes from one set of placements to another. The
+/// operation and the axes follow from the table.
 struct exchange {
   exchange_place place = exchange_place::agreement;
   placements from{}, to{};
@@ -199,7 +199,7 @@ struct exchange_lister {
   constexpr std::int64_t copies(int item) const {
     return count_copies(plan.items[item], plan.chunks_of(stage));
   }
-  /// Errors: error, with the place and both layouts, for what is no operation of the table.
+  /// Errors: error, with the place and both placements, for what is no operation of the table.
   [[gnu::cold]] constexpr void add(exchange const& made) {
     auto const row = made.row();
     if (!row.allowed)
@@ -219,9 +219,9 @@ struct exchange_lister {
             std::size_t(plan.grid.world_size()) * agreed_fields, exchange_element::bits);
   }
 
-  /// The regions of the parameters' arena from one layout to another. Along each axis of which one
-  /// block stays the sums are scattered first, so that what the other axes add up is a block;
-  /// blocks are gathered last, in the order opposite to that of scatters.
+  /// The regions of the parameters' arena from one set of placements to another. Along each axis of
+  /// which one block stays the sums are scattered first, so that what the other axes add up is a
+  /// block; blocks are gathered last, in the order opposite to that of scatters.
   [[gnu::cold]] constexpr void add_regions(exchange_place place, placements from,
                                            placements const& to, exchange_element element,
                                            int region) {
@@ -334,7 +334,7 @@ struct exchange_lister {
       if (plan.slices > 0) add_slices();
       add_ties();
       for (int region : {0, 1}) {
-        auto const at = layouts_of_region(region);
+        auto const at = placements_of_region(region);
         add_regions(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
                     at.owned, exchange_element::gradient, region);
       }
@@ -347,19 +347,19 @@ struct exchange_lister {
     }
     if (load.gradient_norm) add_squares();
     for (int region : {0, 1}) {
-      auto const at = layouts_of_region(region);
+      auto const at = placements_of_region(region);
       add_regions(exchange_place::gather_parameters, at.owned, at.kept,
                   plan.has_copies ? exchange_element::compute : exchange_element::parameter,
                   region);
     }
   }
 
-  /// The layouts of what lies in a region, but for how it is cut within a layer, which no row of a
-  /// region changes.
-  constexpr parameter_layouts layouts_of_region(int region) const {
+  /// The placements of what lies in a region, but for how it is cut within a layer, which no row of
+  /// a region changes.
+  constexpr parameter_placements placements_of_region(int region) const {
     parameter_entry any;
     if (region == 1) any.used = replicate;
-    return layouts_of(any, plan.rules, stage);
+    return placements_of(any, plan.rules, stage);
   }
 
   /// Each rank gets the roots of its block of each region, and adds them up; of tied uses, which
@@ -373,8 +373,8 @@ struct exchange_lister {
              exchange_element::gradient, std::size_t(ranks * roots) * range.count, range.offset});
     };
     for (int region : {0, 1})
-      send_roots(layouts_of_region(region).summed, parameters.regions[std::size_t(region)]);
-    auto const summed = layouts_of_region(0).summed;
+      send_roots(placements_of_region(region).summed, parameters.regions[std::size_t(region)]);
+    auto const summed = placements_of_region(0).summed;
     send_roots(summed, parameters.tied());
     if (parameters.tied().count > 0)
       add({exchange_place::slices, summed.replaced(sliced, shard<dim::elements>),
@@ -387,7 +387,7 @@ struct exchange_lister {
       auto const& use = plan.entries[e];
       if (use.owner < 0 || use.is_frozen || copies(use.item) == 0) continue;
       auto const summed = [&](parameter_entry const& entry) {
-        return layouts_of(entry, plan.rules, stage).summed.replaced(sliced, invariant);
+        return placements_of(entry, plan.rules, stage).summed.replaced(sliced, invariant);
       };
       add({exchange_place::ties, summed(use), summed(plan.entries[use.owner]),
            exchange_element::gradient, use.local_count(),
@@ -430,7 +430,7 @@ struct exchange_lister {
   [[gnu::cold]] constexpr void add_export(bool gradients) {
     auto const trained = gradients ? exchange_element::gradient : exchange_element::parameter;
     for (int region : {0, 1}) {
-      auto const owned = layouts_of_region(region).owned;
+      auto const owned = placements_of_region(region).owned;
       if (gradients || plan.has_copies)
         add_regions(exchange_place::blocks, owned, owned.replaced(shard<dim::elements>, invariant),
                     trained, region);

@@ -17,7 +17,7 @@ namespace plait::planning {
 
 /// One use of a parameter by one leaf: what the chosen form says of it. On the other axes every
 /// parameter stands as the policies' `parameter_rules` say, and on the stage axis its stage alone
-/// holds it; see `layouts_of`.
+/// holds it; see `placements_of`.
 struct parameter_entry {
   int leaf = 0;
   int index = 0;  ///< among the parameters of the leaf
@@ -44,14 +44,14 @@ struct parameter_entry {
   }
 };
 
-/// The layouts of a parameter on all axes: as it is kept between steps, as the accumulator of this
-/// use stands while a step sums up, and as its optimizer owns it. Which stage has it is a number of
-/// the copy: the layouts say that one has.
-struct parameter_layouts {
+/// The placements of a parameter on all axes: as it is kept between steps, as the accumulator of
+/// this use stands while a step sums up, and as its optimizer owns it. Which stage has it is a
+/// number of the copy: the placements say that one has.
+struct parameter_placements {
   placements kept{}, summed{}, owned{};
 };
-constexpr parameter_layouts layouts_of(parameter_entry const& use, parameter_rules const& rules,
-                                       int stage = 0) {
+constexpr parameter_placements placements_of(parameter_entry const& use,
+                                             parameter_rules const& rules, int stage = 0) {
   return {rules.kept.with_form(use.stored).on_stage(stage),
           rules.summed.with_form(dual(use.used)).on_stage(stage),
           rules.owned.with_form(use.stored).on_stage(stage)};

@@ -68,7 +68,7 @@ class stage_memory {
           places_[place_of(e, unit)] = {
               parameters.offset(e, unit), parameters.gradient_offset(e, unit),
               entry.masked() &&
-                  !holds_the_one_copy(layouts_of(entry, plan::rules).summed, rank.place())};
+                  !holds_the_one_copy(placements_of(entry, plan::rules).summed, rank.place())};
       }
   }
 

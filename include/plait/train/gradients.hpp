@@ -48,7 +48,7 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
     if (!layout.entries[std::size_t(e)].is_tied) continue;
     bool const counts_once =
         tie_transition(entry, plan::entries[entry.owner]).moves == local_move::mask;
-    if (counts_once && !holds_the_one_copy(layouts_of(entry, plan::rules).summed, rank.place()))
+    if (counts_once && !holds_the_one_copy(placements_of(entry, plan::rules).summed, rank.place()))
       continue;
     int const unit = layout.entries[std::size_t(e)].unit;  // of the owner
     auto* const owner = mine.data + layout.gradient_offset(entry.owner, unit);
@@ -113,7 +113,7 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
   std::vector<squares_range> out;
   for (auto const& parameter : parameters) {
     auto const& entry = Plan::entries[parameter.entry];
-    if (!holds_the_one_copy(layouts_of(entry, Plan::rules).owned, place)) continue;
+    if (!holds_the_one_copy(placements_of(entry, Plan::rules).owned, place)) continue;
     auto const first =
         static_cast<std::size_t>(Plan::first_square(parameter.entry, parameter.copy));
     for (auto const& block : owned)

@@ -159,7 +159,7 @@ class trainer_state final : public saved_state {
     };
     // What forms cut is asked of each parameter, below.
     constexpr auto cut = shard<dim::features>;
-    auto const saved = saved_layout(cut);
+    auto const saved = saved_placements(cut);
     auto const& place = of_.rank.place();
     if (holds_the_one_copy(saved, place))
       for (auto const& block : owned_blocks(layout.regions, saved.axes_with(shard<dim::elements>),
@@ -169,12 +169,12 @@ class trainer_state final : public saved_state {
       add({layout.count(), layout.frozen_count});
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
-  static placements saved_layout(placement form) {
+  static placements saved_placements(placement form) {
     auto const owned = plan::rules.owned.with_form(form).on_stage(0);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
-    return holds_the_one_copy(saved_layout(entry.stored), of_.rank.place());
+    return holds_the_one_copy(saved_placements(entry.stored), of_.rank.place());
   }
 
   [[nodiscard]] element* data_of(std::size_t kind, owned_block const& block) const {
