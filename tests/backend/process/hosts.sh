@@ -59,6 +59,21 @@ for host in a b; do
 done
 net="10.77.$(($$ % 250))"
 for host in a b; do in_host $host ip route add default via "$net.1" dev cable 2>/dev/null; done
+# reach: returns when each host reaches the other. A cable that is up carries nothing for a moment, and a host
+# that looked for the other meanwhile says that there is no route to it.
+reach() {
+  local host other tries
+  for host in a b; do
+    other=$([[ $host == a ]] && echo 2 || echo 1)
+    for ((tries = 0; tries < 200; ++tries)); do
+      in_host $host ip neigh flush dev cable
+      [[ $(in_host $host timeout 5 bash -c "exec 3<>/dev/tcp/$net.$other/9" 2>&1) != *refused* ]] || break
+      sleep 0.1
+    done
+    ((tries < 200)) || complain "host $host does not reach $net.$other"
+  done
+}
+reach
 
 # What an MPI launcher calls to reach another host: agent HOST COMMAND...
 cat >agent <<END
@@ -106,6 +121,7 @@ cut_cable() {
   [[ $what == gloo* ]] || end_in_hosts
   wait "$job" && complain "$what: it ends well"
   in_host a ip link set cable up
+  reach
   "$flight" records >said 2>&1
   grep -qE "rank [0-3] (.* )?on host plait-[ab].* on group [{].*[}] [(](data x )?stage[)]" said || complain "$what: flight says: $(cat said)"
 }
