@@ -23,7 +23,7 @@ using plait::testing::check_communicators;
 
 template <class Program>
 auto run_on(auto const& backend, int ranks, Program program) {
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   backend.run(grid, [&](auto& rank) {
     program(rank);
@@ -56,7 +56,7 @@ TEST(SimulatedCommunicator, SuiteOnFiveRanks) {
 template <class Error, class Program>
 std::vector<std::string> errors_of(int ranks, Program program, std::uint64_t seed = 1) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   plait::simulated{.seed = seed}.run(grid, [&](auto& rank) {
     auto const room = rank.device().allocate(1024);

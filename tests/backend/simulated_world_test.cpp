@@ -22,13 +22,13 @@
 namespace {
 
 using plait::axis;
-using plait::axis_set;
 using plait::simulated;
-using plait::stream;
+using plait::ext::axis_set;
+using plait::ext::stream;
 using rank_type = simulated::rank_type;
 
-plait::mesh data_mesh(int ranks) {
-  plait::mesh grid;
+plait::ext::mesh data_mesh(int ranks) {
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   return grid;
 }
@@ -166,8 +166,8 @@ TEST(SimulatedDevice, MemoryGoesWithSynchronize) {
 }
 
 TEST(SimulatedDevice, KernelsGetTheQueueOfTheHost) {
-  using view = plait::view<double, plait::invariant, plait::simulated_memory>;
-  using input = plait::view<double const, plait::invariant, plait::simulated_memory>;
+  using view = plait::view<double, plait::invariant, plait::ext::simulated_memory>;
+  using input = plait::view<double const, plait::invariant, plait::ext::simulated_memory>;
   simulated{}.run(data_mesh(1), [](rank_type& rank) {
     auto& device = rank.device();
     auto const room = device.allocate(4 * sizeof(double));
@@ -227,8 +227,9 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     rank.device().wait(stream::compute, event, {plait::wait_site::part::step, 9});  // long over
   });
   EXPECT_EQ(statistics.operations, 4u);
-  EXPECT_EQ(statistics.sites, (std::set<plait::wait_site>{{plait::wait_site::part::layer, 3, 0},
-                                                          {plait::wait_site::part::layer, 3, 1}}));
+  EXPECT_EQ(statistics.sites,
+            (std::set<plait::ext::wait_site>{{plait::wait_site::part::layer, 3, 0},
+                                             {plait::wait_site::part::layer, 3, 1}}));
 }
 
 TEST(SimulatedJob, BarrierIsAMeetingOfHosts) {
@@ -321,7 +322,7 @@ TEST(SimulatedJob, ABarrierWithoutAllIsADeadlock) {
 // The same ranks and the same stream, but other groups.
 TEST(SimulatedJob, GroupsAreToldApart) {
   axis_set const other = axis::data | axis::stage;
-  plait::mesh_groups const groups(data_mesh(2), {axis::data, other});
+  plait::ext::mesh_groups const groups(data_mesh(2), {axis::data, other});
   auto const of = [&](rank_type& rank) -> auto& {
     return rank.group(rank.world_rank() == 0 ? other : axis_set(axis::data));
   };

@@ -6,7 +6,7 @@
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement one = plait::shard<plait::dim::features, 3>;  // the ranks would permute
-constexpr plait::placement two = plait::only<0>;
+constexpr plait::placement two = plait::ext::only<0>;
 #else
 constexpr plait::placement one = plait::invariant, two = plait::replicate;
 #endif

@@ -46,7 +46,7 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
         tokens[to] = all.tokens[from];
         labels[to] = all.labels[from];
       }
-    plait::device_batch<plait::host_memory> batch;
+    plait::device_batch<plait::ext::host_memory> batch;
     batch.samples = each;
     batch.sequence = all.sequence;
     batch.microbatches = microbatches;
@@ -64,10 +64,10 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
       out.loss = report.loss;
       out.labels = report.labels;
     }
-    trainer.export_gradients(
-        [&](std::string const& name, plait::parameter_info const&, std::span<double const> values) {
-          out.gradients[name].assign(values.begin(), values.end());
-        });
+    trainer.export_gradients([&](std::string const& name, plait::ext::parameter_info const&,
+                                 std::span<double const> values) {
+      out.gradients[name].assign(values.begin(), values.end());
+    });
   });
   return out;
 }

@@ -7,9 +7,9 @@
 
 namespace {
 
-std::string letters(std::vector<plait::scheduled_work> const& order) {
+std::string letters(std::vector<plait::ext::scheduled_work> const& order) {
   std::string out;
-  for (plait::scheduled_work const op : order)
+  for (plait::ext::scheduled_work const op : order)
     out += (op.kind == plait::work::forward ? 'F' : 'B') + std::to_string(op.microbatch) + ' ';
   return out;
 }

@@ -27,8 +27,8 @@ using policy =
 struct job : plait::parallel<model, policy> {};
 
 using rank_type = plait::threads::rank_type;
-using operations = plait::operations<rank_type>;
-using batch_type = plait::device_batch<plait::host_memory>;
+using operations = plait::ext::operations<rank_type>;
+using batch_type = plait::device_batch<plait::ext::host_memory>;
 using matrix = plait::view<float>;
 using read_matrix = plait::view<float const>;
 
@@ -89,7 +89,7 @@ class training_by_hand {
     float* const sums = elements(gradients_);
     queue.fill(0.0f, sums, count);
     auto const labels = loss::count({batch.labels(), rows});
-    plait::layer_context context;
+    plait::ext::layer_context context;
     context.batch = rows;
     double const loss_scale = 1.0 / static_cast<double>(labels);
     context.step = &step_;
@@ -142,17 +142,17 @@ class training_by_hand {
                                 weights(first, saved1, read_matrix(e), linear_parameters{sums}));
 
     auto const now = optimizer_.numbers_of(step_, 1.0);
-    plait::update_range const all{0, count};
+    plait::ext::update_range const all{0, count};
     double const gradient_scale = 1;
     optimizer_.update(queue,
-                      plait::optimizer_arena<float>{.parameters = values,
-                                                    .gradients = sums,
-                                                    .states = elements(states_),
-                                                    .count = count,
-                                                    .state_stride = count,
-                                                    .ranges = &all,
-                                                    .range_count = 1,
-                                                    .gradient_scale = &gradient_scale},
+                      plait::ext::optimizer_arena<float>{.parameters = values,
+                                                         .gradients = sums,
+                                                         .states = elements(states_),
+                                                         .count = count,
+                                                         .state_stride = count,
+                                                         .ranges = &all,
+                                                         .range_count = 1,
+                                                         .gradient_scale = &gradient_scale},
                       &now);
     ++step_;
     return out;

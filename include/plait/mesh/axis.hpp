@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 
 namespace plait {
@@ -19,6 +20,10 @@ namespace plait {
 ///                   0);
 enum class axis : int { data, tensor, stage, replica, context, expert };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 inline constexpr std::size_t axis_count = 6;
 
 inline constexpr auto all_axes = [] {
@@ -27,11 +32,19 @@ inline constexpr auto all_axes = [] {
   return all;
 }();
 
+}  // namespace plait::ext
+
+namespace plait {
+
 constexpr char const* to_string(axis which) {
-  constexpr std::array<char const*, axis_count> words{"data",    "tensor",  "stage",
-                                                      "replica", "context", "expert"};
+  constexpr std::array<char const*, ext::axis_count> words{"data",    "tensor",  "stage",
+                                                           "replica", "context", "expert"};
   return words[static_cast<std::size_t>(which)];
 }
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// A set of axes; a value over which ranks may be grouped.
 struct axis_set {
@@ -89,4 +102,4 @@ constexpr std::string to_string(axis_set over) {
   return text;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -19,9 +19,9 @@
 namespace {
 
 using namespace cuda_testing;
-using plait::collective;
-using plait::reduction;
-using rank_type = plait::cuda_rank;
+using plait::ext::collective;
+using plait::ext::reduction;
+using rank_type = plait::ext::cuda_rank;
 
 // A small whole number that tells rank, position and salt apart; sums of a few are exact.
 template <class T>
@@ -246,7 +246,7 @@ TYPED_TEST(CudaCollectives, CountsWhatItIsAskedFor) {
     comm.all_gather(x.span(), all.span());
     comm.broadcast(x.span(), 0);
     rank.device().synchronize();
-    plait::traffic expected;
+    plait::ext::traffic expected;
     expected.record(collective::all_reduce, 6 * sizeof(T), ranks);
     expected.record(collective::all_gather, 6 * sizeof(T) * p, ranks);
     expected.record(collective::broadcast, 6 * sizeof(T), ranks);
@@ -429,8 +429,9 @@ TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
   EXPECT_EQ(text, "rank 0: the disk is full");
   EXPECT_LT(elapsed, std::chrono::seconds{18});
   EXPECT_TRUE(plait::detail::gpu_is_stuck.exchange(false));
-  std::size_t const scratch = plait::cuda_options{}.workspace_bytes +
-                              (plait::stream_count - 1) * plait::detail::cuda_state::least_scratch;
+  std::size_t const scratch =
+      plait::cuda_options{}.workspace_bytes +
+      (plait::ext::stream_count - 1) * plait::detail::cuda_state::least_scratch;
   // Rank 0 has given its numbers back before anything was known to hang.
   EXPECT_EQ(pretended::machine::get().used, used + 4 * scratch + 3 * 4000);
 }
@@ -441,24 +442,24 @@ TEST(Nccl, MessagesOfAGroupCross) {
   if (nccl::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
   ncclUniqueId id{};
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  plait::thread_world world(2);
-  plait::run_ranks(world, [&](int rank) {
+  plait::ext::thread_world world(2);
+  plait::ext::run_ranks(world, [&](int rank) {
     std::vector<int> const both{0, 1};
-    plait::cuda_device device({rank, rank});
-    plait::nccl_communicator comm(
+    plait::ext::cuda_device device({rank, rank});
+    plait::ext::nccl_communicator comm(
         device, plait::stream::data,
         std::make_shared<plait::detail::nccl_link>(device.state(), both, rank, id), both, rank);
     on_device<float> const mine(device, values<float>(rank, 100)),
         theirs(device, std::vector<float>(100));
     {
-      plait::nccl_group group(comm);
+      plait::ext::nccl_group group(comm);
       comm.send(group, mine.span(), 1 - rank);
       comm.receive(group, theirs.span(), 1 - rank);
       group.finish();
     }
     EXPECT_EQ(theirs.get(), values<float>(1 - rank, 100));
     EXPECT_EQ(comm.counted().bytes(collective::send), 400u);
-    plait::nccl_group group(comm);
+    plait::ext::nccl_group group(comm);
     EXPECT_THROW(comm.send(group, mine.span(), rank), plait::input_error);
   });
 }
