@@ -100,7 +100,7 @@ struct device_batch {
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
     auto const mine =
-        share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
+        ext::share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
             .count;
     return std::min(mine - std::min(mine, samples * static_cast<std::size_t>(microbatch)), samples);
   }
