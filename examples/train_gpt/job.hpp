@@ -62,7 +62,7 @@ template <class Size, class Trainer>
   batch.samples = 1;
   batch.sequence = sequence;
   batch.inputs = room.data();
-  batch.input = {plait::value_kind::tokens, 1};
+  batch.input = {plait::ext::value_kind::tokens, 1};
   for (int made = 0; made < count; ++made) {
     std::size_t const length = std::min(text.size(), sequence);
     for (std::size_t i = 0; i < sequence; ++i)
@@ -157,7 +157,7 @@ outcome run(request const& wanted, Backend const& backend) {
     out.sample = std::move(sample);
     for (int i = 0; i < sets.size(); ++i)
       if (auto const bytes = moved[std::size_t(i)]; bytes > 0)
-        out.moved.push_back({plait::to_string(sets[i]), bytes});
+        out.moved.push_back({plait::ext::to_string(sets[i]), bytes});
   });
   return out;
 }

@@ -61,7 +61,7 @@ std::vector<std::string> errors_of(int ranks, Program program, std::uint64_t see
   plait::simulated{.seed = seed}.run(grid, [&](auto& rank) {
     auto const room = rank.device().allocate(1024);
     auto* const data = reinterpret_cast<float*>(room.data());
-    rank.device().on(plait::stream::data).fill(1.0f, data, 256);
+    rank.device().on(plait::ext::stream::data).fill(1.0f, data, 256);
     program(rank, std::span<float>(data, 256));
     try {
       rank.device().synchronize();
@@ -95,7 +95,7 @@ TEST(CallsForATrainer, EndWithTheirScope) {
     auto const room = rank.device().allocate(sizeof(float));
     std::span<float> const x(reinterpret_cast<float*>(room.data()), 1);
     auto& comm = rank.group(axis::data);
-    rank.device().on(plait::stream::data).fill(1.0f, x.data(), 1);
+    rank.device().on(plait::ext::stream::data).fill(1.0f, x.data(), 1);
     {
       auto const calls = rank.calls_for(1);
       try {

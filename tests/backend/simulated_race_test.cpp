@@ -29,7 +29,7 @@ constexpr std::size_t count = 16;
 // One rank's four streams and a buffer of doubles.
 struct bench {
   rank_type& rank;
-  plait::simulated_device::arena room = rank.device().allocate(8 * count * sizeof(double));
+  plait::ext::simulated_device::arena room = rank.device().allocate(8 * count * sizeof(double));
 
   [[nodiscard]] double* buffer(std::size_t number) const {
     return reinterpret_cast<double*>(room.data()) + number * count;
@@ -447,7 +447,7 @@ TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
         bench const with{rank};
         with.on(stream::compute).fill(1.0, with.buffer(0), 6 * count);
         rank.device().synchronize();
-        std::vector<plait::simulated_device::event> events(program.size());
+        std::vector<plait::ext::simulated_device::event> events(program.size());
         for (std::size_t i = 0; i < program.size(); ++i) {
           for (std::size_t w = 0; w < waits.size(); ++w)
             if (waits[w].waiting == int(i) && w != missing)

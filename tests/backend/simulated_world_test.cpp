@@ -198,7 +198,7 @@ TEST(SimulatedDevice, HostMemoryIsNotItsOwn) {
 }
 
 TEST(SimulatedDevice, AnotherRanksMemoryIsNotItsOwn) {
-  plait::simulated_device::arena room;
+  plait::ext::simulated_device::arena room;
   auto const text = error_of<plait::input_error>(2, [&](rank_type& rank) {
     if (rank.world_rank() == 0) room = rank.device().allocate(64);
     rank.world().barrier();
@@ -217,18 +217,18 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     auto const room = rank.device().allocate(sizeof(double));
     std::span<double> const x(reinterpret_cast<double*>(room.data()), 1);
     rank.device().on(stream::compute).fill(1.0, x.data(), 1);
-    rank.wait_across(stream::data, {plait::wait_site::part::layer, 3, 0},
+    rank.wait_across(stream::data, {plait::ext::wait_site::part::layer, 3, 0},
                      [&] { rank.group(axis::data).all_reduce(x); });
     rank.device().synchronize();
     auto event = rank.device().make_event();
     rank.device().record(event, stream::data);
-    rank.device().wait(stream::data, event, {plait::wait_site::part::step, 9});  // in order anyway
+    rank.device().wait(stream::data, event, {plait::ext::wait_site::part::step, 9});  // in order anyway
     rank.device().synchronize();
-    rank.device().wait(stream::compute, event, {plait::wait_site::part::step, 9});  // long over
+    rank.device().wait(stream::compute, event, {plait::ext::wait_site::part::step, 9});  // long over
   });
   EXPECT_EQ(statistics.operations, 4u);
   EXPECT_EQ(statistics.sites,
-            (std::set<plait::ext::wait_site>{{plait::wait_site::part::layer, 3, 0},
+            (std::set<plait::ext::wait_site>{{plait::ext::wait_site::part::layer, 3, 0},
                                              {plait::wait_site::part::layer, 3, 1}}));
 }
 
@@ -240,7 +240,7 @@ TEST(SimulatedJob, BarrierIsAMeetingOfHosts) {
       arrived[std::size_t(rank.world_rank())] = 1;
       rank.world().barrier();
       EXPECT_EQ(arrived, (std::array<int, 3>{1, 1, 1}));
-      EXPECT_EQ(rank.world().counted().calls(plait::collective::barrier), 1u);
+      EXPECT_EQ(rank.world().counted().calls(plait::ext::collective::barrier), 1u);
     });
   }
 }

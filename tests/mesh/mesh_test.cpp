@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr mesh make(std::vector<mesh::extent> const& extents) {
   mesh grid;

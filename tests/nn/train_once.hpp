@@ -55,7 +55,7 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
     batch.targets = reinterpret_cast<std::byte*>(labels.data());
     batch.input_stride_bytes = batch.target_stride_bytes =
         each * all.sequence * sizeof(std::int32_t);
-    batch.input = {plait::value_kind::tokens, 1};
+    batch.input = {plait::ext::value_kind::tokens, 1};
     batch.host_targets = labels.data();
 
     auto trainer = plait::trainer<Job>(rank, plait::sgd{}, {.seed = seed});

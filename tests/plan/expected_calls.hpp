@@ -17,20 +17,20 @@ using plait::planning::exchange_place;
 using plait::planning::job_part;
 
 inline plait::ext::collective collective_of(plait::ext::row_operation moves, bool sends) {
-  bool const receives = moves == plait::collective::send && !sends;
-  return receives ? plait::collective::receive : moves.sent;
+  bool const receives = moves == plait::ext::collective::send && !sends;
+  return receives ? plait::ext::collective::receive : moves.sent;
 }
 
 struct line {
   static std::string of(plait::ext::collective kind, plait::ext::axis_set over, char element,
                         std::size_t element_bytes, std::size_t count, plait::ext::reduction how,
                         int other) {
-    std::string out = plait::to_string(kind);
-    if (how == plait::reduction::max) out += "(max)";
-    out += " over " + plait::to_string(over) + " of " + std::to_string(count) + " " + element +
+    std::string out = plait::ext::to_string(kind);
+    if (how == plait::ext::reduction::max) out += "(max)";
+    out += " over " + plait::ext::to_string(over) + " of " + std::to_string(count) + " " + element +
            std::to_string(8 * element_bytes);
-    bool const names_other = kind == plait::collective::send ||
-                             kind == plait::collective::receive || plait::detail::has_root(kind);
+    bool const names_other = kind == plait::ext::collective::send ||
+                             kind == plait::ext::collective::receive || plait::detail::has_root(kind);
     if (names_other) out += " with " + std::to_string(other);
     return out;
   }
@@ -60,15 +60,15 @@ class calls_of_rows {
     if (grid_.size(row.over) == 1) return;
     bool const sends = what.from.stage() == stage();
     int other = 0;
-    if (row.moves == plait::collective::broadcast)
+    if (row.moves == plait::ext::collective::broadcast)
       for (auto const which : plait::ext::all_axes)
         if (row.over.contains(which)) other = what.from.at(which).index;
-    if (row.moves == plait::collective::send) other = (sends ? what.to : what.from).stage();
+    if (row.moves == plait::ext::collective::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();
       lines_.push_back(line::of(
           collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
-          row.moves == plait::ext::all_reduce_max ? plait::reduction::max : plait::reduction::sum,
+          row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max : plait::ext::reduction::sum,
           other));
     };
     switch (what.element) {
@@ -156,17 +156,17 @@ class expansion : public calls_of_rows<Job> {
     using enum exchange_place;
     at(labels);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
-        case plait::work::forward:
+        case plait::ext::work::forward:
           items(forward, plan::code.items.size());
           at(output);  // for measures
           break;
-        case plait::work::backward: items(backward, plan::code.items.size()); break;
-        case plait::work::send_activation: edge(activation_edge, true); break;
-        case plait::work::receive_activation: edge(activation_edge, false); break;
-        case plait::work::send_gradient: edge(gradient_edge, true); break;
-        case plait::work::receive_gradient: edge(gradient_edge, false); break;
-        case plait::work::backward_input:
-        case plait::work::backward_parameters: break;  // no plan of these tests has halves
+        case plait::ext::work::backward: items(backward, plan::code.items.size()); break;
+        case plait::ext::work::send_activation: edge(activation_edge, true); break;
+        case plait::ext::work::receive_activation: edge(activation_edge, false); break;
+        case plait::ext::work::send_gradient: edge(gradient_edge, true); break;
+        case plait::ext::work::receive_gradient: edge(gradient_edge, false); break;
+        case plait::ext::work::backward_input:
+        case plait::ext::work::backward_parameters: break;  // no plan of these tests has halves
       }
     at(slices);
     at(ties);
@@ -181,12 +181,12 @@ class expansion : public calls_of_rows<Job> {
     using enum exchange_place;
     auto const table = plait::planning::evaluation_timetable(plan::stages, load_.microbatches);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
-        case plait::work::forward:
+        case plait::ext::work::forward:
           items(forward, plan::code.items.size() - 1);
           at(output);
           break;
-        case plait::work::send_activation: edge(activation_edge, true); break;
-        case plait::work::receive_activation: edge(activation_edge, false); break;
+        case plait::ext::work::send_activation: edge(activation_edge, true); break;
+        case plait::ext::work::receive_activation: edge(activation_edge, false); break;
         default: break;
       }
     at(rank_outputs);

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 constexpr std::size_t width = 8;

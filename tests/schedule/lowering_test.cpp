@@ -144,7 +144,7 @@ void expect_no_slot_conflict(timetable const& table) {
         if (s > 0) fine = fine && inputs.give_back(op.microbatch);
         if (s < last && table.has_backward) fine = fine && gradients.give_back(op.microbatch);
       }
-      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::to_string(op);
+      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::ext::to_string(op);
     }
   }
 }

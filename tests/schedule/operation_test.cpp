@@ -12,10 +12,10 @@ constexpr work all_kinds[]{
     work::send_gradient, work::receive_gradient, work::backward_input,  work::backward_parameters};
 
 TEST(Operation, TextNamesKindAndMicrobatch) {
-  EXPECT_EQ(plait::to_string(plait::ext::scheduled_work{work::send_gradient, 3}),
+  EXPECT_EQ(plait::ext::to_string(plait::ext::scheduled_work{work::send_gradient, 3}),
             "send_gradient 3");
   for (work const a : all_kinds)
-    for (work const b : all_kinds) EXPECT_EQ(plait::to_string(a) == plait::to_string(b), a == b);
+    for (plait::ext::work const b : all_kinds) EXPECT_EQ(plait::ext::to_string(a) == plait::ext::to_string(b), a == b);
 }
 
 TEST(Operation, EveryMessageHasTwoEndsAtNeighbours) {
@@ -26,7 +26,7 @@ TEST(Operation, EveryMessageHasTwoEndsAtNeighbours) {
     EXPECT_EQ(plait::ext::other_end(other), kind);
     plait::ext::chunk_place const here{2, 1};
     EXPECT_EQ(plait::ext::partner_of(other, plait::ext::partner_of(kind, here, 4), 4), here)
-        << plait::to_string(kind);
+        << plait::ext::to_string(kind);
   }
 }
 

@@ -295,11 +295,11 @@ TEST_F(Spoilt, EveryOperationIsNeededOnce) {
       scheduled_work const op = *place;
       list.erase(place);
       EXPECT_NE(fault(), schedule_fault::none)
-          << "stage " << s << " without " << plait::to_string(op);
+          << "stage " << s << " without " << plait::ext::to_string(op);
       table = right;
       table.stages[s].operations.push_back(op);
       EXPECT_NE(fault(), schedule_fault::none)
-          << "stage " << s << " twice " << plait::to_string(op);
+          << "stage " << s << " twice " << plait::ext::to_string(op);
       table = right;
     }
 }

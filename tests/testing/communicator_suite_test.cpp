@@ -147,14 +147,14 @@ class flawed_communicator : public plait::ext::thread_communicator {
   }
 
   void barrier() {
-    if (flaw_ == flaw::barrier_is_nothing) count(plait::collective::barrier, 0);
+    if (flaw_ == flaw::barrier_is_nothing) count(plait::ext::collective::barrier, 0);
     else base::barrier();
   }
 
   [[nodiscard]] plait::ext::traffic const& counted() {
     counted_ = base::counted();
-    if (flaw_ == flaw::counts_wrong && counted_.calls(plait::collective::reduce_scatter) > 0)
-      counted_.record(plait::collective::reduce_scatter, 1, 2);
+    if (flaw_ == flaw::counts_wrong && counted_.calls(plait::ext::collective::reduce_scatter) > 0)
+      counted_.record(plait::ext::collective::reduce_scatter, 1, 2);
     return counted_;
   }
   void log_calls(std::vector<plait::detail::logged_call>* log, int group) noexcept {

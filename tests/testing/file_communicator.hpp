@@ -44,7 +44,7 @@ class file_communicator : public plait::ext::communicator_calls<file_communicato
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  void wait_for_all() { exchange({.kind = plait::collective::barrier}); }
+  void wait_for_all() { exchange({.kind = plait::ext::collective::barrier}); }
 
   template <plait::ext::collective Kind, class T>
   void carry_out(call_type const& call, std::size_t) {
@@ -93,7 +93,7 @@ class file_communicator : public plait::ext::communicator_calls<file_communicato
       copy(letters[r], index, &value, 1);
       auto const next = static_cast<number>(value);
       if (r == 0) result = next;
-      else if (operation == plait::reduction::sum) result = static_cast<number>(result + next);
+      else if (operation == plait::ext::reduction::sum) result = static_cast<number>(result + next);
       else if (next > result || next != next) result = next;
     }
     return static_cast<T>(result);

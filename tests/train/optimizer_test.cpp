@@ -35,7 +35,7 @@ std::vector<double> train(Optimizer const& optimizer, int steps, float rate, flo
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_at(step, i);
     auto const now = optimizer.numbers_of(step, factor);
-    optimizer.update(device.on(plait::stream::compute),
+    optimizer.update(device.on(plait::ext::stream::compute),
                      plait::ext::optimizer_arena<double>{.parameters = parameters.data(),
                                                          .gradients = gradients.data(),
                                                          .states = states.data(),

@@ -83,7 +83,7 @@ class training_by_hand {
   }
 
   double step(batch_type const& batch) {
-    auto const queue = rank_.device().on(plait::stream::compute);
+    auto const queue = rank_.device().on(plait::ext::stream::compute);
     std::size_t const rows = batch.rows();
     float* const values = elements(parameters_);
     float* const sums = elements(gradients_);
@@ -163,7 +163,7 @@ class training_by_hand {
   static constexpr struct {
   } nothing{};
 
-  static float* elements(plait::host_device::arena const& of) {
+  static float* elements(plait::ext::host_device::arena const& of) {
     return reinterpret_cast<float*>(of.data());
   }
   [[nodiscard]] matrix activation(std::size_t index, std::size_t rows) const {
@@ -173,7 +173,7 @@ class training_by_hand {
   rank_type& rank_;
   plait::adamw optimizer_;
   std::uint32_t step_ = 0;
-  plait::host_device::arena parameters_{count * sizeof(float)}, gradients_{count * sizeof(float)},
+  plait::ext::host_device::arena parameters_{count * sizeof(float)}, gradients_{count * sizeof(float)},
       states_{2 * count * sizeof(float)}, activations_{(4 * width + 5) * samples * sizeof(float)},
       deltas_{2 * samples * width * sizeof(float)};
 };

@@ -164,7 +164,7 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
                                        std::span<plait::ext::squares_range const>(ranges), squares);
     rank.world().all_reduce(std::span<double>(squares));
     rank.device()
-        .on(plait::stream::compute)
+        .on(plait::ext::stream::compute)
         .clip(squares.data(), squares.size(), 2.0, &norm, &factor);
     EXPECT_DOUBLE_EQ(norm, std::sqrt(double(plan::parameter_count())));
     EXPECT_DOUBLE_EQ(factor, 2.0 / (norm + 1e-6));

@@ -194,8 +194,8 @@ TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
       auto const p = static_cast<std::size_t>(comm.size());
       on_device<T> const x(device, std::vector<T>(1000)),
           sums(device, std::vector<T>(1000 / p * p)), all(device, std::vector<T>(1000 / p * p * p));
-      auto const queue = device.on(plait::stream::compute);
-      auto const cross = [&](auto work) { rank.wait_across(plait::stream::tensor, {}, work); };
+      auto const queue = device.on(plait::ext::stream::compute);
+      auto const cross = [&](auto work) { rank.wait_across(plait::ext::stream::tensor, {}, work); };
       for (int round = 0; round < 20; ++round) {
         queue.fill(value<T>(comm.rank(), 0, round % 5), x.data(), x.span().size());
         auto const used = x.span().subspan(0, sums.span().size());
@@ -220,10 +220,10 @@ TYPED_TEST(CudaCollectives, ASentBufferMayBeOverwrittenBehindTheCall) {
   on<typename TypeParam::backend>(2, [](rank_type& rank) {
     auto& comm = rank.group(plait::axis::tensor);
     on_device<T> const x(rank.device(), std::vector<T>(1000));
-    auto const queue = rank.device().on(plait::stream::compute);
+    auto const queue = rank.device().on(plait::ext::stream::compute);
     for (int round = 0; round < 20; ++round) {
       queue.fill(value<T>(comm.rank(), 0, round), x.data(), x.span().size());
-      rank.wait_across(plait::stream::tensor, {}, [&] {
+      rank.wait_across(plait::ext::stream::tensor, {}, [&] {
         if (comm.rank() == 0) comm.send(x.span(), 1, round);
         else comm.receive(x.span(), 0, round);
       });
@@ -447,7 +447,7 @@ TEST(Nccl, MessagesOfAGroupCross) {
     std::vector<int> const both{0, 1};
     plait::ext::cuda_device device({rank, rank});
     plait::ext::nccl_communicator comm(
-        device, plait::stream::data,
+        device, plait::ext::stream::data,
         std::make_shared<plait::detail::nccl_link>(device.state(), both, rank, id), both, rank);
     on_device<float> const mine(device, values<float>(rank, 100)),
         theirs(device, std::vector<float>(100));

@@ -47,7 +47,7 @@ class on_device {
  private:
   plait::ext::cuda_device* device_;
   std::size_t count_;
-  plait::cuda_device::arena arena_;
+  plait::ext::cuda_device::arena arena_;
 };
 
 /// A mesh with `ranks` ranks on one axis.
