@@ -229,7 +229,7 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
   EXPECT_EQ(statistics.operations, 4u);
   EXPECT_EQ(statistics.sites,
             (std::set<plait::ext::wait_site>{{plait::ext::wait_site::part::layer, 3, 0},
-                                             {plait::wait_site::part::layer, 3, 1}}));
+                                             {plait::ext::wait_site::part::layer, 3, 1}}));
 }
 
 TEST(SimulatedJob, BarrierIsAMeetingOfHosts) {
