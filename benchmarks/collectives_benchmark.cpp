@@ -79,7 +79,7 @@ void sum_of_plait(benchmark::State& state) {
     auto const own = values.of(rank);
     time_rounds(
         state, rank, Fresh, own, [&] { comm.barrier(); },
-        [&](int) { comm.all_reduce(own, plait::reduction::sum); });
+        [&](int) { comm.all_reduce(own, plait::ext::reduction::sum); });
   });
 }
 

@@ -40,8 +40,8 @@ bool is_refused(Kernel kernel) {
   auto const memory = device.allocate(bytes);
   plait::view<std::byte, plait::invariant, plait::ext::cuda_memory> const all{memory.data(), 1,
                                                                               bytes};
-  plait::cuda_device::graph graph;
-  auto const step = [&] { device.on(plait::stream::compute).run(kernel, all); };
+  plait::ext::cuda_device::graph graph;
+  auto const step = [&] { device.on(plait::ext::stream::compute).run(kernel, all); };
   try {
     device.replay(graph, step);  // as it is
     device.replay(graph, step);  // recorded

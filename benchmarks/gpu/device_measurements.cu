@@ -41,7 +41,7 @@ double matrix_product_roof() {
   using clock = std::chrono::steady_clock;
   constexpr std::size_t longest = 16384;
   plait::ext::cuda_device device({0, 0});
-  auto const queue = device.on(plait::stream::compute);
+  auto const queue = device.on(plait::ext::stream::compute);
   std::vector<bfloat16> values(longest * 8192);  // products of zeros are faster than others
   constexpr std::size_t drawn = 1'000'003;       // the rest repeats them
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -26,7 +26,7 @@ void expect_rules(plait::ext::checkpoint_manifest const& manifest) {
                         block.file != "." && block.file != "..",
                     "a file is not in the folder");
     auto const of =
-        std::ranges::find(manifest.tensors, block.tensor, &plait::checkpoint_tensor::name);
+        std::ranges::find(manifest.tensors, block.tensor, &plait::ext::checkpoint_tensor::name);
     fuzzing::expect(of != manifest.tensors.end(), "a block of no tensor");
     fuzzing::expect(plait::detail::is_block_of(of->shape, block.offset, block.extent),
                     "a block outside its tensor");

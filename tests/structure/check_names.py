@@ -82,6 +82,16 @@ def without_template(head):
     return head.strip()
 
 
+def end_of_name(text):
+    """The place of the parenthesis, or of the sign =, that comes behind the declared name."""
+    depth = 0
+    for place, letter in enumerate(text):
+        if letter in "(=" and depth == 0:
+            return place
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+    return len(text)
+
+
 def name_of(head):
     """(kind, name) of a declaration; None for what declares no name of its own."""
     text = without_template(head)
@@ -93,10 +103,10 @@ def name_of(head):
         return {"using": "alias", "concept": "concept"}[found.group(1)], found.group(2)
     if (found := re.match(r"(?:struct|class|union|enum(?:\s+class)?)\s+(?:\w+\s*\(\)\s*)?([\w:]+)\s*(<?)", text)):
         return None if found.group(2) or "::" in found.group(1) else ("type", found.group(1))
-    before = re.split(r"=|\(", text, maxsplit=1)[0]
+    before = text[:end_of_name(text)]
     if (found := re.search(r"([\w:]+)\s*(?:<.*>)?\s*}?\s*$", before)):
         special = re.search(r">\s*}?\s*$", before) or "::" in found.group(1)
-        function = re.match(r"[^=]*\(", text) and "->" not in text.split("(")[0]
+        function = text[len(before):].startswith("(")
         return None if special else ("function" if function else "constant", found.group(1))
     return None
 
@@ -170,7 +180,7 @@ struct first {
 template <> struct first<int> {};
 struct second : first<second> {};
 inline constexpr int third[] = {1, 2};
-constexpr int fourth(int a = (1 + 2)) { return a; }
+constexpr array<int, int(3)> fourth(int a = (1 + 2)) { return a; }
 template <class T> concept fifth = requires(T t) { t.x(); };
 using sixth = int;
 namespace detail { struct hidden {}; }

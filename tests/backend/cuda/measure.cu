@@ -91,7 +91,7 @@ class meter {
  private:
   plait::ext::cuda_device device_{{0, 0}};
   plait::ext::cuda_queue queue_;
-  std::vector<plait::cuda_device::arena> arenas_;
+  std::vector<plait::ext::cuda_device::arena> arenas_;
 };
 
 template <class T>
