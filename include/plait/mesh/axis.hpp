@@ -29,16 +29,16 @@ constexpr char const* to_string(axis which) {
 
 namespace plait::ext {
 
-inline constexpr std::size_t ext::axis_count = 6;
+inline constexpr std::size_t axis_count = 6;
 
-inline constexpr auto ext::all_axes = [] {
+inline constexpr auto all_axes = [] {
   std::array<axis, axis_count> all{};
   for (std::size_t i = 0; i < axis_count; ++i) all[i] = static_cast<axis>(i);
   return all;
 }();
 
 /// A set of axes; a value over which ranks may be grouped.
-struct ext::axis_set {
+struct axis_set {
   unsigned bits = 0;
 
   constexpr axis_set() = default;
@@ -68,13 +68,13 @@ constexpr ext::axis_set operator|(axis a, axis b) { return ext::axis_set(a) | ex
 namespace plait::ext {
 
 /// The number of sets of axes; the bits of each are below it.
-inline constexpr std::size_t ext::axis_set_count = std::size_t{1} << axis_count;
+inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
 
 /// The axes whose ranks have other samples: what is summed over samples is summed over them.
-inline constexpr ext::axis_set ext::batch_axes = axis::replica | axis::data;
+inline constexpr axis_set batch_axes = axis::replica | axis::data;
 
 /// All axes: the group over them is the world.
-inline constexpr ext::axis_set ext::world_axes = [] {
+inline constexpr axis_set world_axes = [] {
   axis_set all;
   for (axis const which : all_axes) all = all | which;
   return all;
@@ -83,7 +83,7 @@ inline constexpr ext::axis_set ext::world_axes = [] {
 /// The order in which elements are cut along several axes, wherever these stand in a mesh: into
 /// blocks along the first, each of which into blocks along the next. Sums are scattered in this
 /// order and blocks gathered in the opposite one; `mesh::block_of` numbers them.
-constexpr ext::static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
+constexpr static_vector<axis, int(axis_count)> scatter_order(axis_set cut) {
   static_vector<axis, int(axis_count)> out;
   for (axis const which : all_axes)
     if (cut.contains(which)) out.push_back(which);
@@ -91,7 +91,7 @@ constexpr ext::static_vector<axis, int(axis_count)> scatter_order(axis_set cut) 
 }
 
 /// Returns the axes as text, for example "data x tensor".
-constexpr std::string ext::to_string(axis_set over) {
+constexpr std::string to_string(axis_set over) {
   std::string text;
   for (axis const which : all_axes)
     if (over.contains(which)) {
