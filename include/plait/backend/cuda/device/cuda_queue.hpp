@@ -45,10 +45,9 @@ cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stre
                              std::function<void()> thread);
 
 }  // namespace plait::detail
+#endif
 
 namespace plait::ext {
-
-#endif
 
 /// Puts kernels and calls of libraries at the end of a stream of a device; a model of
 /// `cuda_kernels::launcher`.
