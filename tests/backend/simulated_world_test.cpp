@@ -222,9 +222,11 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     rank.device().synchronize();
     auto event = rank.device().make_event();
     rank.device().record(event, stream::data);
-    rank.device().wait(stream::data, event, {plait::ext::wait_site::part::step, 9});  // in order anyway
+    rank.device().wait(stream::data, event,
+                       {plait::ext::wait_site::part::step, 9});  // in order anyway
     rank.device().synchronize();
-    rank.device().wait(stream::compute, event, {plait::ext::wait_site::part::step, 9});  // long over
+    rank.device().wait(stream::compute, event,
+                       {plait::ext::wait_site::part::step, 9});  // long over
   });
   EXPECT_EQ(statistics.operations, 4u);
   EXPECT_EQ(statistics.sites,

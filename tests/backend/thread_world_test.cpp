@@ -134,7 +134,8 @@ TEST_F(ThreadErrors, DifferentRoots) {
 TEST_F(ThreadErrors, DifferentReductions) {
   auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
     std::vector<double> x(1);
-    comm.all_reduce(std::span{x}, comm.rank() == 0 ? plait::ext::reduction::max : plait::ext::reduction::sum);
+    comm.all_reduce(std::span{x},
+                    comm.rank() == 0 ? plait::ext::reduction::max : plait::ext::reduction::sum);
   });
   expect_text_everywhere(texts,
                          "rank 0 called all_reduce of 8 bytes on group {0,1} (float64, max), but "

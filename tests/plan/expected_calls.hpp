@@ -30,7 +30,8 @@ struct line {
     out += " over " + plait::ext::to_string(over) + " of " + std::to_string(count) + " " + element +
            std::to_string(8 * element_bytes);
     bool const names_other = kind == plait::ext::collective::send ||
-                             kind == plait::ext::collective::receive || plait::detail::has_root(kind);
+                             kind == plait::ext::collective::receive ||
+                             plait::detail::has_root(kind);
     if (names_other) out += " with " + std::to_string(other);
     return out;
   }
@@ -66,10 +67,11 @@ class calls_of_rows {
     if (row.moves == plait::ext::collective::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();
-      lines_.push_back(line::of(
-          collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
-          row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max : plait::ext::reduction::sum,
-          other));
+      lines_.push_back(
+          line::of(collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
+                   row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max
+                                                           : plait::ext::reduction::sum,
+                   other));
     };
     switch (what.element) {
       case plait::planning::exchange_element::compute: return add(typename Job::element{});

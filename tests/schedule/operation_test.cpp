@@ -15,7 +15,8 @@ TEST(Operation, TextNamesKindAndMicrobatch) {
   EXPECT_EQ(plait::ext::to_string(plait::ext::scheduled_work{work::send_gradient, 3}),
             "send_gradient 3");
   for (work const a : all_kinds)
-    for (plait::ext::work const b : all_kinds) EXPECT_EQ(plait::ext::to_string(a) == plait::ext::to_string(b), a == b);
+    for (plait::ext::work const b : all_kinds)
+      EXPECT_EQ(plait::ext::to_string(a) == plait::ext::to_string(b), a == b);
 }
 
 TEST(Operation, EveryMessageHasTwoEndsAtNeighbours) {

@@ -173,8 +173,9 @@ class training_by_hand {
   rank_type& rank_;
   plait::adamw optimizer_;
   std::uint32_t step_ = 0;
-  plait::ext::host_device::arena parameters_{count * sizeof(float)}, gradients_{count * sizeof(float)},
-      states_{2 * count * sizeof(float)}, activations_{(4 * width + 5) * samples * sizeof(float)},
+  plait::ext::host_device::arena parameters_{count * sizeof(float)},
+      gradients_{count * sizeof(float)}, states_{2 * count * sizeof(float)},
+      activations_{(4 * width + 5) * samples * sizeof(float)},
       deltas_{2 * samples * width * sizeof(float)};
 };
 

@@ -335,7 +335,8 @@ template <class Element, class Data, class Batch, class Rank>
 auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
   detail::check_dataset<std::remove_cvref_t<Data>>();
   if constexpr (detail::is_dataset<std::remove_cvref_t<Data>>)
-    return ext::batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank, options);
+    return ext::batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank,
+                                                        options);
   else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
 }
 /// \overload

@@ -99,9 +99,9 @@ struct device_batch {
   /// Where microbatches are slices, they share out what there is; else the ranks do.
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
-    auto const mine =
-        ext::share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
-            .count;
+    auto const mine = ext::share_of_samples(
+                          places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
+                          .count;
     return std::min(mine - std::min(mine, samples * static_cast<std::size_t>(microbatch)), samples);
   }
   /// The index within the global batch of a microbatch's first sample.
