@@ -21,6 +21,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 using model = objective<
     sequential<named<"wte", nn::embedding<256, 1024>>, named<"in", nn::linear<1024, 8192>>,

@@ -72,14 +72,14 @@ void time_rounds(benchmark::State& state, int rank, bool fresh, std::span<float>
 template <bool Fresh>
 void sum_of_plait(benchmark::State& state) {
   buffers values(static_cast<std::size_t>(state.range(0)) / sizeof(float));
-  plait::thread_world world(2);
+  plait::ext::thread_world world(2);
   int const group = world.add_group({0, 1});
-  plait::run_ranks(world, [&](int rank) {
-    plait::thread_communicator comm(world, group, {0, 1}, rank);
+  plait::ext::run_ranks(world, [&](int rank) {
+    plait::ext::thread_communicator comm(world, group, {0, 1}, rank);
     auto const own = values.of(rank);
     time_rounds(
         state, rank, Fresh, own, [&] { comm.barrier(); },
-        [&](int) { comm.all_reduce(own, plait::reduction::sum); });
+        [&](int) { comm.all_reduce(own, plait::ext::reduction::sum); });
   });
 }
 

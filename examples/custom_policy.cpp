@@ -9,14 +9,14 @@
 // example-begin replicas
 template <int Ranks>
 struct replicas {
-  using concept_tag = plait::policy_tag;
+  using concept_tag = plait::ext::policy_tag;
   static constexpr plait::axis along = plait::axis::replica;
   static constexpr int ranks = Ranks;
   // Each rank has samples of its own,
   static constexpr plait::placement samples = plait::shard<plait::dim::batch>;
   // so gradients are to be summed up; each rank updates one block of the parameters.
-  static constexpr plait::parameter_rule parameters{.summed = plait::partial,
-                                                    .owned = plait::shard<plait::dim::elements>};
+  static constexpr plait::ext::parameter_rule parameters{
+      .summed = plait::partial, .owned = plait::shard<plait::dim::elements>};
 };
 // example-end
 

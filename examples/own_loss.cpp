@@ -142,7 +142,7 @@ struct coverage {
 plait::in_memory<float, float> noisy(std::size_t samples) {
   std::vector<float> features(samples), targets(samples);
   std::vector<double> noise(samples);
-  plait::random_normals<double>({1, 0, 0}, 0, 1.0, noise);
+  plait::ext::random_normals<double>({1, 0, 0}, 0, 1.0, noise);
   for (std::size_t i = 0; i < samples; ++i) {
     features[i] = float(i) / float(samples);
     targets[i] = std::sin(6 * features[i]) + features[i] * static_cast<float>(noise[i]);

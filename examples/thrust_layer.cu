@@ -16,9 +16,9 @@ namespace {
 // An algorithm that returns a value: the host would have to wait for it in the middle of a step.
 struct sum_on_the_host {
   template <class X>
-  void operator()(plait::cuda_queue const& queue, X x) const {
-    plait::thrust_scratch memory(x);
-    (void)thrust::reduce(plait::thrust_policy(queue, memory), thrust_layer::counter(0),
+  void operator()(plait::ext::cuda_queue const& queue, X x) const {
+    plait::ext::thrust_scratch memory(x);
+    (void)thrust::reduce(plait::ext::thrust_policy(queue, memory), thrust_layer::counter(0),
                          thrust_layer::counter(1000));
   }
 };
@@ -26,8 +26,8 @@ struct sum_on_the_host {
 // The same with Thrust's own policy, which knows nothing of the recording.
 struct sum_of_a_guest {
   template <class X>
-  void operator()(plait::cuda_queue const& queue, X x) const {
-    plait::thrust_scratch memory(x);
+  void operator()(plait::ext::cuda_queue const& queue, X x) const {
+    plait::ext::thrust_scratch memory(x);
     (void)thrust::reduce(thrust::cuda::par_nosync(memory).on(queue.stream()),
                          thrust_layer::counter(0), thrust_layer::counter(1000));
   }
@@ -36,11 +36,12 @@ struct sum_of_a_guest {
 template <class Kernel>
 bool is_refused(Kernel kernel) {
   constexpr std::size_t bytes = 1 << 20;
-  plait::cuda_device device({0, 0}, {.graphs = true});
+  plait::ext::cuda_device device({0, 0}, {.graphs = true});
   auto const memory = device.allocate(bytes);
-  plait::view<std::byte, plait::invariant, plait::cuda_memory> const all{memory.data(), 1, bytes};
-  plait::cuda_device::graph graph;
-  auto const step = [&] { device.on(plait::stream::compute).run(kernel, all); };
+  plait::view<std::byte, plait::invariant, plait::ext::cuda_memory> const all{memory.data(), 1,
+                                                                              bytes};
+  plait::ext::cuda_device::graph graph;
+  auto const step = [&] { device.on(plait::ext::stream::compute).run(kernel, all); };
   try {
     device.replay(graph, step);  // as it is
     device.replay(graph, step);  // recorded

@@ -51,21 +51,21 @@ struct product_at {  // function objects are named types with PLAIT_HOST_DEVICE
 // example-begin sum
 // *sum = a[0] b[0] + a[1] b[1] + ...: on a GPU the sum stays in its memory.
 template <class T>
-void sum_of_products(plait::host_queue const& queue, plait::thrust_scratch&, T const* a, T const* b,
-                     std::size_t count, T* sum) {
-  *sum = thrust::transform_reduce(plait::thrust_policy(queue), counter(0), counter(count),
+void sum_of_products(plait::ext::host_queue const& queue, plait::ext::thrust_scratch&, T const* a,
+                     T const* b, std::size_t count, T* sum) {
+  *sum = thrust::transform_reduce(plait::ext::thrust_policy(queue), counter(0), counter(count),
                                   product_at<T>{a, b}, T{0}, thrust::plus<T>());
 }
 #if defined(__CUDACC__)
 template <class T>
-void sum_of_products(plait::cuda_queue const& queue, plait::thrust_scratch& memory, T const* a,
-                     T const* b, std::size_t count, T* sum) {
-  plait::run_cub(queue, memory, "cub::DeviceReduce::TransformReduce",
-                 [&](void* temporary, std::size_t& bytes, cudaStream_t stream) {
-                   return cub::DeviceReduce::TransformReduce(
-                       temporary, bytes, counter(0), sum, static_cast<std::int64_t>(count),
-                       thrust::plus<T>(), product_at<T>{a, b}, T{0}, stream);
-                 });
+void sum_of_products(plait::ext::cuda_queue const& queue, plait::ext::thrust_scratch& memory,
+                     T const* a, T const* b, std::size_t count, T* sum) {
+  plait::ext::run_cub(queue, memory, "cub::DeviceReduce::TransformReduce",
+                      [&](void* temporary, std::size_t& bytes, cudaStream_t stream) {
+                        return cub::DeviceReduce::TransformReduce(
+                            temporary, bytes, counter(0), sum, static_cast<std::int64_t>(count),
+                            thrust::plus<T>(), product_at<T>{a, b}, T{0}, stream);
+                      });
 }
 #endif
 // example-end
@@ -93,9 +93,10 @@ struct without_radial_part {
 struct norm_of {  // norm = |w|
   template <class Queue, class Weight, class Norm, class Scratch>
   void operator()(Queue const& queue, Weight w, Norm norm, Scratch scratch) const {
-    plait::thrust_scratch memory(scratch);
+    plait::ext::thrust_scratch memory(scratch);
     sum_of_products(queue, memory, w.data, w.data, w.count(), norm.data);
-    thrust::transform(plait::thrust_policy(queue), begin(norm), end(norm), begin(norm), root{});
+    thrust::transform(plait::ext::thrust_policy(queue), begin(norm), end(norm), begin(norm),
+                      root{});
   }
 };
 // example-end
@@ -103,7 +104,7 @@ struct divide {  // y = x / norm; y may be x
   template <class Queue, class Norm, class X, class Y>
   void operator()(Queue const& queue, Norm norm, X x, Y y) const {
     using T = typename Y::element;
-    thrust::transform(plait::thrust_policy(queue), begin(x), end(x), begin(y),
+    thrust::transform(plait::ext::thrust_policy(queue), begin(x), end(x), begin(y),
                       divided_by<T>{norm.data});
   }
 };
@@ -112,10 +113,10 @@ struct remove_radial_part {  // dw -= w (y, dy) / norm^2
   void operator()(Queue const& queue, Weight w, Y y, Y dy, Norm norm, Scratch scratch,
                   Gradient dw) const {
     using T = typename Gradient::element;
-    plait::thrust_scratch memory(scratch);
+    plait::ext::thrust_scratch memory(scratch);
     T* const along = memory.template take<T>(1);
     sum_of_products(queue, memory, y.data, dy.data, y.count(), along);
-    thrust::transform(plait::thrust_policy(queue), begin(dw), end(dw), begin(w), begin(dw),
+    thrust::transform(plait::ext::thrust_policy(queue), begin(dw), end(dw), begin(w), begin(dw),
                       without_radial_part<T>{along, norm.data});
   }
 };
@@ -186,9 +187,9 @@ struct softmax_of_first {
 
 // Sorts the rows of x, greatest first: `values`, and in `order` the columns from which they came.
 template <class X, class T>
-void sort_rows(plait::host_queue const& queue, plait::thrust_scratch&, X x, T* values,
+void sort_rows(plait::ext::host_queue const& queue, plait::ext::thrust_scratch&, X x, T* values,
                std::int32_t const* columns, std::int32_t* order) {
-  auto const policy = plait::thrust_policy(queue);
+  auto const policy = plait::ext::thrust_policy(queue);
   thrust::copy(policy, begin(x), end(x), values);
   thrust::copy(policy, columns, columns + x.count(), order);
   for (std::size_t i = 0; i < x.count(); i += x.columns)
@@ -197,16 +198,16 @@ void sort_rows(plait::host_queue const& queue, plait::thrust_scratch&, X x, T* v
 }
 #if defined(__CUDACC__)
 template <class X, class T>
-void sort_rows(plait::cuda_queue const& queue, plait::thrust_scratch& memory, X x, T* values,
-               std::int32_t const* columns, std::int32_t* order) {
+void sort_rows(plait::ext::cuda_queue const& queue, plait::ext::thrust_scratch& memory, X x,
+               T* values, std::int32_t const* columns, std::int32_t* order) {
   auto const first = thrust::make_transform_iterator(counter(0), begin_of_row{x.columns});
-  plait::run_cub(queue, memory, "cub::DeviceSegmentedRadixSort::SortPairsDescending",
-                 [&](void* temporary, std::size_t& bytes, cudaStream_t stream) {
-                   return cub::DeviceSegmentedRadixSort::SortPairsDescending(
-                       temporary, bytes, x.data, values, columns, order,
-                       static_cast<int>(x.count()), static_cast<int>(x.rows), first, first + 1, 0,
-                       static_cast<int>(8 * sizeof(T)), stream);
-                 });
+  plait::ext::run_cub(queue, memory, "cub::DeviceSegmentedRadixSort::SortPairsDescending",
+                      [&](void* temporary, std::size_t& bytes, cudaStream_t stream) {
+                        return cub::DeviceSegmentedRadixSort::SortPairsDescending(
+                            temporary, bytes, x.data, values, columns, order,
+                            static_cast<int>(x.count()), static_cast<int>(x.rows), first, first + 1,
+                            0, static_cast<int>(8 * sizeof(T)), stream);
+                      });
 }
 #endif
 
@@ -216,11 +217,11 @@ struct top_k {
   template <class Queue, class X, class Y, class Scratch>
   void operator()(Queue const& queue, X x, Y y, Scratch scratch) const {
     using T = typename Y::element;
-    plait::thrust_scratch memory(scratch);
+    plait::ext::thrust_scratch memory(scratch);
     T* const values = memory.template take<T>(x.count());  // there are no slots of integers
     auto* const columns = memory.template take<std::int32_t>(x.count());
     auto* const order = memory.template take<std::int32_t>(x.count());
-    auto const policy = plait::thrust_policy(queue, memory);
+    auto const policy = plait::ext::thrust_policy(queue, memory);
     thrust::transform(policy, counter(0), counter(x.count()), columns, column_of{x.columns});
     sort_rows(queue, memory, x, values, columns, order);
     thrust::for_each(policy, counter(0), counter(x.rows),
@@ -269,7 +270,7 @@ struct job : plait::parallel<plait::objective<net, plait::nn::cross_entropy<clas
 struct number_at {  // sample s lies around the centre of class s % classes
   PLAIT_HOST_DEVICE float operator()(std::size_t i) const {
     auto const uniform = [](std::uint32_t site, std::size_t index) {
-      return plait::uniform_from_bits(plait::random_word({1, site, 0}, index)) - 0.5;
+      return plait::ext::uniform_from_bits(plait::ext::random_word({1, site, 0}, index)) - 0.5;
     };
     std::size_t const s = i / width, c = i % width;
     return static_cast<float>(8 * uniform(0, s % classes * width + c) + 2 * uniform(1, i));

@@ -81,7 +81,7 @@ struct file_sink : train_gpt::tensor_sink {
  private:
   template <class T>
   void checked_write(std::string const& name, std::span<T const> values) {
-    if (auto const problem = plait::not_finite(name, values); !problem.empty())
+    if (auto const problem = plait::ext::not_finite(name, values); !problem.empty())
       throw plait::error("the weights are not saved: " + problem +
                          "; use a smaller --learning-rate");
     writer.write(name, values);
@@ -322,7 +322,7 @@ byte_text_or_tokens open_text(train_gpt::options const& wanted, entry const& job
 }
 
 /// Null for a backend of threads.
-std::shared_ptr<plait::process_engine> make_engine(train_gpt::options const& wanted) {
+std::shared_ptr<plait::ext::process_engine> make_engine(train_gpt::options const& wanted) {
   if (backend_of(wanted) != train_gpt::process_backend) return nullptr;
   for (auto const& engine : train_gpt::engines())
     if (engine.name == wanted.backend) return engine.make();
@@ -335,7 +335,7 @@ class kept_checkpoints final : public train_gpt::rank_checkpoints {
  public:
   /// `problem`: the first rank puts there why the last one could not be written.
   kept_checkpoints(train_gpt::options const& wanted, std::unique_ptr<plait::saved_state> state,
-                   plait::batch_description const& batches, std::uint64_t epoch,
+                   plait::ext::batch_description const& batches, std::uint64_t epoch,
                    std::string& problem)
       : resumes_(wanted.resume),
         speaks_(state->rank() == 0),
@@ -459,7 +459,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
   std::string unsaved;
   if (!wanted.checkpoint.empty())
     request.checkpoints = [&](std::unique_ptr<plait::saved_state> state,
-                              plait::batch_description const& batches, std::uint64_t epoch) {
+                              plait::ext::batch_description const& batches, std::uint64_t epoch) {
       return std::make_unique<kept_checkpoints>(wanted, std::move(state), batches, epoch, unsaved);
     };
   std::unique_ptr<losses_file> losses;
@@ -538,7 +538,7 @@ void explain(train_gpt::options const& wanted, entry const& job) {
   bool is_first = true;
   plait::host_map hosts;
   if (job.backend == train_gpt::process_backend) try {
-      auto const here = plait::read_process_ranks();
+      auto const here = plait::ext::read_process_ranks();
       is_first = here.rank == 0;
       place = here.text();
       if (here.launched && here.world_size == job.ranks) {

@@ -40,12 +40,12 @@ double matrix_product_roof() {
   using plait::bfloat16;
   using clock = std::chrono::steady_clock;
   constexpr std::size_t longest = 16384;
-  plait::cuda_device device({0, 0});
-  auto const queue = device.on(plait::stream::compute);
+  plait::ext::cuda_device device({0, 0});
+  auto const queue = device.on(plait::ext::stream::compute);
   std::vector<bfloat16> values(longest * 8192);  // products of zeros are faster than others
   constexpr std::size_t drawn = 1'000'003;       // the rest repeats them
   for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = i < drawn ? static_cast<bfloat16>(float(plait::random_normal({1, 2, 3}, i)))
+    values[i] = i < drawn ? static_cast<bfloat16>(float(plait::ext::random_normal({1, 2, 3}, i)))
                           : values[i - drawn];
   auto const room = [&] { return device.allocate(values.size() * sizeof(bfloat16)); };
   auto const data = [](auto const& arena) { return reinterpret_cast<bfloat16*>(arena.data()); };

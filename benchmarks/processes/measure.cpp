@@ -124,7 +124,7 @@ class measurement {
 int main(int count, char** words) {
   try {
     std::string const engine = count > 1 ? words[1] : "";
-    plait::mesh grid;
+    plait::ext::mesh grid;
     if (engine == "threads") {
       grid.add(plait::axis::data, std::atoi(count > 2 ? words[2] : "2"));
       plait::threads{}.run(grid, [](auto& rank) {

@@ -9,7 +9,7 @@
 // What the unit of an engine defines.
 namespace plait_benchmark {
 
-std::shared_ptr<plait::process_engine> make_engine();
+std::shared_ptr<plait::ext::process_engine> make_engine();
 
 /// The engine's own calls over all processes, in place for the sum; `count` floats of all ranks
 /// together. Null where it has none.

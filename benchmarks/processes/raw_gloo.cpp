@@ -20,7 +20,7 @@ namespace {
 // Connections beside plait's, made as Gloo's manual makes them.
 std::shared_ptr<gloo::Context> const& own_context() {
   static auto const made = [] {
-    auto const here = plait::read_process_ranks(
+    auto const here = plait::ext::read_process_ranks(
         [](char const* name) { return static_cast<char const*>(std::getenv(name)); });
     auto const folder = std::string(std::getenv("PLAIT_RENDEZVOUS")) + ".raw";
     std::filesystem::create_directories(folder);
@@ -37,7 +37,7 @@ std::shared_ptr<gloo::Context> const& own_context() {
 
 }  // namespace
 
-std::shared_ptr<plait::process_engine> make_engine() { return plait::gloo(); }
+std::shared_ptr<plait::ext::process_engine> make_engine() { return plait::gloo(); }
 
 // Gloo has no reduce_scatter of this kind.
 raw_calls raw() {

@@ -4,7 +4,7 @@
 
 namespace plait_benchmark {
 
-std::shared_ptr<plait::process_engine> make_engine() { return plait::mpi(); }
+std::shared_ptr<plait::ext::process_engine> make_engine() { return plait::mpi(); }
 
 raw_calls raw() {
   return {.all_reduce =

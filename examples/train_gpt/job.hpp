@@ -62,7 +62,7 @@ template <class Size, class Trainer>
   batch.samples = 1;
   batch.sequence = sequence;
   batch.inputs = room.data();
-  batch.input = {plait::value_kind::tokens, 1};
+  batch.input = {plait::ext::value_kind::tokens, 1};
   for (int made = 0; made < count; ++made) {
     std::size_t const length = std::min(text.size(), sequence);
     for (std::size_t i = 0; i < sequence; ++i)
@@ -75,8 +75,8 @@ template <class Size, class Trainer>
     double largest = row[0], sum = 0;
     for (auto const logit : row) largest = std::max<double>(largest, logit);
     for (auto const logit : row) sum += std::exp((logit - largest) / temperature);
-    double left = sum * plait::uniform_from_bits(
-                            plait::random_word({seed, 0x67656e, 0}, std::uint64_t(made)));
+    double left = sum * plait::ext::uniform_from_bits(
+                            plait::ext::random_word({seed, 0x67656e, 0}, std::uint64_t(made)));
     std::size_t choice = 0;
     for (; choice + 1 < row.size(); ++choice)
       if ((left -= std::exp((row[choice] - largest) / temperature)) <= 0) break;
@@ -145,11 +145,11 @@ outcome run(request const& wanted, Backend const& backend) {
     }
     trainer.after_steps();
     if (checkpoints) checkpoints->finish();
-    std::array<std::int64_t, plait::axis_set_count> moved{};
+    std::array<std::int64_t, plait::ext::axis_set_count> moved{};
     auto const& sets = rank.groups().sets();
     for (int i = 0; i < sets.size(); ++i)
       moved[std::size_t(i)] = std::int64_t(rank.group(sets[i]).counted().total_bytes());
-    plait::sum_over_world(rank, std::span<std::int64_t>(moved));
+    plait::ext::sum_over_world(rank, std::span<std::int64_t>(moved));
     save();
     std::vector<std::int32_t> sample;
     if (wanted.generate > 0) sample = generate<Size>(trainer, data, wanted.generate, wanted.seed);
@@ -157,7 +157,7 @@ outcome run(request const& wanted, Backend const& backend) {
     out.sample = std::move(sample);
     for (int i = 0; i < sets.size(); ++i)
       if (auto const bytes = moved[std::size_t(i)]; bytes > 0)
-        out.moved.push_back({plait::to_string(sets[i]), bytes});
+        out.moved.push_back({plait::ext::to_string(sets[i]), bytes});
   });
   return out;
 }

@@ -76,16 +76,17 @@ struct request {
   bool deterministic_attention = true;  ///< as in cuda_options, these three
   bool fused_gelu = true;
   bool time_products = false;
-  std::uint64_t schedule_seed = 0;                  ///< of the simulated device's order of events
-  std::shared_ptr<plait::process_engine> engine{};  ///< between processes
+  std::uint64_t schedule_seed = 0;  ///< of the simulated device's order of events
+  std::shared_ptr<plait::ext::process_engine> engine{};  ///< between processes
   double timeout = 0;  ///< seconds that a process waits for others; 0: as the backend has it
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   plait::stop_on_signals const* stop = nullptr;
   tensor_source* init = nullptr;
   tensor_sink* save = nullptr;
   /// Makes the checkpoints of a rank; none if it is empty. The main program alone knows how.
-  std::function<std::unique_ptr<rank_checkpoints>(
-      std::unique_ptr<plait::saved_state>, plait::batch_description const&, std::uint64_t epoch)>
+  std::function<std::unique_ptr<rank_checkpoints>(std::unique_ptr<plait::saved_state>,
+                                                  plait::ext::batch_description const&,
+                                                  std::uint64_t epoch)>
       checkpoints;
   /// Where the gradients of every step go; for comparisons.
   tensor_sink* gradients = nullptr;
@@ -142,7 +143,7 @@ inline constexpr char const* process_backend = "process";
 /// What can carry bytes between processes.
 struct engine_entry {
   char const* name = "";
-  std::shared_ptr<plait::process_engine> (*make)() = nullptr;
+  std::shared_ptr<plait::ext::process_engine> (*make)() = nullptr;
 };
 
 inline std::vector<engine_entry>& engines() {

@@ -218,10 +218,10 @@ void expect_naive(Target target, double smoothing, std::vector<double> const* we
 TEST(CrossEntropy, WeightsAndSmoothingAreTheDefinition) {
   std::vector<double> const weights{0.5, 2, 3, 0, 1, -1, 0.25};
   double const part = 0.3;
-  plait::smoothed_target const smoothed{.on_label = 1 - part, .on_each = part / 13};
+  plait::ext::smoothed_target const smoothed{.on_label = 1 - part, .on_each = part / 13};
   for (std::size_t shards : {1u, 2u, 4u})
     for (auto const* by : {static_cast<std::vector<double> const*>(nullptr), &weights}) {
-      expect_naive(plait::one_hot_target{}, 0, by, shards);
+      expect_naive(plait::ext::one_hot_target{}, 0, by, shards);
       expect_naive(smoothed, part, by, shards);
     }
 }

@@ -8,7 +8,7 @@ namespace maths = plait::host_maths;
 
 namespace {
 
-constexpr plait::random_key key{.seed = 11, .site = 3, .step = 8};
+constexpr plait::ext::random_key key{.seed = 11, .site = 3, .step = 8};
 constexpr std::uint32_t threshold = maths::dropout_threshold(0.3);
 
 // The mask of the whole (sequence, batch, width), element by element from its definition.
@@ -20,7 +20,7 @@ std::vector<double> reference(std::vector<double> const& x, std::size_t sequence
       for (std::size_t c = 0; c < width; ++c) {
         std::size_t const i = (s * batch + b) * width + c;
         std::uint64_t const index = (b * sequence + s) * width + c;
-        y[i] = plait::random_word(key, index) >= threshold ? x[i] * 2 : 0;
+        y[i] = plait::ext::random_word(key, index) >= threshold ? x[i] * 2 : 0;
       }
   return y;
 }
@@ -64,9 +64,9 @@ TEST(Dropout, EveryBlockOfTheWholeIsTheWhole) {
 TEST(Dropout, NumberEqualToTheThresholdIsKept) {
   float const x = 1;
   float y = 0;
-  maths::dropout(&x, &y, 1, 1, key, plait::random_word(key, 0), 1, {});
+  maths::dropout(&x, &y, 1, 1, key, plait::ext::random_word(key, 0), 1, {});
   EXPECT_EQ(y, 1);
-  maths::dropout(&x, &y, 1, 1, key, plait::random_word(key, 0) + 1, 1, {});
+  maths::dropout(&x, &y, 1, 1, key, plait::ext::random_word(key, 0) + 1, 1, {});
   EXPECT_EQ(y, 0);
 }
 

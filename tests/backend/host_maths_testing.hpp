@@ -19,7 +19,8 @@ std::vector<T> values(std::size_t n, std::uint32_t site) {
   std::vector<T> result(n);
   for (std::size_t i = 0; i < n; ++i)
     result[i] = static_cast<T>(
-        2 * plait::uniform_from_bits(plait::random_word({.seed = 5, .site = site}, i)) - 1);
+        2 * plait::ext::uniform_from_bits(plait::ext::random_word({.seed = 5, .site = site}, i)) -
+        1);
   return result;
 }
 

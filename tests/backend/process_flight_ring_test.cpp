@@ -28,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::detail;
 
 class FlightRing : public ::testing::Test {

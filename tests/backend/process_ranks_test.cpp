@@ -16,7 +16,7 @@
 namespace {
 
 using plait::input_error;
-using plait::process_ranks;
+using plait::ext::process_ranks;
 
 struct environment {
   std::map<std::string, std::string> variables;
@@ -26,7 +26,7 @@ struct environment {
     return found == variables.end() ? nullptr : found->second.c_str();
   }
   [[nodiscard]] process_ranks read() const {
-    return plait::read_process_ranks([this](char const* name) { return find(name); });
+    return plait::ext::read_process_ranks([this](char const* name) { return find(name); });
   }
   [[nodiscard]] std::string refusal() const {
     try {
@@ -319,16 +319,16 @@ TEST(ProcessRanks, WhatContradictsItself) {
 }
 
 TEST(ProcessRanks, AsManyProcessesAsThePlanHasRanks) {
-  EXPECT_NO_THROW(plait::check_world_size({0, 4, 0}, 4));
+  EXPECT_NO_THROW(plait::ext::check_world_size({0, 4, 0}, 4));
   try {
-    plait::check_world_size({1, 4, 1}, 8);
+    plait::ext::check_world_size({1, 4, 1}, 8);
     FAIL();
   } catch (input_error const& problem) {
     expect_words(problem.what(),
                  "rank 1: the launcher started 4 processes, the plan has 8 ranks; start as many");
   }
   try {
-    plait::check_world_size({0, 1, 0}, 2);
+    plait::ext::check_world_size({0, 1, 0}, 2);
     FAIL();
   } catch (input_error const& problem) {
     expect_words(problem.what(),
@@ -370,14 +370,14 @@ void expect_to_refuse(Backend backend, std::string const& name) {
   int ranks = 0;
   auto const program = [&](auto&) { ++ranks; };
   try {
-    backend.run(plait::mesh{}, program);
+    backend.run(plait::ext::mesh{}, program);
     ADD_FAILURE() << name << " runs in each process";
   } catch (input_error const& problem) {
     expect_words(problem.what(), "(PLAIT_WORLD_SIZE=2), but the backend is " + name);
   }
   EXPECT_EQ(ranks, 0);
   backend.in_each_process = true;
-  backend.run(plait::mesh{}, program);
+  backend.run(plait::ext::mesh{}, program);
   EXPECT_EQ(ranks, 1);
 }
 

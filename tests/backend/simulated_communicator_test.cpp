@@ -23,7 +23,7 @@ using plait::testing::check_communicators;
 
 template <class Program>
 auto run_on(auto const& backend, int ranks, Program program) {
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   backend.run(grid, [&](auto& rank) {
     program(rank);
@@ -56,12 +56,12 @@ TEST(SimulatedCommunicator, SuiteOnFiveRanks) {
 template <class Error, class Program>
 std::vector<std::string> errors_of(int ranks, Program program, std::uint64_t seed = 1) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   plait::simulated{.seed = seed}.run(grid, [&](auto& rank) {
     auto const room = rank.device().allocate(1024);
     auto* const data = reinterpret_cast<float*>(room.data());
-    rank.device().on(plait::stream::data).fill(1.0f, data, 256);
+    rank.device().on(plait::ext::stream::data).fill(1.0f, data, 256);
     program(rank, std::span<float>(data, 256));
     try {
       rank.device().synchronize();
@@ -95,7 +95,7 @@ TEST(CallsForATrainer, EndWithTheirScope) {
     auto const room = rank.device().allocate(sizeof(float));
     std::span<float> const x(reinterpret_cast<float*>(room.data()), 1);
     auto& comm = rank.group(axis::data);
-    rank.device().on(plait::stream::data).fill(1.0f, x.data(), 1);
+    rank.device().on(plait::ext::stream::data).fill(1.0f, x.data(), 1);
     {
       auto const calls = rank.calls_for(1);
       try {

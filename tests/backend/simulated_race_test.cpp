@@ -19,17 +19,17 @@ namespace {
 
 using plait::axis;
 using plait::simulated;
-using plait::stream;
-using plait::wait_site;
+using plait::ext::stream;
+using plait::ext::wait_site;
 using rank_type = simulated::rank_type;
-using queue = plait::simulated_queue;
+using queue = plait::ext::simulated_queue;
 
 constexpr std::size_t count = 16;
 
 // One rank's four streams and a buffer of doubles.
 struct bench {
   rank_type& rank;
-  plait::simulated_device::arena room = rank.device().allocate(8 * count * sizeof(double));
+  plait::ext::simulated_device::arena room = rank.device().allocate(8 * count * sizeof(double));
 
   [[nodiscard]] double* buffer(std::size_t number) const {
     return reinterpret_cast<double*>(room.data()) + number * count;
@@ -54,7 +54,7 @@ struct bench {
 template <class Program>
 std::vector<std::string> reports_of(int ranks, Program program,
                                     std::optional<wait_site> without = {}) {
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   std::vector<std::string> out;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
@@ -110,7 +110,7 @@ TEST(SimulatedRace, WeightsReadBeforeTheWrite) {
   struct weigh {
     double operator()(double term, double weight) const { return term * weight; }
   };
-  plait::smoothed_target const smoothed{.on_label = 0.5, .on_each = 0.25};
+  plait::ext::smoothed_target const smoothed{.on_label = 0.5, .on_each = 0.25};
   auto const program = [&](bool waits, int operation) {
     return [=](bench const& with) {
       double* const weights = with.buffer(0);
@@ -304,7 +304,7 @@ TEST(SimulatedRace, MessagesThereAndBack) {
 TEST(SimulatedRace, OrderGoesThroughOtherRanks) {
   // Ranks of two axes: stream data of rank 0 -> rank 1, stream tensor of rank 1 -> rank 3, then
   // stream data of rank 3 -> rank 2, stream tensor of rank 2 -> rank 0: round the square.
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::tensor, 2);
   grid.add(axis::data, 2);
   auto const run = [&](std::uint64_t seed, bool closed, std::size_t written, bool back = false) {
@@ -420,7 +420,7 @@ TEST(SimulatedRace, UndefinedRangesAreNotFollowed) {
         with.write(stream::compute, 0);
         with.on(stream::compute)
             .sums_of_squares(with.buffer(0),
-                             reinterpret_cast<plait::squares_range const*>(with.buffer(1)), 1,
+                             reinterpret_cast<plait::ext::squares_range const*>(with.buffer(1)), 1,
                              with.buffer(3));
       },
       "undefined values on rank 0, bytes [128, 152) of arena 0: sums_of_squares on stream "
@@ -436,18 +436,18 @@ TEST(SimulatedRace, AgreesWithThePlanOfWaits) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     auto const below = [&](int n) { return int(random() % unsigned(n)); };
-    std::vector<plait::stream_operation> program;
+    std::vector<plait::ext::stream_operation> program;
     for (int i = 0; i < 14; ++i)
       program.push_back({static_cast<stream>(below(4)), {below(6), below(6)}, {below(6)}});
-    auto const waits = plait::plan_waits(program);
+    auto const waits = plait::ext::plan_waits(program);
     auto const run = [&](std::size_t missing) {
-      plait::mesh grid;
+      plait::ext::mesh grid;
       grid.add(axis::data, 1);
       simulated{.seed = seed}.run(grid, [&](rank_type& rank) {
         bench const with{rank};
         with.on(stream::compute).fill(1.0, with.buffer(0), 6 * count);
         rank.device().synchronize();
-        std::vector<plait::simulated_device::event> events(program.size());
+        std::vector<plait::ext::simulated_device::event> events(program.size());
         for (std::size_t i = 0; i < program.size(); ++i) {
           for (std::size_t w = 0; w < waits.size(); ++w)
             if (waits[w].waiting == int(i) && w != missing)

@@ -22,13 +22,13 @@
 namespace {
 
 using plait::axis;
-using plait::axis_set;
 using plait::simulated;
-using plait::stream;
+using plait::ext::axis_set;
+using plait::ext::stream;
 using rank_type = simulated::rank_type;
 
-plait::mesh data_mesh(int ranks) {
-  plait::mesh grid;
+plait::ext::mesh data_mesh(int ranks) {
+  plait::ext::mesh grid;
   grid.add(axis::data, ranks);
   return grid;
 }
@@ -166,8 +166,8 @@ TEST(SimulatedDevice, MemoryGoesWithSynchronize) {
 }
 
 TEST(SimulatedDevice, KernelsGetTheQueueOfTheHost) {
-  using view = plait::view<double, plait::invariant, plait::simulated_memory>;
-  using input = plait::view<double const, plait::invariant, plait::simulated_memory>;
+  using view = plait::view<double, plait::invariant, plait::ext::simulated_memory>;
+  using input = plait::view<double const, plait::invariant, plait::ext::simulated_memory>;
   simulated{}.run(data_mesh(1), [](rank_type& rank) {
     auto& device = rank.device();
     auto const room = device.allocate(4 * sizeof(double));
@@ -198,7 +198,7 @@ TEST(SimulatedDevice, HostMemoryIsNotItsOwn) {
 }
 
 TEST(SimulatedDevice, AnotherRanksMemoryIsNotItsOwn) {
-  plait::simulated_device::arena room;
+  plait::ext::simulated_device::arena room;
   auto const text = error_of<plait::input_error>(2, [&](rank_type& rank) {
     if (rank.world_rank() == 0) room = rank.device().allocate(64);
     rank.world().barrier();
@@ -217,18 +217,21 @@ TEST(SimulatedJob, CountsOperationsAndSites) {
     auto const room = rank.device().allocate(sizeof(double));
     std::span<double> const x(reinterpret_cast<double*>(room.data()), 1);
     rank.device().on(stream::compute).fill(1.0, x.data(), 1);
-    rank.wait_across(stream::data, {plait::wait_site::part::layer, 3, 0},
+    rank.wait_across(stream::data, {plait::ext::wait_site::part::layer, 3, 0},
                      [&] { rank.group(axis::data).all_reduce(x); });
     rank.device().synchronize();
     auto event = rank.device().make_event();
     rank.device().record(event, stream::data);
-    rank.device().wait(stream::data, event, {plait::wait_site::part::step, 9});  // in order anyway
+    rank.device().wait(stream::data, event,
+                       {plait::ext::wait_site::part::step, 9});  // in order anyway
     rank.device().synchronize();
-    rank.device().wait(stream::compute, event, {plait::wait_site::part::step, 9});  // long over
+    rank.device().wait(stream::compute, event,
+                       {plait::ext::wait_site::part::step, 9});  // long over
   });
   EXPECT_EQ(statistics.operations, 4u);
-  EXPECT_EQ(statistics.sites, (std::set<plait::wait_site>{{plait::wait_site::part::layer, 3, 0},
-                                                          {plait::wait_site::part::layer, 3, 1}}));
+  EXPECT_EQ(statistics.sites,
+            (std::set<plait::ext::wait_site>{{plait::ext::wait_site::part::layer, 3, 0},
+                                             {plait::ext::wait_site::part::layer, 3, 1}}));
 }
 
 TEST(SimulatedJob, BarrierIsAMeetingOfHosts) {
@@ -239,7 +242,7 @@ TEST(SimulatedJob, BarrierIsAMeetingOfHosts) {
       arrived[std::size_t(rank.world_rank())] = 1;
       rank.world().barrier();
       EXPECT_EQ(arrived, (std::array<int, 3>{1, 1, 1}));
-      EXPECT_EQ(rank.world().counted().calls(plait::collective::barrier), 1u);
+      EXPECT_EQ(rank.world().counted().calls(plait::ext::collective::barrier), 1u);
     });
   }
 }
@@ -321,7 +324,7 @@ TEST(SimulatedJob, ABarrierWithoutAllIsADeadlock) {
 // The same ranks and the same stream, but other groups.
 TEST(SimulatedJob, GroupsAreToldApart) {
   axis_set const other = axis::data | axis::stage;
-  plait::mesh_groups const groups(data_mesh(2), {axis::data, other});
+  plait::ext::mesh_groups const groups(data_mesh(2), {axis::data, other});
   auto const of = [&](rank_type& rank) -> auto& {
     return rank.group(rank.world_rank() == 0 ? other : axis_set(axis::data));
   };

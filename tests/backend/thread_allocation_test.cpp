@@ -30,11 +30,11 @@ namespace {
 
 TEST(ThreadCommunicator, CallsAllocateNothing) {
   std::vector<int> const members{0, 1, 2};
-  plait::thread_world world{3};
+  plait::ext::thread_world world{3};
   int const group = world.add_group(members);
   long before = 0, after = 0;
-  plait::run_ranks(world, [&](int rank) {
-    plait::thread_communicator comm{world, group, members, rank};
+  plait::ext::run_ranks(world, [&](int rank) {
+    plait::ext::thread_communicator comm{world, group, members, rank};
     std::vector<float> small(100), big(300), other(300);
     auto const s = std::span{small};
     auto const b = std::span{big};

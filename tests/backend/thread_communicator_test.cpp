@@ -20,19 +20,19 @@
 
 namespace {
 
-using plait::collective;
-using plait::reduction;
-using plait::thread_communicator;
+using plait::ext::collective;
+using plait::ext::reduction;
+using plait::ext::thread_communicator;
 using plait::testing::check_communicators;
 
 // Runs `program(communicator)` on the ranks of one group that is the whole world.
 template <class Program>
 void on_threads(int ranks, Program program) {
-  plait::thread_world world{ranks};
+  plait::ext::thread_world world{ranks};
   std::vector<int> members(static_cast<std::size_t>(ranks));
   std::iota(members.begin(), members.end(), 0);
   int const group = world.add_group(members);
-  plait::run_ranks(world, [&](int rank) {
+  plait::ext::run_ranks(world, [&](int rank) {
     thread_communicator comm{world, group, members, rank};
     program(comm);
   });
@@ -67,12 +67,12 @@ TEST(ThreadCommunicator, NoRankLeavesABarrierBeforeTheLastHasCome) {
 
 TEST(ThreadCommunicator, GroupsOfOneWorldDoNotDisturbEachOther) {
   // Six ranks as 3 x 2: rows {0,1} {2,3} {4,5}, columns {4,2,0} {1,3,5}; group order is not sorted.
-  plait::thread_world world{6};
+  plait::ext::thread_world world{6};
   std::vector<std::vector<int>> const rows{{0, 1}, {2, 3}, {4, 5}}, columns{{4, 2, 0}, {1, 3, 5}};
   std::vector<int> row_ids, column_ids;
   for (auto const& row : rows) row_ids.push_back(world.add_group(row));
   for (auto const& column : columns) column_ids.push_back(world.add_group(column));
-  plait::run_ranks(world, [&](int rank) {
+  plait::ext::run_ranks(world, [&](int rank) {
     auto const r = static_cast<std::size_t>(rank / 2), c = static_cast<std::size_t>(rank % 2);
     thread_communicator row{world, row_ids[r], rows[r], rank};
     thread_communicator column{world, column_ids[c], columns[c], rank};
@@ -119,7 +119,7 @@ TEST(ThreadCommunicator, CountsTheBusiestRanksBytes) {
     EXPECT_EQ(counted.bytes(collective::receive), 0u);
     EXPECT_EQ(counted.total_bytes(), 54u + 3 * 40 + 20 + (comm.rank() == 0 ? 20 : 0));
     comm.reset_counted();
-    EXPECT_EQ(comm.counted(), plait::traffic{});
+    EXPECT_EQ(comm.counted(), plait::ext::traffic{});
   });
 }
 

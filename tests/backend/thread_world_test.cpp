@@ -23,7 +23,7 @@
 
 namespace {
 
-using plait::thread_communicator;
+using plait::ext::thread_communicator;
 
 struct ThreadErrors : testing::Test {
   // What each rank threw. Most of these tests would else be hangs, so TearDown asks for speed.
@@ -32,10 +32,10 @@ struct ThreadErrors : testing::Test {
                                        plait::thread_options options = {}) {
     std::vector<int> members(static_cast<std::size_t>(ranks));
     std::iota(members.begin(), members.end(), 0);
-    plait::thread_world world{ranks, options};
+    plait::ext::thread_world world{ranks, options};
     int const group = world.add_group(members);
     std::vector<std::string> texts(members.size());
-    plait::run_ranks(world, [&](int rank) {
+    plait::ext::run_ranks(world, [&](int rank) {
       thread_communicator comm{world, group, members, rank};
       try {
         program(comm);
@@ -134,7 +134,8 @@ TEST_F(ThreadErrors, DifferentRoots) {
 TEST_F(ThreadErrors, DifferentReductions) {
   auto const texts = expect_each<plait::collective_mismatch>(2, [](thread_communicator& comm) {
     std::vector<double> x(1);
-    comm.all_reduce(std::span{x}, comm.rank() == 0 ? plait::reduction::max : plait::reduction::sum);
+    comm.all_reduce(std::span{x},
+                    comm.rank() == 0 ? plait::ext::reduction::max : plait::ext::reduction::sum);
   });
   expect_text_everywhere(texts,
                          "rank 0 called all_reduce of 8 bytes on group {0,1} (float64, max), but "
@@ -173,7 +174,7 @@ TEST_F(ThreadErrors, DifferentTrainers) {
 
 TEST_F(ThreadErrors, DifferentAxesOfEqualMembers) {
   using plait::axis;
-  plait::mesh grid;
+  plait::ext::mesh grid;
   grid.add(axis::data, 2);
   std::vector<std::string> texts(2);
   plait::threads{}.run({grid, {axis::data, axis::data | axis::stage}}, [&](auto& rank) {
@@ -267,7 +268,7 @@ TEST_F(ThreadErrors, WaitingForARankThatHasFinished) {
 
 TEST_F(ThreadErrors, RanksThatDoTheSameAreOneRange) {
   std::vector<int> const members{0, 1, 2, 3};
-  plait::thread_world world{4};
+  plait::ext::thread_world world{4};
   int const group = world.add_group(members);
   world.start();
   for (int const rank : {1, 2, 3}) world.finish(rank);
@@ -322,11 +323,11 @@ TEST_F(ThreadErrors, TwoSendsThatWaitForEachOther) {
 
 TEST_F(ThreadErrors, RanksThatWaitForEachOtherInDifferentGroups) {
   // A ring of three pairs: each rank first calls its left pair, whose other member calls its own.
-  plait::thread_world world{3};
+  plait::ext::thread_world world{3};
   std::vector<std::vector<int>> const pairs{{0, 1}, {1, 2}, {2, 0}};
   for (auto const& pair : pairs) world.add_group(pair);
   std::vector<std::string> texts(3);
-  plait::run_ranks(world, [&](int rank) {
+  plait::ext::run_ranks(world, [&](int rank) {
     auto const own = static_cast<std::size_t>(rank);
     thread_communicator comm{world, rank, pairs[own], rank};
     std::vector<double> x(static_cast<std::size_t>(rank) + 1);
@@ -381,12 +382,12 @@ TEST_F(ThreadErrors, AWaitThatIsTooLongSaysWhatEveryRankDoes) {
 TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
   std::vector<int> const members{0, 1, 2};
   auto const run = [&](auto fail) {
-    plait::thread_world world{3};
+    plait::ext::thread_world world{3};
     int const group = world.add_group(members);
     std::mutex mutex;
     std::vector<std::string> aborted;
     try {
-      plait::run_ranks(world, [&](int rank) {
+      plait::ext::run_ranks(world, [&](int rank) {
         thread_communicator comm{world, group, members, rank};
         comm.barrier();
         if (rank == 1) fail();
@@ -400,7 +401,8 @@ TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
       });
     } catch (...) {
       EXPECT_EQ(aborted.size(), 2u);
-      EXPECT_THROW(plait::run_ranks(world, [](int) {}), plait::job_aborted);  // it stays broken
+      EXPECT_THROW(plait::ext::run_ranks(world, [](int) {}),
+                   plait::job_aborted);  // it stays broken
       for (auto const& text : aborted) EXPECT_EQ(text.find("rank 1 failed"), 0u) << text;
       throw;
     }
@@ -427,10 +429,10 @@ TEST_F(ThreadErrors, AnExceptionOnOneRankEndsAllAndKeepsItsType) {
 
 TEST_F(ThreadErrors, AMismatchIsReportedAndNotTheAbortItCauses) {
   std::vector<int> const members{0, 1, 2, 3};
-  plait::thread_world world{4};
+  plait::ext::thread_world world{4};
   int const group = world.add_group(members);
   try {
-    plait::run_ranks(world, [&](int rank) {
+    plait::ext::run_ranks(world, [&](int rank) {
       thread_communicator comm{world, group, members, rank};
       std::vector<float> x(rank == 3 ? 1 : 2);
       comm.all_reduce(std::span{x});
@@ -442,7 +444,7 @@ TEST_F(ThreadErrors, AMismatchIsReportedAndNotTheAbortItCauses) {
 }
 
 TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
-  plait::thread_world world{2};
+  plait::ext::thread_world world{2};
   std::vector<int> const members{0, 1};
   int const group = world.add_group(members);
   std::atomic<int> running{0};
@@ -452,7 +454,7 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
     world.abort("the operator stopped the job");
   }};
   std::vector<std::string> texts(2);
-  plait::run_ranks(world, [&](int rank) {
+  plait::ext::run_ranks(world, [&](int rank) {
     thread_communicator comm{world, group, members, rank};
     ++running;
     try {
@@ -471,25 +473,25 @@ TEST_F(ThreadErrors, AbortFromOutsideReachesEveryWait) {
 TEST_F(ThreadStress, AbortAtAnyMomentLeavesNoRankBehind) {
   std::vector<int> const members{0, 1, 2};
   for (int round = 0; round < 100; ++round) {
-    plait::thread_world world{3};
+    plait::ext::thread_world world{3};
     int const group = world.add_group(members);
     std::vector<int> ended(3);
     std::jthread const outside{[&] {
       std::this_thread::sleep_for(std::chrono::microseconds{10 * round});
       world.abort("stop");
     }};
-    EXPECT_THROW(plait::run_ranks(world,
-                                  [&](int rank) {
-                                    thread_communicator comm{world, group, members, rank};
-                                    while (true) {
-                                      std::vector<float> x(300, 1.0f);
-                                      comm.all_reduce(std::span{x});
-                                      EXPECT_EQ(x[299], 3.0f);
-                                      ++ended[static_cast<std::size_t>(rank)];
-                                      if (rank == 0) comm.send(std::span{x}, 2, 1);
-                                      if (rank == 2) comm.receive(std::span{x}, 0, 1);
-                                    }
-                                  }),
+    EXPECT_THROW(plait::ext::run_ranks(world,
+                                       [&](int rank) {
+                                         thread_communicator comm{world, group, members, rank};
+                                         while (true) {
+                                           std::vector<float> x(300, 1.0f);
+                                           comm.all_reduce(std::span{x});
+                                           EXPECT_EQ(x[299], 3.0f);
+                                           ++ended[static_cast<std::size_t>(rank)];
+                                           if (rank == 0) comm.send(std::span{x}, 2, 1);
+                                           if (rank == 2) comm.receive(std::span{x}, 0, 1);
+                                         }
+                                       }),
                  plait::job_aborted);
     EXPECT_EQ(ended[0], ended[1]);
     EXPECT_EQ(ended[0], ended[2]);
@@ -501,7 +503,7 @@ TEST_F(ThreadStress, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
   std::vector<int> const members{0, 1};
   std::vector<int> sent(2'000'000), received(sent.size());
   for (int round = 0; round < 12; ++round) {
-    plait::thread_world world{2};
+    plait::ext::thread_world world{2};
     int const group = world.add_group(members);
     std::ranges::fill(sent, 7);
     std::ranges::fill(received, 0);
@@ -525,7 +527,7 @@ TEST_F(ThreadStress, AbortDoesNotTakeTheBufferFromUnderAReceiver) {
       }
     };
     try {
-      plait::run_ranks(world, run);
+      plait::ext::run_ranks(world, run);
     } catch (plait::job_aborted const&) {
       EXPECT_FALSE(arrived);
     }
@@ -569,10 +571,10 @@ TEST_F(ThreadErrors, WaitingRanksUseNoProcessor) {
 // looks: 30 times as long as one that sleeps, before ranks noticed it.
 TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
   auto const seconds = [](plait::thread_options const& options) {
-    plait::thread_world world{4, options};
+    plait::ext::thread_world world{4, options};
     int const group = world.add_group({0, 1, 2, 3});
     auto const begin = std::chrono::steady_clock::now();
-    plait::run_ranks(world, [&](int rank) {
+    plait::ext::run_ranks(world, [&](int rank) {
       thread_communicator comm{world, group, {0, 1, 2, 3}, rank};
       for (int i = 0; i < 300; ++i) comm.barrier();
     });
@@ -591,11 +593,11 @@ TEST(ThreadWaiting, RanksBesideBusyThreadsSleep) {
 }
 
 TEST_F(ThreadErrors, AWorldRunsAgainAfterRanksHaveFinished) {
-  plait::thread_world world{2};
+  plait::ext::thread_world world{2};
   std::vector<int> const members{1, 0};
   int const group = world.add_group(members);
   for (int run = 0; run < 3; ++run)
-    plait::run_ranks(world, [&](int rank) {
+    plait::ext::run_ranks(world, [&](int rank) {
       thread_communicator comm{world, group, members, rank};
       std::vector<int> x{rank + 1};
       comm.all_reduce(std::span{x});
@@ -605,8 +607,8 @@ TEST_F(ThreadErrors, AWorldRunsAgainAfterRanksHaveFinished) {
 }
 
 TEST_F(ThreadErrors, WrongDeclarations) {
-  EXPECT_THROW(plait::thread_world{0}, plait::input_error);
-  plait::thread_world world{3};
+  EXPECT_THROW(plait::ext::thread_world{0}, plait::input_error);
+  plait::ext::thread_world world{3};
   EXPECT_THROW(world.add_group({}), plait::input_error);
   EXPECT_THROW(world.add_group({0, 3}), plait::input_error);
   EXPECT_THROW(world.add_group({1, 1}), plait::input_error);

@@ -33,10 +33,10 @@
 namespace {
 
 namespace fs = std::filesystem;
-using plait::checkpoint_folder;
-using plait::checkpoint_manifest;
-using plait::checkpoint_save;
-using plait::list_checkpoints;
+using plait::ext::checkpoint_folder;
+using plait::ext::checkpoint_manifest;
+using plait::ext::checkpoint_save;
+using plait::ext::list_checkpoints;
 
 // A manifest of two ranks' files; `what` stands for their content.
 checkpoint_manifest manifest_of(std::int64_t step, std::string const& what = "",
@@ -51,7 +51,7 @@ checkpoint_manifest manifest_of(std::int64_t step, std::string const& what = "",
 }
 
 // "200 100", with a '!' behind a damaged one.
-std::string text_of(std::vector<plait::found_checkpoint> const& list) {
+std::string text_of(std::vector<plait::ext::found_checkpoint> const& list) {
   std::string out;
   for (auto const& one : list)
     out += (out.empty() ? "" : " ") + std::to_string(one.step) + (one.complete() ? "" : "!");
@@ -125,7 +125,7 @@ TEST_F(CheckpointFolder, ASaveAppearsWhenItIsComplete) {
   EXPECT_EQ(list[0].path, path_ / "step-00000200");
   EXPECT_EQ(list[0].job, "job");
   EXPECT_TRUE(list[0].complete());
-  EXPECT_EQ(plait::read_manifest(list[0].path), manifest_of(200));
+  EXPECT_EQ(plait::ext::read_manifest(list[0].path), manifest_of(200));
   CheckpointFolder::save(folder, 1'234'567'890);
   EXPECT_EQ(text_of(list_checkpoints(path_)), "1234567890 200");
 }
@@ -144,15 +144,18 @@ TEST_F(CheckpointFolder, RectanglesInTwoFilesAreOneTensor) {
                                                            {"w", plait::stored_type::f32, {2, 2}}});
     writer.write("w", std::span(part));
     writer.commit();
-    manifest.blocks.push_back(
-        {file, "w", {0, 2 * rank}, {2, 2}, plait::checkpoint_crc(std::as_bytes(std::span(part)))});
+    manifest.blocks.push_back({file,
+                               "w",
+                               {0, 2 * rank},
+                               {2, 2},
+                               plait::ext::checkpoint_crc(std::as_bytes(std::span(part)))});
   }
   folder.commit(save, manifest);
   auto const found = list_checkpoints(path_).at(0);
   std::vector<float> row;
-  for (auto const& block : plait::read_manifest(found.path).blocks) {
+  for (auto const& block : plait::ext::read_manifest(found.path).blocks) {
     plait::safetensors_reader const reader(found.path / block.file);
-    EXPECT_EQ(plait::checkpoint_crc(reader, "w"), block.crc);
+    EXPECT_EQ(plait::ext::checkpoint_crc(reader, "w"), block.crc);
     std::array<float, 2> part{};
     reader.read_block("w", std::array<std::size_t, 2>{1, 0}, std::array<std::size_t, 2>{1, 2},
                       std::span<float>(part));
@@ -379,19 +382,19 @@ TEST_F(CheckpointFolder, OtherHostsSeeTheProbe) {
   std::array const bytes{std::byte{1}, std::byte{0}, std::byte{3}};
   std::array const others{std::byte{1}, std::byte{0}, std::byte{4}};
   auto const name = folder.make_probe(bytes);
-  EXPECT_TRUE(plait::sees_probe(path_, name, bytes));
-  EXPECT_FALSE(plait::sees_probe(path_, name, others));
-  EXPECT_FALSE(plait::sees_probe(path_, name, std::span(bytes).first(2)));
-  EXPECT_FALSE(plait::sees_probe(above_, name, bytes));
+  EXPECT_TRUE(plait::ext::sees_probe(path_, name, bytes));
+  EXPECT_FALSE(plait::ext::sees_probe(path_, name, others));
+  EXPECT_FALSE(plait::ext::sees_probe(path_, name, std::span(bytes).first(2)));
+  EXPECT_FALSE(plait::ext::sees_probe(above_, name, bytes));
   folder.remove_probe("plait.lock");
   folder.remove_probe(name);
-  EXPECT_FALSE(plait::sees_probe(path_, name, bytes));
+  EXPECT_FALSE(plait::ext::sees_probe(path_, name, bytes));
   {  // Who is patient sees what comes later.
     std::jthread const later([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(120));
       std::ofstream(path_ / name, std::ios::binary).write("\1\0\3", 3);
     });
-    EXPECT_TRUE(plait::sees_probe(path_, name, bytes, std::chrono::seconds(10)));
+    EXPECT_TRUE(plait::ext::sees_probe(path_, name, bytes, std::chrono::seconds(10)));
   }
   folder.remove_probe(name);
   EXPECT_EQ(names(), "plait.lock");
@@ -437,7 +440,7 @@ class power_test {
     auto const manifest = manifest_of(step, what);
     auto const begun = folder.begin(step);
     auto& expected = saved_[step].emplace_back();
-    expected["plait.json"] = plait::to_text(manifest);
+    expected["plait.json"] = plait::ext::to_text(manifest);
     for (std::string const rank : {"rank-0", "optimizer/rank-1"}) {
       expected[rank] = "the values of " + rank + " in " + what;
       auto const bytes = std::as_bytes(std::span(expected[rank]));

@@ -29,6 +29,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 namespace files = std::filesystem;
 
 struct folder {

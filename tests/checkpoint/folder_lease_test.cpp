@@ -37,11 +37,11 @@
 namespace {
 
 namespace fs = std::filesystem;
-using plait::checkpoint_folder;
-using plait::checkpoint_manifest;
-using plait::folder_owner;
-using plait::list_checkpoints;
 using plait::detail::checkpoint_name;
+using plait::ext::checkpoint_folder;
+using plait::ext::checkpoint_manifest;
+using plait::ext::folder_owner;
+using plait::ext::list_checkpoints;
 
 // A manifest of two ranks' files; `what` stands for their content.
 checkpoint_manifest manifest_with(std::int64_t step, std::string const& what) {
@@ -146,7 +146,7 @@ TEST_F(LeasedFolder, ANewerGenerationTakesItFromAnOlderOne) {
   // What is renamed after the take-over, whoever has looked before it, does not count.
   fs::copy(begun.path, path_ / "step-00000300.lease-1-9", fs::copy_options::recursive);
   std::ofstream(path_ / "step-00000300.lease-1-9" / "plait.json")
-      << plait::to_text(manifest_with(300, ""));
+      << plait::ext::to_text(manifest_with(300, ""));
   EXPECT_EQ(listed(), "step-00000100.lease-1-1");
   EXPECT_EQ(refusal([&] { old.commit(begun, manifest_with(200, "")); }), lost);
   EXPECT_EQ(refusal([&] { (void)old.begin(300); }), lost);
@@ -374,7 +374,7 @@ class orders {
     auto const manifest = manifest_with(step, what);
     auto const begun = folder.begin(step);
     auto const name = checkpoint_name::from(begun.name)->as(checkpoint_name::complete).text();
-    content expected{{"plait.json", plait::to_text(manifest)}};
+    content expected{{"plait.json", plait::ext::to_text(manifest)}};
     for (std::string const rank : {"rank-0", "optimizer/rank-1"}) {
       expected[rank] = rank + " of " + what;
       if (int const code =
@@ -496,7 +496,7 @@ TEST(FolderLeases, AnOldOwnerRemovesNothingOfANewerOnes) {
     disk.process = 1;
     checkpoint_folder old("run", folder_owner{"job", "a", 1}, disk);
     std::optional<checkpoint_folder> now;
-    std::optional<plait::checkpoint_save> begun;
+    std::optional<plait::ext::checkpoint_save> begun;
     std::string probe;
     int calls = 0;
     disk.before = [&] {

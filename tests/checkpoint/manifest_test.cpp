@@ -21,11 +21,11 @@
 
 namespace {
 
-using plait::checkpoint_block;
-using plait::checkpoint_crc;
-using plait::checkpoint_manifest;
-using plait::parse_manifest;
-using plait::to_text;
+using plait::ext::checkpoint_block;
+using plait::ext::checkpoint_crc;
+using plait::ext::checkpoint_manifest;
+using plait::ext::parse_manifest;
+using plait::ext::to_text;
 
 using sizes = std::vector<std::size_t>;
 
@@ -122,7 +122,7 @@ TEST(Manifest, FormatOneIsRead) {
   auto const here = tests != nullptr ? std::filesystem::path(tests) / "checkpoint"
                                      : std::filesystem::path(__FILE__).parent_path();
   auto const folder = here / "fixtures" / "format_1";
-  EXPECT_EQ(plait::read_manifest(folder), example());
+  EXPECT_EQ(plait::ext::read_manifest(folder), example());
   std::ifstream file(folder / "plait.json", std::ios::binary);
   std::string const text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(to_text(example()), text);  // until there is a format 2
@@ -334,7 +334,7 @@ TEST(Manifest, DifferencesAreSentences) {
   settings const saved{{"seed", "7"}, {"global_batch", "64"}, {"schedule", ""}};
   auto const difference = [&](settings const& now, std::vector<std::string_view> const& allowed) {
     std::string all;
-    for (auto const& one : plait::differences(saved, now, allowed))
+    for (auto const& one : plait::ext::differences(saved, now, allowed))
       all += (all.empty() ? "" : ", ") + one;
     return all.empty() ? "none" : all;
   };

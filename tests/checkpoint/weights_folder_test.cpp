@@ -23,6 +23,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 namespace files = std::filesystem;
 
 files::path fixture() {

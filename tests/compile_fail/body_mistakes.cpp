@@ -112,7 +112,8 @@ using model = plait::sequential<plait::nn::linear<8, 4>, penalty, scale<plait::i
 struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial,
                              plait::precision<plait::bfloat16, float>> {};
 
-void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
+void train(plait::threads::rank_type& rank,
+           plait::device_batch<plait::ext::host_memory> const& next) {
   plait::trainer<job>(rank, plait::adamw{}).step(next);
 }
 

@@ -19,10 +19,10 @@ struct of_members {
 };
 
 template <class L>
-void run(int& ops, plait::layer_context const& context) {
+void run(int& ops, plait::ext::layer_context const& context) {
   plait::execution::call_forward<L>(ops, plait::execution::forward_body{0, 0, 0, 0, 0, context});
 }
-template void run<twice>(int&, plait::layer_context const&);
-template void run<of_members>(int&, plait::layer_context const&);
+template void run<twice>(int&, plait::ext::layer_context const&);
+template void run<of_members>(int&, plait::ext::layer_context const&);
 
 int main() {}

@@ -7,7 +7,7 @@ struct backend {
 #ifndef PLAIT_EXPECT_FAIL
   using rank_type = plait::threads::rank_type;
 #endif
-  void run(plait::mesh_groups const&,
+  void run(plait::ext::mesh_groups const&,
            std::function<void(plait::threads::rank_type&)> const&) const {}
 };
 

@@ -4,7 +4,7 @@
 #include "plait/backend/host/threads.hpp"
 #include "plait/testing/communicator_suite.hpp"
 
-struct mine : plait::thread_communicator {
+struct mine : plait::ext::thread_communicator {
   using thread_communicator::thread_communicator;
 #ifdef PLAIT_EXPECT_FAIL
   void reset_counted(int);
@@ -12,8 +12,8 @@ struct mine : plait::thread_communicator {
 };
 
 struct backend : plait::threads {
-  using rank_type = plait::rank_handle<plait::host_device, mine>;
-  void run(plait::mesh_groups const&, std::function<void(rank_type&)> const&) const {}
+  using rank_type = plait::ext::rank_handle<plait::ext::host_device, mine>;
+  void run(plait::ext::mesh_groups const&, std::function<void(rank_type&)> const&) const {}
 };
 
 int main() { return plait::testing::check_communicators(backend{}).passed() ? 0 : 1; }

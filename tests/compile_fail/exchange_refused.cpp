@@ -2,7 +2,7 @@
 // expect: list of exchanges: no operation of the table
 #include "plait/plan/exchanges.hpp"
 
-using plait::placements, plait::axis;
+using plait::ext::placements, plait::axis;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr auto over_tensor = plait::shard<plait::dim::features>;  // a sum and a gather at once

@@ -12,7 +12,7 @@ struct scale {
 #ifdef PLAIT_EXPECT_FAIL
   using maximum = plait::inner<plait::partial_max, plait::partial, 1>;
   using whole = plait::inner<plait::shard<plait::dim::features>, plait::invariant, 1>;
-  using sum = plait::inner<plait::partial, plait::only<0>, 1>;  // a reduce
+  using sum = plait::inner<plait::partial, plait::ext::only<0>, 1>;  // a reduce
 #else
   using maximum = plait::inner<plait::partial_max, plait::invariant, 1>;
   using whole = plait::inner<plait::partial, plait::replicate, 1>;
@@ -22,4 +22,4 @@ struct scale {
                                          plait::shard<plait::dim::features>, maximum, whole, sum>>;
 };
 
-int main() { return plait::leaf_of<scale>.form_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.form_count == 0; }

@@ -5,7 +5,7 @@
 #include "plait/layer/layer.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
-constexpr auto used = plait::only<0>, made = plait::sliced;
+constexpr auto used = plait::ext::only<0>, made = plait::ext::sliced;
 #else
 constexpr auto used = plait::partial, made = plait::partial;
 #endif
@@ -32,6 +32,6 @@ struct by_slices {
 };
 
 int main() {
-  return plait::leaf_of<scale<of_one_rank>>.form_count +
-         plait::leaf_of<scale<by_slices>>.form_count;
+  return plait::ext::leaf_of<scale<of_one_rank>>.form_count +
+         plait::ext::leaf_of<scale<by_slices>>.form_count;
 }

@@ -10,9 +10,10 @@
 #include "plait/plan/parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
-constexpr plait::name not_there = "wpe.*", copy = "h.0.*", part = "first.weight", owner = "wte.*";
+constexpr plait::ext::name not_there = "wpe.*", copy = "h.0.*", part = "first.weight",
+                           owner = "wte.*";
 #else
-constexpr plait::name not_there = "first.*", copy = "h.*", part = "first.*", owner = "*";
+constexpr plait::ext::name not_there = "first.*", copy = "h.*", part = "first.*", owner = "*";
 #endif
 
 using plait::frozen, plait::named, plait::repeat, plait::sequential;

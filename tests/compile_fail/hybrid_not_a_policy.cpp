@@ -9,4 +9,4 @@ using chosen = plait::hybrid<plait::data_parallel<2>, plait::gpipe>;
 using chosen = plait::hybrid<plait::data_parallel<2>, plait::pipeline<2, plait::gpipe>>;
 #endif
 
-int main() { return plait::mesh_of<chosen>.world_size() == 0; }
+int main() { return plait::ext::mesh_of<chosen>.world_size() == 0; }

@@ -9,4 +9,4 @@ using chosen =
 using chosen = plait::hybrid<plait::data_parallel<4>, plait::tensor_parallel<2>>;
 #endif
 
-int main() { return plait::mesh_of<chosen>.world_size() == 0; }
+int main() { return plait::ext::mesh_of<chosen>.world_size() == 0; }

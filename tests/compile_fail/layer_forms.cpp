@@ -7,7 +7,7 @@ struct scale {
 
   using input = plait::features<8>;
   using output = plait::features<8>;
-  template <plait::name Label>
+  template <plait::ext::name Label>
   using one = plait::form<Label, plait::invariant, plait::invariant>;
 #ifdef PLAIT_EXPECT_FAIL
   using forms = plait::forms<one<"1">, one<"2">, one<"3">, one<"4">, one<"5">, one<"6">, one<"7">,
@@ -18,4 +18,4 @@ struct scale {
 #endif
 };
 
-int main() { return plait::leaf_of<scale>.form_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.form_count == 0; }

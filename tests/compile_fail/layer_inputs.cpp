@@ -13,4 +13,4 @@ struct scale {
   using output = plait::features<8>;
 };
 
-int main() { return plait::leaf_of<scale>.input_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.input_count == 0; }

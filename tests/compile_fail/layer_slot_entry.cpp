@@ -17,4 +17,4 @@ struct scale {
 #endif
 };
 
-int main() { return plait::leaf_of<scale>.output.width == 0; }
+int main() { return plait::ext::leaf_of<scale>.output.width == 0; }

@@ -7,7 +7,7 @@ struct scale {
 
   using input = plait::features<8>;
   using output = plait::features<8>;
-  template <plait::name Label>
+  template <plait::ext::name Label>
   using one = plait::slot<Label, 1>;
 #ifdef PLAIT_EXPECT_FAIL
   using saved = plait::saved<one<"a">, one<"b">, one<"c">, one<"d">, one<"e">>;
@@ -16,4 +16,4 @@ struct scale {
 #endif
 };
 
-int main() { return plait::leaf_of<scale>.saved.own_count == 0; }
+int main() { return plait::ext::leaf_of<scale>.saved.own_count == 0; }

@@ -11,6 +11,6 @@ using samples = std::vector<float>;
 using samples = plait::in_memory<float>;
 #endif
 
-void read(samples const& all) { (void)plait::loader<samples>(all); }
+void read(samples const& all) { (void)plait::ext::loader<samples>(all); }
 
 int main() {}

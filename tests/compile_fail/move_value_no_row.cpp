@@ -6,7 +6,7 @@
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement one = plait::shard<plait::dim::features, 3>;  // the ranks would permute
-constexpr plait::placement two = plait::only<0>;
+constexpr plait::placement two = plait::ext::only<0>;
 #else
 constexpr plait::placement one = plait::invariant, two = plait::replicate;
 #endif
@@ -14,7 +14,7 @@ constexpr plait::placement one = plait::invariant, two = plait::replicate;
 template <plait::placement To>
 void exchange(plait::threads::rank_type& rank, float const* in, float* out, float* staging) {
   plait::execution::move_value<plait::shard<plait::dim::features>, To>(
-      rank.device().on(plait::stream::tensor), rank.group(plait::axis::tensor),
+      rank.device().on(plait::ext::stream::tensor), rank.group(plait::axis::tensor),
       plait::execution::whole_shape{4, 6}, in, out, staging);
 }
 template void exchange<one>(plait::threads::rank_type&, float const*, float*, float*);

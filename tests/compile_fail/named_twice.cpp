@@ -13,4 +13,4 @@ using model = plait::sequential<named<"fc", linear<8, 8>>, named<"fc", linear<8,
 using model = plait::sequential<named<"fc_1", linear<8, 8>>, named<"fc_2", linear<8, 4>>>;
 #endif
 
-int main() { return static_cast<int>(plait::plan<model, plait::serial>::stages) - 1; }
+int main() { return static_cast<int>(plait::ext::plan<model, plait::serial>::stages) - 1; }

@@ -19,7 +19,7 @@ struct of_first_rank {
   using input = plait::features<64>;
   using output = plait::features<64>;
 #ifdef PLAIT_EXPECT_FAIL
-  using forms = plait::forms<plait::form<"first", plait::invariant, plait::only<0>>>;
+  using forms = plait::forms<plait::form<"first", plait::invariant, plait::ext::only<0>>>;
 #else
   using forms = plait::forms<plait::form<"first", plait::invariant, plait::invariant>>;
 #endif

@@ -27,7 +27,8 @@ using model = plait::sequential<plait::nn::linear<8, 4>, activation>;
 struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>,
                              plait::tensor_parallel<2>> {};
 
-void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
+void train(plait::threads::rank_type& rank,
+           plait::device_batch<plait::ext::host_memory> const& next) {
   plait::trainer<job>(rank, plait::adamw{}).step(next);
 }
 

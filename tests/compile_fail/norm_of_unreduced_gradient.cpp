@@ -8,8 +8,8 @@
 struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn::cross_entropy<4>>,
                              plait::data_parallel<2>> {};
 
-void norm(plait::threads::rank_type& rank, plait::gradients<job, plait::partial> mine,
-          std::span<plait::squares_range const> ranges, std::span<double> squares) {
+void norm(plait::threads::rank_type& rank, plait::ext::gradients<job, plait::partial> mine,
+          std::span<plait::ext::squares_range const> ranges, std::span<double> squares) {
 #ifdef PLAIT_EXPECT_FAIL
   auto const gradients = mine;
 #else

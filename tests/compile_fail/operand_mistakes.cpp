@@ -24,7 +24,7 @@ constexpr plait::placement either(plait::placement if_right, plait::placement el
 }
 
 using plait::view;
-using operations = plait::operations<plait::threads::rank_type>;
+using operations = plait::ext::operations<plait::threads::rank_type>;
 
 struct negated {
   static constexpr bool is_linear = true;
@@ -61,7 +61,7 @@ void largest(operations& ops, view<float const, of_logits> logits, view<float, o
 constexpr auto whole = either(plait::invariant, plait::replicate);
 void differentiate(operations& ops, view<float const, whole> logits, plait::token_view<> labels,
                    view<float const> max, view<float const> terms,
-                   view<float, plait::dual(whole)> dx) {
+                   view<float, plait::ext::dual(whole)> dx) {
   ops.cross_entropy_backward(logits, labels, max, terms, -100, plait::loss_seed{}, dx);
 }
 

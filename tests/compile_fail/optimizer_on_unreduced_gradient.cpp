@@ -8,9 +8,9 @@
 struct job : plait::parallel<plait::objective<plait::nn::linear<8, 4>, plait::nn::cross_entropy<4>>,
                              plait::data_parallel<2>> {};
 
-void update(plait::threads::rank_type& rank, plait::gradients<job, plait::partial> mine,
-            plait::planning::owned_block const& block, plait::optimizer_arena<float> const& arena,
-            plait::sgd_numbers const* now) {
+void update(plait::threads::rank_type& rank, plait::ext::gradients<job, plait::partial> mine,
+            plait::planning::owned_block const& block,
+            plait::ext::optimizer_arena<float> const& arena, plait::ext::sgd_numbers const* now) {
 #ifdef PLAIT_EXPECT_FAIL
   auto const gradients = mine;
 #else

@@ -16,8 +16,8 @@ constexpr bool right = true;
 #endif
 
 using plait::axis;
-using plait::parameter_rule;
 using plait::placement;
+using plait::ext::parameter_rule;
 constexpr placement by_samples = plait::shard<plait::dim::batch>;
 
 struct empty {};
@@ -35,26 +35,26 @@ struct summed {
 };
 template <class... Parts>
 struct policy_of : Parts... {
-  using concept_tag = plait::policy_tag;
+  using concept_tag = plait::ext::policy_tag;
 };
 template <class Part>
 using if_right = std::conditional_t<right, Part, empty>;
 
 struct cuts_forms {
-  using concept_tag = plait::policy_tag;
+  using concept_tag = plait::ext::policy_tag;
   static constexpr axis along = right ? axis::tensor : axis::stage;
   static constexpr int ranks = 2;
-  static constexpr plait::form_cuts forms{.features = false, .sequence = true};
+  static constexpr plait::ext::form_cuts forms{.features = false, .sequence = true};
 };
 
 int const without_axis =
-    plait::mesh_of<policy_of<if_right<along_data>, two_ranks, cut_samples, summed>>.world_size();
+    plait::ext::mesh_of<policy_of<if_right<along_data>, two_ranks, cut_samples, summed>>.world_size();
 int const never_sums =
-    plait::mesh_of<policy_of<along_data, two_ranks, cut_samples, if_right<summed>>>.world_size();
-int const forms_elsewhere = plait::mesh_of<cuts_forms>.world_size();
+    plait::ext::mesh_of<policy_of<along_data, two_ranks, cut_samples, if_right<summed>>>.world_size();
+int const forms_elsewhere = plait::ext::mesh_of<cuts_forms>.world_size();
 int const same_samples =
-    plait::mesh_of<policy_of<along_data, two_ranks, if_right<cut_samples>, summed>>.world_size();
+    plait::ext::mesh_of<policy_of<along_data, two_ranks, if_right<cut_samples>, summed>>.world_size();
 int const without_ranks =
-    plait::mesh_of<policy_of<along_data, if_right<two_ranks>, cut_samples, summed>>.world_size();
+    plait::ext::mesh_of<policy_of<along_data, if_right<two_ranks>, cut_samples, summed>>.world_size();
 
 int main() {}

@@ -14,7 +14,7 @@
 using plait::axis;
 
 struct base {
-  using concept_tag = plait::policy_tag;
+  using concept_tag = plait::ext::policy_tag;
 };
 struct of_data : base {
   static constexpr axis along = axis::data;
@@ -23,7 +23,7 @@ struct of_samples {
   static constexpr plait::placement samples = plait::shard<plait::dim::batch>;
 };
 struct summed {
-  static constexpr plait::parameter_rule parameters{.summed = plait::partial};
+  static constexpr plait::ext::parameter_rule parameters{.summed = plait::partial};
 };
 template <axis Along>
 struct two_ranks : base {
@@ -39,10 +39,10 @@ struct two : two_ranks<axis::data>, summed {
   static constexpr plait::placement sample = plait::shard<plait::dim::batch>;
 };
 struct three : two_ranks<axis::data>, of_samples {
-  static constexpr plait::parameter_rule parameter{.summed = plait::partial};
+  static constexpr plait::ext::parameter_rule parameter{.summed = plait::partial};
 };
 struct four : two_ranks<axis::tensor> {
-  static constexpr plait::form_cuts form{.sequence = true};
+  static constexpr plait::ext::form_cuts form{.sequence = true};
 };
 struct five : base {
   static constexpr int slice = 4;
@@ -61,7 +61,7 @@ struct one : of_data, of_samples, summed {
 struct two : two_ranks<axis::data>, of_samples, summed {};
 struct three : two_ranks<axis::data>, of_samples, summed {};
 struct four : two_ranks<axis::tensor> {
-  static constexpr plait::form_cuts forms{.sequence = true};
+  static constexpr plait::ext::form_cuts forms{.sequence = true};
 };
 struct five : base {
   static constexpr int slices = 4;
@@ -77,11 +77,11 @@ struct seven : two_ranks<axis::stage> {
 // Of a job nothing else is said before.
 struct job : plait::parallel<plait::nn::linear<8, 8>, one> {};
 static_assert(job::plan().grid.world_size() >= 1);
-static_assert(plait::mesh_of<two>.dimension_count == 1);
-static_assert(plait::mesh_of<three>.dimension_count == 1);
-static_assert(plait::mesh_of<four>.dimension_count == 1);
-static_assert(plait::mesh_of<five>.dimension_count == 0);
-static_assert(plait::mesh_of<six>.dimension_count == 1);
-static_assert(plait::mesh_of<seven>.dimension_count == 1);
+static_assert(plait::ext::mesh_of<two>.dimension_count == 1);
+static_assert(plait::ext::mesh_of<three>.dimension_count == 1);
+static_assert(plait::ext::mesh_of<four>.dimension_count == 1);
+static_assert(plait::ext::mesh_of<five>.dimension_count == 0);
+static_assert(plait::ext::mesh_of<six>.dimension_count == 1);
+static_assert(plait::ext::mesh_of<seven>.dimension_count == 1);
 
 int main() {}

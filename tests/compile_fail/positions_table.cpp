@@ -4,7 +4,7 @@
 #include "plait/run/operations.hpp"
 
 using plait::view;
-using operations = plait::operations<plait::threads::rank_type>;
+using operations = plait::ext::operations<plait::threads::rank_type>;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr plait::placement of_table = plait::invariant;  // nobody would add up its gradient

@@ -6,6 +6,7 @@
 #include "plait/plait.hpp"
 
 using namespace plait;
+using namespace plait::ext;
 
 #ifdef PLAIT_EXPECT_FAIL
 constexpr int none = 0, ranks = 4;

@@ -14,7 +14,7 @@ constexpr bool right = true;
 #endif
 
 using plait::view;
-using operations = plait::operations<plait::threads::rank_type>;
+using operations = plait::ext::operations<plait::threads::rank_type>;
 
 struct twice {
   static constexpr bool is_linear = right;

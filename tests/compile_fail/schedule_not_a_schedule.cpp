@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: Schedule is not a schedule; it needs concept_tag = plait::schedule_tag
+// first: Schedule is not a schedule; it needs concept_tag = plait::ext::schedule_tag
 #include "plait/schedule/gpipe.hpp"
 #include "plait/schedule/lowering.hpp"
 
@@ -7,7 +7,7 @@ struct untagged : plait::gpipe {
 #ifdef PLAIT_EXPECT_FAIL
   using concept_tag = void;
 #else
-  using concept_tag = plait::schedule_tag;
+  using concept_tag = plait::ext::schedule_tag;
 #endif
 };
 

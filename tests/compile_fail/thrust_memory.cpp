@@ -22,7 +22,7 @@ struct queue {};
 #endif
 
 int main() {
-  plait::thrust_scratch memory(plait::view<element>{});
-  (void)plait::thrust_policy(queue{}, memory);
+  plait::ext::thrust_scratch memory(plait::view<element>{});
+  (void)plait::ext::thrust_policy(queue{}, memory);
   return memory.take<taken>(0) != nullptr;
 }

@@ -11,9 +11,9 @@ constexpr options head_options{.bias = false, .order = plait::nn::weight_order::
 using head = plait::nn::linear<16, 32, head_options>;
 using table = plait::nn::embedding<32, 16>;
 #ifdef PLAIT_EXPECT_FAIL
-constexpr plait::name form = "features";
+constexpr plait::ext::name form = "features";
 #else
-constexpr plait::name form = "vocabulary";
+constexpr plait::ext::name form = "vocabulary";
 #endif
 
 using model =

@@ -10,9 +10,9 @@ constexpr options head_options{.bias = false, .order = plait::nn::weight_order::
 
 using dense = plait::nn::linear<16, 16>;
 #ifdef PLAIT_EXPECT_FAIL
-constexpr plait::name owner = "second.weight";  // itself
+constexpr plait::ext::name owner = "second.weight";  // itself
 #else
-constexpr plait::name owner = "first.weight";
+constexpr plait::ext::name owner = "first.weight";
 #endif
 
 using model = plait::sequential<plait::named<"first", dense>,

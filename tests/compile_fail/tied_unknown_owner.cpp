@@ -13,9 +13,9 @@ constexpr options head_options{.bias = false, .order = plait::nn::weight_order::
 using head = plait::nn::linear<16, 32, head_options>;
 using table = plait::nn::embedding<32, 16>;
 #ifdef PLAIT_EXPECT_FAIL
-constexpr plait::name owner = "wte";
+constexpr plait::ext::name owner = "wte";
 #else
-constexpr plait::name owner = "wte.weight";
+constexpr plait::ext::name owner = "wte.weight";
 #endif
 
 using model = plait::sequential<plait::named<"wte", table>, plait::tied<head, head::weight, owner>>;

@@ -16,10 +16,10 @@ using model = plait::nn::linear<8, 4>;
 struct job : plait::parallel<plait::objective<model, plait::nn::cross_entropy<4>>, plait::serial> {
 };
 struct other_memory {
-  using concept_tag = plait::memory_tag;
+  using concept_tag = plait::ext::memory_tag;
 };
 
-using batch = plait::device_batch<plait::host_memory>;
+using batch = plait::device_batch<plait::ext::host_memory>;
 #ifdef PLAIT_EXPECT_FAIL
 using buffer = std::vector<float>;
 using elsewhere = plait::device_batch<other_memory>;

@@ -20,7 +20,8 @@ struct with_a_name : plait::sgd {
   void update(auto, auto const&, numbers const*) const {}
 };
 
-void train(plait::threads::rank_type& rank, plait::device_batch<plait::host_memory> const& next) {
+void train(plait::threads::rank_type& rank,
+           plait::device_batch<plait::ext::host_memory> const& next) {
 #ifdef PLAIT_EXPECT_FAIL
   plait::trainer<job>(rank, plait::trainer_options{.seed = 3}).step(next);
 #else

@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 std::string checked(std::vector<T> const& values) {
-  return plait::not_finite("a\nb", std::span<T const>(values));
+  return plait::ext::not_finite("a\nb", std::span<T const>(values));
 }
 
 TEST(Finite, TheFirstWrongValueIsNamed) {

@@ -5,7 +5,7 @@
 
 namespace {
 
-using plait::name;
+using plait::ext::name;
 
 template <name Label>
 struct keyed {

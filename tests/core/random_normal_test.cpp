@@ -15,6 +15,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 std::vector<double> numbers(random_key key, std::uint64_t first, std::size_t count) {
   std::vector<double> out(count);

@@ -10,6 +10,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr bool is(random_block block, std::uint32_t a, std::uint32_t b, std::uint32_t c,
                   std::uint32_t d) {

@@ -7,7 +7,7 @@
 
 namespace {
 
-using plait::static_vector;
+using plait::ext::static_vector;
 
 TEST(StaticVector, KeepsWhatIsPushed) {
   static_vector<int, 3> list;

@@ -21,7 +21,8 @@ static_assert(per_rank_batch<>{5}.over(3).samples == 15);
 static_assert(!std::is_convertible_v<per_rank_batch<>, global_batch<>>);
 static_assert(!std::is_convertible_v<global_batch<>, per_rank_batch<>>);
 static_assert(!std::is_convertible_v<std::size_t, global_batch<>>);
-static_assert(!plait::global_batch_size<per_rank_batch<>> && !plait::global_batch_size<int>);
+static_assert(!plait::ext::global_batch_size<per_rank_batch<>> &&
+              !plait::ext::global_batch_size<int>);
 
 TEST(BatchSize, SplitNamesBothNumbers) {
   try {
@@ -44,7 +45,7 @@ TEST(BatchSize, EmptyBatchesAreRefused) {
   EXPECT_THROW((void)per_rank_batch<>{4}.over(-1), plait::input_error);
 }
 
-static_assert((plait::require_global_batch<global_batch<12>>(), true));
-static_assert((plait::require_global_batch<global_batch<>>(), true));
+static_assert((plait::ext::require_global_batch<global_batch<12>>(), true));
+static_assert((plait::ext::require_global_batch<global_batch<>>(), true));
 
 }  // namespace

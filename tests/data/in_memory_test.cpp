@@ -31,8 +31,10 @@ struct minimal_features {
   void targets(std::size_t, std::span<std::int32_t>) const {}
 };
 
-static_assert(plait::token_dataset<minimal_tokens> && !plait::feature_dataset<minimal_tokens>);
-static_assert(plait::feature_dataset<minimal_features> && !plait::token_dataset<minimal_features>);
+static_assert(plait::ext::token_dataset<minimal_tokens> &&
+              !plait::ext::feature_dataset<minimal_tokens>);
+static_assert(plait::ext::feature_dataset<minimal_features> &&
+              !plait::ext::token_dataset<minimal_features>);
 
 struct without_tag : minimal_tokens {
   using concept_tag = int;
@@ -59,9 +61,9 @@ struct without_width : minimal_features {
 static_assert(!plait::dataset<without_tag> && !plait::dataset<without_size>);
 static_assert(!plait::dataset<without_sequence> && !plait::dataset<with_other_inputs>);
 static_assert(!plait::dataset<with_changing_targets> && !plait::dataset<int>);
-static_assert(plait::dataset<with_other_element> && !plait::token_dataset<with_other_element>);
-static_assert(!plait::feature_dataset<with_other_element>);
-static_assert(plait::dataset<without_width> && !plait::feature_dataset<without_width>);
+static_assert(plait::dataset<with_other_element> && !plait::ext::token_dataset<with_other_element>);
+static_assert(!plait::ext::feature_dataset<with_other_element>);
+static_assert(plait::dataset<without_width> && !plait::ext::feature_dataset<without_width>);
 
 // ---- in_memory
 

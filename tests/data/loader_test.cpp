@@ -43,7 +43,7 @@ using ints = std::vector<std::int32_t>;
 
 TEST(Loader, TokensArePositionMajor) {
   auto const text = plait::byte_text::from_text("abcdefghijklm", 3);
-  plait::loader load(text);
+  plait::ext::loader load(text);
   std::array<std::size_t, 2> const samples{3, 1};
   ints inputs(6), targets(6);
   load.fill(samples, 1, {inputs, targets});
@@ -53,7 +53,7 @@ TEST(Loader, TokensArePositionMajor) {
 
 TEST(Loader, FeaturesKeepTheirWidthContiguous) {
   numbered const data;
-  plait::loader load(data);
+  plait::ext::loader load(data);
   EXPECT_EQ(load.inputs_per_sample(), 6u);
   EXPECT_EQ(load.targets_per_sample(), 3u);
   std::array<std::size_t, 2> const samples{4, 0};
@@ -67,7 +67,7 @@ TEST(Loader, FeaturesKeepTheirWidthContiguous) {
 
 TEST(Loader, MicrobatchesFollowEachOther) {
   numbered const data;
-  plait::loader load(data);
+  plait::ext::loader load(data);
   std::vector<std::size_t> samples(6);
   std::iota(samples.begin(), samples.end(), std::size_t{20});
   std::vector<double> inputs(36);
@@ -85,11 +85,11 @@ TEST(Loader, MicrobatchesFollowEachOther) {
 // 3 samples into 2 microbatches of 2, and of 4: what is left over counts nowhere.
 TEST(Loader, PartialBatchesAreFilledUpWithIgnoredTargets) {
   plait::in_memory<float> const data({1, 2, 3}, {4, 5, 6}, 1);
-  plait::loader load(data);
+  plait::ext::loader load(data);
   std::array<std::size_t, 3> const samples{0, 1, 2};
   std::vector<float> inputs(4, 99), many(8, 99);
   ints targets(4, 99), more(8, 99);
-  constexpr auto none = plait::ignored_target;
+  constexpr auto none = plait::ext::ignored_target;
   load.fill(samples, 2, {inputs, targets});
   EXPECT_EQ(inputs, (std::vector<float>{1, 2, 3, 0}));
   EXPECT_EQ(targets, (ints{4, 5, 6, none}));
@@ -102,7 +102,7 @@ TEST(Loader, PartialBatchesAreFilledUpWithIgnoredTargets) {
 
 TEST(Loader, SizesAreCheckedBeforeAnythingIsWritten) {
   numbered const data;
-  plait::loader load(data);
+  plait::ext::loader load(data);
   std::array<std::size_t, 3> const samples{0, 1, 2};
   std::vector<double> inputs(12, -1);
   ints targets(6, -1);
@@ -120,7 +120,7 @@ TEST(Loader, SizesAreCheckedBeforeAnythingIsWritten) {
 // With the order of the text, sample i of step s starts at byte (s * batch + i) * sequence.
 // Of 100 samples 64 are read, or none where a data set has a fingerprint of its own.
 TEST(Loader, FingerprintsAreOthersForOtherData) {
-  auto const of = [](auto const& data) { return plait::loader(data).fingerprint(); };
+  auto const of = [](auto const& data) { return plait::ext::loader(data).fingerprint(); };
   struct signed_by : numbered {
     explicit signed_by(std::uint64_t number) : number_(number) {}
     [[nodiscard]] std::uint64_t fingerprint() const { return number_; }
@@ -139,8 +139,8 @@ TEST(Loader, SequentialStepsReadTheTextInOrder) {
   std::string bytes;
   for (int i = 0; i < 200; ++i) bytes += static_cast<char>(i);
   auto const text = plait::byte_text::from_text(bytes, 5);
-  plait::sampler const order(text.size(), {.order = plait::sample_order::sequential});
-  plait::loader load(text);
+  plait::ext::sampler const order(text.size(), {.order = plait::sample_order::sequential});
+  plait::ext::loader load(text);
   ints inputs(10), targets(10);
   std::array<std::size_t, 2> mine{};
   for (std::size_t step = 0; step < 9; ++step)
@@ -156,8 +156,8 @@ TEST(Loader, SequentialStepsReadTheTextInOrder) {
 
 TEST(Loader, FillingAllocatesNothing) {
   auto const text = plait::byte_text::from_text(std::string(1000, 'x'), 10);
-  plait::sampler const order(text.size());
-  plait::loader load(text);
+  plait::ext::sampler const order(text.size());
+  plait::ext::loader load(text);
   ints inputs(80), targets(80);
   std::array<std::size_t, 8> mine{};
   std::size_t const before = allocations;

@@ -17,7 +17,7 @@ namespace {
 using plait::global_batch;
 using plait::last_batch;
 using plait::sample_order;
-using plait::sampler;
+using plait::ext::sampler;
 
 std::vector<std::size_t> epoch_order(sampler const& samples, std::uint64_t epoch) {
   std::vector<std::size_t> out(samples.samples());
@@ -134,11 +134,11 @@ TEST(Sampler, BatchesDoNotDependOnTheNumberOfDataRanks) {
 TEST(Sampler, StepsCountThroughEpochs) {
   sampler const keep(10, {.last = last_batch::keep});
   EXPECT_EQ(keep.batches_per_epoch(global_batch<4>{}), 3u);
-  EXPECT_EQ(keep.position(global_batch<4>{}, 0), (plait::epoch_position{0, 0}));
-  EXPECT_EQ(keep.position(global_batch<4>{}, 7), (plait::epoch_position{2, 1}));
+  EXPECT_EQ(keep.position(global_batch<4>{}, 0), (plait::ext::epoch_position{0, 0}));
+  EXPECT_EQ(keep.position(global_batch<4>{}, 7), (plait::ext::epoch_position{2, 1}));
   sampler const drop(10, {.last = last_batch::drop});
   EXPECT_EQ(drop.batches_per_epoch(global_batch<4>{}), 2u);
-  EXPECT_EQ(drop.position(global_batch<4>{}, 7), (plait::epoch_position{3, 1}));
+  EXPECT_EQ(drop.position(global_batch<4>{}, 7), (plait::ext::epoch_position{3, 1}));
 }
 
 TEST(Sampler, ImpossibleRequestsAreErrors) {

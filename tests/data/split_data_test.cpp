@@ -93,12 +93,12 @@ TEST(SplitData, SamplesAreDrawnByTheSeedUnlessTheirOrderIsKept) {
 TEST(SplitData, APartIsADataSetOfTheSameKind) {
   numbered const data{10};
   using part = decltype(split_data(data, 0.5).first);
-  static_assert(plait::feature_dataset<part> && plait::weighted_dataset<part>);
-  static_assert(plait::has_targets_per_sample<part>);
-  static_assert(std::same_as<plait::target_of<part>, float>);
-  EXPECT_EQ(plait::target_width_of(split_data(data, 0.5).second), 2u);
+  static_assert(plait::ext::feature_dataset<part> && plait::ext::weighted_dataset<part>);
+  static_assert(plait::ext::has_targets_per_sample<part>);
+  static_assert(std::same_as<plait::ext::target_of<part>, float>);
+  EXPECT_EQ(plait::ext::target_width_of(split_data(data, 0.5).second), 2u);
   using of_text = decltype(split_data(std::declval<plait::byte_text const&>(), 0.5).first);
-  static_assert(plait::token_dataset<of_text> && !plait::weighted_dataset<of_text>);
+  static_assert(plait::ext::token_dataset<of_text> && !plait::ext::weighted_dataset<of_text>);
   // One that is made in the call is held; a part can be split again.
   auto const [half, other] = split_data(split_data(numbered{40}, 0.5).second, 0.5);
   EXPECT_EQ(numbers_of(half).size() + numbers_of(other).size(), 20u);
@@ -109,8 +109,8 @@ TEST(SplitData, FingerprintsAreOfTheDataAndOfTheSplit) {
   std::set<std::uint64_t> seen;
   auto const add = [&](numbered const& data, double fraction, plait::split_options const& how) {
     auto const [train, rest] = split_data(data, fraction, how);
-    seen.insert(plait::loader(train).fingerprint());
-    seen.insert(plait::loader(rest).fingerprint());
+    seen.insert(plait::ext::loader(train).fingerprint());
+    seen.insert(plait::ext::loader(rest).fingerprint());
   };
   numbered const data{100, 0}, others{100, 1};
   add(data, 0.5, {});

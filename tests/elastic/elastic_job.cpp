@@ -32,6 +32,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t fields = 6, width = 32;
 constexpr int slices = 12;

@@ -20,13 +20,13 @@ std::string text_from(std::span<std::uint8_t const> bytes) {
 }
 
 // What the rules promise to whoever opens the files.
-void expect_rules(plait::checkpoint_manifest const& manifest) {
+void expect_rules(plait::ext::checkpoint_manifest const& manifest) {
   for (auto const& block : manifest.blocks) {
     fuzzing::expect(block.file.find_first_of(std::string("/\0", 2)) == std::string::npos &&
                         block.file != "." && block.file != "..",
                     "a file is not in the folder");
     auto const of =
-        std::ranges::find(manifest.tensors, block.tensor, &plait::checkpoint_tensor::name);
+        std::ranges::find(manifest.tensors, block.tensor, &plait::ext::checkpoint_tensor::name);
     fuzzing::expect(of != manifest.tensors.end(), "a block of no tensor");
     fuzzing::expect(plait::detail::is_block_of(of->shape, block.offset, block.extent),
                     "a block outside its tensor");
@@ -50,11 +50,12 @@ void expect_rules(plait::checkpoint_manifest const& manifest) {
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   auto const text = text_from({data, size});
   fuzzing::accepts([&] {
-    auto const manifest = plait::parse_manifest(text);
+    auto const manifest = plait::ext::parse_manifest(text);
     expect_rules(manifest);
-    auto const again = plait::to_text(manifest);
-    fuzzing::expect(plait::parse_manifest(again) == manifest, "another manifest is read back");
-    fuzzing::expect(plait::to_text(plait::parse_manifest(again)) == again, "another text");
+    auto const again = plait::ext::to_text(manifest);
+    fuzzing::expect(plait::ext::parse_manifest(again) == manifest, "another manifest is read back");
+    fuzzing::expect(plait::ext::to_text(plait::ext::parse_manifest(again)) == again,
+                    "another text");
   });
   // As the name of a folder, too.
   if (auto const name = plait::detail::checkpoint_name::from(text))

@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     variables[name] = value;
   }
   fuzzing::accepts([&] {
-    auto const ranks = plait::read_process_ranks([&](char const* name) {
+    auto const ranks = plait::ext::read_process_ranks([&](char const* name) {
       auto const found = variables.find(name);
       return found == variables.end() ? nullptr : found->second.c_str();
     });
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
                                               ranks.local_size <= ranks.world_size),
                     "a local size out of range");
     fuzzing::expect(ranks.node >= -1 && !ranks.text().empty(), "a node out of range");
-    fuzzing::accepts([&] { plait::check_world_size(ranks, 4); });
+    fuzzing::accepts([&] { plait::ext::check_world_size(ranks, 4); });
   });
   return 0;
 }

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   std::size_t const expected = fuzzing::take(bytes, 1);
   auto const job = fuzzing::take_line(bytes);
   auto const path = fuzzing::scratch() / "rendezvous";
-  plait::rendezvous_file const file(path, job);
+  plait::ext::rendezvous_file const file(path, job);
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<char const*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   file.write(payload);
   auto const got = file.read(bytes.size(), std::chrono::seconds{1}, [] {});
   fuzzing::expect(std::ranges::equal(got, payload), "other bytes");
-  plait::rendezvous_file const another(path, job + "x");
+  plait::ext::rendezvous_file const another(path, job + "x");
   fuzzing::expect(
       !fuzzing::accepts([&] { (void)another.read(bytes.size(), std::chrono::seconds{1}, [] {}); }),
       "another job's file was read");

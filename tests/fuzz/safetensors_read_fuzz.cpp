@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   fuzzing::accepts([&] {
     plait::safetensors_reader const reader(fuzzing::file_of(file));
     read_all(reader, file.size());
-    fuzzing::accepts([&] { plait::parse_sharding_metadata(reader.metadata(), "f"); });
+    fuzzing::accepts([&] { plait::ext::parse_sharding_metadata(reader.metadata(), "f"); });
   });
   return 0;
 }

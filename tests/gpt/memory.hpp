@@ -15,7 +15,7 @@ namespace memory {
 
 /// A plan of train_gpt: reproducible if it leaves the number of data ranks to the launch.
 template <class Plan>
-using policy_of = std::conditional_t<plait::mesh_of<Plan>.is_complete(), Plan,
+using policy_of = std::conditional_t<plait::ext::mesh_of<Plan>.is_complete(), Plan,
                                      plait::hybrid<Plan, plait::reproducible<12>>>;
 
 template <class Size, class Job>

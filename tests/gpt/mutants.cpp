@@ -35,7 +35,7 @@ struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::p
                                plait::split<weight, 0>, plait::use<bias, plait::invariant>>>;
 
   static void forward(auto& ops, auto const& l) {
-    if constexpr (plait::is_shard(decltype(l.x)::at)) {
+    if constexpr (plait::ext::is_shard(decltype(l.x)::at)) {
       ops.matmul(l.x, l.p[weight{}], claim<plait::partial>(l.y));
       ops.add_row(l.p[bias{}], l.y);
     } else {
@@ -43,12 +43,12 @@ struct unreduced_linear : plait::nn::linear<4 * width, width, {.weight = tiny::p
     }
   }
   static void backward_input(auto& ops, auto const& l) {
-    if constexpr (plait::is_shard(decltype(l.dx)::at))
+    if constexpr (plait::ext::is_shard(decltype(l.dx)::at))
       ops.matmul(claim<plait::replicate>(l.dy), plait::transposed(l.p[weight{}]), l.dx);
     else right::backward_input(ops, l);
   }
   static void backward_parameters(auto& ops, auto const& l) {
-    if constexpr (plait::is_shard(decltype(l.saved[plait::input_slot{}])::at)) {
+    if constexpr (plait::ext::is_shard(decltype(l.saved[plait::input_slot{}])::at)) {
       ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]),
                             claim<plait::replicate>(l.dy), l.dp[weight{}]);
       ops.accumulate_column_sums(l.dy, l.dp[bias{}]);
@@ -66,7 +66,7 @@ struct early_bias_linear : plait::nn::linear<4 * width, width, {.weight = tiny::
                    plait::row_split<plait::split<weight, 0>, plait::use<bias, plait::replicate>>>;
 
   static void forward(auto& ops, auto const& l) {
-    if constexpr (plait::is_shard(decltype(l.x)::at)) {
+    if constexpr (plait::ext::is_shard(decltype(l.x)::at)) {
       ops.matmul(l.x, l.p[weight{}], l.y);
       ops.add_row(claim<plait::partial>(l.p[bias{}]), l.y);
     } else {
@@ -74,7 +74,7 @@ struct early_bias_linear : plait::nn::linear<4 * width, width, {.weight = tiny::
     }
   }
   static void backward_parameters(auto& ops, auto const& l) {
-    if constexpr (plait::is_shard(decltype(l.saved[plait::input_slot{}])::at)) {
+    if constexpr (plait::ext::is_shard(decltype(l.saved[plait::input_slot{}])::at)) {
       ops.accumulate_matmul(plait::transposed(l.saved[plait::input_slot{}]), l.dy, l.dp[weight{}]);
       ops.accumulate_column_sums(l.dy, claim<plait::replicate>(l.dp[bias{}]));
     } else {
@@ -118,28 +118,29 @@ struct wrong_divisor
 
 /// A rank that is alone on the data axis when gradients are added up.
 struct deaf_rank {
-  using device_type = plait::host_device;
-  using communicator_type = plait::thread_communicator;
+  using device_type = plait::ext::host_device;
+  using communicator_type = plait::ext::thread_communicator;
   plait::threads::rank_type& rank;
 
-  [[nodiscard]] plait::mesh const& grid() const { return rank.grid(); }
+  [[nodiscard]] plait::ext::mesh const& grid() const { return rank.grid(); }
   [[nodiscard]] int world_rank() const { return rank.world_rank(); }
-  [[nodiscard]] plait::coordinates const& place() const { return rank.place(); }
+  [[nodiscard]] plait::ext::coordinates const& place() const { return rank.place(); }
   [[nodiscard]] int world_size() const { return rank.world_size(); }
   [[nodiscard]] bool is_root() const { return rank.is_root(); }
   [[nodiscard]] bool sums_in_room() { return rank.sums_in_room(); }
   [[nodiscard]] device_type& device() { return rank.device(); }
   [[nodiscard]] communicator_type& world() { return rank.world(); }
-  [[nodiscard]] communicator_type& group(plait::axis_set over) {
-    return rank.group(over == plait::axis_set(plait::axis::data) ? plait::axis_set{} : over);
+  [[nodiscard]] communicator_type& group(plait::ext::axis_set over) {
+    return rank.group(over == plait::ext::axis_set(plait::axis::data) ? plait::ext::axis_set{}
+                                                                      : over);
   }
-  [[nodiscard]] plait::mesh_groups const& groups() const { return rank.groups(); }
+  [[nodiscard]] plait::ext::mesh_groups const& groups() const { return rank.groups(); }
   [[nodiscard]] std::uint64_t next_trainer() { return rank.next_trainer(); }
   [[nodiscard]] auto calls_for(std::uint64_t trainer) { return rank.calls_for(trainer); }
   [[nodiscard]] int stage() const { return rank.stage(); }
   [[nodiscard]] int tensor_rank() const { return rank.tensor_rank(); }
   [[nodiscard]] communicator_type& tensor_group() { return rank.tensor_group(); }
-  void wait_across(plait::stream over, plait::wait_site site, auto communicate) {
+  void wait_across(plait::ext::stream over, plait::ext::wait_site site, auto communicate) {
     rank.wait_across(over, site, communicate);
   }
 };

@@ -9,9 +9,9 @@
 
 namespace {
 
-using plait::make_sharding_metadata;
-using plait::parse_sharding_metadata;
-using plait::sharding_info;
+using plait::ext::make_sharding_metadata;
+using plait::ext::parse_sharding_metadata;
+using plait::ext::sharding_info;
 
 std::string refusal(std::string const& text, std::string const& version = "1.0") {
   try {

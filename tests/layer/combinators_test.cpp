@@ -8,6 +8,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 template <std::size_t In, std::size_t Out>
 struct dense {

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 using weight = parameter<"weight", extents<6, 8>>;

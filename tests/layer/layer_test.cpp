@@ -6,6 +6,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 /// No more than the protocol demands.
 struct minimal {

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 TEST(Parameter, AMatrixHasRowsAndColumns) {
   constexpr auto info = info_of<parameter<"weight", extents<6, 8>, normal(0.02)>>();

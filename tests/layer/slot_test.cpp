@@ -6,6 +6,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 using mean = slot<"mean", 1>;
 using heads = slot<"heads", 4, follows::features>;

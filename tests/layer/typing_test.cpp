@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t ranks = 2, n = 4;
 using matrix = std::array<double, n * n>;  // one that is smaller on a rank has zeros behind it

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 mesh make(int stages, int data, int tensor) {
   mesh out;

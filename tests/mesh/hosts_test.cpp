@@ -12,7 +12,7 @@ namespace {
 
 using plait::axis;
 using plait::host_map;
-using plait::mesh;
+using plait::ext::mesh;
 
 mesh mesh_of(std::vector<std::pair<axis, int>> const& axes) {
   mesh out;

@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr mesh make(std::vector<mesh::extent> const& extents) {
   mesh grid;
@@ -190,7 +191,7 @@ TEST(Mesh, APlaceInAGroupIsThatAmongItsMembers) {
 // Blocks are numbered as scatters leave them, along data and then along replicas, whatever the
 // order of ranks is.
 TEST(Mesh, BlocksAreNumberedInTheOrderOfScatters) {
-  plait::mesh data_first, data_last;
+  plait::ext::mesh data_first, data_last;
   data_first.add(axis::data, 2), data_first.add(axis::stage, 2), data_first.add(axis::replica, 3);
   data_last.add(axis::replica, 3), data_last.add(axis::stage, 2), data_last.add(axis::data, 2);
   auto const cut = axis::replica | axis::data;
@@ -204,7 +205,7 @@ TEST(Mesh, BlocksAreNumberedInTheOrderOfScatters) {
 }
 
 TEST(Mesh, FitsWhereSizesAreTheSameOrLeftToTheLaunch) {
-  plait::mesh planned, same, other_order, other_size, at_launch;
+  plait::ext::mesh planned, same, other_order, other_size, at_launch;
   planned.add(axis::stage, 2), planned.add(axis::data, 3);
   same = planned;
   other_order.add(axis::data, 3), other_order.add(axis::stage, 2);
@@ -214,11 +215,11 @@ TEST(Mesh, FitsWhereSizesAreTheSameOrLeftToTheLaunch) {
   EXPECT_FALSE(planned.fits(other_order));
   EXPECT_FALSE(planned.fits(other_size));
   EXPECT_FALSE(planned.fits({}));
-  EXPECT_TRUE(plait::mesh{}.fits({}));
+  EXPECT_TRUE(plait::ext::mesh{}.fits({}));
   EXPECT_TRUE(at_launch.fits(other_size));
   EXPECT_EQ(to_string(planned), "stage 2 x data 3");
   EXPECT_EQ(to_string(at_launch), "stage 2 x data at launch");
-  EXPECT_EQ(to_string(plait::mesh{}), "one rank");
+  EXPECT_EQ(to_string(plait::ext::mesh{}), "one rank");
 }
 
 }  // namespace

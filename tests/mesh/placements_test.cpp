@@ -6,6 +6,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr placements anywhere{};
 

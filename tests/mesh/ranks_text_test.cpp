@@ -10,7 +10,7 @@
 
 namespace {
 
-using plait::ranks_text;
+using plait::ext::ranks_text;
 
 std::vector<int> from_to(int first, int last) {
   std::vector<int> out;
@@ -32,7 +32,7 @@ TEST(RanksText, RangesOfThreeOrMore) {
 }
 
 TEST(RanksText, GroupsOfManyAreShort) {
-  using plait::ranks_in_braces;
+  using plait::ext::ranks_in_braces;
   EXPECT_EQ(ranks_in_braces({0, 1, 2, 3}), "{0,1,2,3}");
   EXPECT_EQ(ranks_in_braces(from_to(0, 7)), "{0,1,2,3,4,5,6,7}");
   EXPECT_EQ(ranks_in_braces(from_to(0, 31)), "{0-31}");

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 TEST(Activation, ReluKeepsTheLaws) {
   auto const report = plait::testing::check_layer<nn::relu<12>>();

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 TEST(AttentionHeads, KeepTheLaws) {
   auto const report = plait::testing::check_layer<nn::attention_heads<24, 12, 12>>();

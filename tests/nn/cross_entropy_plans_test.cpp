@@ -16,6 +16,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t vocabulary = 6, width = 4, classes = 12, samples = 4, length = 3;
 

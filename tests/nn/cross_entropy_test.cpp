@@ -16,6 +16,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using loss = nn::cross_entropy<12>;
 
 TEST(CrossEntropy, KeepsTheLaws) {

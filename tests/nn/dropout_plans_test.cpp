@@ -18,6 +18,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t vocabulary = 6, width = 8, classes = 6, samples = 4, length = 4;
 

@@ -21,6 +21,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::execution;
 
 TEST(Dropout, KeepsTheLaws) {

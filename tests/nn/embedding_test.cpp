@@ -9,6 +9,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 TEST(Embedding, KeepsTheLaws) {
   auto const report = plait::testing::check_layer<nn::embedding<24, 12>>();

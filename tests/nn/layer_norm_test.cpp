@@ -8,6 +8,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 // On sequence shards the parameters' gradients are summands, which the classic bug forgets to add.
 TEST(LayerNorm, KeepsTheLaws) {

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using nn::linear_options;
 using nn::weight_order;
 

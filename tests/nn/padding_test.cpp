@@ -18,6 +18,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t vocabulary = 70, padded = 96, width = 32, heads = 4, length = 8;
 

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 TEST(Product, KeepsTheLaws) {
   auto const report = plait::testing::check_layer<nn::product<12>>();

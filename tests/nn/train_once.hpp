@@ -46,7 +46,7 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
         tokens[to] = all.tokens[from];
         labels[to] = all.labels[from];
       }
-    plait::device_batch<plait::host_memory> batch;
+    plait::device_batch<plait::ext::host_memory> batch;
     batch.samples = each;
     batch.sequence = all.sequence;
     batch.microbatches = microbatches;
@@ -55,7 +55,7 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
     batch.targets = reinterpret_cast<std::byte*>(labels.data());
     batch.input_stride_bytes = batch.target_stride_bytes =
         each * all.sequence * sizeof(std::int32_t);
-    batch.input = {plait::value_kind::tokens, 1};
+    batch.input = {plait::ext::value_kind::tokens, 1};
     batch.host_targets = labels.data();
 
     auto trainer = plait::trainer<Job>(rank, plait::sgd{}, {.seed = seed});
@@ -64,10 +64,10 @@ outcome train_once(token_batch const& all, int microbatches, std::uint64_t seed 
       out.loss = report.loss;
       out.labels = report.labels;
     }
-    trainer.export_gradients(
-        [&](std::string const& name, plait::parameter_info const&, std::span<double const> values) {
-          out.gradients[name].assign(values.begin(), values.end());
-        });
+    trainer.export_gradients([&](std::string const& name, plait::ext::parameter_info const&,
+                                 std::span<double const> values) {
+      out.gradients[name].assign(values.begin(), values.end());
+    });
   });
   return out;
 }

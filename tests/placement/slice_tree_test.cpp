@@ -12,8 +12,8 @@
 
 namespace {
 
-using plait::slice_range;
-using plait::slice_tree;
+using plait::ext::slice_range;
+using plait::ext::slice_tree;
 
 /// The node of slices [first, end), with all its brackets.
 std::string text_of(int first, int end) {

@@ -7,6 +7,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::array placements{replicate, invariant, shard<0>, shard<1>, shard<dim::features>,
                                 partial,   only<0>,   only<1>};

@@ -13,6 +13,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::models;
 
@@ -167,7 +168,7 @@ void expect_sound_parameters() {
       }
     }
     // What is not a parameter is the padding of one, or of a unit.
-    auto const batch = static_cast<std::size_t>(Plan::grid.size(plait::batch_axes));
+    auto const batch = static_cast<std::size_t>(Plan::grid.size(plait::ext::batch_axes));
     for (auto const& region : layout.regions)
       EXPECT_EQ(region.count % (plait::planning::parameter_alignment * batch), 0u);
     if (batch == 1) {

@@ -28,7 +28,7 @@ constexpr std::size_t batch = 8;
 constexpr int microbatches = 2;
 
 template <class Job>
-plait::workload load_on(plait::mesh const& grid) {
+plait::workload load_on(plait::ext::mesh const& grid) {
   return {
       .rows = batch / std::size_t(grid.size(plait::axis::data) * microbatches) * small_gpt::length,
       .microbatches = microbatches,
@@ -150,12 +150,12 @@ TEST(ExchangesMutants, BytesFollowFromTheList) {
       auto const row = what.row();
       if (what.is_sent_by(stage))
         bytes[row.over.bits] +=
-            what.times * plait::bytes_sent(row.moves,
-                                           static_cast<std::int64_t>(what.count * sizeof(double)),
-                                           plan::grid.size(row.over));
+            what.times * plait::ext::bytes_sent(
+                             row.moves, static_cast<std::int64_t>(what.count * sizeof(double)),
+                             plan::grid.size(row.over));
     }
-    for (unsigned bits = 1; bits < plait::axis_set_count; ++bits) {
-      plait::axis_set over;
+    for (unsigned bits = 1; bits < plait::ext::axis_set_count; ++bits) {
+      plait::ext::axis_set over;
       over.bits = bits;
       EXPECT_EQ(plan::bytes_sent(over, stage, load).total(), bytes[bits]) << bits;
     }
@@ -369,7 +369,7 @@ std::vector<std::string> said_of_moves(broken::moving_row::moves fault, auto con
     auto& group = rank.group(plait::axis::tensor);
     try {
       trainer.evaluate(first);  // compares the batches
-      group.log_calls(&log, static_cast<int>(plait::axis_set(plait::axis::tensor).bits));
+      group.log_calls(&log, static_cast<int>(plait::ext::axis_set(plait::axis::tensor).bits));
       trainer.step(first);
       plait::workload const load{.rows = batch / microbatches, .microbatches = microbatches};
       EXPECT_EQ(expansion<moving_job>(rank.grid(), rank.place(), load, job_part::training).lines(),

@@ -16,21 +16,22 @@ using plait::planning::exchange;
 using plait::planning::exchange_place;
 using plait::planning::job_part;
 
-inline plait::collective collective_of(plait::row_operation moves, bool sends) {
-  bool const receives = moves == plait::collective::send && !sends;
-  return receives ? plait::collective::receive : moves.sent;
+inline plait::ext::collective collective_of(plait::ext::row_operation moves, bool sends) {
+  bool const receives = moves == plait::ext::collective::send && !sends;
+  return receives ? plait::ext::collective::receive : moves.sent;
 }
 
 struct line {
-  static std::string of(plait::collective kind, plait::axis_set over, char element,
-                        std::size_t element_bytes, std::size_t count, plait::reduction how,
+  static std::string of(plait::ext::collective kind, plait::ext::axis_set over, char element,
+                        std::size_t element_bytes, std::size_t count, plait::ext::reduction how,
                         int other) {
-    std::string out = plait::to_string(kind);
-    if (how == plait::reduction::max) out += "(max)";
-    out += " over " + plait::to_string(over) + " of " + std::to_string(count) + " " + element +
+    std::string out = plait::ext::to_string(kind);
+    if (how == plait::ext::reduction::max) out += "(max)";
+    out += " over " + plait::ext::to_string(over) + " of " + std::to_string(count) + " " + element +
            std::to_string(8 * element_bytes);
-    bool const names_other = kind == plait::collective::send ||
-                             kind == plait::collective::receive || plait::detail::has_root(kind);
+    bool const names_other = kind == plait::ext::collective::send ||
+                             kind == plait::ext::collective::receive ||
+                             plait::detail::has_root(kind);
     if (names_other) out += " with " + std::to_string(other);
     return out;
   }
@@ -40,7 +41,7 @@ struct line {
 inline std::vector<std::string> lines_of(std::vector<plait::detail::logged_call> const& log) {
   std::vector<std::string> out;
   for (auto const& call : log) {
-    plait::axis_set over;
+    plait::ext::axis_set over;
     over.bits = static_cast<unsigned>(call.group);
     out.push_back(line::of(call.kind, over, call.element.kind, call.element.bytes,
                            call.tensor_bytes / call.element.bytes, call.operation, call.other));
@@ -52,23 +53,25 @@ inline std::vector<std::string> lines_of(std::vector<plait::detail::logged_call>
 template <class Job>
 class calls_of_rows {
  public:
-  calls_of_rows(plait::mesh const& grid, plait::coordinates place) : grid_(grid), place_(place) {}
+  calls_of_rows(plait::ext::mesh const& grid, plait::ext::coordinates place)
+      : grid_(grid), place_(place) {}
 
   void call(exchange const& what) {
     auto const row = what.row();
     if (grid_.size(row.over) == 1) return;
     bool const sends = what.from.stage() == stage();
     int other = 0;
-    if (row.moves == plait::collective::broadcast)
-      for (auto const which : plait::all_axes)
+    if (row.moves == plait::ext::collective::broadcast)
+      for (auto const which : plait::ext::all_axes)
         if (row.over.contains(which)) other = what.from.at(which).index;
-    if (row.moves == plait::collective::send) other = (sends ? what.to : what.from).stage();
+    if (row.moves == plait::ext::collective::send) other = (sends ? what.to : what.from).stage();
     auto const add = [&]<class T>(T) {
       auto const type = plait::detail::element_type::of<T>();
-      lines_.push_back(line::of(
-          collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
-          row.moves == plait::all_reduce_max ? plait::reduction::max : plait::reduction::sum,
-          other));
+      lines_.push_back(
+          line::of(collective_of(row.moves, sends), row.over, type.kind, type.bytes, what.count,
+                   row.moves == plait::ext::all_reduce_max ? plait::ext::reduction::max
+                                                           : plait::ext::reduction::sum,
+                   other));
     };
     switch (what.element) {
       case plait::planning::exchange_element::compute: return add(typename Job::element{});
@@ -86,8 +89,8 @@ class calls_of_rows {
   [[nodiscard]] std::vector<std::string> const& lines() const { return lines_; }
 
  private:
-  plait::mesh grid_;
-  plait::coordinates place_;
+  plait::ext::mesh grid_;
+  plait::ext::coordinates place_;
   std::vector<std::string> lines_;
 };
 
@@ -98,15 +101,15 @@ class expansion : public calls_of_rows<Job> {
   using plan = typename Job::plan_type;
 
  public:
-  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
-            job_part part)
+  expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
+            plait::workload const& load, job_part part)
       : expansion(
             grid, place, load, part,
             plait::planning::exchanges_of<plan>(place.along(plait::axis::stage), load, part)) {}
 
   /// The same of another list, which may be wrong.
-  expansion(plait::mesh const& grid, plait::coordinates place, plait::workload const& load,
-            job_part part, std::vector<exchange> list)
+  expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
+            plait::workload const& load, job_part part, std::vector<exchange> list)
       : base(grid, place), load_(load), list_(std::move(list)) {
     switch (part) {
       case job_part::set_up: at(exchange_place::agreement); break;
@@ -151,21 +154,21 @@ class expansion : public calls_of_rows<Job> {
     }
   }
 
-  void run_step(plait::timetable const& table) {
+  void run_step(plait::ext::timetable const& table) {
     using enum exchange_place;
     at(labels);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
-        case plait::work::forward:
+        case plait::ext::work::forward:
           items(forward, plan::code.items.size());
           at(output);  // for measures
           break;
-        case plait::work::backward: items(backward, plan::code.items.size()); break;
-        case plait::work::send_activation: edge(activation_edge, true); break;
-        case plait::work::receive_activation: edge(activation_edge, false); break;
-        case plait::work::send_gradient: edge(gradient_edge, true); break;
-        case plait::work::receive_gradient: edge(gradient_edge, false); break;
-        case plait::work::backward_input:
-        case plait::work::backward_parameters: break;  // no plan of these tests has halves
+        case plait::ext::work::backward: items(backward, plan::code.items.size()); break;
+        case plait::ext::work::send_activation: edge(activation_edge, true); break;
+        case plait::ext::work::receive_activation: edge(activation_edge, false); break;
+        case plait::ext::work::send_gradient: edge(gradient_edge, true); break;
+        case plait::ext::work::receive_gradient: edge(gradient_edge, false); break;
+        case plait::ext::work::backward_input:
+        case plait::ext::work::backward_parameters: break;  // no plan of these tests has halves
       }
     at(slices);
     at(ties);
@@ -180,12 +183,12 @@ class expansion : public calls_of_rows<Job> {
     using enum exchange_place;
     auto const table = plait::planning::evaluation_timetable(plan::stages, load_.microbatches);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
-        case plait::work::forward:
+        case plait::ext::work::forward:
           items(forward, plan::code.items.size() - 1);
           at(output);
           break;
-        case plait::work::send_activation: edge(activation_edge, true); break;
-        case plait::work::receive_activation: edge(activation_edge, false); break;
+        case plait::ext::work::send_activation: edge(activation_edge, true); break;
+        case plait::ext::work::receive_activation: edge(activation_edge, false); break;
         default: break;
       }
     at(rank_outputs);

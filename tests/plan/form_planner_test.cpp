@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::models;
 
@@ -39,9 +40,9 @@ constexpr int count_moves(row_operation kind, bool backward = false) {
 template <class Plan>
 constexpr int count_messages(bool backward = false) {
   int count = 0;
-  for (int kind = 0; kind < plait::collective_count; ++kind)
+  for (int kind = 0; kind < plait::ext::collective_count; ++kind)
     count += count_moves<Plan>(static_cast<collective>(kind), backward);
-  return count + count_moves<Plan>(plait::all_reduce_max, backward);
+  return count + count_moves<Plan>(plait::ext::all_reduce_max, backward);
 }
 
 constexpr std::size_t width = 32, length = 16, rows = 64;

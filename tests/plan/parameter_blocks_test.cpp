@@ -11,6 +11,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using planning::element_range;
 using planning::parameter_entry;
 

@@ -14,6 +14,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::models;
 

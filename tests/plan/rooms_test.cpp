@@ -15,6 +15,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 /// What a list moves through room that is too small for it.

@@ -21,12 +21,12 @@ using plait::axis;
 template <class Job>
 struct one_rank {
   using plan = typename Job::plan_type;
-  plait::coordinates place;
+  plait::ext::coordinates place;
   plait::workload load;
   job_part part;
   int stage = place.along(axis::stage);
   std::vector<exchange> list = exchanges_of<plan>(stage, load, part);
-  plait::stage_program passes = [&] {
+  plait::ext::stage_program passes = [&] {
     auto const table =
         part == job_part::training
             ? training_timetable<typename plan::schedule_type>(plan::stages, load.microbatches)
@@ -145,7 +145,7 @@ std::size_t waits_of_a_step() {
   using job = small_gpt::job<Policy>;
   for (auto const& rank : all_ranks_in_all_parts<job>())
     if (rank.part == job_part::training && rank.load.microbatches == 2 && rank.shape.clips)
-      return plait::plan_waits(rank.program().touched).size();
+      return plait::ext::plan_waits(rank.program().touched).size();
   return 0;
 }
 

@@ -11,6 +11,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::planning::shared_models;
 

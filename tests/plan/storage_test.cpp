@@ -10,6 +10,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using namespace plait::planning::shared_models;
 

@@ -16,10 +16,10 @@
 
 namespace {
 
-using plait::plan_waits;
-using plait::planned_wait;
-using plait::stream;
-using plait::stream_operation;
+using plait::ext::plan_waits;
+using plait::ext::planned_wait;
+using plait::ext::stream;
+using plait::ext::stream_operation;
 using waits = std::vector<planned_wait>;
 using operations = std::vector<stream_operation>;
 
@@ -159,14 +159,15 @@ TEST(PlanWaits, AreEnoughAndEachIsNeeded) {
 using mlp = plait::sequential<
     plait::residual<plait::sequential<plait::nn::layer_norm<8>, plait::nn::linear<8, 16>,
                                       plait::nn::gelu<16>, plait::nn::linear<16, 8>>>>;
-using plan = plait::plan<mlp, plait::tensor_parallel<2>>;
+using plan = plait::ext::plan<mlp, plait::tensor_parallel<2>>;
 using plait::planning::direction;
 
 // Megatron's pair: one all_reduce on the way forward, one on the way back, each with a wait before
 // and one after.
 static_assert(plan::waits_of(0, direction::forward).list.size() == 2);
 static_assert(plan::waits_of(0, direction::backward).list.size() == 2);
-static_assert(plait::plan<mlp, plait::serial>::waits_of(0, direction::forward).list.size() == 0);
+static_assert(plait::ext::plan<mlp, plait::serial>::waits_of(0, direction::forward).list.size() ==
+              0);
 
 // While the gradient of its input is reduced, the column layer computes those of its parameters: it
 // alone, and only where something is sent.
@@ -182,12 +183,13 @@ consteval int postponed() {
     for (auto const& wait : list)
       if (wait.waiting == numbers::parameters_of(step)) return -1;
     // What comes next waits for the reduction, which waits for the gradient of the input.
-    if (list[0] != plait::planned_wait{step - 1, step} || list[1].awaited != step - 1) return -2;
+    if (list[0] != plait::ext::planned_wait{step - 1, step} || list[1].awaited != step - 1)
+      return -2;
   }
   return count;
 }
 static_assert(postponed<plan>() == 1);
-static_assert(postponed<plait::plan<mlp, plait::serial>>() == 0);
-static_assert(postponed<plait::plan<mlp, plait::pipeline<1>>>() == 0);
+static_assert(postponed<plait::ext::plan<mlp, plait::serial>>() == 0);
+static_assert(postponed<plait::ext::plan<mlp, plait::pipeline<1>>>() == 0);
 
 }  // namespace

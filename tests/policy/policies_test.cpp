@@ -10,6 +10,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 static_assert(policy<serial>);
 static_assert(policy<data_parallel<2>> && policy<data_parallel<>>);

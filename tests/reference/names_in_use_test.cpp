@@ -359,7 +359,7 @@ void save_and_load(std::filesystem::path const& folder) {
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::sgd{});
     // example-begin load_weights
-    auto const newest = plait::list_checkpoints(folder).back().path;
+    auto const newest = plait::ext::list_checkpoints(folder).back().path;
     plait::load_weights(trainer, plait::weights_folder(newest));
     // example-end
   });

@@ -93,27 +93,27 @@ TEST(Epilogue, ChangesNoBit) {
 }
 
 // Steps: branch, layer_norm, linear, gelu, linear, add.
-using serial = plait::plan<sequential<residual<sequential<nn::layer_norm<8>, nn::linear<8, 16>,
-                                                          nn::gelu<16>, nn::linear<16, 8>>>>,
-                           plait::serial>;
+using serial = plait::ext::plan<sequential<residual<sequential<nn::layer_norm<8>, nn::linear<8, 16>,
+                                                               nn::gelu<16>, nn::linear<16, 8>>>>,
+                                plait::serial>;
 static_assert(serial::is_epilogue(3, direction::forward));
 static_assert(serial::is_epilogue(3, direction::backward));
 static_assert(!serial::is_epilogue(2, direction::forward));
 static_assert(!serial::is_epilogue(4, direction::backward));
 
 // Behind a layer that takes none.
-using behind_norm =
-    plait::plan<sequential<residual<sequential<nn::layer_norm<8>, nn::gelu<8>, nn::layer_norm<8>>>>,
-                plait::serial>;
+using behind_norm = plait::ext::plan<
+    sequential<residual<sequential<nn::layer_norm<8>, nn::gelu<8>, nn::layer_norm<8>>>>,
+    plait::serial>;
 static_assert(!behind_norm::is_epilogue(2, direction::forward));
 static_assert(!behind_norm::is_epilogue(2, direction::backward));
 
 // A partial result is moved before a function that is not linear may see it: the steps are branch,
 // move?, linear (row), move, gelu. No step there is an epilogue in the forward.
-using across_move =
-    plait::plan<sequential<residual<sequential<
-                    nn::linear<8, 16>, plait::use_form<"row", nn::linear<16, 8>>, nn::gelu<8>>>>,
-                plait::tensor_parallel<2>>;
+using across_move = plait::ext::plan<
+    sequential<residual<
+        sequential<nn::linear<8, 16>, plait::use_form<"row", nn::linear<16, 8>>, nn::gelu<8>>>>,
+    plait::tensor_parallel<2>>;
 static_assert([] {
   for (int step = 0; step < across_move::code.steps.size(); ++step)
     if (across_move::is_epilogue(step, direction::forward)) return false;
@@ -122,7 +122,7 @@ static_assert([] {
 
 // The gradient of what comes from outside is not wanted, so there is nothing to join.
 using from_outside =
-    plait::plan<sequential<sequential<nn::gelu<8>>, nn::linear<8, 8>>, plait::serial>;
+    plait::ext::plan<sequential<sequential<nn::gelu<8>>, nn::linear<8, 8>>, plait::serial>;
 static_assert(!from_outside::is_epilogue(0, direction::backward));
 
 }  // namespace

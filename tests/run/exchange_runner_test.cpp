@@ -15,6 +15,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using execution::exchange_runner;
 

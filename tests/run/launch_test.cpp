@@ -12,6 +12,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 using grid = hybrid<data_parallel<2>, tensor_parallel<2>>;
 template <name Form>

@@ -22,6 +22,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::execution;
 
 constexpr std::array placements{replicate,

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 constexpr std::size_t width = 8;
@@ -140,7 +141,9 @@ class chunk_of_a_stage {
   }
 
  private:
-  static plait::placements layout_of(int stage) { return plait::placements{}.on_stage(stage); }
+  static plait::ext::placements layout_of(int stage) {
+    return plait::ext::placements{}.on_stage(stage);
+  }
 
   Rank& rank_;
   byte_text text_ = small_gpt::text();

@@ -18,6 +18,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 constexpr std::size_t width = 8, vocabulary = small_gpt::vocabulary, length = small_gpt::length;

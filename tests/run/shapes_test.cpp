@@ -67,7 +67,7 @@ TEST(Shapes, AForgottenTransposeNamesTheLayerAndBothShapes) {
 class WrongShape : public testing::Test {
  protected:
   static constexpr std::size_t sequence = 3, batch = 2, rows = sequence * batch;
-  using operations = plait::operations<plait::threads::rank_type>;
+  using operations = plait::ext::operations<plait::threads::rank_type>;
 
   /// What an operation says of a layer on one rank.
   template <class Work>
@@ -76,7 +76,7 @@ class WrongShape : public testing::Test {
       plait::launch<job>(plait::threads{}, [&](auto& rank) {
         std::uint32_t const step = 0;
         double const scale = 1;
-        plait::layer_context context;
+        plait::ext::layer_context context;
         context.step = &step;
         context.sequence = sequence;
         context.batch = batch;
@@ -310,7 +310,7 @@ TEST_F(WrongShape, Positions) {
 TEST_F(WrongShape, CrossEntropy) {
   auto const x = matrix(6, 4), max = matrix(6, 1), terms = matrix(6, 2), gradient = matrix(6, 4);
   auto const few = matrix(5, 1), few_terms = matrix(5, 2), more_terms = matrix(6, 3);
-  plait::smoothed_target const smoothed{};
+  plait::ext::smoothed_target const smoothed{};
   auto const labels = tokens(6), few_labels = tokens(5);
   double sum = 0;
   plait::loss_sum const loss{&sum, &sum};

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 /// Ranges of elements or bytes that must not touch each other.

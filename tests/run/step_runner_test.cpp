@@ -17,6 +17,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using execution::exchange_runner;
 using execution::step_runner;

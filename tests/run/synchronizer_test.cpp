@@ -10,9 +10,9 @@
 
 namespace {
 
-using plait::stream;
-using plait::stream_operation;
 using plait::execution::synchronizer;
+using plait::ext::stream;
+using plait::ext::stream_operation;
 using plait::planning::operation_kind;
 using plait::planning::program_operation;
 using lines = std::vector<std::string>;
@@ -29,7 +29,7 @@ struct recording_device {
   void record(event const& what, stream on) {
     said->push_back("record " + std::to_string(what.number) + " on " + std::string(to_string(on)));
   }
-  void wait(stream on, event const& what, plait::wait_site site) {
+  void wait(stream on, event const& what, plait::ext::wait_site site) {
     said->push_back(std::string(to_string(on)) + " waits for " + std::to_string(what.number) +
                     " at " + to_string(site));
   }

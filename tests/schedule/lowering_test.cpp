@@ -15,12 +15,12 @@
 
 namespace {
 
-using plait::scheduled_work;
-using plait::stage_slots;
-using plait::timetable;
-using plait::work;
+using plait::ext::scheduled_work;
+using plait::ext::stage_slots;
+using plait::ext::timetable;
+using plait::ext::work;
 
-std::string letters(plait::stage_program const& program) {
+std::string letters(plait::ext::stage_program const& program) {
   std::string out;
   for (scheduled_work const op : program.operations) {
     constexpr char const* words[]{"F", "B", "sa", "ra", "sg", "rg"};
@@ -47,7 +47,7 @@ TEST(LoweringByHand, OneForwardOneBackwardOnTwoStages) {
 
 // A user's own schedule: as many forwards ahead as hide the messages of both directions.
 struct eager {
-  using concept_tag = plait::schedule_tag;
+  using concept_tag = plait::ext::schedule_tag;
   static constexpr std::string_view name = "eager";
   static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
     int const warm_up = std::min(2 * (stages - 1 - stage), microbatches);
@@ -105,7 +105,7 @@ TYPED_TEST(Lowering, KeepsTheComputeOrderOfTheSchedule) {
   auto table = plait::planning::training_timetable<TypeParam>(5, 7);
   for (int s = 0; s < 5; ++s) {
     auto list = table.stages[static_cast<std::size_t>(s)].operations;
-    std::erase_if(list, [](scheduled_work op) { return !plait::computes(op.kind); });
+    std::erase_if(list, [](scheduled_work op) { return !plait::ext::computes(op.kind); });
     EXPECT_EQ(list, TypeParam::order(5, s, 7));
   }
 }
@@ -144,7 +144,7 @@ void expect_no_slot_conflict(timetable const& table) {
         if (s > 0) fine = fine && inputs.give_back(op.microbatch);
         if (s < last && table.has_backward) fine = fine && gradients.give_back(op.microbatch);
       }
-      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::to_string(op);
+      ASSERT_TRUE(fine) << "stage " << s << ", " << plait::ext::to_string(op);
     }
   }
 }

@@ -9,10 +9,10 @@ namespace {
 
 using schedule = plait::one_forward_one_backward;
 
-std::string letters(std::vector<plait::scheduled_work> const& order) {
+std::string letters(std::vector<plait::ext::scheduled_work> const& order) {
   std::string out;
-  for (plait::scheduled_work const op : order)
-    out += (op.kind == plait::work::forward ? 'F' : 'B') + std::to_string(op.microbatch) + ' ';
+  for (plait::ext::scheduled_work const op : order)
+    out += (op.kind == plait::ext::work::forward ? 'F' : 'B') + std::to_string(op.microbatch) + ' ';
   return out;
 }
 

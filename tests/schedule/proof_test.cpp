@@ -21,9 +21,9 @@ namespace {
 
 using plait::gpipe;
 using plait::one_forward_one_backward;
-using plait::scheduled_work;
-using plait::timetable;
-using plait::work;
+using plait::ext::scheduled_work;
+using plait::ext::timetable;
+using plait::ext::work;
 using plait::planning::schedule_fault;
 
 static_assert(plait::planning::proven_up_to<gpipe, 4, 8>);
@@ -129,13 +129,13 @@ bool ends_on_threads(timetable const& table, std::chrono::milliseconds patience)
   for (std::size_t s = 0; s < stages; ++s)
     threads.emplace_back([&, s] {
       for (scheduled_work const op : table.stages[s].operations) {
-        if (plait::computes(op.kind)) continue;
+        if (plait::ext::computes(op.kind)) continue;
         bool const is_send = op.kind == work::send_activation || op.kind == work::send_gradient;
         bool const is_activation =
             op.kind == work::send_activation || op.kind == work::receive_activation;
         std::size_t const lower = is_send == is_activation ? s : s - 1;
         scheduled_work const sent =
-            is_send ? op : scheduled_work{plait::other_end(op.kind), op.microbatch};
+            is_send ? op : scheduled_work{plait::ext::other_end(op.kind), op.microbatch};
         auto& point = (is_activation ? activations : gradients)[lower];
         if (!point.meet(sent, is_send, patience)) return;
       }
@@ -295,11 +295,11 @@ TEST_F(Spoilt, EveryOperationIsNeededOnce) {
       scheduled_work const op = *place;
       list.erase(place);
       EXPECT_NE(fault(), schedule_fault::none)
-          << "stage " << s << " without " << plait::to_string(op);
+          << "stage " << s << " without " << plait::ext::to_string(op);
       table = right;
       table.stages[s].operations.push_back(op);
       EXPECT_NE(fault(), schedule_fault::none)
-          << "stage " << s << " twice " << plait::to_string(op);
+          << "stage " << s << " twice " << plait::ext::to_string(op);
       table = right;
     }
 }
@@ -308,7 +308,7 @@ TEST(RequireProven, NamesFaultStageAndOperation) {
   try {
     plait::planning::require_proven(naive_timetable<one_forward_one_backward>(2, 8));
     FAIL() << "nothing was thrown";
-  } catch (plait::schedule_error const& error) {
+  } catch (plait::ext::schedule_error const& error) {
     EXPECT_EQ(std::string{error.what()},
               "timetable for 2 stages and 8 microbatches: stage 0, operation 3 (send_activation "
               "1): the stage waits for ever for the other end of this message");

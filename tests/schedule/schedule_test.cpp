@@ -8,12 +8,12 @@
 
 namespace {
 
-using plait::scheduled_work;
-using plait::work;
+using plait::ext::scheduled_work;
+using plait::ext::work;
 
 // A minimal model, and one broken model for each rule.
 struct minimal {
-  using concept_tag = plait::schedule_tag;
+  using concept_tag = plait::ext::schedule_tag;
   static constexpr std::string_view name = "minimal";
   static constexpr std::vector<scheduled_work> order(int, int, int microbatches) {
     std::vector<scheduled_work> list;
@@ -44,14 +44,14 @@ struct peak_at_run_time : minimal {
 };
 
 TEST(ScheduleConcept, AcceptsTheMinimalModelAndRejectsEachBrokenOne) {
-  EXPECT_TRUE(plait::schedule<minimal>);
-  EXPECT_FALSE(plait::schedule<int>);
-  EXPECT_FALSE(plait::schedule<without_tag>);
-  EXPECT_FALSE(plait::schedule<without_name>);
-  EXPECT_FALSE(plait::schedule<order_of_numbers>);
-  EXPECT_FALSE(plait::schedule<order_at_run_time>);
-  EXPECT_FALSE(plait::schedule<peak_is_real>);
-  EXPECT_FALSE(plait::schedule<peak_at_run_time>);
+  EXPECT_TRUE(plait::ext::schedule<minimal>);
+  EXPECT_FALSE(plait::ext::schedule<int>);
+  EXPECT_FALSE(plait::ext::schedule<without_tag>);
+  EXPECT_FALSE(plait::ext::schedule<without_name>);
+  EXPECT_FALSE(plait::ext::schedule<order_of_numbers>);
+  EXPECT_FALSE(plait::ext::schedule<order_at_run_time>);
+  EXPECT_FALSE(plait::ext::schedule<peak_is_real>);
+  EXPECT_FALSE(plait::ext::schedule<peak_at_run_time>);
 }
 
 }  // namespace

@@ -90,15 +90,15 @@ TEST(Simulation, EvaluationIsAStraightPipeline) {
       plait::planning::times_of(plait::planning::evaluation_timetable(4, 6), {3, 100, 0});
   EXPECT_EQ(times.makespan(), (6 + 4 - 1) * 3);
   EXPECT_EQ(times.longest_span(), 6 * 3);
-  EXPECT_EQ(times.stages[2][1].op, (plait::scheduled_work{plait::work::forward, 1}));
+  EXPECT_EQ(times.stages[2][1].op, (plait::ext::scheduled_work{plait::ext::work::forward, 1}));
   EXPECT_EQ(times.stages[2][1].begin, 9);
   EXPECT_EQ(times.stages[2][1].end, 12);
 }
 
 TEST(Simulation, RefusesATimetableThatNeverEnds) {
   auto table = plait::planning::training_timetable<gpipe>(2, 2);
-  std::erase(table.stages[0].operations, plait::scheduled_work{plait::work::forward, 1});
-  EXPECT_THROW((void)plait::planning::times_of(table), plait::schedule_error);
+  std::erase(table.stages[0].operations, plait::ext::scheduled_work{plait::ext::work::forward, 1});
+  EXPECT_THROW((void)plait::planning::times_of(table), plait::ext::schedule_error);
 }
 
 static_assert(

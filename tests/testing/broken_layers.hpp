@@ -14,6 +14,7 @@
 namespace broken {
 
 using namespace plait;
+using namespace plait::ext;
 
 /// The same memory under another placement: what no honest layer does.
 template <placement To, class T, placement At, class Memory>

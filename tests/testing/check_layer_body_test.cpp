@@ -13,6 +13,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using plait::testing::check_layer;
 

@@ -9,6 +9,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 /// Copies of the data ranks' work, whose optimizers own blocks.
 template <int Ranks>

@@ -27,7 +27,7 @@
 
 namespace {
 
-using plait::reduction;
+using plait::ext::reduction;
 using plait::testing::check_communicators;
 using plait::testing::communicator_suite_options;
 using plait::testing::element_list;
@@ -62,12 +62,12 @@ enum class flaw {
 
 // A communicator over threads with one flaw. `spare_` makes the calls that nobody asked for, so
 // that they are not counted.
-class flawed_communicator : public plait::thread_communicator {
-  using base = plait::thread_communicator;
+class flawed_communicator : public plait::ext::thread_communicator {
+  using base = plait::ext::thread_communicator;
 
  public:
-  flawed_communicator(plait::thread_world& world, int group, std::vector<int> const& members,
-                      int world_rank, plait::axis_set over, flaw which)
+  flawed_communicator(plait::ext::thread_world& world, int group, std::vector<int> const& members,
+                      int world_rank, plait::ext::axis_set over, flaw which)
       : base(world, group, members, world_rank, over),
         spare_(world, group, members, world_rank, over),
         flaw_(which) {}
@@ -147,14 +147,14 @@ class flawed_communicator : public plait::thread_communicator {
   }
 
   void barrier() {
-    if (flaw_ == flaw::barrier_is_nothing) count(plait::collective::barrier, 0);
+    if (flaw_ == flaw::barrier_is_nothing) count(plait::ext::collective::barrier, 0);
     else base::barrier();
   }
 
-  [[nodiscard]] plait::traffic const& counted() {
+  [[nodiscard]] plait::ext::traffic const& counted() {
     counted_ = base::counted();
-    if (flaw_ == flaw::counts_wrong && counted_.calls(plait::collective::reduce_scatter) > 0)
-      counted_.record(plait::collective::reduce_scatter, 1, 2);
+    if (flaw_ == flaw::counts_wrong && counted_.calls(plait::ext::collective::reduce_scatter) > 0)
+      counted_.record(plait::ext::collective::reduce_scatter, 1, 2);
     return counted_;
   }
   void log_calls(std::vector<plait::detail::logged_call>* log, int group) noexcept {
@@ -180,28 +180,29 @@ class flawed_communicator : public plait::thread_communicator {
     }
   }
 
-  plait::thread_communicator spare_;
+  plait::ext::thread_communicator spare_;
   flaw flaw_;
   int calls_ = 0;
-  plait::traffic counted_;
+  plait::ext::traffic counted_;
 };
 
 struct flawed_threads {
   flaw which = flaw::none;
-  using rank_type = plait::rank_handle<plait::host_device, flawed_communicator>;
+  using rank_type = plait::ext::rank_handle<plait::ext::host_device, flawed_communicator>;
 
-  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+  void run(plait::ext::mesh_groups const& groups,
+           std::function<void(rank_type&)> const& program) const {
     auto const& grid = groups.grid();
-    plait::thread_world world(grid.world_size());
-    auto const ids = plait::declare_groups(groups, [&](std::vector<int> members, auto) {
+    plait::ext::thread_world world(grid.world_size());
+    auto const ids = plait::ext::declare_groups(groups, [&](std::vector<int> members, auto) {
       return world.add_group(std::move(members));
     });
-    plait::run_ranks(world, [&](int rank) {
+    plait::ext::run_ranks(world, [&](int rank) {
       std::vector<flawed_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
                              grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i], which);
-      rank_type handle(groups, rank, plait::host_device{}, std::move(members));
+      rank_type handle(groups, rank, plait::ext::host_device{}, std::move(members));
       program(handle);
     });
   }
@@ -368,7 +369,7 @@ TEST(CommunicatorSuite, OneMistakeAtATime) {
 TEST(CommunicatorSuite, AFailedRunIsAFailure) {
   struct broken {
     using rank_type = plait::threads::rank_type;
-    void run(plait::mesh_groups const&, std::function<void(rank_type&)> const&) const {
+    void run(plait::ext::mesh_groups const&, std::function<void(rank_type&)> const&) const {
       throw plait::input_error("no network");
     }
   };
@@ -448,7 +449,7 @@ TEST(CommunicatorSuite, RanksThatAreProcesses) {
 
 // The concepts: one model with no more than is asked for, and broken ones.
 struct minimal {
-  using concept_tag = plait::communicator_tag;
+  using concept_tag = plait::ext::communicator_tag;
   int rank() const noexcept;
   int size() const noexcept;
   void barrier();
@@ -467,17 +468,17 @@ struct long_size : minimal {
 struct barrier_with_answer : minimal {
   int barrier();
 };
-static_assert(plait::communicator<minimal>);
-static_assert(!plait::communicator<no_tag>);
-static_assert(!plait::communicator<rank_may_throw>);
-static_assert(!plait::communicator<long_size>);
-static_assert(!plait::communicator<barrier_with_answer>);
-static_assert(!plait::can_all_reduce<minimal, float>);
-static_assert(!plait::can_all_gather<minimal, float>);
-static_assert(!plait::can_reduce_scatter<minimal, float>);
-static_assert(!plait::can_all_to_all<minimal, float>);
-static_assert(!plait::can_broadcast<minimal, float>);
-static_assert(!plait::can_send_receive<minimal, float>);
+static_assert(plait::ext::communicator<minimal>);
+static_assert(!plait::ext::communicator<no_tag>);
+static_assert(!plait::ext::communicator<rank_may_throw>);
+static_assert(!plait::ext::communicator<long_size>);
+static_assert(!plait::ext::communicator<barrier_with_answer>);
+static_assert(!plait::ext::can_all_reduce<minimal, float>);
+static_assert(!plait::ext::can_all_gather<minimal, float>);
+static_assert(!plait::ext::can_reduce_scatter<minimal, float>);
+static_assert(!plait::ext::can_all_to_all<minimal, float>);
+static_assert(!plait::ext::can_broadcast<minimal, float>);
+static_assert(!plait::ext::can_send_receive<minimal, float>);
 
 struct sum_only : minimal {
   template <class T>
@@ -494,13 +495,13 @@ struct all_calls : sum_only {
   void send(std::span<float const>, int, int);
   void receive(std::span<Received>, int, int);
 };
-static_assert(!plait::can_all_reduce<sum_only, float>);
-static_assert(plait::can_all<all_calls<void, float>, float>);
-static_assert(!plait::can_all<all_calls<void, float>, double>);
-static_assert(!plait::can_broadcast<all_calls<bool, float>, float>);
-static_assert(!plait::can_all<all_calls<bool, float>, float>);
-static_assert(plait::can_all_reduce<all_calls<bool, float>, float>);
-static_assert(!plait::can_send_receive<all_calls<void, int>, float>);
+static_assert(!plait::ext::can_all_reduce<sum_only, float>);
+static_assert(plait::ext::can_all<all_calls<void, float>, float>);
+static_assert(!plait::ext::can_all<all_calls<void, float>, double>);
+static_assert(!plait::ext::can_broadcast<all_calls<bool, float>, float>);
+static_assert(!plait::ext::can_all<all_calls<bool, float>, float>);
+static_assert(plait::ext::can_all_reduce<all_calls<bool, float>, float>);
+static_assert(!plait::ext::can_send_receive<all_calls<void, int>, float>);
 
 template <class Number, class Counted>
 struct with_records : minimal {
@@ -511,9 +512,9 @@ struct with_records : minimal {
   void call_for(Number);
 };
 using plait::testing::keeps_records;
-static_assert(keeps_records<with_records<std::uint64_t, plait::traffic>>);
+static_assert(keeps_records<with_records<std::uint64_t, plait::ext::traffic>>);
 static_assert(!keeps_records<with_records<std::uint64_t, int>>);
-static_assert(!keeps_records<with_records<std::string, plait::traffic>>);
+static_assert(!keeps_records<with_records<std::string, plait::ext::traffic>>);
 static_assert(!keeps_records<minimal>);
 static_assert(keeps_records<file_communicator>);
 

@@ -29,7 +29,7 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/error.hpp"
 
-class file_communicator : public plait::communicator_calls<file_communicator> {
+class file_communicator : public plait::ext::communicator_calls<file_communicator> {
   using call_type = plait::detail::collective_call;
 
  public:
@@ -44,11 +44,11 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(members_.size()); }
 
-  void wait_for_all() { exchange({.kind = plait::collective::barrier}); }
+  void wait_for_all() { exchange({.kind = plait::ext::collective::barrier}); }
 
-  template <plait::collective Kind, class T>
+  template <plait::ext::collective Kind, class T>
   void carry_out(call_type const& call, std::size_t) {
-    using enum plait::collective;
+    using enum plait::ext::collective;
     auto const mine = static_cast<std::size_t>(rank_);
     auto* const out = static_cast<T*>(call.target);
     std::size_t const n = call.bytes / sizeof(T);
@@ -85,7 +85,7 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
 
   template <class T>
   static T combined(std::vector<letter> const& letters, std::size_t index,
-                    plait::reduction operation) {
+                    plait::ext::reduction operation) {
     using number = plait::accumulate_t<T>;
     number result{};
     for (std::size_t r = 0; r < letters.size(); ++r) {
@@ -93,7 +93,7 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
       copy(letters[r], index, &value, 1);
       auto const next = static_cast<number>(value);
       if (r == 0) result = next;
-      else if (operation == plait::reduction::sum) result = static_cast<number>(result + next);
+      else if (operation == plait::ext::reduction::sum) result = static_cast<number>(result + next);
       else if (next > result || next != next) result = next;
     }
     return static_cast<T>(result);
@@ -133,7 +133,7 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
   }
 
   std::vector<letter> exchange(call_type const& call) {
-    using enum plait::collective;
+    using enum plait::ext::collective;
     bool const whole = call.kind == reduce_scatter;
     write(file("call", rank_, 0, ++calls_), call, whole ? call.whole_bytes : call.bytes);
     std::filesystem::remove(file("call", rank_, 0, calls_ - 2));  // whose readers have come further
@@ -182,13 +182,14 @@ class file_communicator : public plait::communicator_calls<file_communicator> {
   std::vector<long> sent_, received_;
 };
 
-using file_rank = plait::rank_handle<plait::host_device, file_communicator>;
+using file_rank = plait::ext::rank_handle<plait::ext::host_device, file_communicator>;
 
 // One rank of a launch whose ranks meet in `folder`.
-inline void run_file_rank(std::filesystem::path const& folder, plait::mesh_groups const& groups,
-                          int rank, std::function<void(file_rank&)> const& program) {
+inline void run_file_rank(std::filesystem::path const& folder,
+                          plait::ext::mesh_groups const& groups, int rank,
+                          std::function<void(file_rank&)> const& program) {
   int next = 0;
-  auto const ids = plait::declare_groups(groups, [&](auto&&, auto) { return next++; });
+  auto const ids = plait::ext::declare_groups(groups, [&](auto&&, auto) { return next++; });
   auto const& grid = groups.grid();
   try {
     std::vector<file_communicator> members;
@@ -196,7 +197,7 @@ inline void run_file_rank(std::filesystem::path const& folder, plait::mesh_group
       members.emplace_back(folder, ids[std::size_t(rank)][std::size_t(i)],
                            grid.group_of(rank, groups.sets()[i]),
                            grid.place_in_group(grid.coordinates_of(rank), groups.sets()[i]));
-    file_rank handle(groups, rank, plait::host_device{}, std::move(members));
+    file_rank handle(groups, rank, plait::ext::host_device{}, std::move(members));
     program(handle);
   } catch (...) {
     std::ofstream(folder / "failed").put('1');
@@ -228,7 +229,8 @@ class temporary_folder {
 struct files {
   using rank_type = file_rank;
 
-  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+  void run(plait::ext::mesh_groups const& groups,
+           std::function<void(rank_type&)> const& program) const {
     temporary_folder const folder;
     std::mutex mutex;
     std::exception_ptr failure;
@@ -256,7 +258,8 @@ struct file_process {
 
   using rank_type = file_rank;
 
-  void run(plait::mesh_groups const& groups, std::function<void(rank_type&)> const& program) const {
+  void run(plait::ext::mesh_groups const& groups,
+           std::function<void(rank_type&)> const& program) const {
     auto const place = folder / std::to_string((*launches)++);
     std::filesystem::create_directory(place);
     run_file_rank(place, groups, rank, program);

@@ -18,7 +18,7 @@ namespace plait_test {
 /// A host device each of whose arenas ends where a page begins that nobody may touch, and begins
 /// behind one: who writes past an arena's end is stopped there. What lies between an arena and
 /// these pages is looked at when it is freed. Memory is full of numbers that no result has.
-struct guarded_device : plait::host_device {
+struct guarded_device : plait::ext::host_device {
   class arena {
    public:
     arena() = default;
@@ -69,10 +69,10 @@ struct guarded_device : plait::host_device {
   [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes); }
 };
 
-static_assert(plait::device<guarded_device>);
+static_assert(plait::ext::device<guarded_device>);
 
 inline threads_on<guarded_device> guarded_threads(int data_ranks = 0) {
-  return {[](plait::coordinates const&) { return guarded_device{}; }, data_ranks};
+  return {[](plait::ext::coordinates const&) { return guarded_device{}; }, data_ranks};
 }
 
 }  // namespace plait_test

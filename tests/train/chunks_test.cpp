@@ -20,6 +20,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using tensors = std::map<std::string, std::vector<double>>;
 

@@ -19,6 +19,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using planning::job_part;
 
 using tensors = std::map<std::string, std::vector<double>>;

@@ -18,6 +18,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using planning::job_part;
 using small_gpt::width, small_gpt::length, small_gpt::vocabulary;
 

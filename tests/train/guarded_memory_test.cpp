@@ -15,6 +15,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using plait_test::guarded_threads;
 
 TEST(GuardedDeviceDeathTest, EndsWhoWritesBehindOrInFrontOfAnArena) {

@@ -19,6 +19,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t samples = 30, input_width = 6, hidden = 12, out = 3;
 constexpr std::uint64_t steps = 20;

@@ -22,6 +22,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t width = 6, classes = 4, count = 23;
 using body = sequential<named<"in", nn::linear<width, 8>>, nn::gelu<8>,

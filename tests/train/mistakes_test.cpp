@@ -29,6 +29,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t input_width = 8, classes = 4;
 using body = sequential<named<"first", nn::linear<input_width, 2 * input_width>>,

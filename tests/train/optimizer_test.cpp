@@ -27,22 +27,23 @@ constexpr double scale = 0.25, factor = 0.5;  // of the gradient (clipping), of 
 
 template <class Optimizer>
 std::vector<double> train(Optimizer const& optimizer, int steps, float rate, float decay) {
-  plait::host_device device;
+  plait::ext::host_device device;
   std::vector<double> parameters(count, 1.5), gradients(count);
   std::vector<double> states(count * std::size_t(Optimizer::states));
-  std::vector<plait::update_range> const ranges{{0, 4, rate, decay}, {4, count - 4, rate, decay}};
+  std::vector<plait::ext::update_range> const ranges{{0, 4, rate, decay},
+                                                     {4, count - 4, rate, decay}};
   for (int step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < count; ++i) gradients[i] = gradient_at(step, i);
     auto const now = optimizer.numbers_of(step, factor);
-    optimizer.update(device.on(plait::stream::compute),
-                     plait::optimizer_arena<double>{.parameters = parameters.data(),
-                                                    .gradients = gradients.data(),
-                                                    .states = states.data(),
-                                                    .count = count,
-                                                    .state_stride = count,
-                                                    .ranges = ranges.data(),
-                                                    .range_count = 2,
-                                                    .gradient_scale = &scale},
+    optimizer.update(device.on(plait::ext::stream::compute),
+                     plait::ext::optimizer_arena<double>{.parameters = parameters.data(),
+                                                         .gradients = gradients.data(),
+                                                         .states = states.data(),
+                                                         .count = count,
+                                                         .state_stride = count,
+                                                         .ranges = ranges.data(),
+                                                         .range_count = 2,
+                                                         .gradient_scale = &scale},
                      &now);
   }
   return parameters;

@@ -27,8 +27,8 @@ using policy =
 struct job : plait::parallel<model, policy> {};
 
 using rank_type = plait::threads::rank_type;
-using operations = plait::operations<rank_type>;
-using batch_type = plait::device_batch<plait::host_memory>;
+using operations = plait::ext::operations<rank_type>;
+using batch_type = plait::device_batch<plait::ext::host_memory>;
 using matrix = plait::view<float>;
 using read_matrix = plait::view<float const>;
 
@@ -83,13 +83,13 @@ class training_by_hand {
   }
 
   double step(batch_type const& batch) {
-    auto const queue = rank_.device().on(plait::stream::compute);
+    auto const queue = rank_.device().on(plait::ext::stream::compute);
     std::size_t const rows = batch.rows();
     float* const values = elements(parameters_);
     float* const sums = elements(gradients_);
     queue.fill(0.0f, sums, count);
     auto const labels = loss::count({batch.labels(), rows});
-    plait::layer_context context;
+    plait::ext::layer_context context;
     context.batch = rows;
     double const loss_scale = 1.0 / static_cast<double>(labels);
     context.step = &step_;
@@ -142,17 +142,17 @@ class training_by_hand {
                                 weights(first, saved1, read_matrix(e), linear_parameters{sums}));
 
     auto const now = optimizer_.numbers_of(step_, 1.0);
-    plait::update_range const all{0, count};
+    plait::ext::update_range const all{0, count};
     double const gradient_scale = 1;
     optimizer_.update(queue,
-                      plait::optimizer_arena<float>{.parameters = values,
-                                                    .gradients = sums,
-                                                    .states = elements(states_),
-                                                    .count = count,
-                                                    .state_stride = count,
-                                                    .ranges = &all,
-                                                    .range_count = 1,
-                                                    .gradient_scale = &gradient_scale},
+                      plait::ext::optimizer_arena<float>{.parameters = values,
+                                                         .gradients = sums,
+                                                         .states = elements(states_),
+                                                         .count = count,
+                                                         .state_stride = count,
+                                                         .ranges = &all,
+                                                         .range_count = 1,
+                                                         .gradient_scale = &gradient_scale},
                       &now);
     ++step_;
     return out;
@@ -163,7 +163,7 @@ class training_by_hand {
   static constexpr struct {
   } nothing{};
 
-  static float* elements(plait::host_device::arena const& of) {
+  static float* elements(plait::ext::host_device::arena const& of) {
     return reinterpret_cast<float*>(of.data());
   }
   [[nodiscard]] matrix activation(std::size_t index, std::size_t rows) const {
@@ -173,8 +173,9 @@ class training_by_hand {
   rank_type& rank_;
   plait::adamw optimizer_;
   std::uint32_t step_ = 0;
-  plait::host_device::arena parameters_{count * sizeof(float)}, gradients_{count * sizeof(float)},
-      states_{2 * count * sizeof(float)}, activations_{(4 * width + 5) * samples * sizeof(float)},
+  plait::ext::host_device::arena parameters_{count * sizeof(float)},
+      gradients_{count * sizeof(float)}, states_{2 * count * sizeof(float)},
+      activations_{(4 * width + 5) * samples * sizeof(float)},
       deltas_{2 * samples * width * sizeof(float)};
 };
 

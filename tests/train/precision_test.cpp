@@ -132,7 +132,7 @@ TEST(PrecisionOfFeatures, OtherTypesAreAnErrorThatSaysWhatToWrite) {
       auto trainer = plait::trainer<classifier<mixed>>(rank, plait::adamw{});
       auto batches = plait::batches(data, plait::global_batch<16>{}, rank);
       // Like a batch of a caller's own, whose type says less; what batches gives does not build.
-      plait::device_batch<plait::host_memory> const& first = batches.at(0);
+      plait::device_batch<plait::ext::host_memory> const& first = batches.at(0);
       trainer.step(first);
     });
     FAIL() << "floats were taken for bfloat16";

@@ -22,6 +22,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 
 /// Whether two operations may not be swapped.

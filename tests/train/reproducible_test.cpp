@@ -23,6 +23,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using planning::exchange_place;
 
 constexpr std::size_t vocabulary = 24, width = 32, length = 4;

@@ -60,12 +60,12 @@ using three_axes_sharded = plait::hybrid<plait::pipeline<2>, plait::data_paralle
 /// Copies of the data ranks' work, whose optimizers own blocks.
 template <int Ranks>
 struct sharded_replicas {
-  using concept_tag = plait::policy_tag;
+  using concept_tag = plait::ext::policy_tag;
   static constexpr plait::axis along = plait::axis::replica;
   static constexpr int ranks = Ranks;
   static constexpr plait::placement samples = plait::shard<plait::dim::batch>;
-  static constexpr plait::parameter_rule parameters{.summed = plait::partial,
-                                                    .owned = plait::shard<plait::dim::elements>};
+  static constexpr plait::ext::parameter_rule parameters{
+      .summed = plait::partial, .owned = plait::shard<plait::dim::elements>};
 };
 
 inline plait::byte_text text() {

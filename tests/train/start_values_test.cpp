@@ -10,6 +10,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using planning::parameter_entry;
 
 constexpr std::uint64_t seed = 5;

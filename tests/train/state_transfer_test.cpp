@@ -24,6 +24,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t fields = 3, width = 8;
 constexpr int slices = 12;

@@ -22,6 +22,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t length = 3, input_width = 6, wide = 2, count = 22;
 

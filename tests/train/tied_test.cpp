@@ -14,6 +14,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t vocabulary = 8, width = 4, length = 4, samples = 4;
 

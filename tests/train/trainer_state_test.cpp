@@ -22,6 +22,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 /// Whole tensors, by the name of the parameter and the kind, and how often each element was saved.
 struct whole_state {

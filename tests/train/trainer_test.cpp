@@ -37,7 +37,7 @@ struct outcome {
 };
 
 auto into(tensors& out) {
-  return [&out](std::string const& name, plait::parameter_info const&,
+  return [&out](std::string const& name, plait::ext::parameter_info const&,
                 std::span<double const> values) { out[name].assign(values.begin(), values.end()); };
 }
 
@@ -159,11 +159,12 @@ TYPED_TEST(Trainer, CountsEachParameterOnceInTheNorm) {
     double norm = 0, factor = 0;
     auto const ranges = plait::execution::squares_ranges<plan>(plan::blocks(stage, 0, rank.grid()),
                                                                std::array{arena}, rank.place());
-    plait::execution::square_gradients(rank, plait::gradients<job, plait::invariant>{ones.data()},
-                                       std::span<plait::squares_range const>(ranges), squares);
+    plait::execution::square_gradients(rank,
+                                       plait::ext::gradients<job, plait::invariant>{ones.data()},
+                                       std::span<plait::ext::squares_range const>(ranges), squares);
     rank.world().all_reduce(std::span<double>(squares));
     rank.device()
-        .on(plait::stream::compute)
+        .on(plait::ext::stream::compute)
         .clip(squares.data(), squares.size(), 2.0, &norm, &factor);
     EXPECT_DOUBLE_EQ(norm, std::sqrt(double(plan::parameter_count())));
     EXPECT_DOUBLE_EQ(factor, 2.0 / (norm + 1e-6));

@@ -22,6 +22,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 constexpr std::size_t width = 8, classes = 4;
 using worked_body = sequential<named<"in", nn::linear<width, width>>, nn::relu<width>,

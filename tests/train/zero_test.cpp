@@ -40,6 +40,7 @@ void operator delete(void* data, std::align_val_t) noexcept { std::free(data); }
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 using namespace plait::planning;
 using small_gpt::vocabulary, small_gpt::width, small_gpt::length;
 

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/core/namespaces.hpp"
+
 // What the operations of a device's queue take besides pointers and lengths; plain data for all
 // devices.
-namespace plait {
+namespace plait::ext {
 
 /// The place of a local block (positions, batch, columns) in the whole activation. An element's
 /// global index is (sample * sequence_global + position) * width_global + column, all three global.
@@ -82,4 +84,4 @@ struct optimizer_arena {
   double const* gradient_scale = nullptr;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -4,9 +4,10 @@
 #include <concepts>
 #include <functional>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/groups.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A type says on purpose that it is a backend by `using concept_tag = backend_tag;`.
 struct backend_tag {};
@@ -30,4 +31,4 @@ concept backend = std::same_as<typename B::concept_tag, backend_tag> &&
                     { constant.run(groups, program) } -> std::same_as<void>;
                   };
 
-}  // namespace plait
+}  // namespace plait::ext

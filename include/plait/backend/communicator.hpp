@@ -8,6 +8,7 @@
 #include <span>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/placement/collective.hpp"
 
 namespace plait {
@@ -16,6 +17,10 @@ namespace plait {
 struct communication_timeout : error {
   using error::error;
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// A type says on purpose that it is a communicator by `using concept_tag = communicator_tag;`.
 struct communicator_tag {};
@@ -148,4 +153,4 @@ class traffic {
   std::array<entry, collective_count> entries_{};
 };
 
-}  // namespace plait
+}  // namespace plait::ext

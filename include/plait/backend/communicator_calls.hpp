@@ -9,9 +9,10 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/communicator.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The calls of a communicator. `Self` derives from it and carries them out:
 ///
@@ -172,4 +173,4 @@ class communicator_calls {
   axis_set over_;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

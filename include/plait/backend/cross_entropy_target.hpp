@@ -6,8 +6,9 @@
 #include <cstdint>
 
 #include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Says whether a target does not count: one that is `ignore`, and every negative one, as are those
 /// of places without a sample.
@@ -46,4 +47,4 @@ struct smoothed_target {
   }
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A type says on purpose that it is a device by `using concept_tag = device_tag;`.
 struct device_tag {};
@@ -47,4 +48,4 @@ concept device =
       device.mark("name");
     };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -6,8 +6,9 @@
 #include <type_traits>
 
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Stands for no function behind a product.
 struct no_function {};
@@ -58,4 +59,4 @@ void matmul_onto_row(Queue const& queue, bool a_transposed, bool b_transposed, s
   map_epilogue(queue, m * n, c, then);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

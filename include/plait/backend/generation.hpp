@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The ranks of an elastic job are about to change: every rank throws it after the same step, and
 /// the program is called again when the next ones have met. A program that swallows it
@@ -107,4 +108,4 @@ class generation {
   std::vector<bool> accepted_{};
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -7,9 +7,10 @@
 
 #include "plait/backend/launcher_variables.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The rank of this process, the number of ranks, and the launcher that says so.
 struct process_ranks {
@@ -36,7 +37,9 @@ struct process_ranks {
   friend bool operator==(process_ranks const&, process_ranks const&) = default;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// Reads the variables of one launcher, of which the rank is there.
 class launcher_reader {
@@ -117,7 +120,9 @@ class launcher_reader {
   return chosen == launchers.end() ? nullptr : chosen;
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// Reads the variables of plait's launcher, torchrun, Open MPI, MPICH and srun, the first of them
 /// whose rank, size and local rank are all there. `variable(name)` is as std::getenv.
@@ -156,4 +161,4 @@ inline void check_world_size(process_ranks const& here, int plan_ranks) {
                     " ranks; start as many processes, or choose another size of the data axis");
 }
 
-}  // namespace plait
+}  // namespace plait::ext

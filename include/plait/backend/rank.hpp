@@ -9,13 +9,14 @@
 
 #include "plait/backend/generation.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// One rank of a running job: its place in the mesh, its device, and its groups.
 ///
@@ -67,8 +68,8 @@ class rank_handle {
   [[nodiscard]] Comm& world() { return members_[static_cast<std::size_t>(groups_.world())]; }
 
   /// The generation of an elastic job to which the rank belongs; null where ranks do not change.
-  [[nodiscard]] plait::generation* generation() const { return generation_; }
-  void belong_to(plait::generation* one) { generation_ = one; }
+  [[nodiscard]] plait::ext::generation* generation() const { return generation_; }
+  void belong_to(plait::ext::generation* one) { generation_ = one; }
 
   /// Whether the communicators' sums take room beside their operands, see ranked_sum.
   [[nodiscard]] bool sums_in_room() {
@@ -144,7 +145,7 @@ class rank_handle {
   typename Device::event before_, after_;
   std::uint64_t last_number_ = 0, last_trainer_ = 0;
   std::uint64_t caller_ = 0;  // as its communicators have it
-  plait::generation* generation_ = nullptr;
+  plait::ext::generation* generation_ = nullptr;
 };
 
 /// Declares the groups of all ranks, each once and in the order of the sets, by add_group(world
@@ -164,4 +165,4 @@ template <class AddGroup>
   return ids;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

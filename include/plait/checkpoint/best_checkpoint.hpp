@@ -81,7 +81,7 @@ inline constexpr char const* best_value_setting = "best_value";
   for (auto const& found : detail::list_checkpoints(folder, true, on)) {
     if (!found.complete()) continue;
     best_checkpoint one{.step = found.step, .path = found.path};
-    for (auto const& [name, value] : read_manifest(found.path, on).settings)
+    for (auto const& [name, value] : ext::read_manifest(found.path, on).settings)
       if (name == detail::best_setting) one.measure = value;
       else if (name == detail::best_value_setting) one.value = detail::best_value_from(value);
     // Two are there when a job was killed that had not yet removed the one before.

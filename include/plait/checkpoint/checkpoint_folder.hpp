@@ -24,9 +24,10 @@
 #include "plait/checkpoint/manifest_text.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A save that has begun: a folder under a name that is not its last.
 struct checkpoint_save {
@@ -401,4 +402,4 @@ class checkpoint_folder {
   std::int64_t saves_ = 0;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -24,9 +24,10 @@
 #include "plait/checkpoint/manifest_text.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A checkpoint that is in a folder.
 struct found_checkpoint {
@@ -38,7 +39,9 @@ struct found_checkpoint {
   [[nodiscard]] bool complete() const { return damage.empty(); }
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// The files of a checkpoint, also those in its folder of what optimizers hold.
 [[nodiscard]] inline int files_of(std::filesystem::path const& checkpoint, disk::links symbolic,
@@ -104,7 +107,9 @@ inline std::vector<found_checkpoint> list_checkpoints(std::filesystem::path cons
   return out;
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The checkpoints of a folder, newest first; none if there is no folder. A damaged one comes with
 /// its reason, so that the one after it can be taken. The content of files is not read: who reads a
@@ -145,4 +150,4 @@ inline bool sees_probe(std::filesystem::path const& folder, std::string_view nam
   return true;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -70,8 +70,9 @@ class checkpoints {
       : checkpoints(trainer.state(), batches.description(), batches.steps_per_epoch(),
                     std::move(options)) {}
 
-  [[gnu::cold]] checkpoints(std::unique_ptr<saved_state> state, batch_description const& batches,
-                            std::uint64_t steps_per_epoch, checkpoint_options options)
+  [[gnu::cold]] checkpoints(std::unique_ptr<saved_state> state,
+                            ext::batch_description const& batches, std::uint64_t steps_per_epoch,
+                            checkpoint_options options)
       : state_(std::move(state)),
         batches_(batches),
         steps_per_epoch_(steps_per_epoch),
@@ -109,7 +110,7 @@ class checkpoints {
     problem_.clear();
     if (state_->is_held()) return next();
     for (std::uint64_t older = 0;; ++older) {
-      std::optional<checkpoint_manifest> manifest;
+      std::optional<ext::checkpoint_manifest> manifest;
       auto const found = newest(older);
       if (!found && problem_.empty()) return next();
       if (!found)
@@ -120,7 +121,7 @@ class checkpoints {
       auto const folder = options_.folder / found->name;
       std::uint64_t batch = 0;
       on_all("be used", [&] {
-        manifest = read_manifest(folder);
+        manifest = ext::read_manifest(folder);
         check(*manifest, folder);
         batch = next_batch(manifest->samples, folder);
       });
@@ -211,8 +212,8 @@ class checkpoints {
   enum class progress : int { running, done, failed };
   /// A checkpoint that is being written.
   struct saving {
-    checkpoint_save at;
-    checkpoint_manifest manifest;
+    ext::checkpoint_save at;
+    ext::checkpoint_manifest manifest;
     std::optional<double> value{};  // of best weights
     bool is_committing = false;
     std::atomic<progress> mine{progress::running};
@@ -362,14 +363,14 @@ class checkpoints {
     auto const make = [&] {
       auto const now = state_->generation();
       folder_.emplace(options_.folder,
-                      folder_owner{settings_.front().second, now.job_id, now.number});
+                      ext::folder_owner{settings_.front().second, now.job_id, now.number});
       probe = folder_->make_probe(bytes);
     };
     if (!on_root("be used", make, &probe)) throw input_error(problem_);
     try {
       on_all("be used", [&] {
         constexpr std::chrono::seconds patience{2};
-        if (!sees_probe(options_.folder, probe, bytes, patience))
+        if (!ext::sees_probe(options_.folder, probe, bytes, patience))
           throw input_error("folder of checkpoints " + detail::path_in_quotes(options_.folder) +
                             ": rank " + std::to_string(state_->rank()) +
                             " does not see there what rank 0 has written; give one that all hosts "
@@ -432,7 +433,7 @@ class checkpoints {
     std::uint64_t found = 0;  // a step + 1
     std::string text;         // its name, or what is wrong
     if (is_root()) try {
-        for (auto const& one : list_checkpoints(options_.folder)) {
+        for (auto const& one : ext::list_checkpoints(options_.folder)) {
           if (!one.complete()) {
             if (std::ranges::find(left_out_, one.damage) == left_out_.end())
               left_out_.push_back(one.damage);
@@ -454,10 +455,10 @@ class checkpoints {
     return found_here{static_cast<std::int64_t>(root[0] - 1), text_of(root)};
   }
 
-  [[gnu::cold]] void check(checkpoint_manifest const& manifest,
+  [[gnu::cold]] void check(ext::checkpoint_manifest const& manifest,
                            std::filesystem::path const& folder) const {
     auto const allowed = detail::allowed_settings(options_.allow, manifest.settings, settings_);
-    auto const found = differences(manifest.settings, settings_, allowed);
+    auto const found = ext::differences(manifest.settings, settings_, allowed);
     if (found.empty()) return;
     std::string all;
     for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
@@ -546,8 +547,8 @@ class checkpoints {
     return epoch * steps_per_epoch_ + std::min<std::uint64_t>(rest / of.samples, steps_per_epoch_);
   }
 
-  [[gnu::cold]] checkpoint_manifest manifest_now() const {
-    checkpoint_manifest out;
+  [[gnu::cold]] ext::checkpoint_manifest manifest_now() const {
+    ext::checkpoint_manifest out;
     out.step = state_->step();
     out.samples = samples_so_far();
     out.settings = settings_;
@@ -576,11 +577,11 @@ class checkpoints {
   }
 
   std::unique_ptr<saved_state> state_;
-  batch_description batches_;
+  ext::batch_description batches_;
   std::uint64_t steps_per_epoch_;
   checkpoint_options options_;
   detail::checkpoint_settings settings_;
-  std::optional<checkpoint_folder> folder_{};  // on the root
+  std::optional<ext::checkpoint_folder> folder_{};  // on the root
   detail::rank_copies copies_{};
   std::unique_ptr<saving> saving_{};
   std::string problem_{}, warning_{};

@@ -10,9 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/io/safetensors.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The CRC-32 (of zlib and gzip) of bytes; `before` is that of the bytes in front of them, if any.
 inline std::uint32_t checkpoint_crc(std::span<std::byte const> bytes, std::uint32_t before = 0) {
@@ -36,4 +37,4 @@ inline std::uint32_t checkpoint_crc(safetensors_reader const& file, std::string_
   return crc;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -17,8 +17,9 @@
 #include "plait/checkpoint/disk.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The owner of a folder of checkpoints, who writes into it: a job and, where its ranks change, one
 /// of its generations.
@@ -28,7 +29,9 @@ struct folder_owner {
   std::int64_t generation = 0;  ///< of that, from 1 on
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// What makes a job the owner of a folder of checkpoints: its lease, which has a number.
 ///
@@ -194,6 +197,4 @@ class folder_lease {
   std::int64_t number_ = 0;
 };
 
-}  // namespace detail
-
-}  // namespace plait
+}  // namespace plait::detail

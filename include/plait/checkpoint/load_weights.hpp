@@ -68,7 +68,7 @@ namespace detail {
 ///         value is not finite or another one than on another rank.
 ///
 /// Example (tests/reference/names_in_use_test.cpp load_weights):
-///     auto const newest = plait::list_checkpoints(folder).back().path;
+///     auto const newest = plait::ext::list_checkpoints(folder).back().path;
 ///     plait::load_weights(trainer, plait::weights_folder(newest));
 template <class Trainer, class Source>
 [[gnu::cold]] void load_weights(Trainer& trainer, Source&& source, weight_names const& names = {}) {

@@ -10,11 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 // A setting in a sentence: escaped, and shortened to about 200 bytes.
 inline std::string in_words(std::string_view text) {
@@ -22,7 +21,9 @@ inline std::string in_words(std::string_view text) {
   return escaped(text.substr(0, 200)) + (text.size() > 200 ? "..." : "");
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// A rectangle of a tensor, whose elements are the whole of the tensor of that name in a file.
 struct checkpoint_block {
@@ -85,4 +86,4 @@ struct checkpoint_manifest {
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -19,10 +19,9 @@
 #include "plait/checkpoint/manifest_parser.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 inline constexpr std::string_view manifest_head = "{\n\"format\": ";
 
@@ -39,7 +38,9 @@ inline constexpr char const* manifest_kind = "checkpoint manifest";
 
 inline file_name manifest_name(std::filesystem::path const& path) { return {manifest_kind, path}; }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// A manifest as the text of plait.json, format 1: JSON with a line for each tensor and block, and
 /// at its end a CRC-32 of all before. Equal manifests have equal texts.
@@ -135,4 +136,4 @@ inline checkpoint_manifest read_manifest(std::filesystem::path const& folder,
                         path);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -42,7 +42,9 @@ class weights_folder {
   weights_folder& operator=(weights_folder const&) = delete;
 
   [[nodiscard]] bool contains(std::string_view name) const { return floats_.contains(name); }
-  [[nodiscard]] std::vector<checkpoint_tensor> const& tensors() const { return manifest_.tensors; }
+  [[nodiscard]] std::vector<ext::checkpoint_tensor> const& tensors() const {
+    return manifest_.tensors;
+  }
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (auto const& tensor : manifest_.tensors) out.push_back(tensor.name);
@@ -65,27 +67,27 @@ class weights_folder {
   template <std::floating_point T>
   void read(std::string_view name, std::span<T> out) {
     auto const& shape = find(name).shape;
-    parameter_info const info{.rank = static_cast<int>(shape.size()),
-                              .rows = shape.size() == 2 ? shape[0] : 1,
-                              .columns = shape.empty() ? 0 : shape.back()};
+    ext::parameter_info const info{.rank = static_cast<int>(shape.size()),
+                                   .rows = shape.size() == 2 ? shape[0] : 1,
+                                   .columns = shape.empty() ? 0 : shape.back()};
     if (shape.empty() || shape.size() > 2 || info.count() != out.size())
       name_.refuse_part("tensor " + detail::in_quotes(name),
                         "has the shape " + detail::shape_text(shape) + ", but " +
                             std::to_string(out.size()) + " elements are needed");
-    parameter_rectangle const all{.rows = info.rows, .columns = info.columns};
+    ext::parameter_rectangle const all{.rows = info.rows, .columns = info.columns};
     (sizeof(T) == sizeof(float) ? floats_ : doubles_)
         .read(std::string(name), info, all, out.data());
   }
 
  private:
-  [[nodiscard]] checkpoint_tensor const& find(std::string_view name) const {
-    auto const found = std::ranges::find(manifest_.tensors, name, &checkpoint_tensor::name);
+  [[nodiscard]] ext::checkpoint_tensor const& find(std::string_view name) const {
+    auto const found = std::ranges::find(manifest_.tensors, name, &ext::checkpoint_tensor::name);
     if (found == manifest_.tensors.end()) name_.refuse("has no tensor " + detail::in_quotes(name));
     return *found;
   }
 
-  [[gnu::cold]] static checkpoint_manifest manifest_of(std::filesystem::path const& folder,
-                                                       detail::file_name const& name) {
+  [[gnu::cold]] static ext::checkpoint_manifest manifest_of(std::filesystem::path const& folder,
+                                                            detail::file_name const& name) {
     std::error_code problem;
     std::set<std::filesystem::path> paths;
     for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end;
@@ -93,11 +95,11 @@ class weights_folder {
       if (at->path().extension() == ".safetensors") paths.insert(at->path());
     if (problem) name.fail("cannot be read", problem.value());
     if (paths.empty()) name.refuse("has no safetensors file");
-    checkpoint_manifest out;
-    std::map<std::string, checkpoint_tensor> by_name;
+    ext::checkpoint_manifest out;
+    std::map<std::string, ext::checkpoint_tensor> by_name;
     for (auto const& path : paths) {
       safetensors_reader const file(path);
-      auto const offsets = parse_sharding_metadata(file.metadata(), path);
+      auto const offsets = ext::parse_sharding_metadata(file.metadata(), path);
       for (auto const& tensor : file.names()) {
         auto const& entry = file.info(tensor);
         auto offset = std::vector<std::size_t>(entry.shape.size());
@@ -116,7 +118,7 @@ class weights_folder {
         out.blocks.push_back({path.filename().string(), tensor, std::move(offset), entry.shape, 0});
       }
     }
-    std::map<std::string_view, std::vector<checkpoint_block const*>> blocks;
+    std::map<std::string_view, std::vector<ext::checkpoint_block const*>> blocks;
     for (auto const& block : out.blocks) blocks[block.tensor].push_back(&block);
     for (auto& [tensor, all] : by_name) {
       detail::check_tensor(all, blocks.at(tensor), name);
@@ -126,7 +128,7 @@ class weights_folder {
   }
 
   detail::file_name name_;
-  checkpoint_manifest manifest_;
+  ext::checkpoint_manifest manifest_;
   detail::state_reader floats_, doubles_;
 };
 

@@ -7,9 +7,10 @@
 #include <span>
 #include <string>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A sentence about the first value of a tensor that is infinite or not a number; empty if all are
 /// finite.
@@ -30,4 +31,4 @@ template <class T>
          std::to_string(values.size());
 }
 
-}  // namespace plait
+}  // namespace plait::ext

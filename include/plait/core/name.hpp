@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <string>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// A name of up to 32 characters that can be a template argument.
 ///
@@ -28,7 +30,7 @@ struct name {
   template <std::size_t Size>
   consteval name(char const (&text)[Size]) {  // NOLINT: implicit, so that "weight" is a name
     static_assert(Size - 1 <= capacity,
-                  "plait::name: the text has more than 32 characters; shorten it");
+                  "plait::ext::name: the text has more than 32 characters; shorten it");
     std::array<std::uint64_t, 4> words{};
     for (std::size_t i = 0; i + 1 < Size && i < capacity; ++i)
       words[i / 8] |= std::uint64_t{static_cast<unsigned char>(text[i])} << (8 * (i % 8));
@@ -79,4 +81,4 @@ inline constexpr auto printed = [] {
   return out;
 }();
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The numbers that an option takes, and what messages call them.
 struct number_range {
@@ -21,23 +22,28 @@ struct number_range {
   }
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Those that options have.
 namespace number_ranges {
 
 inline constexpr double greatest_finite = std::numeric_limits<double>::max();
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
-inline constexpr number_range finite_from_0{0, greatest_finite, "a finite number from 0 on"};
+inline constexpr ext::number_range finite_from_0{0, greatest_finite, "a finite number from 0 on"};
 inline constexpr double next_to_0 = std::numeric_limits<double>::denorm_min();
-inline constexpr number_range finite_above_0{next_to_0, greatest_finite, "a finite number above 0"};
-inline constexpr number_range from_0{0, infinite, "from 0 on"};
-inline constexpr number_range above_0{next_to_0, infinite, "above 0"};
-inline constexpr number_range from_0_to_1{0, 1, "from 0 to 1"};
+inline constexpr ext::number_range finite_above_0{next_to_0, greatest_finite,
+                                                  "a finite number above 0"};
+inline constexpr ext::number_range from_0{0, infinite, "from 0 on"};
+inline constexpr ext::number_range above_0{next_to_0, infinite, "above 0"};
+inline constexpr ext::number_range from_0_to_1{0, 1, "from 0 to 1"};
 inline constexpr double below_1 = 1 - std::numeric_limits<double>::epsilon() / 2;
-inline constexpr number_range from_0_to_below_1{0, below_1, "from 0 to below 1"};
-inline constexpr number_range at_least_minus_1{-1, infinite, "at least -1"};
-inline constexpr number_range at_least_0{0, infinite, "at least 0"};
-inline constexpr number_range at_least_1{1, infinite, "at least 1"};
+inline constexpr ext::number_range from_0_to_below_1{0, below_1, "from 0 to below 1"};
+inline constexpr ext::number_range at_least_minus_1{-1, infinite, "at least -1"};
+inline constexpr ext::number_range at_least_0{0, infinite, "at least 0"};
+inline constexpr ext::number_range at_least_1{1, infinite, "at least 1"};
 
 }  // namespace number_ranges
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/namespaces.hpp"
 
 namespace plait {
 
@@ -32,7 +33,9 @@ struct precision {
   using reduce = Reduce;
 };
 
-namespace detail {
+}  // namespace plait
+
+namespace plait::detail {
 
 template <class Element>
 struct precision_of {
@@ -47,10 +50,12 @@ struct precision_of<precision<Compute, Parameters, Reduce>> {
   using type = precision<Compute, Parameters, Reduce>;
 };
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The precision that `Element` stands for: itself, or `Element` for everything.
 template <class Element>
 using precision_of = typename detail::precision_of<Element>::type;
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -4,8 +4,9 @@
 #include <cstdint>
 
 #include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Four 32-bit words: one block of random bits, or the counter that makes it.
 struct random_block {
@@ -55,4 +56,4 @@ PLAIT_HOST_DEVICE constexpr double uniform_from_bits(std::uint32_t bits) {
   return (static_cast<double>(bits) + 0.5) * (1.0 / 4294967296.0);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -7,11 +7,10 @@
 #include <cstdint>
 #include <span>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/random.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 // Standard normal numbers, four at a time: sqrt(-2 log u) cos(2 pi v) of two words of the generator
 // (Box-Muller). Each operation is a single correctly rounded one of IEEE 754, or an exact product
@@ -217,7 +216,9 @@ inline void normal_groups(random_key key, std::uint64_t group, std::size_t group
   normal_lanes<false>::fill(key, group, groups, out);
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// Standard normal number `index` of the stream (Box-Muller on two words of a block): the same bits
 /// from every compiler, with every option but -ffast-math, and on every processor.
@@ -247,4 +248,4 @@ void random_normals(random_key key, std::uint64_t first, double scale, std::span
   }
 }
 
-}  // namespace plait
+}  // namespace plait::ext

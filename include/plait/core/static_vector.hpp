@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// The elements of a static_vector or an array of any length. Cheaper to compile than std::span.
 template <class T>
@@ -42,4 +44,4 @@ struct static_vector {
   constexpr T* end() { return elements.data() + count; }
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
 namespace plait {
 
@@ -94,7 +95,10 @@ struct per_rank_batch<0> {
   }
 };
 
-namespace detail {
+}  // namespace plait
+
+namespace plait::detail {
+
 template <class>
 inline constexpr bool is_global_batch = false;
 template <std::size_t Samples>
@@ -103,7 +107,10 @@ template <class>
 inline constexpr bool is_per_rank_batch = false;
 template <std::size_t Samples>
 inline constexpr bool is_per_rank_batch<per_rank_batch<Samples>> = true;
-}  // namespace detail
+
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// A `global_batch` of either kind.
 template <class B>
@@ -123,4 +130,4 @@ consteval void require_global_batch() {
 static_assert(global_batch_size<global_batch<64>> && global_batch_size<global_batch<>>);
 static_assert(!global_batch_size<per_rank_batch<16>>);
 
-}  // namespace plait
+}  // namespace plait::ext

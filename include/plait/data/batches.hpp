@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/data/batch_size.hpp"
 #include "plait/data/dataset.hpp"
@@ -35,6 +36,10 @@ struct batch_options {
   /// for a job that is reproducible<Slices> one for each slice of the rank, which is all it takes.
   int microbatches = 0;
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The batches of one data rank, one for each step, in the memory of the rank's device.
 ///
@@ -295,10 +300,12 @@ class batch_range {
   batch_type batch_;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 template <class Data>
-inline constexpr bool is_dataset = token_dataset<Data> || feature_dataset<Data>;
+inline constexpr bool is_dataset = ext::token_dataset<Data> || ext::feature_dataset<Data>;
 
 template <class Data>
 consteval void check_dataset() {
@@ -309,7 +316,9 @@ consteval void check_dataset() {
                 "features width, too), as plait/data/dataset.hpp has them");
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait {
 
 /// The batches of `rank`: `for (auto const& batch : plait::batches(data, global_batch<64>{},
 /// rank))`.
@@ -326,7 +335,8 @@ template <class Element, class Data, class Batch, class Rank>
 auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
   detail::check_dataset<std::remove_cvref_t<Data>>();
   if constexpr (detail::is_dataset<std::remove_cvref_t<Data>>)
-    return batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank, options);
+    return ext::batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank,
+                                                        options);
   else return std::vector<device_batch<typename Rank::device_type::memory>>{};  // no other error
 }
 /// \overload
@@ -341,7 +351,7 @@ auto batches(Data const&, Batch) {
   static_assert(!std::is_same_v<Data, Data>,
                 "batches(dataset, size): without its rank, every data rank would read the same "
                 "samples; write plait::batches(dataset, plait::global_batch<N>{}, rank)");
-  return std::vector<device_batch<host_memory>>{};  // so that nothing else is reported
+  return std::vector<device_batch<ext::host_memory>>{};  // so that nothing else is reported
 }
 
 }  // namespace plait

@@ -105,6 +105,6 @@ class byte_text {
   std::size_t sequence_;
 };
 
-static_assert(token_dataset<byte_text>);
+static_assert(ext::token_dataset<byte_text>);
 
 }  // namespace plait

@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <span>
 
+#include "plait/core/namespaces.hpp"
+
 namespace plait {
 
 /// A type says on purpose that it is a data set by `using concept_tag = dataset_tag;`.
 struct dataset_tag {};
 
-namespace detail {
+}  // namespace plait
+
+namespace plait::detail {
 
 template <class D>
 struct target_of_data {
@@ -23,7 +27,9 @@ struct target_of_data<D> {
   using type = typename D::target;
 };
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The type of a target of a data set: its `target`, std::int32_t if it has none.
 template <class D>
@@ -44,6 +50,10 @@ inline constexpr bool has_targets_per_sample = [] {
   else return false;
 }();
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Numbered samples, each a sequence of inputs and as many targets, or one.
 ///
 /// Syntax:  element: the type of an input; size(), sequence_length() -> std::size_t;
@@ -61,15 +71,20 @@ inline constexpr bool has_targets_per_sample = [] {
 ///          negative. All ranks have the same samples: they compare fingerprint(), or, without it,
 ///          64 samples that are spread over the data set.
 template <class D>
-concept dataset = std::same_as<typename D::concept_tag, dataset_tag> &&
-                  (std::same_as<target_of<D>, std::int32_t> || std::floating_point<target_of<D>>) &&
-                  requires(D const& data, std::size_t sample, std::span<typename D::element> inputs,
-                           std::span<target_of<D>> targets) {
-                    { data.size() } -> std::same_as<std::size_t>;
-                    { data.sequence_length() } -> std::same_as<std::size_t>;
-                    { data.inputs(sample, inputs) } -> std::same_as<void>;
-                    { data.targets(sample, targets) } -> std::same_as<void>;
-                  };
+concept dataset =
+    std::same_as<typename D::concept_tag, dataset_tag> &&
+    (std::same_as<ext::target_of<D>, std::int32_t> || std::floating_point<ext::target_of<D>>) &&
+    requires(D const& data, std::size_t sample, std::span<typename D::element> inputs,
+             std::span<ext::target_of<D>> targets) {
+      { data.size() } -> std::same_as<std::size_t>;
+      { data.sequence_length() } -> std::same_as<std::size_t>;
+      { data.inputs(sample, inputs) } -> std::same_as<void>;
+      { data.targets(sample, targets) } -> std::same_as<void>;
+    };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// A data set whose samples have weights.
 template <class D>
@@ -88,4 +103,4 @@ concept feature_dataset =
       { data.width() } -> std::same_as<std::size_t>;
     };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -60,10 +60,10 @@ class in_memory {
     std::vector<T> features(samples * width);
     std::vector<std::int32_t> labels(samples);
     std::vector<double> centres(std::min(samples, classes) * width), around(width);
-    random_normals<double>({seed, 0, 0}, 0, 1.0, centres);
+    ext::random_normals<double>({seed, 0, 0}, 0, 1.0, centres);
     for (std::size_t s = 0; s < samples; ++s) {
       labels[s] = static_cast<std::int32_t>(s % classes);
-      random_normals<double>({seed, 1, 0}, s * width, 1.0, around);
+      ext::random_normals<double>({seed, 1, 0}, s * width, 1.0, around);
       for (std::size_t i = 0; i < width; ++i)
         features[s * width + i] = static_cast<T>(centres[s % classes * width + i] + around[i]);
     }
@@ -98,6 +98,7 @@ class in_memory {
   std::size_t width_, target_width_;
 };
 
-static_assert(feature_dataset<in_memory<float>> && feature_dataset<in_memory<double, float>>);
+static_assert(ext::feature_dataset<in_memory<float>> &&
+              ext::feature_dataset<in_memory<double, float>>);
 
 }  // namespace plait

@@ -14,11 +14,12 @@
 
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/layer/value.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Copies samples of a data set into host buffers in the layout of activations, position-major:
 /// sample s of a microbatch at position p is row p * batch + s. Features may be converted to
@@ -35,26 +36,26 @@ namespace plait {
 template <class Data, class Element = void>
 class loader {
   static_assert(
-      token_dataset<Data> || feature_dataset<Data>,
+      ext::token_dataset<Data> || ext::feature_dataset<Data>,
       "loader<Data>: Data is no data set; it needs using concept_tag = dataset_tag, using "
       "element, size(), sequence_length(), inputs(), targets(), and width() if element is "
       "a floating-point type, see plait/data/dataset.hpp");
   static constexpr bool has_real_targets = std::floating_point<target_of<Data>>;
 
-  static_assert(feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
+  static_assert(ext::feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
                 "batches<Element>(data, ...): the data set has tokens, which are std::int32_t in "
                 "every precision; write batches(data, ...)");
 
  public:
   /// What an input is.
-  using element = std::conditional_t<std::is_void_v<Element> || token_dataset<Data>,
+  using element = std::conditional_t<std::is_void_v<Element> || ext::token_dataset<Data>,
                                      typename Data::element, Element>;
   /// What a target is.
   using target = std::conditional_t<
       has_real_targets,
       accumulate_t<std::conditional_t<
           std::is_void_v<Element>,
-          std::conditional_t<token_dataset<Data>, float, typename Data::element>, Element>>,
+          std::conditional_t<ext::token_dataset<Data>, float, typename Data::element>, Element>>,
       std::int32_t>;
   /// A target that does not count.
   static constexpr target no_target = [] {
@@ -92,7 +93,7 @@ class loader {
   [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
   [[nodiscard]] std::size_t weights_per_sample() const {
-    return weighted_dataset<Data> ? sequence_ : 0;
+    return ext::weighted_dataset<Data> ? sequence_ : 0;
   }
 
   /// A number that is another one if the data set is: made of its shape and of 64 samples that are
@@ -116,7 +117,7 @@ class loader {
       read(std::span(&sample, 1), 0);
       add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
       add(targets_.data(), targets_.size() * sizeof(targets_[0]));
-      if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
+      if constexpr (ext::weighted_dataset<Data>) add(&weight_, sizeof weight_);
     }
     return out.value();
   }
@@ -150,7 +151,7 @@ class loader {
 
  private:
   static std::size_t width_of(Data const& data) {
-    if constexpr (feature_dataset<Data>) return data.width();
+    if constexpr (ext::feature_dataset<Data>) return data.width();
     else return 1;
   }
 
@@ -159,7 +160,7 @@ class loader {
     if (place < samples.size()) {
       data_->inputs(samples[place], std::span(inputs_));
       data_->targets(samples[place], std::span(targets_));
-      if constexpr (weighted_dataset<Data>) {
+      if constexpr (ext::weighted_dataset<Data>) {
         weight_ = static_cast<double>(data_->weight(samples[place]));
         if (!(weight_ >= 0) || !std::isfinite(weight_))
           throw input_error("loader: sample " + std::to_string(samples[place]) +
@@ -181,7 +182,7 @@ class loader {
     std::size_t const from = has_targets_per_sample<Data> ? 0 : position * target_width_;
     for (std::size_t i = 0; i < target_width_; ++i)
       targets[i] = has_targets ? static_cast<target>(targets_[from + i]) : no_target;
-    if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
+    if constexpr (ext::weighted_dataset<Data>) out.weights[row] = weight_;
   }
   static target_of<Data> missing() {
     if constexpr (has_real_targets) return 0;
@@ -197,4 +198,4 @@ class loader {
   double weight_ = 0;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

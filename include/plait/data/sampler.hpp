@@ -8,6 +8,7 @@
 #include <string>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/random.hpp"
 #include "plait/data/batch_size.hpp"
 #include "plait/tensor/batch.hpp"
@@ -19,6 +20,10 @@ enum class sample_order { sequential, shuffled };
 
 /// The treatment of samples at the end of an epoch that do not fill a global batch.
 enum class last_batch { keep, drop };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 struct sampler_options {
   std::uint64_t seed = 0;
@@ -155,4 +160,4 @@ class sampler {
   int bits_ = 6;  // at least: with halves below 3 bits, 8 rounds are measurably not uniform
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -11,6 +11,7 @@
 
 #include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/data/dataset.hpp"
 #include "plait/data/loader.hpp"
 #include "plait/data/sampler.hpp"
@@ -23,6 +24,10 @@ struct split_options {
   /// Which samples a part has: any of the data set, or neighbours, as series in time need it.
   sample_order how = sample_order::shuffled;
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// Some samples of a data set, as a data set: what `split_data` makes.
 ///
@@ -43,7 +48,7 @@ class dataset_part {
   [[nodiscard]] std::size_t size() const { return which_.count; }
   [[nodiscard]] std::size_t sequence_length() const { return data_->sequence_length(); }
   [[nodiscard]] std::size_t width() const
-    requires feature_dataset<Data>
+    requires ext::feature_dataset<Data>
   {
     return data_->width();
   }
@@ -56,7 +61,7 @@ class dataset_part {
     data_->targets(number_of(sample), out);
   }
   [[nodiscard]] double weight(std::size_t sample) const
-    requires weighted_dataset<Data>
+    requires ext::weighted_dataset<Data>
   {
     return static_cast<double>(data_->weight(number_of(sample)));
   }
@@ -91,6 +96,10 @@ class dataset_part {
   sample_slice which_;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Two parts of a data set, which have each sample once; the first has the share `fraction` of
 /// them, rounded: `auto [train, rest] = plait::split_data(data, 0.8);`.
 ///
@@ -121,8 +130,8 @@ template <class Data>
     if constexpr (std::is_lvalue_reference_v<Data>)
       held = std::shared_ptr<Whole const>(std::shared_ptr<void>{}, &data);
     else held = std::make_shared<Whole const>(std::forward<Data>(data));
-    sampler const order(size, {.seed = options.seed, .order = options.how});
-    using part = dataset_part<Whole>;
+    ext::sampler const order(size, {.seed = options.seed, .order = options.how});
+    using part = ext::dataset_part<Whole>;
     return std::pair{part(held, order, {0, first}), part(held, order, {first, size - first})};
   } else {
     return std::pair{0, 0};  // no other error

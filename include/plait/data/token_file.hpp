@@ -101,6 +101,6 @@ class token_file {
   std::size_t sequence_;
 };
 
-static_assert(token_dataset<token_file>);
+static_assert(ext::token_dataset<token_file>);
 
 }  // namespace plait

@@ -24,7 +24,7 @@ namespace plait {
 /// twice. Safety: as gloo(); who may write into etcd can end the job, see `security`.
 struct elastic {
   /// Who carries the bytes: plait::gloo(...).
-  std::shared_ptr<process_engine> engine{};
+  std::shared_ptr<ext::process_engine> engine{};
   /// The servers of etcd, "etcds://..." where they are reached by TLS; if empty, PLAIT_ELASTIC_AT.
   std::string at{};
   /// The job's name in etcd, of letters, digits, '-', '_' and '.'; if empty, PLAIT_JOB.
@@ -47,7 +47,7 @@ struct elastic {
   process_reduction reduction = process_reduction::ranked;
   bool compare_calls = true;
   std::string token{};
-  axis_set require_local{};
+  ext::axis_set require_local{};
   /// As processes have it, but that there are no records if it is empty.
   std::string flight_record{};
   /// Certificates, user and password for etcd.

@@ -172,8 +172,8 @@ class safetensors_reader {
   template <class T>
   void read_run(tensor const& from, std::size_t first, std::span<T> out) const {
     auto const& entry = from.entry;
-    std::size_t const at = data_begin_ + from.begin + first * element_bytes(entry.type);
-    if (entry.type == stored_type_of<T>) return file_.read(std::as_writable_bytes(out), at);
+    std::size_t const at = data_begin_ + from.begin + first * ext::element_bytes(entry.type);
+    if (entry.type == ext::stored_type_of<T>) return file_.read(std::as_writable_bytes(out), at);
     switch (entry.type) {
       case stored_type::f64:
         return read_as<double>(out, at, [&](double x) {
@@ -263,10 +263,10 @@ class safetensors_writer {
     auto const found = slots_.find(name);
     if (found == slots_.end()) refuse("has no tensor " + detail::in_quotes(name) + " to write");
     auto& [entry, begin, written] = found->second;
-    if (entry.type != stored_type_of<element> || entry.elements() != values.size())
+    if (entry.type != ext::stored_type_of<element> || entry.elements() != values.size())
       refuse("needs " + std::to_string(entry.elements()) + " " + to_string(entry.type) +
              " elements for tensor " + detail::in_quotes(name) + ", given " +
-             std::to_string(values.size()) + " " + to_string(stored_type_of<element>));
+             std::to_string(values.size()) + " " + to_string(ext::stored_type_of<element>));
     file_.write(std::as_bytes(values), 8 + header_.size() + begin);
     written = true;
   }

@@ -16,6 +16,7 @@
 
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
 #include "plait/io/json_events.hpp"
@@ -62,6 +63,10 @@ constexpr char const* to_string(stored_type type) {
   return detail::stored_type_names[static_cast<std::size_t>(type)];
 }
 
+}  // namespace plait
+
+namespace plait::ext {
+
 constexpr std::size_t element_bytes(stored_type type) {
   return detail::stored_type_bytes[static_cast<std::size_t>(type)];
 }
@@ -72,6 +77,10 @@ template <class T>
 inline constexpr stored_type stored_type_of = std::same_as<T, float>    ? stored_type::f32
                                               : std::same_as<T, double> ? stored_type::f64
                                                                         : stored_type::bf16;
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// One named tensor of a file.
 struct safetensors_entry {
@@ -84,7 +93,7 @@ struct safetensors_entry {
     for (std::size_t const extent : shape) product *= extent;
     return product;
   }
-  [[nodiscard]] std::size_t bytes() const { return elements() * element_bytes(type); }
+  [[nodiscard]] std::size_t bytes() const { return elements() * ext::element_bytes(type); }
 };
 
 namespace detail {

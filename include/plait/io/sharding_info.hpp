@@ -13,17 +13,20 @@
 #include <nlohmann/json.hpp>
 
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/io/block.hpp"
 #include "plait/io/json_events.hpp"
 #include "plait/io/safetensors_header.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The begin of each part that a file has within its whole tensor, by the tensor's name.
 using sharding_info = std::map<std::string, std::vector<std::size_t>, std::less<>>;
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// Reads {"NAME": {"saved_offsets": [r, c]}, ...}. Further keys of a tensor are skipped, as
 /// PyTorch may add some one day.
@@ -129,7 +132,9 @@ class sharding_info_parser : public json_events<sharding_info_parser> {
   std::vector<std::size_t> offsets_;
 };
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The metadata of a safetensors file by which PyTorch's distributed checkpoint knows which part of
 /// each tensor the file has.
@@ -163,4 +168,4 @@ inline std::optional<sharding_info> parse_sharding_metadata(
   return detail::sharding_info_parser::parse(info->second, file);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -190,7 +190,7 @@ struct repeat {
 /// Example (tests/reference/names_in_use_test.cpp named):
 ///     using in_files =
 ///         plait::named<"head", plait::nn::linear<16, 4>>;  // "head.weight", "head.bias"
-template <name Label, class L>
+template <ext::name Label, class L>
 struct named {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
@@ -204,7 +204,7 @@ struct named {
 /// Example (tests/reference/names_in_use_test.cpp use_form):
 ///     using every_rank =
 ///         plait::use_form<"whole", plait::nn::linear<16, 4>>;  // no tensor rank shares it
-template <name Label, class L>
+template <ext::name Label, class L>
 struct use_form {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
@@ -215,7 +215,7 @@ struct use_form {
 
 /// L, whose parameter `Parameter` is the one called `Owner` (its full name, "wte.weight") of an
 /// earlier layer: one value, one gradient accumulator for each use, summed before the reduction.
-template <class L, class Parameter, name Owner>
+template <class L, class Parameter, ext::name Owner>
 struct tied {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;
@@ -230,7 +230,7 @@ struct tied {
 /// A pattern is a parameter's name as L alone would have it in files, in which a `*` stands for any
 /// characters: `frozen<body, "wte.*", "h.*.ln_1.*">`. The number of a copy within a repeat is a
 /// `*`, too: the copies are frozen together. Of each layer all parameters are frozen or none.
-template <class L, name... Patterns>
+template <class L, ext::name... Patterns>
 struct frozen {
   static_assert((detail::check_is_layer<L>(), true));
   using concept_tag = layer_tag;

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "plait/core/name.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/layer/slot.hpp"
 #include "plait/placement/transition.hpp"
@@ -31,7 +32,7 @@ struct inner {};
 /// on a tensor axis. The body is checked against it when it is compiled.
 ///
 /// Parameters without a `use` are invariant if the input is, else replicate.
-template <name Label, placement Input, placement Output, class... Clauses>
+template <ext::name Label, placement Input, placement Output, class... Clauses>
 struct form {};
 
 /// Parameter `Parameter` cut along dimension `Dim` (each of `Parts` pieces of it).
@@ -65,6 +66,10 @@ using row_split = form<"row", shard<dim::features>, partial, Clauses...>;
 ///         plait::row_split<plait::split<weight, 0>, plait::once<bias>>>;  // blocks of inputs
 template <class... Forms>
 struct forms {};
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// A form as a value, for the planner.
 struct form_info {
@@ -104,12 +109,16 @@ struct form_info {
   [[nodiscard]] constexpr bool shares_work() const { return is_shard(input) || is_shard(output); }
 };
 
-namespace planning {
+}  // namespace plait::ext
+
+namespace plait::planning {
+
 /// Where a parameter that a form uses `used` is kept between steps.
 constexpr placement stored(placement used) { return is_shard(used) ? used : invariant; }
-}  // namespace planning
 
-namespace detail {
+}  // namespace plait::planning
+
+namespace plait::detail {
 
 /// What clauses of a form may name: the parameters and slots of a layer.
 template <class Parameters, class Saved, class Scratch>
@@ -206,7 +215,9 @@ constexpr bool labels_differ(auto const& table) {
   return true;
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// Returns the placement of a slot of a layer in form `form`: as a clause of the form says, else as
 /// the slot's `follows` says where the form cuts features, else cut by positions where the form
@@ -223,4 +234,4 @@ constexpr placement placement_of(slot_info const& slot, form_info const& form) {
   return cuts(dim::sequence) ? shard<dim::sequence> : form.input;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <type_traits>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/layer/form.hpp"
 #include "plait/layer/layer_checks.hpp"
 #include "plait/layer/parameter.hpp"
@@ -80,7 +81,9 @@ concept layer = std::same_as<typename L::concept_tag, layer_tag> && requires {
   typename L::output;
 };
 
-namespace detail {
+}  // namespace plait
+
+namespace plait::detail {
 
 template <class L>
 consteval void check_is_layer() {
@@ -95,7 +98,9 @@ consteval void check_is_layer() {
                 "plait::layer_tag;`, `using input = ...;` and `using output = ...;`");
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The largest number of terms that a loss may have: losses, and layers that add to it in
 /// mid-model.
@@ -136,7 +141,9 @@ struct leaf_info {
   [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0 && !is_frozen; }
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 template <class L>
 struct parameters_of {
@@ -295,10 +302,12 @@ constexpr leaf_info read_leaf() {
   return info;
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The description of a layer as a value.
 template <class L>
 inline constexpr leaf_info leaf_of = detail::read_leaf<L>();
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "plait/core/name.hpp"
+#include "plait/core/namespaces.hpp"
 
 namespace plait {
 
@@ -52,12 +53,13 @@ consteval initializer normal(double standard_deviation) {
 /// Example (tests/reference/names_in_use_test.cpp parameter):
 ///     using weight = plait::parameter<"weight", plait::extents<In, Out>, plait::normal(0.02)>;
 ///     using bias = plait::parameter<"bias", plait::extents<Out>, plait::constant(0.0)>;
-template <name Label, class Extents, initializer Initial = constant(0.0), std::size_t Padding = 0>
+template <ext::name Label, class Extents, initializer Initial = constant(0.0),
+          std::size_t Padding = 0>
 struct parameter {
   static_assert(Padding < Extents::lengths[0],
                 "parameter<Label, Extents, Initial, Padding>: nothing but padding; the first of "
                 "the extents is the length with its padding");
-  static constexpr name label = Label;
+  static constexpr ext::name label = Label;
   using extents = Extents;
   static constexpr initializer initial = Initial;
   static constexpr std::size_t padding = Padding;
@@ -67,6 +69,10 @@ template <class... Parameters>
 struct parameter_list {
   static constexpr int size = sizeof...(Parameters);
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The facts that a plan has about a parameter.
 struct parameter_info {
@@ -103,7 +109,9 @@ constexpr parameter_info info_of() {
           Parameter::padding};
 }
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 template <class List, class Parameter>
 inline constexpr int parameter_index = -1;
@@ -116,6 +124,4 @@ inline constexpr int parameter_index<parameter_list<Parameters...>, Parameter> =
   return found;
 }();
 
-}  // namespace detail
-
-}  // namespace plait
+}  // namespace plait::detail

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "plait/core/name.hpp"
+#include "plait/core/namespaces.hpp"
 
 namespace plait {
 
@@ -43,9 +44,9 @@ enum class slot_element : int { compute, accumulate };
 ///     using terms =
 ///         plait::slot<"terms", 1, plait::slot_element::accumulate>;  // one sum for each row
 ///     using scratch = plait::scratch<terms>;
-template <name Label, std::size_t PerRow, auto... Options>
+template <ext::name Label, std::size_t PerRow, auto... Options>
 struct slot {
-  static constexpr name label = Label;
+  static constexpr ext::name label = Label;
 };
 
 /// The slots that a layer's backward needs of its forward; one set for each microbatch in flight.
@@ -59,6 +60,10 @@ struct saved {};
 /// The slots that one call of a layer's body needs for itself alone.
 template <class... Slots>
 struct scratch {};
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// A slot as a value.
 struct slot_info {
@@ -79,7 +84,9 @@ struct slots_info {
   int own_count = 0;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 constexpr void read_option(slot_info& info, follows shape) {
   info.follows_features = shape == follows::features;
@@ -163,6 +170,4 @@ inline constexpr int slot_number =
     : own_slot_index<Scratch, Slot> >= 0 ? slots_info::most_slots + own_slot_index<Scratch, Slot>
                                          : -1;
 
-}  // namespace detail
-
-}  // namespace plait
+}  // namespace plait::detail

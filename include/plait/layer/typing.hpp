@@ -14,16 +14,16 @@
 /// complete: every other combination is wrong. docs/design/placement.md has the derivation.
 namespace plait::typing {
 
-constexpr bool is_rows(placement at) { return is_shard(at) && at.index == 0; }
-constexpr bool is_columns(placement at) { return is_shard(at) && at.index == 1; }
+constexpr bool is_rows(placement at) { return ext::is_shard(at) && at.index == 0; }
+constexpr bool is_columns(placement at) { return ext::is_shard(at) && at.index == 1; }
 
 constexpr placement transpose(placement at) {
-  if (is_shard(at)) at.index = 1 - at.index;
+  if (ext::is_shard(at)) at.index = 1 - at.index;
   return at;
 }
 
 /// The result of a matrix product is not always defined; `only<-1>` stands for "no such rule".
-inline constexpr placement no_rule{placement_kind::only, -1};
+inline constexpr placement no_rule{ext::placement_kind::only, -1};
 
 /// (m, k) times (k, n).
 constexpr placement product(placement a, placement b) {
@@ -40,7 +40,7 @@ constexpr placement product(placement a, placement b) {
 /// A matrix plus a row for each of its rows.
 constexpr bool adds_row(placement matrix, placement row) {
   if (is_rows(matrix)) return row == replicate;
-  return matrix == row && matrix.kind != placement_kind::partial_max;
+  return matrix == row && matrix.kind != ext::placement_kind::partial_max;
 }
 
 /// The sum over the rows of a matrix; that of a partial maximum is not defined.
@@ -53,7 +53,7 @@ constexpr placement column_sums(placement matrix) {
 /// differ.
 constexpr bool works_by_row(placement matrix, placement shared) {
   if (is_rows(matrix)) return shared == replicate;
-  return is_whole(matrix) && matrix == shared;
+  return ext::is_whole(matrix) && matrix == shared;
 }
 
 /// In which operands a function is linear, where sums may stand for them.
@@ -170,7 +170,7 @@ consteval void check_sum() {
                 "ops.add(a, b, out): operands and result must have one placement (adding partial "
                 "and replicate would count the replicate once for each rank); move one of them, or "
                 "let it enter once");
-  static_assert(A.kind != placement_kind::partial_max,
+  static_assert(A.kind != ext::placement_kind::partial_max,
                 "ops.add(a, b, out): a partial maximum has no sum; write "
                 "ops.move<plait::invariant>(a) first");
 }
@@ -194,11 +194,11 @@ consteval void check_column_sums() {
 template <placement A, placement B, placement Sums>
 consteval void check_columns() {
   static_assert(
-      A == B && !is_partial(A),
+      A == B && !ext::is_partial(A),
       "ops.accumulate_columns(f, a, b, sums): a and b must have one placement, and not be "
       "partial (f of a summand is not a summand of f); correct the form, or move the one "
       "that is partial");
-  static_assert(column_sums(A) == Sums || is_partial(A),
+  static_assert(column_sums(A) == Sums || ext::is_partial(A),
                 "ops.accumulate_columns(f, a, b, sums): the sum over the rows of a matrix placed A "
                 "is not placed Sums, as the form promises for this gradient; correct the use<...> "
                 "of the parameter");
@@ -250,16 +250,17 @@ consteval void check_run() {
 /// Whether ops.move<To>(x) reduces an x placed `From`; else it is that value already.
 template <placement From, placement To>
 consteval bool moves_values() {
-  constexpr transition row = transition_between(From, To);
-  static_assert(row.allowed() && (row.moves == local_move::none || reduces_in_place(row.moves)),
-                "ops.move<To>(x): inside a layer a value can change its placement only in place; "
-                "the rows partial -> invariant and partial -> replicate do");
-  return row.moves != local_move::none;
+  constexpr ext::transition row = ext::transition_between(From, To);
+  static_assert(
+      row.allowed() && (row.moves == ext::local_move::none || reduces_in_place(row.moves)),
+      "ops.move<To>(x): inside a layer a value can change its placement only in place; "
+      "the rows partial -> invariant and partial -> replicate do");
+  return row.moves != ext::local_move::none;
 }
 
 template <placement At>
 consteval void check_logits() {
-  static_assert(!is_partial(At),
+  static_assert(!ext::is_partial(At),
                 "ops.row_max, ops.cross_entropy_terms, ops.cross_entropy_backward: the logits are "
                 "still partial (a sum to be made), and a maximum or exponential of summands is "
                 "none of the sum; give the form an input that is invariant or cut by features");
@@ -267,7 +268,7 @@ consteval void check_logits() {
 
 template <placement At, placement Gradient>
 consteval void check_gradient() {
-  static_assert(Gradient == dual(At),
+  static_assert(Gradient == ext::dual(At),
                 "a gradient must be placed as the dual of its value: replicate and partial change "
                 "places, everything else stays; correct the form");
 }
@@ -281,7 +282,7 @@ consteval void check_row_operation() {
 
 template <placement Matrix>
 consteval void check_whole_rows() {
-  static_assert(is_whole(Matrix) || is_rows(Matrix),
+  static_assert(ext::is_whole(Matrix) || is_rows(Matrix),
                 "ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none; "
                 "give the form an input that is invariant or cut by positions");
 }
@@ -289,7 +290,7 @@ consteval void check_whole_rows() {
 template <placement Qkv, placement Out>
 consteval void check_heads() {
   static_assert(
-      (is_whole(Qkv) && Qkv == Out) || (is_columns(Qkv) && Qkv.parts == 3 && is_columns(Out)),
+      (ext::is_whole(Qkv) && Qkv == Out) || (is_columns(Qkv) && Qkv.parts == 3 && is_columns(Out)),
       "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
       "(whole heads of query, key and value), and out alike");
 }

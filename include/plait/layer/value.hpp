@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 enum class value_kind : int { features, tokens, reals };
 
@@ -20,6 +22,10 @@ struct value_info {
   }
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Rows of `Width` real numbers: (sequence, batch, Width), row index = position * batch + sample.
 ///
 /// Example (tests/reference/names_in_use_test.cpp features):
@@ -28,17 +34,29 @@ struct value_info {
 ///     using output = plait::features<Out>;  // (rows, Out)
 template <std::size_t Width>
 struct features {
-  static constexpr value_info info{value_kind::features, Width};
+  static constexpr ext::value_info info{ext::value_kind::features, Width};
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The integer target of a place without a sample; the losses' default for "does not count". Real
 /// targets that do not count are not numbers.
 inline constexpr std::int32_t ignored_target = -100;
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// One integer per row, for example a token or a class: (sequence, batch). It has no gradient.
 struct tokens {
-  static constexpr value_info info{value_kind::tokens, 1};
+  static constexpr ext::value_info info{ext::value_kind::tokens, 1};
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The same, in [0, Vocabulary): trainers refuse a batch with others.
 template <std::size_t Vocabulary>
@@ -47,12 +65,16 @@ struct tokens_below : tokens {
   static constexpr value_info info{value_kind::tokens, 1, Vocabulary};
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Rows of `Width` integers of the data set, which a loss compares features with: (sequence, batch,
 /// Width). `tokens` are those of width 1, whose views have no columns.
 template <std::size_t Width>
 struct integers {
   static_assert(Width > 1, "integers<Width>: one integer per row is plait::tokens");
-  static constexpr value_info info{value_kind::tokens, Width};
+  static constexpr ext::value_info info{ext::value_kind::tokens, Width};
 };
 
 /// Rows of `Width` real numbers of the data set, which a loss compares features with:
@@ -60,7 +82,7 @@ struct integers {
 /// float or double, for layers of every type. A number that is missing is not a number (nan).
 template <std::size_t Width>
 struct reals {
-  static constexpr value_info info{value_kind::reals, Width};
+  static constexpr ext::value_info info{ext::value_kind::reals, Width};
 };
 
 /// Several inputs of one layer, given to its body as a tuple of views.
@@ -76,7 +98,7 @@ struct inputs {};
 /// Example (tests/reference/names_in_use_test.cpp loss_value):
 ///     using output = plait::loss_value;
 struct loss_value {
-  static constexpr value_info info{value_kind::features, 1};
+  static constexpr ext::value_info info{ext::value_kind::features, 1};
 };
 
 }  // namespace plait

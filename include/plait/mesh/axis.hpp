@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 
 namespace plait {
@@ -19,6 +20,15 @@ namespace plait {
 ///                   0);
 enum class axis : int { data, tensor, stage, replica, context, expert };
 
+constexpr char const* to_string(axis which) {
+  constexpr std::array words{"data", "tensor", "stage", "replica", "context", "expert"};
+  return words[static_cast<std::size_t>(which)];
+}
+
+}  // namespace plait
+
+namespace plait::ext {
+
 inline constexpr std::size_t axis_count = 6;
 
 inline constexpr auto all_axes = [] {
@@ -26,12 +36,6 @@ inline constexpr auto all_axes = [] {
   for (std::size_t i = 0; i < axis_count; ++i) all[i] = static_cast<axis>(i);
   return all;
 }();
-
-constexpr char const* to_string(axis which) {
-  constexpr std::array<char const*, axis_count> words{"data",    "tensor",  "stage",
-                                                      "replica", "context", "expert"};
-  return words[static_cast<std::size_t>(which)];
-}
 
 /// A set of axes; a value over which ranks may be grouped.
 struct axis_set {
@@ -53,7 +57,15 @@ struct axis_set {
   friend constexpr auto operator<=>(axis_set, axis_set) = default;
 };
 
-constexpr axis_set operator|(axis a, axis b) { return axis_set(a) | axis_set(b); }
+}  // namespace plait::ext
+
+namespace plait {
+
+constexpr ext::axis_set operator|(axis a, axis b) { return ext::axis_set(a) | ext::axis_set(b); }
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The number of sets of axes; the bits of each are below it.
 inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
@@ -89,4 +101,4 @@ constexpr std::string to_string(axis_set over) {
   return text;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

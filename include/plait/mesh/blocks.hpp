@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/placements.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// One of the blocks into which a value is cut.
 struct block_place {
@@ -34,4 +35,4 @@ struct block_place {
   return true;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

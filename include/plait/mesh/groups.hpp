@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Sets of axes, each once: those over which jobs communicate.
 class axis_sets {
@@ -81,4 +82,4 @@ class mesh_groups {
   int world_ = -1;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

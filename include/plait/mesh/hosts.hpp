@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/ranks_text.hpp"
@@ -48,6 +49,10 @@ class host_map {
  private:
   std::vector<std::string> names_;
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The groups over `over` whose ranks are not on one host, in the order of their first ranks.
 [[nodiscard]] [[gnu::cold]] inline std::vector<std::vector<int>> groups_across_hosts(
@@ -133,4 +138,4 @@ class host_map {
   return text;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

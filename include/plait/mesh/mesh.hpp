@@ -8,12 +8,17 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
 namespace plait {
 
 /// The number of data ranks that stands for the machine: as many as the machine has processors for.
 inline constexpr int all_processors = -1;
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The coordinates of a rank in the mesh: its index along each axis, 0 along an axis that the mesh
 /// lacks.
@@ -208,4 +213,4 @@ struct mesh {
   return planned;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <string>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/placement/transition.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The placements of a value, one on each axis of the mesh; invariant where nothing is said.
 struct placements {
@@ -109,4 +110,4 @@ constexpr placements_transition transition_between(placements const& from, place
   return out;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// Ranks as words of a sentence, in the order given: of three or more that follow each other the
 /// first and the last, "1-7", each other one by itself.
@@ -44,4 +46,4 @@ namespace plait {
   return text + "}";
 }
 
-}  // namespace plait
+}  // namespace plait::ext

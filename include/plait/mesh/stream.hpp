@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <string_view>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The queues of a rank's device: one for its computations and three for communication.
 /// Operations of one stream run in order; those of different streams in any order, unless one waits
@@ -39,4 +40,4 @@ inline constexpr stream between_stages = stream_of(axis::stage);
   return words[static_cast<int>(which)];
 }
 
-}  // namespace plait
+}  // namespace plait::ext

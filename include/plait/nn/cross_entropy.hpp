@@ -45,7 +45,8 @@ struct cross_entropy {
   static_assert(Options.smoothing.nano >= 0 && Options.smoothing.nano < 1'000'000'000,
                 "cross_entropy<Classes, {.smoothing}>: the part of the label that is spread over "
                 "all classes must be in [0, 1); a tenth is written .smoothing = fraction(0.1)");
-  using target = std::conditional_t<Options.smoothing.nano == 0, one_hot_target, smoothed_target>;
+  using target =
+      std::conditional_t<Options.smoothing.nano == 0, ext::one_hot_target, ext::smoothed_target>;
   using concept_tag = layer_tag;
   static constexpr std::size_t classes = Classes;
   using input = inputs<features<Options.padded_to == 0 ? Classes : Options.padded_to>, tokens>;
@@ -65,7 +66,7 @@ struct cross_entropy {
   static std::int64_t count(std::span<std::int32_t const> labels) {
     std::int64_t valid = 0;
     for (auto const label : labels) {
-      if (label == Options.ignored || label == ignored_target) continue;
+      if (label == Options.ignored || label == ext::ignored_target) continue;
       if (label < 0 || static_cast<std::size_t>(label) >= Classes)
         throw input_error("cross_entropy: label " + std::to_string(label) + " is not one of the " +
                           std::to_string(Classes) + " classes");

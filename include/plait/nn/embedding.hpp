@@ -22,7 +22,7 @@ struct embedding {
   using concept_tag = layer_tag;
   using weight = parameter<"weight", extents<PaddedTo, Width>, Initial, PaddedTo - Vocabulary>;
   using parameters = parameter_list<weight>;
-  using input = tokens_below<Vocabulary>;
+  using input = ext::tokens_below<Vocabulary>;
   using output = features<Width>;
   using forms =
       plait::forms<whole, form<"features", replicate, shard<dim::features>, split<weight, 1>>,

@@ -13,11 +13,12 @@
 #include <vector>
 
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/observe/training_log.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Rows of comma-separated values: a first row of names, then one row for each step, in the fewest
 /// digits that give the same number again. A row is whole when it is written; where a file is
@@ -129,11 +130,15 @@ class csv_writer {
   std::string header_;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// `plait::csv_log log(rank, "run.csv"); log.write(trainer.step(batch));`
 ///
 /// Example (tests/reference/names_in_use_test.cpp csv_log):
 ///     plait::csv_log log(rank, "run.csv");
 ///     for (auto const& batch : batches) log.write(trainer.step(batch));
-using csv_log = training_log<csv_writer>;
+using csv_log = training_log<ext::csv_writer>;
 
 }  // namespace plait

@@ -15,11 +15,10 @@
 #include <vector>
 
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/observe/training_log.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 /// A message of the protocol buffers, written field by field.
 class protobuf_message {
@@ -102,7 +101,9 @@ inline std::string tensorboard_head(double seconds) {
   return tfrecord(event.bytes());
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// Scalars for TensorBoard: an events.out.tfevents file in a folder, which is made if need be. What
 /// is there already stays, as TensorBoard reads all files of a folder.
@@ -140,8 +141,12 @@ class tensorboard_writer {
   detail::growing_file file_;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// `plait::tensorboard_log log(rank, "runs/first"); log.write(trainer.step(batch));`, for
 /// `tensorboard --logdir runs`. Links plait::tensorboard.
-using tensorboard_log = training_log<tensorboard_writer>;
+using tensorboard_log = training_log<ext::tensorboard_writer>;
 
 }  // namespace plait

@@ -10,15 +10,20 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/train/trainer_options.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A number of a step and what a log calls it.
 struct logged_number {
   std::string name;
   double value = 0;
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// The ranks that write a log.
 enum class log_ranks : int {
@@ -71,7 +76,7 @@ class training_log {
       throw input_error("training_log: term_names has " + std::to_string(term_names_.size()) +
                         " names, the loss has " + std::to_string(terms) +
                         " terms; give it loss_term_names() of the job's plan");
-    std::vector<logged_number> numbers{{"loss", of.loss}};
+    std::vector<ext::logged_number> numbers{{"loss", of.loss}};
     if (of.terms.size() > 1)
       for (int i = 0; i < of.terms.size(); ++i) numbers.push_back({name_of_term(i), of.terms[i]});
     numbers.push_back({"labels", of.labels});
@@ -81,7 +86,7 @@ class training_log {
   }
 
   /// Writes numbers of your own: of an evaluation, for example.
-  void write(std::int64_t step, std::vector<logged_number> const& numbers) {
+  void write(std::int64_t step, std::vector<ext::logged_number> const& numbers) {
     if (writer_) writer_->write(step, numbers);
   }
 

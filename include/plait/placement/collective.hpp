@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// A collective is a way in which the ranks of a group exchange data. Communicators have all but
 /// reduce, scatter and gather, which are in the table of transitions as the adjoints of others.
@@ -105,4 +107,4 @@ inline constexpr row_operation all_reduce_max{collective::all_reduce, reduction:
   return moves == all_reduce_max ? "all_reduce(max)" : to_string(moves.sent);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

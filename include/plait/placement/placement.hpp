@@ -3,7 +3,9 @@
 
 #include <string>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// A placement kind says how the ranks along one mesh axis hold a value together.
 ///
@@ -20,6 +22,10 @@ enum class placement_kind : int {
   only,         ///< one rank holds it, the others hold nothing
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// The dimensions of an activation, stored as (sequence, batch, features), counted from the last.
 /// The dimensions of a parameter are counted from the first: 0, 1, ...
 /// `elements` is the one dimension of an arena: a shard of it is a block of the arena's elements,
@@ -33,7 +39,7 @@ inline constexpr int features = -1;
 
 /// A placement on one mesh axis; a value that can be a template argument.
 struct placement {
-  placement_kind kind = placement_kind::invariant;
+  ext::placement_kind kind = ext::placement_kind::invariant;
   /// The dimension that a shard cuts, or the rank that an `only` names.
   int index = 0;
   /// A shard may cut each of `parts` equal pieces of its dimension (query, key and value side by
@@ -43,15 +49,29 @@ struct placement {
   friend constexpr bool operator==(placement const&, placement const&) = default;
 };
 
-inline constexpr placement replicate{placement_kind::replicate};
-inline constexpr placement invariant{placement_kind::invariant};
-inline constexpr placement partial{placement_kind::partial};
+inline constexpr placement replicate{ext::placement_kind::replicate};
+inline constexpr placement invariant{ext::placement_kind::invariant};
+inline constexpr placement partial{ext::placement_kind::partial};
+
+}  // namespace plait
+
+namespace plait::ext {
+
 inline constexpr placement sliced{placement_kind::sliced};
-inline constexpr placement partial_max{placement_kind::partial_max};
+
+}  // namespace plait::ext
+
+namespace plait {
+
+inline constexpr placement partial_max{ext::placement_kind::partial_max};
 
 /// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
 template <int Dim, int Parts = 1>
-inline constexpr placement shard{placement_kind::shard, Dim, Parts};
+inline constexpr placement shard{ext::placement_kind::shard, Dim, Parts};
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// Rank `Rank` holds the value, the others nothing.
 template <int Rank>
@@ -79,6 +99,10 @@ constexpr placement dual(placement at) {
   return at;
 }
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Returns the placement as text, for example "shard<features>" or "partial".
 constexpr std::string to_string(placement at) {
   auto number = [](int value) {
@@ -89,13 +113,13 @@ constexpr std::string to_string(placement at) {
     return digits;
   };
   switch (at.kind) {
-    case placement_kind::replicate: return "replicate";
-    case placement_kind::invariant: return "invariant";
-    case placement_kind::partial: return "partial";
-    case placement_kind::sliced: return "sliced";
-    case placement_kind::partial_max: return "partial_max";
-    case placement_kind::only: return "only<" + number(at.index) + ">";
-    case placement_kind::shard: break;
+    case ext::placement_kind::replicate: return "replicate";
+    case ext::placement_kind::invariant: return "invariant";
+    case ext::placement_kind::partial: return "partial";
+    case ext::placement_kind::sliced: return "sliced";
+    case ext::placement_kind::partial_max: return "partial_max";
+    case ext::placement_kind::only: return "only<" + number(at.index) + ">";
+    case ext::placement_kind::shard: break;
   }
   std::string text = "shard<";
   text += at.index == dim::sequence   ? "sequence"

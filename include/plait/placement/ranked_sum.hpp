@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// The plan by which ranks add up a value in their order by exchanging blocks: each has a share of
 /// the elements, takes those of the other ranks in pieces, and adds them up; or, of a small value,
@@ -37,4 +39,4 @@ struct ranked_sum {
   }
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-namespace plait {
+#include "plait/core/namespaces.hpp"
+
+namespace plait::ext {
 
 /// Neighbouring slices of a global batch.
 struct slice_range {
@@ -147,4 +149,4 @@ class slice_tree {
   int slices_;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/placement/collective.hpp"
 #include "plait/placement/placement.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The party that may ask for a transition.
 enum class derivation : int {
@@ -118,4 +119,4 @@ constexpr std::int64_t bytes_sent(row_operation moves, std::int64_t value_bytes,
   return 0;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

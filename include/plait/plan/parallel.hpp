@@ -17,26 +17,26 @@ namespace plait {
 ///     struct job : plait::parallel<objective, plait::data_parallel<2>> {};
 template <class Model, class Policy, class Element = float>
 struct parallel {
-  static_assert(!policy<Model>,
+  static_assert(!ext::policy<Model>,
                 "parallel<Model, Policy>: the policy stands first; write the model first, then the "
                 "policy");
-  static_assert(layer<Model> || policy<Model>,
+  static_assert(layer<Model> || ext::policy<Model>,
                 "parallel<Model, Policy>: Model is not a layer; it needs `using concept_tag = "
                 "plait::layer_tag;`");
-  static_assert(policy<Policy>,
+  static_assert(ext::policy<Policy>,
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
-                "`using concept_tag = plait::policy_tag;`");
+                "`using concept_tag = plait::ext::policy_tag;`");
   // Before the plan, whose errors would come first.
   static_assert((planning::check_layer_count<planning::leaf_count<Model>, planning::most_layers>(),
                  true));
-  static_assert(mesh_of<Policy>.dimension_count >= 0);
+  static_assert(ext::mesh_of<Policy>.dimension_count >= 0);
   using model = Model;
   /// The types of activations, of parameters in the optimizer's hands, and of their gradients.
-  using element = typename precision_of<Element>::compute;
-  using parameter_element = typename precision_of<Element>::parameters;
-  using gradient_element = typename precision_of<Element>::reduce;
-  using plan_type = plait::plan<Model, Policy, Element>;
+  using element = typename ext::precision_of<Element>::compute;
+  using parameter_element = typename ext::precision_of<Element>::parameters;
+  using gradient_element = typename ext::precision_of<Element>::reduce;
+  using plan_type = plait::ext::plan<Model, Policy, Element>;
 
   /// Everything that is known before the job runs; see plan.hpp.
   static constexpr plan_type plan() { return {}; }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/parameter_plan.hpp"
 
@@ -186,9 +187,9 @@ template <int Leaves>
 
 }  // namespace plait::planning
 
-namespace plait {
+namespace plait::ext {
 
 using planning::parameter_block;
 using planning::parameter_rectangle;
 
-}  // namespace plait
+}  // namespace plait::ext

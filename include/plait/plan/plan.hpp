@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/mesh/mesh.hpp"
@@ -138,13 +139,13 @@ struct plan {
   /// Of an activation, of a parameter in the optimizer's hands, of a parameter's gradient, and of
   /// sums that layers keep.
   static constexpr std::size_t element_bytes =
-      sizeof(typename plait::precision_of<Element>::compute);
+      sizeof(typename plait::ext::precision_of<Element>::compute);
   static constexpr std::size_t parameter_bytes =
-      sizeof(typename plait::precision_of<Element>::parameters);
+      sizeof(typename plait::ext::precision_of<Element>::parameters);
   static constexpr std::size_t gradient_bytes =
-      sizeof(typename plait::precision_of<Element>::reduce);
+      sizeof(typename plait::ext::precision_of<Element>::reduce);
   static constexpr std::size_t slot_bytes =
-      sizeof(accumulate_t<typename plait::precision_of<Element>::compute>);
+      sizeof(accumulate_t<typename plait::ext::precision_of<Element>::compute>);
   /// Whether layers see copies of the parameters in another type.
   static constexpr bool has_copies = parameter_bytes != element_bytes;
 
@@ -387,8 +388,8 @@ struct plan {
 
 }  // namespace plait::planning
 
-namespace plait {
+namespace plait::ext {
 
 using planning::plan;
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/program_operation.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A place in the program at which one stream waits for an operation of another one. Every wait of
 /// a job happens at such a place; backends name them in reports.
@@ -111,4 +112,4 @@ struct planned_wait {
          " waits for " + name(site.awaited);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/placement/transition.hpp"
 
 namespace plait {
@@ -65,12 +66,20 @@ struct traffic_need {
   [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// Bytes that a rank moves when a value of `value_bytes`, as a whole in a group of `ranks`, goes
 /// through a row of the table: what every figure of a plan is made of.
 constexpr std::int64_t row_bytes(row_operation moves, std::int64_t value_bytes,
                                  std::int64_t ranks) {
   return bytes_sent(moves, value_bytes, ranks);
 }
+
+}  // namespace plait::ext
+
+namespace plait {
 
 inline namespace literals {
 constexpr std::size_t operator""_KiB(unsigned long long count) { return count << 10; }

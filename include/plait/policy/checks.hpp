@@ -60,10 +60,10 @@ consteval void check_policy_names() {
                 "constexpr plait::placement samples = plait::shard<plait::dim::batch>;`");
   static_assert(!says_parameter_for_parameters<Policy>,
                 "this policy has `parameter`, which nothing reads, and no `parameters`; write "
-                "`static constexpr plait::parameter_rule parameters{...};`");
+                "`static constexpr plait::ext::parameter_rule parameters{...};`");
   static_assert(!says_form_for_forms<Policy>,
                 "this policy has `form`, which nothing reads, and no `forms`; write `static "
-                "constexpr plait::form_cuts forms{...};`");
+                "constexpr plait::ext::form_cuts forms{...};`");
   static_assert(!says_slice_for_slices<Policy>,
                 "this policy has `slice`, which nothing reads, and no `slices`; write `static "
                 "constexpr int slices = G;`");
@@ -110,10 +110,11 @@ consteval void check_policy_rules() {
                 "this policy says wrong how samples lie: on a data or replica axis each rank has "
                 "samples of its own, write `static constexpr plait::placement samples = "
                 "plait::shard<plait::dim::batch>;`; on the other axes leave `samples` out");
-  static_assert(!has_samples || rule.summed == partial,
-                "this policy gives its ranks samples of their own but would never add up what "
-                "they find; write `static constexpr plait::parameter_rule parameters{.summed = "
-                "plait::partial};`");
+  static_assert(
+      !has_samples || rule.summed == partial,
+      "this policy gives its ranks samples of their own but would never add up what "
+      "they find; write `static constexpr plait::ext::parameter_rule parameters{.summed = "
+      "plait::partial};`");
   static_assert(rule.kept == invariant,
                 "this policy keeps parameters otherwise than whole on each rank, which layers "
                 "cannot see yet; leave `.kept` out, and say by `.owned` what optimizers hold");

@@ -3,9 +3,10 @@
 
 #include <concepts>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/policy/policy.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A data sharding says of what data ranks hold a block instead of all: it is a type with
 /// `parameters`, the rule for the data axis.
@@ -14,9 +15,13 @@ concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// Every data rank holds and updates all parameters.
 struct unsharded {
-  static constexpr parameter_rule parameters{.summed = partial};
+  static constexpr ext::parameter_rule parameters{.summed = partial};
 };
 
 /// Each data rank updates one block of the parameters and holds the optimizer's state of it alone:
@@ -35,7 +40,7 @@ struct zero {
   static_assert(Level == 1,
                 "zero<Level>: only level 1, shards of the optimizer's state, is there; write "
                 "zero<1>, or data_parallel<Ranks> for none");
-  static constexpr parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
+  static constexpr ext::parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
 };
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and adds up their gradients.
@@ -52,14 +57,14 @@ struct data_parallel {
   static_assert(Ranks >= 1 || Ranks == at_launch,
                 "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or nothing "
                 "to choose it at launch");
-  static_assert(data_sharding<Sharding>,
+  static_assert(ext::data_sharding<Sharding>,
                 "data_parallel<Ranks, Sharding>: Sharding does not say how parameters stand; write "
                 "zero<1> or unsharded");
-  using concept_tag = policy_tag;
+  using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::data;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
-  static constexpr parameter_rule parameters = Sharding::parameters;
+  static constexpr ext::parameter_rule parameters = Sharding::parameters;
 };
 
 }  // namespace plait

@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/policy/checks.hpp"
 #include "plait/policy/data_parallel.hpp"
@@ -20,15 +21,17 @@ namespace plait {
 ///     struct in_all_ways : plait::parallel<objective, eight> {};
 template <class... Policies>
 struct hybrid {
-  static_assert((policy<Policies> && ...),
+  static_assert((ext::policy<Policies> && ...),
                 "hybrid<Policies...>: an argument is not a policy; write data_parallel<N>, "
                 "tensor_parallel<N> or pipeline<N>, or give a type of your own `using concept_tag "
-                "= plait::policy_tag;`");
-  using concept_tag = policy_tag;
-  using policies = policy_list<Policies...>;
+                "= plait::ext::policy_tag;`");
+  using concept_tag = ext::policy_tag;
+  using policies = ext::policy_list<Policies...>;
 };
 
-namespace detail {
+}  // namespace plait
+
+namespace plait::detail {
 
 /// What a policy says, on each of its axes.
 struct policy_rules {
@@ -131,13 +134,17 @@ struct policy_traits<P> : composed_traits<typename P::policies> {
       "leave `along` and `ranks` out, or put them into a policy of the list");
 };
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The mesh of a policy; a data axis whose size is chosen at launch has size 0.
 template <class P>
 inline constexpr mesh mesh_of = detail::policy_traits<P>::grid();
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// A policy without a data axis has one data rank. Where the batch is cut into slices, sums over
 /// samples are made slice by slice.
@@ -169,7 +176,9 @@ template <class P>
          ", zero<1>>";
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The placements of a step's samples under a policy.
 template <class P>
@@ -187,4 +196,4 @@ inline constexpr int slices_of = detail::rules_of<P>().slices;
 template <class P, axis Which>
 using policy_along = typename detail::policy_traits<P>::template along<Which>;
 
-}  // namespace plait
+}  // namespace plait::ext

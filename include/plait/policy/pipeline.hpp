@@ -34,12 +34,12 @@ inline constexpr bool is_cuts<cut_at<Units...>> = true;
 template <int Ranks, class Schedule = one_forward_one_backward, class Cuts = balanced>
 struct pipeline {
   static_assert(Ranks >= 1, "pipeline<Ranks>: Ranks must be at least 1");
-  static_assert(schedule<Schedule>,
+  static_assert(ext::schedule<Schedule>,
                 "pipeline<Ranks, Schedule>: Schedule is not a schedule; write plait::gpipe or "
                 "plait::one_forward_one_backward");
   static_assert(detail::is_cuts<Cuts>,
                 "pipeline<Ranks, Schedule, Cuts>: Cuts is neither balanced nor cut_at<Units...>");
-  using concept_tag = policy_tag;
+  using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::stage;
   static constexpr int ranks = Ranks;
   using schedule_type = Schedule;

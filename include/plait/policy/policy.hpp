@@ -3,17 +3,18 @@
 
 #include <concepts>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
 
-namespace plait {
+namespace plait::ext {
 
-/// A type says on purpose that it is a policy by `using concept_tag = plait::policy_tag;`.
+/// A type says on purpose that it is a policy by `using concept_tag = plait::ext::policy_tag;`.
 struct policy_tag {};
 
 /// A policy describes what the ranks along one axis of a mesh share; it is an empty type that says
 ///
-///   using concept_tag = plait::policy_tag;
+///   using concept_tag = plait::ext::policy_tag;
 ///   static constexpr axis along                 the role of its axis (optional: it has none)
 ///   static constexpr int ranks                  how many; at_launch on a data or replica axis
 ///   static constexpr placement samples          shard<dim::batch> on a data or replica axis
@@ -33,17 +34,25 @@ concept policy = std::same_as<typename P::concept_tag, policy_tag>;
 template <class... Policies>
 struct policy_list {};
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// One rank does everything.
 ///
 /// Example (tests/reference/names_in_use_test.cpp serial):
 ///     struct alone : plait::parallel<objective, plait::serial> {};  // one rank, nothing is sent
 struct serial {
-  using concept_tag = policy_tag;
+  using concept_tag = ext::policy_tag;
 };
 
 /// The number of ranks is given when the job is launched. (Not 0, so that a number that was worked
 /// out wrong does not mean it.)
 inline constexpr int at_launch = -1;
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// A parameter rule gives the placements of parameters on one axis. All communication of parameters
 /// and of their gradients follows from these three by the table of transitions: what a step does
@@ -81,4 +90,4 @@ struct parameter_rules {
   }
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -28,7 +28,7 @@ struct reproducible {
   static_assert(Slices >= 1,
                 "reproducible<Slices>: Slices is less than 1; write how many microbatches a step "
                 "has over all data ranks");
-  using concept_tag = policy_tag;
+  using concept_tag = ext::policy_tag;
   static constexpr int slices = Slices;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "plait/core/namespaces.hpp"
 #include "plait/policy/policy.hpp"
 
 namespace plait {
@@ -19,13 +20,17 @@ enum class sequence : bool { unsharded, sharded };
 template <int Ranks, sequence Sequence = sequence::unsharded>
 struct tensor_parallel {
   static_assert(Ranks >= 1, "tensor_parallel<Ranks>: Ranks must be at least 1");
-  using concept_tag = policy_tag;
+  using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::tensor;
   static constexpr int ranks = Ranks;
-  static constexpr form_cuts forms{.sequence = Sequence == sequence::sharded};
+  static constexpr ext::form_cuts forms{.sequence = Sequence == sequence::sharded};
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// The axis whose ranks exchange in each layer, and so belong on one host.
 inline constexpr axis axis_within_layers = tensor_parallel<1>::along;
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
 
 namespace plait {
 
@@ -44,6 +45,10 @@ struct loss_seed {
   }
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The seed that belongs to a sum.
 constexpr loss_seed seed_of(loss_sum const& of) {
   return {of.scale, of.weights == nullptr ? nullptr : of.weights + of.first_row, of.samples,
@@ -67,4 +72,4 @@ struct layer_context {
   loss_sum loss{};  ///< of a layer that has a term in the loss
 };
 
-}  // namespace plait
+}  // namespace plait::ext

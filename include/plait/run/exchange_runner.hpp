@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/plan/exchanges.hpp"
 
 namespace plait::execution {
@@ -115,8 +116,8 @@ template <class Rank, class T>
 
 }  // namespace plait::execution
 
-namespace plait {
+namespace plait::ext {
 
 using execution::sum_over_world;
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -65,12 +65,12 @@ class program_reference {
 ///                        });
 template <class Job, class... Jobs, class Backend, class Program>
 void launch(Backend const& backend, Program&& program) {
-  static_assert(plait::backend<Backend>,
+  static_assert(plait::ext::backend<Backend>,
                 "launch<Job>(backend, program): the first argument is no backend; write "
                 "plait::threads{}, plait::processes{.engine = plait::mpi()} or plait::cuda{}, or "
                 "give yours all of concept_tag, rank_type, data_ranks and run, as "
                 "plait/backend/backend.hpp has them");
-  if constexpr (plait::backend<Backend>) {
+  if constexpr (plait::ext::backend<Backend>) {
     using plan = typename Job::plan_type;
     static_assert((plan::grid.fits(Jobs::plan_type::grid) && ...),
                   "launch<Job, Jobs...>: a job has another mesh than the first one; launch it by "

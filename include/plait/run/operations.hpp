@@ -11,6 +11,7 @@
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/cross_entropy_target.hpp"
 #include "plait/backend/epilogue.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
@@ -586,8 +587,8 @@ class operations {
 
 }  // namespace plait::execution
 
-namespace plait {
+namespace plait::ext {
 
 using execution::operations;
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -48,9 +48,9 @@ class stage_memory {
       : arena_(plan::arena_for(rank.stage(), load)),
         layout_(plan::activation_layout_for(load.rows)),
         activations_(where.activations),
-        block_(
-            block_of(plait::placements{}.with_form(shard<dim::features>), rank.grid(), rank.place())
-                .number),
+        block_(block_of(plait::ext::placements{}.with_form(shard<dim::features>), rank.grid(),
+                        rank.place())
+                   .number),
         buffers_{where.parameters,
                  where.gradients,
                  reinterpret_cast<T const*>(at(arena_.zeros_offset)),

@@ -15,16 +15,17 @@ namespace plait {
 /// Cost:    bubble (stages - 1) * (forward + backward) time; `microbatches` activation sets.
 /// Source:  Huang et al., "GPipe", 2019.
 struct gpipe {
-  using concept_tag = schedule_tag;
+  using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "gpipe";
 
   /// What one stage computes, in order; the same on every stage.
-  [[nodiscard]] static constexpr std::vector<scheduled_work> order(int /*stages*/, int /*stage*/,
-                                                                   int microbatches) {
-    std::vector<scheduled_work> list;
+  [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int /*stages*/,
+                                                                        int /*stage*/,
+                                                                        int microbatches) {
+    std::vector<ext::scheduled_work> list;
     list.reserve(2 * static_cast<std::size_t>(microbatches));
-    for (int i = 0; i < microbatches; ++i) list.push_back({work::forward, i});
-    for (int i = 0; i < microbatches; ++i) list.push_back({work::backward, i});
+    for (int i = 0; i < microbatches; ++i) list.push_back({ext::work::forward, i});
+    for (int i = 0; i < microbatches; ++i) list.push_back({ext::work::backward, i});
     return list;
   }
 
@@ -35,7 +36,7 @@ struct gpipe {
   }
 };
 
-static_assert(schedule<gpipe>);
+static_assert(ext::schedule<gpipe>);
 
 template <>
 inline constexpr bool detail::is_proved_by_tests<gpipe> = true;

@@ -128,7 +128,7 @@ template <class Schedule>
 [[nodiscard]] constexpr timetable training_timetable(int stages, int microbatches) {
   static_assert(schedule<Schedule>,
                 "training_timetable<Schedule>: Schedule is not a schedule; it needs concept_tag = "
-                "plait::schedule_tag and static constexpr members name, order and "
+                "plait::ext::schedule_tag and static constexpr members name, order and "
                 "peak_activations, see plait/schedule/schedule.hpp");
   check_sizes(stages, microbatches);
   if constexpr (requires { Schedule::lowered(stages, microbatches); })

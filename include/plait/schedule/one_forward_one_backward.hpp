@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/schedule/operation.hpp"
 #include "plait/schedule/schedule.hpp"
 
@@ -21,19 +22,19 @@ namespace plait {
 /// Source:  Narayanan et al., "PipeDream", 2019, and "Memory-efficient pipeline-parallel DNN
 ///          training" (the variant that empties the pipeline after each step), 2021.
 struct one_forward_one_backward {
-  using concept_tag = schedule_tag;
+  using concept_tag = ext::schedule_tag;
   static constexpr std::string_view name = "one_forward_one_backward";
 
   /// What `stage` computes, in order; fewer microbatches than stages are allowed.
-  [[nodiscard]] static constexpr std::vector<scheduled_work> order(int stages, int stage,
-                                                                   int microbatches) {
+  [[nodiscard]] static constexpr std::vector<ext::scheduled_work> order(int stages, int stage,
+                                                                        int microbatches) {
     int const warm_up = std::min(stages - 1 - stage, microbatches);
-    std::vector<scheduled_work> list;
+    std::vector<ext::scheduled_work> list;
     list.reserve(2 * static_cast<std::size_t>(microbatches));
-    for (int i = 0; i < warm_up; ++i) list.push_back({work::forward, i});
+    for (int i = 0; i < warm_up; ++i) list.push_back({ext::work::forward, i});
     for (int i = 0; i < microbatches; ++i) {
-      if (warm_up + i < microbatches) list.push_back({work::forward, warm_up + i});
-      list.push_back({work::backward, i});
+      if (warm_up + i < microbatches) list.push_back({ext::work::forward, warm_up + i});
+      list.push_back({ext::work::backward, i});
     }
     return list;
   }
@@ -44,7 +45,7 @@ struct one_forward_one_backward {
   }
 };
 
-static_assert(schedule<one_forward_one_backward>);
+static_assert(ext::schedule<one_forward_one_backward>);
 
 template <>
 inline constexpr bool detail::is_proved_by_tests<one_forward_one_backward> = true;

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The kind of an entry in a stage's list: four kinds of computing, four ends of messages.
 ///
@@ -127,4 +128,4 @@ struct schedule_error : error {
   using error::error;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -7,9 +7,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/schedule/operation.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A type says on purpose that it is a schedule by `using concept_tag = schedule_tag;`.
 struct schedule_tag {};
@@ -34,12 +35,12 @@ concept schedule = std::same_as<typename S::concept_tag, schedule_tag> && requir
   typename std::integral_constant<int, S::peak_activations(1, 0, 1)>;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// True for schedules of plait itself, which its tests prove; every plan proves the others.
 template <class Schedule>
 inline constexpr bool is_proved_by_tests = false;
 
-}  // namespace detail
-
-}  // namespace plait
+}  // namespace plait::detail

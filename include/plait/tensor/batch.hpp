@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/layer/value.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The description of batches; a trainer sees to it that it is the same on all ranks.
 struct batch_description {
@@ -39,6 +40,10 @@ constexpr sample_slice share_of_samples(std::size_t count, int rank, int ranks) 
   return {r * each + (r < longer ? r : longer), each + (r < longer ? 1 : 0)};
 }
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// The samples of one step that one data rank works on, in the memory of its device: what a loader
 /// gives and a trainer takes.
 ///
@@ -60,11 +65,11 @@ struct device_batch {
   std::size_t missing_samples = 0;
   std::byte* inputs = nullptr;
   std::size_t input_stride_bytes = 0;
-  value_info input{};             ///< what the inputs are, per row
+  ext::value_info input{};        ///< what the inputs are, per row
   std::size_t element_bytes = 0;  ///< of inputs that are features
   std::byte* targets = nullptr;
   std::size_t target_stride_bytes = 0;
-  value_info target{value_kind::tokens, 1};  ///< what they are, per row
+  ext::value_info target{ext::value_kind::tokens, 1};  ///< what they are, per row
   std::size_t target_bytes = sizeof(std::int32_t);
   double* weights = nullptr;  ///< of rows, all microbatches together; null if all are 1
   // The same in host memory.
@@ -73,17 +78,17 @@ struct device_batch {
   double const* host_weights = nullptr;
   std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
   /// The same for all batches that lie in the same memory.
-  batch_description const* description = nullptr;
+  ext::batch_description const* description = nullptr;
 
   /// The inputs in host memory, if they are tokens.
   [[nodiscard]] std::int32_t const* tokens() const {
-    return input.kind == value_kind::tokens ? static_cast<std::int32_t const*>(host_inputs)
-                                            : nullptr;
+    return input.kind == ext::value_kind::tokens ? static_cast<std::int32_t const*>(host_inputs)
+                                                 : nullptr;
   }
   /// The targets in host memory, if they are integers.
   [[nodiscard]] std::int32_t const* labels() const {
-    return target.kind == value_kind::tokens ? static_cast<std::int32_t const*>(host_targets)
-                                             : nullptr;
+    return target.kind == ext::value_kind::tokens ? static_cast<std::int32_t const*>(host_targets)
+                                                  : nullptr;
   }
   [[nodiscard]] std::size_t rows() const { return samples * sequence; }
   /// Places for samples in all microbatches.
@@ -94,9 +99,9 @@ struct device_batch {
   /// Where microbatches are slices, they share out what there is; else the ranks do.
   [[nodiscard]] std::size_t samples_in(int microbatch, int rank, int ranks) const {
     if (slices > 0) return slice_of(microbatch).count;
-    auto const mine =
-        share_of_samples(places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
-            .count;
+    auto const mine = ext::share_of_samples(
+                          places() * static_cast<std::size_t>(ranks) - missing_samples, rank, ranks)
+                          .count;
     return std::min(mine - std::min(mine, samples * static_cast<std::size_t>(microbatch)), samples);
   }
   /// The index within the global batch of a microbatch's first sample.
@@ -105,9 +110,9 @@ struct device_batch {
     return first_sample + samples * static_cast<std::size_t>(microbatch);
   }
   /// The samples of a microbatch that is a slice, within the global batch.
-  [[nodiscard]] sample_slice slice_of(int microbatch) const {
-    return share_of_samples(samples * static_cast<std::size_t>(slices) - missing_samples,
-                            first_slice + microbatch, slices);
+  [[nodiscard]] ext::sample_slice slice_of(int microbatch) const {
+    return ext::share_of_samples(samples * static_cast<std::size_t>(slices) - missing_samples,
+                                 first_slice + microbatch, slices);
   }
   [[nodiscard]] std::byte* input_of(int microbatch) const {
     return inputs + input_stride_bytes * static_cast<std::size_t>(microbatch);
@@ -120,6 +125,10 @@ struct device_batch {
   }
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// A batch whose inputs are `Element` and whose targets are `Target`, std::int32_t for tokens and
 /// classes: what `plait::batches` gives. The trainer compares it with the job when it is compiled,
 /// and the rest when it runs.
@@ -129,7 +138,9 @@ struct batch_of : device_batch<Memory> {
   using target_element = Target;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 /// Whether it is a batch at all. `Element` and `Target`: of what the job takes; void for a job that
 /// takes no targets.
@@ -173,6 +184,4 @@ consteval bool check_batch() {
   return std::is_base_of_v<device_batch<Memory>, Batch>;
 }
 
-}  // namespace detail
-
-}  // namespace plait
+}  // namespace plait::detail

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/placement/placement.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A type says on purpose that it names a kind of memory by `using concept_tag = memory_tag;`.
 struct memory_tag {};
@@ -19,13 +20,17 @@ struct host_memory {
   using concept_tag = memory_tag;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// A view is what a layer's body sees of a tensor: the local block of a matrix, and in its type
 /// where the ranks of the tensor axis have the rest.
 ///
 /// In a view `shard<0>` means that the ranks hold blocks of the rows (positions, or rows of a
 /// parameter) and `shard<1>` blocks of the columns (features).
 /// Shapes:  (rows, columns), contiguous, row-major; a vector has one row.
-template <class T, placement At = invariant, class Memory = host_memory>
+template <class T, placement At = invariant, class Memory = ext::host_memory>
 struct view {
   using element = T;
   using memory = Memory;
@@ -45,6 +50,10 @@ struct view {
   }
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// A view to be read transposed in a matrix product.
 ///
 /// Example (tests/reference/names_in_use_test.cpp transposed):
@@ -56,8 +65,12 @@ struct transposed_view {
   View of;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 template <class T, placement At, class Memory>
-constexpr transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> what) {
+constexpr ext::transposed_view<view<T, At, Memory>> transposed(view<T, At, Memory> what) {
   return {what};
 }
 
@@ -85,11 +98,15 @@ struct mapped_view<View, Function, void> {
 };
 
 /// Integers, one for each row: tokens or labels.
-template <class Memory = host_memory>
+template <class Memory = ext::host_memory>
 struct token_view {
   std::int32_t const* data = nullptr;
   std::size_t rows = 0;
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// Returns the placement of an activation as a view has it: blocks of positions are rows, of
 /// features columns.
@@ -104,4 +121,4 @@ constexpr placement view_placement_of_parameter(placement at, int rank) {
   return rank == 1 ? placement{at.kind, 1, at.parts} : at;
 }
 
-}  // namespace plait
+}  // namespace plait::ext

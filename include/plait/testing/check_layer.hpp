@@ -152,7 +152,7 @@ trial_setup rounded(trial_setup setup) {
 /// Compares a layer in another type with itself in double.
 template <class L, class Element>
 class precision_checker {
-  using compute = typename plait::precision_of<Element>::compute;
+  using compute = typename plait::ext::precision_of<Element>::compute;
 
  public:
   explicit precision_checker(layer_options const& options)

@@ -248,7 +248,7 @@ struct communicator_probe {
 
   void fail(probed_call const& call, std::string const& element, std::string const& text) const {
     auto const members = rank.grid().group_of(rank.world_rank(), over);
-    auto const place = "in group " + plait::ranks_in_braces(members) + ": " + call.operation;
+    auto const place = "in group " + plait::ext::ranks_in_braces(members) + ": " + call.operation;
     findings.add(rank.world_rank(), place + ": " + call.law,
                  "rank " + std::to_string(rank.world_rank()) + " " + place +
                      (element.empty() ? "" : " of " + element) + ", n = " + std::to_string(call.n) +

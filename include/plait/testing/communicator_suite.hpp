@@ -72,7 +72,7 @@ consteval void require_all_calls() {
   static_assert(
       can_all<Comm, T>,
       "check_communicators: the backend's communicator lacks a call for this element "
-      "type, or one returns something; derive it from plait::communicator_calls, or leave "
+      "type, or one returns something; derive it from plait::ext::communicator_calls, or leave "
       "the type out: check_communicators<plait::testing::element_list<float, double>>");
 }
 
@@ -80,7 +80,7 @@ template <class Comm>
 consteval void require_records() {
   static_assert(keeps_records<Comm>,
                 "check_communicators: the backend's communicator lacks counted(), reset_counted(), "
-                "log_calls() or call_for(); derive it from plait::communicator_calls");
+                "log_calls() or call_for(); derive it from plait::ext::communicator_calls");
 }
 
 // One axis, and as many as there are factors, up to three: then ranks have groups that overlap.
@@ -145,7 +145,7 @@ template <class Elements = communicator_elements, class Backend>
   static_assert(
       requires { typename Backend::rank_type::communicator_type; },
       "check_communicators: the backend has no rank_type, or it is no rank_handle; write "
-      "using rank_type = plait::rank_handle<device, communicator>;");
+      "using rank_type = plait::ext::rank_handle<device, communicator>;");
   using communicator_type = typename Backend::rank_type::communicator_type;
   detail::require_records<communicator_type>();
   detail::require_all_calls<communicator_type, double>();

@@ -8,6 +8,7 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/parameter_blocks.hpp"
@@ -36,7 +37,7 @@ consteval void check_reduced() {
   static_assert(!is_partial(OnBatch),
                 "an optimizer step, a norm or a clip was asked for on gradients that are still "
                 "partial (each data rank has its own summand); write "
-                "plait::reduce_gradients<Job>(rank, gradients) first and use what it returns");
+                "plait::ext::reduce_gradients<Job>(rank, gradients) first and use what it returns");
 }
 
 /// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
@@ -206,9 +207,9 @@ void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, On
 
 }  // namespace plait::execution
 
-namespace plait {
+namespace plait::ext {
 
 using execution::gradients;
 using execution::reduce_gradients;
 
-}  // namespace plait
+}  // namespace plait::ext

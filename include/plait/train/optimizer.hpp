@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/number_range.hpp"
 
 namespace plait {
@@ -34,7 +35,7 @@ inline bool decay_matrices(parameter_description const& what) { return what.rank
 struct setting {
   char const* name = "";
   double value = 0;
-  number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
+  ext::number_range range{-number_ranges::infinite, number_ranges::infinite, "a number"};
 };
 
 /// AdamW as in PyTorch: decoupled decay, bias correction.
@@ -45,7 +46,7 @@ struct setting {
 ///     plait::adamw const decayed{.learning_rate = 3e-4, .weight_decay = 0.1};
 struct adamw {
   using concept_tag = optimizer_tag;
-  using numbers = adamw_numbers;
+  using numbers = ext::adamw_numbers;
   static constexpr int states = 2;
   /// What checkpoints call the states.
   static constexpr std::array<char const*, 2> state_names{"exp_avg", "exp_avg_sq"};
@@ -73,7 +74,7 @@ struct adamw {
   /// One step of all parameters of an arena; `now` is in the device's memory.
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
-    queue.adamw(of, adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
+    queue.adamw(of, ext::adamw_constants{beta1, beta2, epsilon, weight_decay}, now);
   }
 };
 
@@ -83,7 +84,7 @@ struct adamw {
 ///     plait::sgd const plain{.learning_rate = 0.1, .momentum = 0.9};
 struct sgd {
   using concept_tag = optimizer_tag;
-  using numbers = sgd_numbers;
+  using numbers = ext::sgd_numbers;
   static constexpr int states = 1;
   /// \see adamw::state_names
   static constexpr std::array<char const*, 1> state_names{"momentum_buffer"};
@@ -107,9 +108,13 @@ struct sgd {
   /// \see adamw::update
   template <class Queue, class Arena>
   void update(Queue queue, Arena const& of, numbers const* now) const {
-    queue.sgd(of, sgd_constants{momentum, weight_decay}, now);
+    queue.sgd(of, ext::sgd_constants{momentum, weight_decay}, now);
   }
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// Syntax:  the members above; `numbers` is a trivially copyable struct of at most 8 numbers, among
 ///          them `learning_rate`, which is what reports say. settings() may be missing, and so may
@@ -141,4 +146,4 @@ template <optimizer O>
 static_assert(optimizer<adamw>);
 static_assert(optimizer<sgd>);
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "plait/core/namespaces.hpp"
 #include "plait/layer/parameter.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A tensor of a model's state as a whole, without padding.
 struct saved_tensor {
@@ -53,6 +54,10 @@ class state_source {
                     parameter_rectangle const& where, void* out) = 0;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// The state of a trainer as checkpoints see it, one type for all trainers: it says what a rank
 /// saves and how it takes it back. A state is the parameters as the optimizer has them and, for
 /// each trained one, the optimizer's states and the averages, if there are any. Each of these is a
@@ -82,13 +87,13 @@ class saved_state {
   /// there are and how they share the work is none of it.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
   /// All tensors of all kinds, of the whole model.
-  [[nodiscard]] virtual std::vector<saved_tensor> tensors() const = 0;
+  [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
   /// Bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
   [[nodiscard]] virtual std::size_t element_bytes() const = 0;
 
   /// The rectangles of all parameters that this rank saves, in the order of the layers.
-  [[nodiscard]] virtual std::vector<saved_rectangle> rectangles() const = 0;
+  [[nodiscard]] virtual std::vector<ext::saved_rectangle> rectangles() const = 0;
   /// Elements of this rank's copy of one kind.
   [[nodiscard]] virtual std::size_t count() const = 0;
   /// Copies this rank's elements of a kind to the host.
@@ -97,7 +102,7 @@ class saved_state {
   /// Takes a kind back.
   ///
   /// Errors: what the source throws; the trainer is then of no more use.
-  virtual void restore(std::size_t kind, state_source& from) = 0;
+  virtual void restore(std::size_t kind, ext::state_source& from) = 0;
   /// A kind besides the parameters is as if training began with the parameters that there are:
   /// zeros of an optimizer, averages that are the parameters.
   virtual void start_anew(std::size_t kind) = 0;
@@ -105,12 +110,12 @@ class saved_state {
   /// Steps that are done.
   [[nodiscard]] virtual std::int64_t step() const = 0;
   /// The next step is step `from.step` and takes batch `from.batch`. All ranks call it.
-  virtual void go_on_at(run_origin const& from) = 0;
-  [[nodiscard]] virtual run_origin origin() const = 0;
+  virtual void go_on_at(ext::run_origin const& from) = 0;
+  [[nodiscard]] virtual ext::run_origin origin() const = 0;
   /// Whether it comes from the generation before, in an elastic job: then there is nothing to take
   /// back.
   [[nodiscard]] virtual bool is_held() const = 0;
-  [[nodiscard]] virtual job_generation generation() const { return {}; }
+  [[nodiscard]] virtual ext::job_generation generation() const { return {}; }
   /// Ends the generation of an elastic job in which newcomers alone have something wrong:
   /// `wrong(rank, reference)`, the same on all ranks, says how a rank differs from one that has
   /// been accepted, "" if it does not.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plait/core/caught_signal.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/workload.hpp"
@@ -297,6 +298,11 @@ auto trainer(Rank& rank, Optimizer optimizer, trainer_options const& options = {
 namespace plait {
 
 using execution::trainer;
-using execution::trainer_on;
 
 }  // namespace plait
+
+namespace plait::ext {
+
+using execution::trainer_on;
+
+}  // namespace plait::ext

@@ -54,7 +54,7 @@ struct step_report {
   double gradient_norm = 0;  ///< before clipping; 0 if the trainer does not clip
   /// What the loss is the sum of, weighted: one number for each loss and each layer that adds to it
   /// in mid-model, in the order of the model; their names are `plan::loss_term_names()`.
-  static_vector<double, most_loss_terms> terms{};
+  ext::static_vector<double, ext::most_loss_terms> terms{};
 };
 
 }  // namespace plait

@@ -63,7 +63,7 @@ class trainer_state final : public saved_state {
     return now == nullptr ? job_generation{} : job_generation{now->job_id(), now->number()};
   }
   void refuse_newcomers(std::function<std::string(int, int)> const& wrong) const override {
-    execution::refuse_newcomers(of_.rank, wrong);
+    plait::execution::refuse_newcomers(of_.rank, wrong);
   }
   [[nodiscard]] std::size_t element_bytes() const override { return sizeof(element); }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const override {

@@ -15,10 +15,10 @@
 namespace {
 
 using namespace cuda_testing;
-using plait::attention_shape;
 using plait::bfloat16;
-using plait::cuda_device;
-using plait::stream;
+using plait::ext::attention_shape;
+using plait::ext::cuda_device;
+using plait::ext::stream;
 
 struct {
   int engines = 0, prepared = 0, forward = 0, backward = 0;
@@ -30,9 +30,9 @@ struct negation {
 };
 
 // plait's own kernels, except that log_sum is kept with the other sign.
-class negated_attention final : public plait::prepared_attention {
+class negated_attention final : public plait::ext::prepared_attention {
  public:
-  negated_attention(plait::cuda_place at, attention_shape const& shape)
+  negated_attention(plait::ext::cuda_place at, attention_shape const& shape)
       : at_(at), of_(shape), sums_(shape.sequence * shape.batch * shape.heads) {}
 
   [[nodiscard]] std::size_t workspace_bytes() const override {
@@ -43,7 +43,7 @@ class negated_attention final : public plait::prepared_attention {
   void forward(bfloat16 const* qkv, bfloat16* out, float* log_sum, std::byte*,
                cudaStream_t on) override {
     ++calls.forward;
-    plait::cuda_launcher const launch(at_, on);
+    plait::ext::cuda_launcher const launch(at_, on);
     plait::cuda_kernels::attention(launch, qkv, out, log_sum, of_.sequence, of_.batch, of_.heads,
                                    of_.head_width);
     plait::cuda_kernels::map(launch, negation{}, sums_, log_sum, log_sum);
@@ -52,7 +52,7 @@ class negated_attention final : public plait::prepared_attention {
                 bfloat16 const* dout, bfloat16* dqkv, std::byte* workspace,
                 cudaStream_t on) override {
     ++calls.backward;
-    plait::cuda_launcher const launch(at_, on);
+    plait::ext::cuda_launcher const launch(at_, on);
     auto* const positive = reinterpret_cast<float*>(workspace);
     plait::cuda_kernels::map(launch, negation{}, sums_, log_sum, positive);
     plait::cuda_kernels::attention_backward(launch, qkv, out, positive, dout, dqkv,
@@ -61,17 +61,17 @@ class negated_attention final : public plait::prepared_attention {
   }
 
  private:
-  plait::cuda_place at_;
+  plait::ext::cuda_place at_;
   attention_shape of_;
   std::size_t sums_;
 };
 
 // Takes heads of width 8.
-class negating_engine final : public plait::attention_engine {
+class negating_engine final : public plait::ext::attention_engine {
  public:
-  explicit negating_engine(plait::cuda_place at) : at_(at) { ++calls.engines; }
+  explicit negating_engine(plait::ext::cuda_place at) : at_(at) { ++calls.engines; }
   [[nodiscard]] std::string name() const override { return "negation 1.2"; }
-  [[nodiscard]] std::unique_ptr<plait::prepared_attention> prepare(
+  [[nodiscard]] std::unique_ptr<plait::ext::prepared_attention> prepare(
       attention_shape const& shape) override {
     ++calls.prepared;
     if (shape.head_width != 8) return nullptr;
@@ -79,11 +79,11 @@ class negating_engine final : public plait::attention_engine {
   }
 
  private:
-  plait::cuda_place at_;
+  plait::ext::cuda_place at_;
 };
 
-std::unique_ptr<plait::attention_engine> negating(plait::cuda_place at,
-                                                  plait::attention_options const& how) {
+std::unique_ptr<plait::ext::attention_engine> negating(plait::ext::cuda_place at,
+                                                       plait::ext::attention_options const& how) {
   calls.deterministic = how.deterministic;
   return std::make_unique<negating_engine>(at);
 }
@@ -106,7 +106,7 @@ struct passes {
         dqkv(device, std::vector<T>(3 * elements)),
         log_sum(device, std::vector<plait::accumulate_t<T>>(sums)) {}
 
-  void run(plait::cuda_queue const& queue) const {
+  void run(plait::ext::cuda_queue const& queue) const {
     queue.attention(qkv.data(), out.data(), log_sum.data(), nullptr, of.sequence, of.batch,
                     of.heads, of.head_width);
     queue.attention_backward(qkv.data(), out.data(), log_sum.data(), dout.data(), dqkv.data(),
@@ -229,8 +229,9 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
   EXPECT_EQ(said(0, {.attention = nullptr}, 8),
             shape + "8 columns is by plait's own kernels, as the options say\n");
   EXPECT_EQ(said(0, {}, 8),
-            shape + "8 columns is by plait's own kernels, as plait::cudnn is not linked into the "
-                    "program\n");
+            shape +
+                "8 columns is by plait's own kernels, as plait::cudnn is not linked into the "
+                "program\n");
   EXPECT_EQ(said(1, {}, 8), "");
 }
 

@@ -19,9 +19,9 @@
 namespace {
 
 using namespace cuda_testing;
-using plait::collective;
-using plait::reduction;
-using rank_type = plait::cuda_rank;
+using plait::ext::collective;
+using plait::ext::reduction;
+using rank_type = plait::ext::cuda_rank;
 
 // A small whole number that tells rank, position and salt apart; sums of a few are exact.
 template <class T>
@@ -194,8 +194,8 @@ TYPED_TEST(CudaCollectives, BuffersBelongToTheCallUntilItsStreamIsThere) {
       auto const p = static_cast<std::size_t>(comm.size());
       on_device<T> const x(device, std::vector<T>(1000)),
           sums(device, std::vector<T>(1000 / p * p)), all(device, std::vector<T>(1000 / p * p * p));
-      auto const queue = device.on(plait::stream::compute);
-      auto const cross = [&](auto work) { rank.wait_across(plait::stream::tensor, {}, work); };
+      auto const queue = device.on(plait::ext::stream::compute);
+      auto const cross = [&](auto work) { rank.wait_across(plait::ext::stream::tensor, {}, work); };
       for (int round = 0; round < 20; ++round) {
         queue.fill(value<T>(comm.rank(), 0, round % 5), x.data(), x.span().size());
         auto const used = x.span().subspan(0, sums.span().size());
@@ -220,10 +220,10 @@ TYPED_TEST(CudaCollectives, ASentBufferMayBeOverwrittenBehindTheCall) {
   on<typename TypeParam::backend>(2, [](rank_type& rank) {
     auto& comm = rank.group(plait::axis::tensor);
     on_device<T> const x(rank.device(), std::vector<T>(1000));
-    auto const queue = rank.device().on(plait::stream::compute);
+    auto const queue = rank.device().on(plait::ext::stream::compute);
     for (int round = 0; round < 20; ++round) {
       queue.fill(value<T>(comm.rank(), 0, round), x.data(), x.span().size());
-      rank.wait_across(plait::stream::tensor, {}, [&] {
+      rank.wait_across(plait::ext::stream::tensor, {}, [&] {
         if (comm.rank() == 0) comm.send(x.span(), 1, round);
         else comm.receive(x.span(), 0, round);
       });
@@ -246,7 +246,7 @@ TYPED_TEST(CudaCollectives, CountsWhatItIsAskedFor) {
     comm.all_gather(x.span(), all.span());
     comm.broadcast(x.span(), 0);
     rank.device().synchronize();
-    plait::traffic expected;
+    plait::ext::traffic expected;
     expected.record(collective::all_reduce, 6 * sizeof(T), ranks);
     expected.record(collective::all_gather, 6 * sizeof(T) * p, ranks);
     expected.record(collective::broadcast, 6 * sizeof(T), ranks);
@@ -429,8 +429,9 @@ TEST(Nccl, AnAbortThatHangsLeavesTheMemoryBehind) {
   EXPECT_EQ(text, "rank 0: the disk is full");
   EXPECT_LT(elapsed, std::chrono::seconds{18});
   EXPECT_TRUE(plait::detail::gpu_is_stuck.exchange(false));
-  std::size_t const scratch = plait::cuda_options{}.workspace_bytes +
-                              (plait::stream_count - 1) * plait::detail::cuda_state::least_scratch;
+  std::size_t const scratch =
+      plait::cuda_options{}.workspace_bytes +
+      (plait::ext::stream_count - 1) * plait::detail::cuda_state::least_scratch;
   // Rank 0 has given its numbers back before anything was known to hang.
   EXPECT_EQ(pretended::machine::get().used, used + 4 * scratch + 3 * 4000);
 }
@@ -441,24 +442,24 @@ TEST(Nccl, MessagesOfAGroupCross) {
   if (nccl::most_ranks() < 2) GTEST_SKIP() << "needs two GPUs";
   ncclUniqueId id{};
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  plait::thread_world world(2);
-  plait::run_ranks(world, [&](int rank) {
+  plait::ext::thread_world world(2);
+  plait::ext::run_ranks(world, [&](int rank) {
     std::vector<int> const both{0, 1};
-    plait::cuda_device device({rank, rank});
-    plait::nccl_communicator comm(
-        device, plait::stream::data,
+    plait::ext::cuda_device device({rank, rank});
+    plait::ext::nccl_communicator comm(
+        device, plait::ext::stream::data,
         std::make_shared<plait::detail::nccl_link>(device.state(), both, rank, id), both, rank);
     on_device<float> const mine(device, values<float>(rank, 100)),
         theirs(device, std::vector<float>(100));
     {
-      plait::nccl_group group(comm);
+      plait::ext::nccl_group group(comm);
       comm.send(group, mine.span(), 1 - rank);
       comm.receive(group, theirs.span(), 1 - rank);
       group.finish();
     }
     EXPECT_EQ(theirs.get(), values<float>(1 - rank, 100));
     EXPECT_EQ(comm.counted().bytes(collective::send), 400u);
-    plait::nccl_group group(comm);
+    plait::ext::nccl_group group(comm);
     EXPECT_THROW(comm.send(group, mine.span(), rank), plait::input_error);
   });
 }

@@ -28,7 +28,7 @@ inline int gpus() {
 template <class T>
 class on_device {
  public:
-  on_device(plait::cuda_device& device, std::vector<T> const& values)
+  on_device(plait::ext::cuda_device& device, std::vector<T> const& values)
       : device_(&device), count_(values.size()), arena_(device.allocate(count_ * sizeof(T))) {
     device.upload(values.data(), data(), count_ * sizeof(T));
     device.synchronize();
@@ -45,14 +45,14 @@ class on_device {
   }
 
  private:
-  plait::cuda_device* device_;
+  plait::ext::cuda_device* device_;
   std::size_t count_;
-  plait::cuda_device::arena arena_;
+  plait::ext::cuda_device::arena arena_;
 };
 
 /// A mesh with `ranks` ranks on one axis.
-inline plait::mesh line(int ranks) {
-  plait::mesh grid;
+inline plait::ext::mesh line(int ranks) {
+  plait::ext::mesh grid;
   grid.add(plait::axis::tensor, ranks);
   return grid;
 }

@@ -14,10 +14,10 @@
 namespace {
 
 using namespace cuda_testing;
-using plait::attention_shape;
 using plait::bfloat16;
-using plait::cuda_device;
-using plait::stream;
+using plait::ext::attention_shape;
+using plait::ext::cuda_device;
+using plait::ext::stream;
 namespace maths = plait::host_maths;
 
 std::vector<bfloat16> values(std::size_t count, float largest, unsigned seed) {

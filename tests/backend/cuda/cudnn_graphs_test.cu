@@ -12,7 +12,7 @@
 namespace {
 
 namespace needs = plait::cuda_requirements;
-using plait::attention_shape;
+using plait::ext::attention_shape;
 
 // A GPU in the words of cuDNN 9.19: the numbers of an H200, with the shared memory of an A100 for
 // capability 80.

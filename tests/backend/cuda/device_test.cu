@@ -19,8 +19,8 @@
 namespace {
 
 using namespace cuda_testing;
-using plait::cuda_device;
-using plait::stream;
+using plait::ext::cuda_device;
+using plait::ext::stream;
 
 std::vector<int> numbers(std::size_t count, int first = 0) {
   std::vector<int> values(count);
@@ -108,7 +108,7 @@ TEST(CudaDevice, TooMuchMemoryIsAnErrorWithTheNumbers) {
     EXPECT_LE(e.bytes.free, e.bytes.total);
     std::size_t const scratch =
         plait::cuda_options{}.workspace_bytes +
-        (plait::stream_count - 1) * plait::detail::cuda_state::least_scratch;
+        (plait::ext::stream_count - 1) * plait::detail::cuda_state::least_scratch;
     EXPECT_EQ(e.bytes.held, 1000 + scratch);
     expect_text(e.what(), "rank 2, CUDA device 0: out of memory");
   }
@@ -199,16 +199,16 @@ TEST(CudaDevice, WhatTheHostMustWaitForCannotBeRecorded) {
 // thrust_policy() does, by CUDA itself, and by a library that makes an exception of its own of what
 // CUDA says.
 struct waits_for_its_queue {
-  void operator()(plait::cuda_queue const& queue) const { queue.wait(); }
+  void operator()(plait::ext::cuda_queue const& queue) const { queue.wait(); }
 };
 struct waits_in_cuda {
-  void operator()(plait::cuda_queue const& queue) const {
+  void operator()(plait::ext::cuda_queue const& queue) const {
     (void)cudaStreamSynchronize(queue.stream());
     (void)cudaGetLastError();
   }
 };
 struct waits_in_a_library {
-  void operator()(plait::cuda_queue const& queue) const {
+  void operator()(plait::ext::cuda_queue const& queue) const {
     if (cudaStreamSynchronize(queue.stream()) != cudaSuccess) throw std::runtime_error("a library");
   }
 };
@@ -273,7 +273,7 @@ void Matmul<Types>::compare() {
   using A = typename Types::operand;
   using C = typename Types::result;
   cuda_device device({0, 0});
-  plait::host_queue const host;
+  plait::ext::host_queue const host;
   struct sizes {
     std::size_t m, n, k, more;
   };
@@ -365,12 +365,12 @@ struct twice {
 template <class T>
 struct Epilogue : testing::Test {
   cuda_device device{{0, 0}};
-  plait::host_queue host;
+  plait::ext::host_queue host;
 
   // What the device makes of a product of m x k and k x n numbers, beside the host in double.
   template <class Function>
   void compare(std::size_t m, std::size_t n, std::size_t k, bool adds, bool in_place) {
-    using on_host = plait::epilogue<double, Function>;
+    using on_host = plait::ext::epilogue<double, Function>;
     // The row lies where it is aligned to its elements only, for odd m.
     auto const a = whole_numbers<T>(m * k, 1), b = whole_numbers<T>(n * k, 2),
                row = whole_numbers<T>(n + m % 2, 3), kept = whole_numbers<T>(m * n, 4),
@@ -386,9 +386,9 @@ struct Epilogue : testing::Test {
         dc(device, nothing), dout(device, nothing);
     device.on(stream::compute)
         .matmul(false, true, m, n, k, da.data(), k, db.data(), k, dc.data(),
-                plait::epilogue<T, Function>{.row = adds ? drow.data() + m % 2 : nullptr,
-                                             .kept = dkept.data(),
-                                             .mapped = in_place ? dc.data() : dout.data()});
+                plait::ext::epilogue<T, Function>{.row = adds ? drow.data() + m % 2 : nullptr,
+                                                  .kept = dkept.data(),
+                                                  .mapped = in_place ? dc.data() : dout.data()});
     auto const where = std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) +
                        (adds ? " with a row" : "") + (in_place ? " in place" : "");
     if (!on_host::maps || !on_host::takes_two) expect_near(dc.get(), c, c, where + ", c");
@@ -416,7 +416,7 @@ struct Epilogue : testing::Test {
         for (bool const in_place : {false, true}) compare<Function>(m, n, k, adds, in_place);
   }
   void compare_functions() {
-    compare_all<plait::no_function>();
+    compare_all<plait::ext::no_function>();
     compare_all<plait::functions::relu>();
     compare_all<plait::functions::relu_derivative>();
     compare_all<twice>();
@@ -470,8 +470,8 @@ struct weighted {
 struct QueueOperations : testing::Test {
   static constexpr std::size_t rows = 6, columns = 20, count = rows * columns;
   cuda_device device{{0, 0}};
-  plait::cuda_queue queue = device.on(stream::compute);
-  plait::host_queue host;
+  plait::ext::cuda_queue queue = device.on(stream::compute);
+  plait::ext::host_queue host;
 
   static std::vector<double> values(std::size_t n, unsigned seed) {
     std::mt19937 bits(seed);
@@ -585,8 +585,8 @@ TEST_F(QueueOperations, LookUpAndLoss) {
         values(rows, 5), std::vector<double>{2});
   };
   for (bool const weighted : {false, true}) {
-    compare_loss(plait::one_hot_target{}, weighted);
-    compare_loss(plait::smoothed_target{.on_label = 0.7, .on_each = 0.3 / 35}, weighted);
+    compare_loss(plait::ext::one_hot_target{}, weighted);
+    compare_loss(plait::ext::smoothed_target{.on_label = 0.7, .on_each = 0.3 / 35}, weighted);
   }
 }
 
@@ -608,45 +608,46 @@ TEST_F(QueueOperations, Dropout) {
   std::vector<std::uint32_t> const step{5};
   compare(
       [](auto q, double* a, std::uint32_t* at) {
-        q.dropout(a, a, rows, columns, plait::dropout_key{9, 4, at}, 0.3,
-                  plait::dropout_block{.batch_local = 2,
-                                       .first_position = 1,
-                                       .first_sample = 2,
-                                       .first_column = 0,
-                                       .sequence_global = 8,
-                                       .width_global = columns});
+        q.dropout(a, a, rows, columns, plait::ext::dropout_key{9, 4, at}, 0.3,
+                  plait::ext::dropout_block{.batch_local = 2,
+                                            .first_position = 1,
+                                            .first_sample = 2,
+                                            .first_column = 0,
+                                            .sequence_global = 8,
+                                            .width_global = columns});
       },
       values(count, 1), step);
 }
 
 TEST_F(QueueOperations, Optimizers) {
-  std::vector<plait::update_range> const ranges{{0, 50, 1, 1}, {50, count - 50, 0.5f, 0}};
+  std::vector<plait::ext::update_range> const ranges{{0, 50, 1, 1}, {50, count - 50, 0.5f, 0}};
   std::vector<double> const scale{0.5};
   auto states = values(2 * count, 3);
   for (double& each : states) each = std::abs(each);
-  auto const arena = [](double* p, double* g, double* s, plait::update_range const* r, double* by) {
-    return plait::optimizer_arena<double>{p, g, s, nullptr, count, count, r, 2, by};
+  auto const arena = [](double* p, double* g, double* s, plait::ext::update_range const* r,
+                        double* by) {
+    return plait::ext::optimizer_arena<double>{p, g, s, nullptr, count, count, r, 2, by};
   };
   // The ranges are copied along but not compared: they do not change.
-  on_device<plait::update_range> const on_gpu(device, ranges);
-  auto const ranges_of = [&](auto q) -> plait::update_range const* {
-    return std::is_same_v<decltype(q), plait::host_queue> ? ranges.data() : on_gpu.data();
+  on_device<plait::ext::update_range> const on_gpu(device, ranges);
+  auto const ranges_of = [&](auto q) -> plait::ext::update_range const* {
+    return std::is_same_v<decltype(q), plait::ext::host_queue> ? ranges.data() : on_gpu.data();
   };
-  std::vector<plait::adamw_numbers> const now{{0.1, 0.2, 0.3}};
-  on_device<plait::adamw_numbers> const now_on_gpu(device, now);
+  std::vector<plait::ext::adamw_numbers> const now{{0.1, 0.2, 0.3}};
+  on_device<plait::ext::adamw_numbers> const now_on_gpu(device, now);
   compare(
       [&](auto q, double* p, double* g, double* s, double* by) {
-        bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
-        q.adamw(arena(p, g, s, ranges_of(q), by), plait::adamw_constants{},
+        bool const host_side = std::is_same_v<decltype(q), plait::ext::host_queue>;
+        q.adamw(arena(p, g, s, ranges_of(q), by), plait::ext::adamw_constants{},
                 host_side ? now.data() : now_on_gpu.data());
       },
       values(count, 1), values(count, 2), states, scale);
-  std::vector<plait::sgd_numbers> const rate{{0.1}};
-  on_device<plait::sgd_numbers> const rate_on_gpu(device, rate);
+  std::vector<plait::ext::sgd_numbers> const rate{{0.1}};
+  on_device<plait::ext::sgd_numbers> const rate_on_gpu(device, rate);
   compare(
       [&](auto q, double* p, double* g, double* s, double* by) {
-        bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
-        q.sgd(arena(p, g, s, ranges_of(q), by), plait::sgd_constants{0.9, 0.1},
+        bool const host_side = std::is_same_v<decltype(q), plait::ext::host_queue>;
+        q.sgd(arena(p, g, s, ranges_of(q), by), plait::ext::sgd_constants{0.9, 0.1},
               host_side ? rate.data() : rate_on_gpu.data());
       },
       values(count, 1), values(count, 2), states, scale);
@@ -663,11 +664,11 @@ TEST_F(QueueOperations, AveragesAndSwap) {
 }
 
 TEST_F(QueueOperations, NormAndClip) {
-  std::vector<plait::squares_range> const ranges{{0, 50, 1}, {60, 60, 0}};
-  on_device<plait::squares_range> const on_gpu(device, ranges);
+  std::vector<plait::ext::squares_range> const ranges{{0, 50, 1}, {60, 60, 0}};
+  on_device<plait::ext::squares_range> const on_gpu(device, ranges);
   compare(
       [&](auto q, double* x, double* squares, double* norm, double* factor, double* inverse) {
-        bool const host_side = std::is_same_v<decltype(q), plait::host_queue>;
+        bool const host_side = std::is_same_v<decltype(q), plait::ext::host_queue>;
         q.sums_of_squares(x, host_side ? ranges.data() : on_gpu.data(), 2, squares);
         q.clip(squares, std::size_t{2}, 0.7, norm, factor);
         q.divide(1.0, norm, inverse);
@@ -680,15 +681,16 @@ __global__ void negate_kernel(double* x, std::size_t n) {
   plait::cuda_kernels::for_each_pack<1>({0, n}, [&](std::size_t i) { x[i] = -x[i]; });
 }
 struct negate {
-  void operator()(plait::cuda_queue const& queue,
-                  plait::view<double, plait::invariant, plait::cuda_memory> x) const {
+  void operator()(plait::ext::cuda_queue const& queue,
+                  plait::view<double, plait::invariant, plait::ext::cuda_memory> x) const {
     queue.launcher()(negate_kernel, plait::cuda_kernels::launch_shape{1, 64}, x.data, x.count());
   }
 };
 
 TEST_F(QueueOperations, OfALayersOwn) {
   on_device<double> const x(device, {1, -2, 3});
-  queue.run(negate{}, plait::view<double, plait::invariant, plait::cuda_memory>{x.data(), 1, 3});
+  queue.run(negate{},
+            plait::view<double, plait::invariant, plait::ext::cuda_memory>{x.data(), 1, 3});
   EXPECT_EQ(x.get(), (std::vector<double>{-1, 2, -3}));
 }
 

@@ -19,8 +19,8 @@
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Every kernel as nvcc sees it, in each element type, and every header. Nothing is run: a device may be
-// missing.
+// Every kernel as nvcc sees it, in each element type, and every header. Nothing is run: a device
+// may be missing.
 
 namespace kernels = plait::cuda_kernels;
 
@@ -63,15 +63,16 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
   kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);
-  plait::smoothed_target const smoothed{.on_label = 0.9, .on_each = 0.1};
-  kernels::cross_entropy_terms<plait::smoothed_target>(stream, in, ids, a, a, n, n, n, n);
+  plait::ext::smoothed_target const smoothed{.on_label = 0.9, .on_each = 0.1};
+  kernels::cross_entropy_terms<plait::ext::smoothed_target>(stream, in, ids, a, a, n, n, n, n);
   kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d, d, smoothed);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n, d, smoothed);
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);
   kernels::scatter_add_rows(stream, ids, in, n, n, a, nullptr, n, n);
   kernels::add_positions(stream, in, in, x, n, n, n, n);
   kernels::accumulate_positions(stream, in, a, n, n, n, n);
-  kernels::dropout(stream, in, x, n, n, plait::dropout_key{}, 1u, 1.0, plait::dropout_block{});
+  kernels::dropout(stream, in, x, n, n, plait::ext::dropout_key{}, 1u, 1.0,
+                   plait::ext::dropout_block{});
 }
 
 template <class P>

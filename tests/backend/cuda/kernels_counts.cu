@@ -44,7 +44,8 @@ int main(int count, char**) {
   kernels::gather_rows(stream, ids, in, n, n, x, n, n);
   kernels::add_positions(stream, in, in, x, n, n, n, n);
   kernels::accumulate_positions(stream, in, a, n, n, n, n);
-  kernels::dropout(stream, in, x, n, n, plait::dropout_key{}, 1u, 1.0, plait::dropout_block{});
+  kernels::dropout(stream, in, x, n, n, plait::ext::dropout_key{}, 1u, 1.0,
+                   plait::ext::dropout_block{});
   kernels::adamw(stream, a, a, a, a, n, nullptr, 0, {}, nullptr, d, x);
   kernels::sum_of_squares(stream, a, nullptr, n, d, d);
 }

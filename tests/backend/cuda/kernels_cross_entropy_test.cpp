@@ -44,7 +44,7 @@ struct problem {
 };
 
 // Each operation on a shard, in place too, with the terms of that shard alone.
-template <class T, class Target = plait::one_hot_target>
+template <class T, class Target = plait::ext::one_hot_target>
 void expect_host(shard s, std::size_t shift, double const* weights = nullptr, Target target = {}) {
   using A = accumulate_t<T>;
   problem<T> const given(s);
@@ -105,7 +105,7 @@ TYPED_TEST(CrossEntropy, EqualsTheHostOnEveryShard) {
 }
 
 TYPED_TEST(CrossEntropy, EqualsTheHostWithWeightsAndSmoothing) {
-  plait::smoothed_target const smoothed{.on_label = 0.7, .on_each = 0.3 / 17};
+  plait::ext::smoothed_target const smoothed{.on_label = 0.7, .on_each = 0.3 / 17};
   for (auto const& s : shards) {
     auto const weights = values<double>(s.rows, 3);
     expect_host<TypeParam>(s, shifts[0], weights.data());

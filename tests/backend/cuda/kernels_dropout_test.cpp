@@ -20,7 +20,7 @@ TYPED_TEST(Dropout, DropsWhatTheHostDrops) {
   using T = TypeParam;
   struct block {
     std::size_t rows, columns;
-    plait::dropout_block at;
+    plait::ext::dropout_block at;
   };
   block const blocks[] = {{0, 4, {}},
                           {1, 1, {1, 0, 0, 0, 1, 1}},
@@ -38,7 +38,7 @@ TYPED_TEST(Dropout, DropsWhatTheHostDrops) {
       maths::dropout(wide(x).data(), expected.data(), rows, columns,
                      {.seed = 9, .site = 4, .step = step}, threshold, 1.25, at);
       memory<T> in(x, shift), out(rows * columns);
-      plait::dropout_key const key{9, 4, step_in_memory.data()};
+      plait::ext::dropout_key const key{9, 4, step_in_memory.data()};
       kernels::dropout(launcher{}, in.data(), out.data(), rows, columns, key, threshold, 1.25, at);
       auto const y = out.wide();
       for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i] == 0, expected[i] == 0) << i;

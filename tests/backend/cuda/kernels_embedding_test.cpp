@@ -21,7 +21,7 @@ constexpr lookup lookups[] = {{0, 4, 9, 0, 9},           {1, 1, 1, 0, 1},   {33,
 std::vector<std::int32_t> some_ids(lookup const& l) {
   std::vector<std::int32_t> ids(l.n);
   for (std::size_t i = 0; i < l.n; ++i)
-    ids[i] = static_cast<std::int32_t>(plait::random_word({.seed = 3}, i) % l.ids);
+    ids[i] = static_cast<std::int32_t>(plait::ext::random_word({.seed = 3}, i) % l.ids);
   return ids;
 }
 

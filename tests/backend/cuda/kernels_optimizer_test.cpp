@@ -13,7 +13,7 @@
 using namespace kernel_testing;
 namespace kernels = plait::cuda_kernels;
 namespace maths = plait::host_maths;
-using plait::update_range;
+using plait::ext::update_range;
 
 namespace {
 
@@ -42,8 +42,8 @@ std::size_t count_of(std::vector<update_range> const& ranges) {
 
 TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
   using P = TypeParam;
-  plait::adamw_constants const constants{0.8, 0.95, 1e-6, 0.3};
-  plait::adamw_numbers const numbers{0.05, 0.36, 0.09};
+  plait::ext::adamw_constants const constants{0.8, 0.95, 1e-6, 0.3};
+  plait::ext::adamw_numbers const numbers{0.05, 0.36, 0.09};
   double const gradient_scale = 0.5;
   for (auto const& ranges : arenas)
     for (std::size_t const shift : shifts) {
@@ -86,11 +86,11 @@ TYPED_TEST(Optimizer, AdamwOfAWholeArena) {
 
 TYPED_TEST(Optimizer, SgdWithAndWithoutMomentum) {
   using P = TypeParam;
-  plait::sgd_numbers const numbers{0.05};
+  plait::ext::sgd_numbers const numbers{0.05};
   double const gradient_scale = 0.5;
   for (double const momentum : {0.0, 0.75})
     for (auto const& ranges : arenas) {
-      plait::sgd_constants const constants{momentum, 0.3};
+      plait::ext::sgd_constants const constants{momentum, 0.3};
       std::size_t const n = count_of(ranges);
       auto const parameter = values<P>(n, 1), gradient = values<P>(n, 2), buffer = values<P>(n, 3);
       auto p1 = wide(parameter), b1 = wide(buffer);
@@ -140,12 +140,12 @@ TYPED_TEST(Optimizer, AStepThatIsNotFiniteIsNotTaken) {
       EXPECT_EQ(first.get() == start && second.get() == start && copy.wide() == before, !is_taken);
     };
     run([&](P* p, P* g, P* first, P* second, plait::bfloat16* copy) {
-      auto numbers = one(plait::adamw_numbers{0.05, 0.36, 0.09});
+      auto numbers = one(plait::ext::adamw_numbers{0.05, 0.36, 0.09});
       kernels::adamw(launcher{}, p, g, first, second, n, of.data(), static_cast<int>(ranges.size()),
                      {}, numbers.data(), scale.data(), copy);
     });
     run([&](P* p, P* g, P* first, P*, plait::bfloat16* copy) {
-      auto numbers = one(plait::sgd_numbers{0.05});
+      auto numbers = one(plait::ext::sgd_numbers{0.05});
       kernels::sgd(launcher{}, p, g, first, n, of.data(), static_cast<int>(ranges.size()),
                    {0.9, 0.1}, numbers.data(), scale.data(), copy);
     });
@@ -179,12 +179,12 @@ TYPED_TEST(Optimizer, AveragesFollowAndAreSwapped) {
 
 TYPED_TEST(Optimizer, SumsOfSquares) {
   using T = TypeParam;
-  std::vector<plait::squares_range> const ranges = {
+  std::vector<plait::ext::squares_range> const ranges = {
       {3, 10, 2}, {13, 0, 0}, {13, 1, 4}, {20, 9000, 1}, {10000, 530001, 5}};
   auto const x = values<T>(540001, 1);
   for (std::size_t const shift : shifts) {
     memory<T> in(x, shift);
-    memory<plait::squares_range> of(ranges);
+    memory<plait::ext::squares_range> of(ranges);
     memory<double> sums(std::vector<double>(6, -1)),
         workspace(kernels::squares_workspace(ranges.size()));
     kernels::sum_of_squares(launcher{}, in.data(), of.data(), ranges.size(), workspace.data(),

@@ -18,9 +18,9 @@
 
 #include "plait/backend/cuda/cuda.hpp"
 #include "plait/backend/cuda/cuda_process.hpp"
-#include "plait/backend/process_ranks.hpp"
-#include "plait/backend/process/rendezvous_file.hpp"
 #include "plait/backend/cuda/device/requirements.hpp"
+#include "plait/backend/process/rendezvous_file.hpp"
+#include "plait/backend/process_ranks.hpp"
 
 namespace {
 
@@ -98,12 +98,13 @@ struct RendezvousFile : testing::Test {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("plait_rendezvous_" + std::to_string(::getpid()));
   std::filesystem::path path = folder / "name";
-  plait::rendezvous_file file{path, "job\n7"};
+  plait::ext::rendezvous_file file{path, "job\n7"};
   std::array<std::byte, 3> const bytes{std::byte{1}, std::byte{2}, std::byte{3}};
   RendezvousFile() { std::filesystem::create_directory(folder); }
   ~RendezvousFile() override { std::filesystem::remove_all(folder); }
 
-  static std::string refusal_to_read(plait::rendezvous_file const& from, std::size_t size = 3) {
+  static std::string refusal_to_read(plait::ext::rendezvous_file const& from,
+                                     std::size_t size = 3) {
     return message_of<input_error>([&] { (void)from.read(size, std::chrono::seconds{20}, [] {}); });
   }
   void store(std::string const& text) const {
@@ -126,9 +127,9 @@ TEST_F(RendezvousFile, IsOfOneJob) {
   EXPECT_EQ(file.read(3, std::chrono::seconds{1}, [] {}).size(), 3u);
   expect_text(refusal_to_read(file, 4), "has 3 bytes, not 4");
   expect_text(refusal_to_read(file, 2), "has 3 bytes, not 2");
-  expect_text(refusal_to_read(plait::rendezvous_file(path, "job 8, another")),
+  expect_text(refusal_to_read(plait::ext::rendezvous_file(path, "job 8, another")),
               "is of job 'job\\\\n7', this process is of job 'job 8, another'");
-  expect_text(refusal_to_read(plait::rendezvous_file(path)), "this process is of job ''");
+  expect_text(refusal_to_read(plait::ext::rendezvous_file(path)), "this process is of job ''");
   file.remove();
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   EXPECT_NO_THROW(file.write(bytes));
@@ -186,14 +187,14 @@ TEST_F(RendezvousFile, ThatDoesNotComeIsAnError) {
   expect_text(
       message_of<input_error>([&] { (void)file.read(3, std::chrono::milliseconds{30}, [] {}); }),
       "rank 0 writes it");
-  plait::rendezvous_file const nowhere("/no/such/folder/file");
+  plait::ext::rendezvous_file const nowhere("/no/such/folder/file");
   expect_text(message_of<input_error>([&] { nowhere.write(bytes); }), "cannot be written");
-  plait::rendezvous_file const below_a_file("/dev/null/file");
+  plait::ext::rendezvous_file const below_a_file("/dev/null/file");
   expect_text(refusal_to_read(below_a_file), "Not a directory");
 }
 
-plait::mesh two_ranks() {
-  plait::mesh grid;
+plait::ext::mesh two_ranks() {
+  plait::ext::mesh grid;
   grid.add(plait::axis::data, 2);
   return grid;
 }
@@ -219,7 +220,7 @@ TEST(Launch, NumbersOutOfTheirRangesAreRefused) {
        "cuda_options::timeout in seconds is -1; it must be above 0");
   says({.options = {.staging_bytes = 0}}, "staging_bytes is 0; it must be at least 1");
   says({.options = {.staging_pieces = -4}}, "staging_pieces is -4; it must be at least 1");
-  plait::cuda_process const process{.ranks = plait::process_ranks{0, 2, 0},
+  plait::cuda_process const process{.ranks = plait::ext::process_ranks{0, 2, 0},
                                     .options = {.staging_pieces = 0}};
   expect_text(message_of<input_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
               "cuda_options::staging_pieces is 0; it must be at least 1");
@@ -247,13 +248,13 @@ TEST(Launch, WithoutADriverSaysSo) {
                 "no CUDA driver is loaded");
     EXPECT_FALSE(ran);
   }
-  plait::cuda_process const process{.ranks = plait::process_ranks{0, 2, 0}};
+  plait::cuda_process const process{.ranks = plait::ext::process_ranks{0, 2, 0}};
   expect_text(message_of<cuda_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
               "no CUDA driver is loaded");
 }
 
 TEST(Launch, ProcessesMustBeAsManyAsRanks) {
-  plait::cuda_process const process{.ranks = plait::process_ranks{0, 3, 0}};
+  plait::cuda_process const process{.ranks = plait::ext::process_ranks{0, 3, 0}};
   expect_text(message_of<input_error>([&] { process.run(two_ranks(), [](auto&) {}); }),
               "started 3 processes, the plan has 2 ranks");
 }

@@ -88,11 +88,11 @@ struct pretended_processes {
   int data_ranks = 0;
   bool meet = true;  ///< by a file
 
-  using concept_tag = plait::backend_tag;
-  using rank_type = plait::cuda_rank;
+  using concept_tag = plait::ext::backend_tag;
+  using rank_type = plait::ext::cuda_rank;
 
   template <class Program>
-  void run(plait::mesh_groups const& groups, Program&& program) const {
+  void run(plait::ext::mesh_groups const& groups, Program&& program) const {
     auto const& grid = groups.grid();
     static int jobs = 0;
     auto const rendezvous =
@@ -101,7 +101,7 @@ struct pretended_processes {
     std::vector<std::future<void>> ranks;
     for (int rank = 0; rank < grid.world_size(); ++rank)
       ranks.push_back(std::async(std::launch::async, [&, rank] {
-        plait::cuda_process{.ranks = plait::process_ranks{rank, grid.world_size(), rank},
+        plait::cuda_process{.ranks = plait::ext::process_ranks{rank, grid.world_size(), rank},
                             .rendezvous = meet ? rendezvous : std::filesystem::path{},
                             .options = options}
             .run(groups, program);
@@ -133,7 +133,7 @@ TEST(CudaLaunch, AProcessUsesNoGpuButItsOwn) {
   auto& all = pretended::machine::get();
   all.devices_set = 0;
   std::async(std::launch::async, [] {
-    plait::cuda_process{.ranks = plait::process_ranks{0, 1, 3}}.run(line(1), [](auto& rank) {
+    plait::cuda_process{.ranks = plait::ext::process_ranks{0, 1, 3}}.run(line(1), [](auto& rank) {
       on_device<float> const x(rank.device(), {1});
       EXPECT_EQ(x.get(), std::vector<float>{1});
     });

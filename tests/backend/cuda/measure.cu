@@ -22,7 +22,7 @@
 namespace {
 
 using plait::bfloat16;
-using plait::stream;
+using plait::ext::stream;
 
 constexpr std::size_t batch = 16, sequence = 1024, width = 768, heads = 12, classes = 50304;
 constexpr std::size_t rows = batch * sequence, logit_rows = rows / 4;
@@ -46,7 +46,7 @@ class meter {
   copies<T> room(std::size_t count) {
     constexpr std::size_t drawn = 1'000'003, large = std::size_t{256} << 20;
     std::vector<T> values(std::min(count, drawn));
-    plait::random_normals(plait::random_key{1, 2, 3}, 0, 0.02, std::span<T>(values));
+    plait::ext::random_normals(plait::ext::random_key{1, 2, 3}, 0, 0.02, std::span<T>(values));
     copies<T> out;
     for (std::size_t copy = 0; copy < (count * sizeof(T) > large ? 1 : copies<T>::most); ++copy) {
       arenas_.push_back(device_.allocate(count * sizeof(T)));
@@ -89,9 +89,9 @@ class meter {
   }
 
  private:
-  plait::cuda_device device_{{0, 0}};
-  plait::cuda_queue queue_;
-  std::vector<plait::cuda_device::arena> arenas_;
+  plait::ext::cuda_device device_{{0, 0}};
+  plait::ext::cuda_queue queue_;
+  std::vector<plait::ext::cuda_device::arena> arenas_;
 };
 
 template <class T>
@@ -111,8 +111,9 @@ void measure_products(std::string const& type) {
              4 * width);
   });
   run.line(type + " the same with bias and gelu", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.matmul(false, false, rows, 4 * width, width, x[t], width, w[t], 4 * width, hidden[t],
-             plait::epilogue<T, plait::functions::gelu_tanh>{.row = bias[t], .mapped = mapped[t]});
+    q.matmul(
+        false, false, rows, 4 * width, width, x[t], width, w[t], 4 * width, hidden[t],
+        plait::ext::epilogue<T, plait::functions::gelu_tanh>{.row = bias[t], .mapped = mapped[t]});
   });
   run.line(type + " its dX", flops, "TFLOP/s", [&](auto& q, std::size_t t) {
     q.matmul(false, true, rows, width, 4 * width, hidden[t], 4 * width, w[t], 4 * width, false,
@@ -185,7 +186,8 @@ template <class T>
 void measure_classifier(std::string const& type) {
   meter run;
   using kept = plait::accumulate_t<T>;
-  auto const logits = run.room<T>(logit_rows * classes), dlogits = run.room<T>(logit_rows * classes);
+  auto const logits = run.room<T>(logit_rows * classes),
+             dlogits = run.room<T>(logit_rows * classes);
   auto const max = run.room<kept>(logit_rows), terms = run.room<kept>(2 * logit_rows);
   std::vector<std::int32_t> ids(logit_rows);
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -193,7 +195,7 @@ void measure_classifier(std::string const& type) {
   auto const* const labels = run.given(ids);
   auto const* const scale = run.given(std::vector<double>{1e-4});
   double const n = double(logit_rows) * double(classes) * sizeof(T);
-  plait::one_hot_target const target{};
+  plait::ext::one_hot_target const target{};
   run.line(type + " row_max of 4096 x 50304", n, "TB/s", [&](auto& q, std::size_t t) {
     q.row_max(logits[t], max[t], logit_rows, classes, classes);
   });
@@ -213,14 +215,14 @@ void measure_update() {
   auto const p = run.room<float>(parameters), g = run.room<float>(parameters),
              state = copies<float>{{run.given(std::vector<float>(2 * parameters, 1e-4f))}};
   auto const copy = run.room<bfloat16>(parameters);
-  std::vector<plait::update_range> ranges;
-  std::vector<plait::squares_range> squares;
+  std::vector<plait::ext::update_range> ranges;
+  std::vector<plait::ext::squares_range> squares;
   for (std::size_t at = 0; at < parameters; at += std::size_t{1} << 20) {
     auto const count = std::min(std::size_t{1} << 20, parameters - at);
     squares.push_back({at, count, squares.size()});
     ranges.push_back({at, count, 1.0, double(ranges.size() % 2)});
   }
-  plait::optimizer_arena<float, float, bfloat16> const all{
+  plait::ext::optimizer_arena<float, float, bfloat16> const all{
       .parameters = p[0],
       .gradients = g[0],
       .states = state[0],
@@ -230,7 +232,7 @@ void measure_update() {
       .ranges = run.given(ranges),
       .range_count = static_cast<int>(ranges.size()),
       .gradient_scale = run.given(std::vector<double>{0.5})};
-  auto const* const numbers = run.given(std::vector<plait::adamw_numbers>{{}});
+  auto const* const numbers = run.given(std::vector<plait::ext::adamw_numbers>{{}});
   auto const* const of_squares = run.given(squares);
   auto* const sums = run.given(std::vector<double>(squares.size()));
   double const n = parameters;

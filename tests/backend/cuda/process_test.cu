@@ -61,7 +61,7 @@ int run_as_rank(fs::path const& report) {
   bool met = false;
   std::ofstream out(report);
   try {
-    auto const here = plait::read_process_ranks(
+    auto const here = plait::ext::read_process_ranks(
         [](char const* name) { return static_cast<char const*>(std::getenv(name)); });
     plait::cuda_process const backend{.data_ranks = here.world_size,
                                       .options = {.timeout = std::chrono::seconds{60}}};
@@ -156,7 +156,7 @@ struct CudaProcess : testing::Test {
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back([=, this] {
         plait::cuda_process const backend{.data_ranks = ranks,
-                                          .ranks = plait::process_ranks{rank, ranks, rank},
+                                          .ranks = plait::ext::process_ranks{rank, ranks, rank},
                                           .rendezvous = folder / "rendezvous"};
         bool met = false;
         try {

@@ -26,7 +26,7 @@ namespace {
 
 TEST(ThrustScratch, HandsOutAlignedPiecesAndTakesTheLastOneBack) {
   alignas(64) std::array<double, 64> bytes{};  // 512
-  plait::thrust_scratch memory(plait::view<double>{bytes.data() + 1, 1, 63});
+  plait::ext::thrust_scratch memory(plait::view<double>{bytes.data() + 1, 1, 63});
   auto* const first = memory.allocate(10);
   auto* const second = memory.take<std::int32_t>(25);
   EXPECT_EQ(first, reinterpret_cast<std::byte*>(bytes.data() + 8));
@@ -44,7 +44,7 @@ TEST(ThrustScratch, HandsOutAlignedPiecesAndTakesTheLastOneBack) {
 
 TEST(ThrustScratch, SaysHowMuchIsNeededAndHowMuchIsLeft) {
   alignas(64) std::array<float, 64> bytes{};  // 256
-  plait::thrust_scratch memory(plait::view<float>{bytes.data(), 1, 64});
+  plait::ext::thrust_scratch memory(plait::view<float>{bytes.data(), 1, 64});
   memory.allocate(100);
   try {
     memory.take<double>(17);
@@ -64,7 +64,7 @@ TEST(ThrustScratch, SaysHowMuchIsNeededAndHowMuchIsLeft) {
 
 TEST(ThrustScratch, IsAnAllocatorOfThrustsPolicies) {
   alignas(64) std::array<std::byte, 8192> bytes{};
-  plait::thrust_scratch memory(plait::view<std::byte>{bytes.data(), 1, bytes.size()});
+  plait::ext::thrust_scratch memory(plait::view<std::byte>{bytes.data(), 1, bytes.size()});
   std::vector<int> keys;
   for (int i = 0; i < 500; ++i) keys.push_back(i * 7 % 500);
   std::vector<int> values = keys;
@@ -73,7 +73,7 @@ TEST(ThrustScratch, IsAnAllocatorOfThrustsPolicies) {
                                [round](int a, int b) { return round == 1 ? a > b : a < b; });
   EXPECT_TRUE(std::is_sorted(keys.begin(), keys.end()));
   EXPECT_EQ(keys, values);
-  plait::thrust_scratch few(plait::view<std::byte>{bytes.data(), 1, 64});
+  plait::ext::thrust_scratch few(plait::view<std::byte>{bytes.data(), 1, 64});
   EXPECT_THROW(thrust::stable_sort_by_key(thrust::cpp::par(few), keys.begin(), keys.end(),
                                           values.begin(), std::greater<int>()),
                plait::out_of_memory);
@@ -85,7 +85,7 @@ TEST(ThrustViews, AreRangesOfTheirElements) {
   plait::view<double const> const read = x;
   static_assert(std::is_same_v<decltype(begin(x)), double*>);
   static_assert(std::is_same_v<decltype(begin(read)), double const*>);
-  auto const policy = thrust_policy(plait::host_queue{});
+  auto const policy = thrust_policy(plait::ext::host_queue{});
   thrust::inclusive_scan(policy, begin(read), end(read), begin(x));
   EXPECT_EQ(numbers, (std::array<double, 6>{1, 3, 6, 10, 15, 21}));
   double sum = 0;
@@ -97,8 +97,8 @@ TEST(ThrustViews, AreRangesOfTheirElements) {
   EXPECT_EQ(end(tokens) - begin(tokens), 3);
   EXPECT_EQ(*begin(tokens), 5);
 
-  plait::view<double const, plait::invariant, plait::simulated_memory> const there{numbers.data(),
-                                                                                   2, 3};
+  plait::view<double const, plait::invariant, plait::ext::simulated_memory> const there{
+      numbers.data(), 2, 3};
   static_assert(std::is_same_v<decltype(begin(there)), double const*>);
   EXPECT_EQ(end(there) - begin(there), 6);
 }

@@ -11,25 +11,28 @@ using namespace training_testing;
 using in_bfloat16 = plait::precision<plait::bfloat16, float>;
 
 // Wants more memory than there is.
-struct greedy_attention final : plait::prepared_attention {
+struct greedy_attention final : plait::ext::prepared_attention {
   [[nodiscard]] std::size_t workspace_bytes() const override { return std::size_t{1} << 50; }
   void forward(plait::bfloat16 const*, plait::bfloat16*, float*, std::byte*,
                cudaStream_t) override {}
   void backward(plait::bfloat16 const*, plait::bfloat16 const*, float const*,
                 plait::bfloat16 const*, plait::bfloat16*, std::byte*, cudaStream_t) override {}
 };
-struct greedy_engine final : plait::attention_engine {
+struct greedy_engine final : plait::ext::attention_engine {
   [[nodiscard]] std::string name() const override { return "greed"; }
-  [[nodiscard]] std::unique_ptr<plait::prepared_attention> prepare(
-      plait::attention_shape const&) override {
+  [[nodiscard]] std::unique_ptr<plait::ext::prepared_attention> prepare(
+      plait::ext::attention_shape const&) override {
     return std::make_unique<greedy_attention>();
   }
 };
 
 TEST(CudaTrainingInBfloat16, WhatAttentionNeedsIsAskedForAtTheStart) {
   plait::cuda backend = one_gpu(1);
-  backend.options.attention = [](plait::cuda_place, plait::attention_options const&)
-      -> std::unique_ptr<plait::attention_engine> { return std::make_unique<greedy_engine>(); };
+  backend.options.attention =
+      [](plait::ext::cuda_place,
+         plait::ext::attention_options const&) -> std::unique_ptr<plait::ext::attention_engine> {
+    return std::make_unique<greedy_engine>();
+  };
   auto const text = cuda_testing::message_of<plait::out_of_memory>(
       [&] { (void)losses_of<job<tied_gpt, any_data, in_bfloat16>>(backend); });
   cuda_testing::expect_text(text, "asked for 1125899906842624 bytes");

@@ -215,7 +215,7 @@ void check_impostor(auto answer, std::string const& words) {
   try {
     (void)all.connect(1);
     ADD_FAILURE() << "rank 1 has taken it for rank 0";
-  } catch (plait::engine_error const& problem) {
+  } catch (plait::ext::engine_error const& problem) {
     EXPECT_NE(std::string(problem.what()).find(words), std::string::npos) << problem.what();
     EXPECT_EQ(problem.rank, 0);
   }
@@ -253,7 +253,7 @@ TEST(GlooListener, NobodyAtAnAddressIsSaid) {
   try {
     (void)all.listeners[0].connect({here, 1, all.addresses}, a_minute());
     ADD_FAILURE();
-  } catch (plait::engine_error const& problem) {
+  } catch (plait::ext::engine_error const& problem) {
     EXPECT_NE(std::string(problem.what()).find("127.0.0.1:"), std::string::npos) << problem.what();
     EXPECT_NE(std::string(problem.what()).find("refused"), std::string::npos) << problem.what();
   }

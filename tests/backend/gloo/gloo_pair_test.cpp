@@ -47,7 +47,7 @@ struct one_end {
     if (::bind(port.get(), address, size) != 0 || ::listen(port.get(), 1) != 0 ||
         ::getsockname(port.get(), address, &size) != 0 ||
         ::connect(other.get(), address, size) != 0)
-      throw plait::engine_error("no connection on the loopback");
+      throw plait::ext::engine_error("no connection on the loopback");
     context->adopt(1, file_descriptor(::accept(port.get(), nullptr, nullptr)));
   }
   ~one_end() { context->getPair(1)->close(); }

@@ -106,7 +106,7 @@ TEST(GlooRendezvous, RefusesWhatIsNoKey) {
       one.rendezvous.fail(said);
     }
   });
-  EXPECT_THROW((void)zero.rendezvous.meet(), plait::engine_error);
+  EXPECT_THROW((void)zero.rendezvous.meet(), plait::ext::engine_error);
   other.join();
   EXPECT_NE(said.find("what rank 0 has left in memory as a key of the rendezvous is none"),
             said.npos)

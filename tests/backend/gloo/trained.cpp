@@ -103,7 +103,7 @@ void run(std::string const& backend, options const& with) {
     auto const found = with.find(name);
     return found == with.end() ? std::string() : found->second;
   };
-  std::optional<plait::process_ranks> ranks;
+  std::optional<plait::ext::process_ranks> ranks;
   if (with.contains("rank")) ranks = {number(with, "rank", 0), number(with, "size", 2)};
   train<Policy>(
       plait::processes{.engine = plait::gloo({.redis = text("redis")}),

@@ -46,12 +46,12 @@ class inside_engine {
 };
 
 /// A group whose calls are told from plait's own code.
-class counted_group final : public plait::process_group {
+class counted_group final : public plait::ext::process_group {
  public:
-  explicit counted_group(std::unique_ptr<plait::process_group> inner)
+  explicit counted_group(std::unique_ptr<plait::ext::process_group> inner)
       : process_group({}, 0), inner_(std::move(inner)) {}
 
-  void name(plait::group_names names) override { inner_->name(std::move(names)); }
+  void name(plait::ext::group_names names) override { inner_->name(std::move(names)); }
   void serve(plait::detail::collective_call const* call) override { inner_->serve(call); }
   void barrier() override {
     inside_engine const here;
@@ -78,32 +78,32 @@ class counted_group final : public plait::process_group {
     inner_->receive(data, bytes, from);
   }
   bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
-                  plait::reduction operation) override {
+                  plait::ext::reduction operation) override {
     inside_engine const here;
     return inner_->all_reduce(inout, count, type, operation);
   }
 
  private:
-  std::unique_ptr<plait::process_group> inner_;
+  std::unique_ptr<plait::ext::process_group> inner_;
 };
 
 /// An engine whose groups are counted_group.
-class counted_engine final : public plait::process_engine {
+class counted_engine final : public plait::ext::process_engine {
  public:
-  explicit counted_engine(std::shared_ptr<plait::process_engine> inner)
+  explicit counted_engine(std::shared_ptr<plait::ext::process_engine> inner)
       : inner_(std::move(inner)) {}
 
-  plait::process_ranks ranks(plait::process_ranks const* told) override {
+  plait::ext::process_ranks ranks(plait::ext::process_ranks const* told) override {
     return inner_->ranks(told);
   }
   void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
-  std::unique_ptr<plait::process_group> make_group(std::vector<int> const& members) override {
+  std::unique_ptr<plait::ext::process_group> make_group(std::vector<int> const& members) override {
     return std::make_unique<counted_group>(inner_->make_group(members));
   }
   void abandon() noexcept override { inner_->abandon(); }
 
  private:
-  std::shared_ptr<plait::process_engine> inner_;
+  std::shared_ptr<plait::ext::process_engine> inner_;
 };
 
 }  // namespace plait_test

@@ -28,7 +28,7 @@ bool const known_as_guest = plait_test::engines()
 bool const known_to_end = plait_test::engines()
                               .emplace(
                                   "mpi_finalize",
-                                  +[]() -> std::shared_ptr<plait::process_engine> {
+                                  +[]() -> std::shared_ptr<plait::ext::process_engine> {
                                     MPI_Finalize();
                                     return nullptr;
                                   })

@@ -10,7 +10,7 @@
 // The engines that a test program was linked with, by name: one unit sees the headers of each.
 namespace plait_test {
 
-using make_engine = std::shared_ptr<plait::process_engine> (*)();
+using make_engine = std::shared_ptr<plait::ext::process_engine> (*)();
 
 inline std::map<std::string, make_engine>& engines() {
   static std::map<std::string, make_engine> all;

@@ -33,6 +33,7 @@
 namespace {
 
 using namespace plait;
+using namespace plait::ext;
 
 struct wish {
   std::string engine, fault;

@@ -129,12 +129,12 @@ struct lion_without_decay {
 /// A policy: replicas of the batch ranks, each of which updates one block of the parameters.
 template <int Ranks>
 struct sharded_replicas {
-  using concept_tag = plait::policy_tag;
+  using concept_tag = plait::ext::policy_tag;
   static constexpr plait::axis along = plait::axis::replica;
   static constexpr int ranks = Ranks;
   static constexpr plait::placement samples = plait::shard<plait::dim::batch>;
-  static constexpr plait::parameter_rule parameters{.summed = plait::partial,
-                                                    .owned = plait::shard<plait::dim::elements>};
+  static constexpr plait::ext::parameter_rule parameters{
+      .summed = plait::partial, .owned = plait::shard<plait::dim::elements>};
 };
 
 struct model : plait::sequential<plait::nn::linear<16, 32>, scale<32>, plait::nn::gelu<32>,

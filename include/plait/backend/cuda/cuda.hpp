@@ -49,8 +49,8 @@ struct cuda {
   /// that is an error.
   bool in_each_process = false;
 
-  using concept_tag = backend_tag;
-  using rank_type = cuda_rank;
+  using concept_tag = ext::backend_tag;
+  using rank_type = ext::cuda_rank;
 
   /// The ranks that the machine has GPUs for.
   [[nodiscard]] int processors() const {
@@ -65,7 +65,7 @@ struct cuda {
   /// Errors: input_error if the options do not go together or the process is one of several;
   ///         cuda_error if the machine lacks something, before any rank runs; the first failure of
   ///         a rank ends all ranks and is thrown here.
-  void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+  void run(ext::mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     if (!in_each_process) detail::require_started_once("cuda", "plait::cuda_process");
     int const ranks = where.grid().world_size();
     detail::require_ranges(options);
@@ -84,7 +84,7 @@ struct cuda {
   // One thread per rank; the first failure is raised for the others before they can see it
   // elsewhere. fail(text) and end(rank) tell what else the ranks wait in.
   template <class OfRank, class Fail, class End>
-  static void run_threads(thread_world& world, detail::job_signal& signal, OfRank of_rank,
+  static void run_threads(ext::thread_world& world, detail::job_signal& signal, OfRank of_rank,
                           Fail fail, End end) {
     run_ranks(world, [&](int rank) {
       try {
@@ -101,14 +101,15 @@ struct cuda {
     signal.rethrow();
   }
 
-  void run_on_all(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+  void run_on_all(ext::mesh_groups const& where,
+                  std::function<void(rank_type&)> const& program) const {
     detail::check_nccl_library(where);
     ncclUniqueId id{};
     int const ranks = where.grid().world_size();
     if (ranks > 1) detail::check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", {0, first_device});
     // The ranks meet on the host before one communicates and when all have done so: to take or to
     // give back memory may be to wait for all GPUs. They wait for each other as long as it takes.
-    thread_world world(ranks, {.timeout = std::chrono::nanoseconds::max()});
+    ext::thread_world world(ranks, {.timeout = std::chrono::nanoseconds::max()});
     std::vector<int> everybody(static_cast<std::size_t>(ranks));
     std::iota(everybody.begin(), everybody.end(), 0);
     int const rendezvous = world.add_group(everybody);
@@ -116,10 +117,10 @@ struct cuda {
     run_threads(
         world, *signal,
         [&](int rank) {
-          thread_communicator host(world, rendezvous, everybody, rank);
-          cuda_place const at{rank, first_device + rank};
-          device_scope const scope(at);  // once, so that no call has to change it
-          cuda_device device(at, options, signal);
+          ext::thread_communicator host(world, rendezvous, everybody, rank);
+          ext::cuda_place const at{rank, first_device + rank};
+          ext::device_scope const scope(at);  // once, so that no call has to change it
+          ext::cuda_device device(at, options, signal);
           auto groups = detail::nccl_groups(where, rank, device, id);
           host.barrier();
           run_rank(where, rank, std::move(device), std::move(groups), program, *signal,
@@ -128,24 +129,26 @@ struct cuda {
         [&](std::string text) { world.abort(std::move(text)); }, [](int) {});
   }
 
-  void run_on_one(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+  void run_on_one(ext::mesh_groups const& where,
+                  std::function<void(rank_type&)> const& program) const {
     int const ranks = where.grid().world_size();
-    thread_world threads(ranks);
-    loopback_world world(ranks, {.timeout = options.timeout});
-    auto const ids = declare_groups(where, [&](std::vector<int> members, axis_set) {
+    ext::thread_world threads(ranks);
+    ext::loopback_world world(ranks, {.timeout = options.timeout});
+    auto const ids = declare_groups(where, [&](std::vector<int> members, ext::axis_set) {
       return world.add_group(std::move(members));
     });
     auto const signal = std::make_shared<detail::job_signal>();
     run_threads(
         threads, *signal,
         [&](int rank) {
-          cuda_place const at{rank, first_device};
-          device_scope const scope(at);
-          cuda_device device(at, options, signal);
-          std::vector<cuda_communicator> groups;
+          ext::cuda_place const at{rank, first_device};
+          ext::device_scope const scope(at);
+          ext::cuda_device device(at, options, signal);
+          std::vector<ext::cuda_communicator> groups;
           for (int i = 0; i < where.sets().size(); ++i)
-            groups.emplace_back(loopback_communicator(world, ids[std::size_t(rank)][std::size_t(i)],
-                                                      rank, device, stream_of(where.sets()[i])));
+            groups.emplace_back(
+                ext::loopback_communicator(world, ids[std::size_t(rank)][std::size_t(i)], rank,
+                                           device, stream_of(where.sets()[i])));
           run_rank(where, rank, std::move(device), std::move(groups), program, *signal, [] {});
         },
         [&](std::string text) { world.abort(std::move(text)); },
@@ -154,10 +157,10 @@ struct cuda {
 
   // The signal is raised before the rank's communicators go: then they abort.
   template <class Groups, class Meet>
-  static void run_rank(mesh_groups const& where, int rank, cuda_device device, Groups groups,
-                       std::function<void(rank_type&)> const& program, detail::job_signal& signal,
-                       Meet meet) {
-    cuda_rank handle(where, rank, std::move(device), std::move(groups));
+  static void run_rank(ext::mesh_groups const& where, int rank, ext::cuda_device device,
+                       Groups groups, std::function<void(rank_type&)> const& program,
+                       detail::job_signal& signal, Meet meet) {
+    ext::cuda_rank handle(where, rank, std::move(device), std::move(groups));
     std::exception_ptr ended;
     try {
       try {

@@ -10,8 +10,9 @@
 #include "plait/backend/communicator_calls.hpp"
 #include "plait/backend/cuda/loopback/loopback_communicator.hpp"
 #include "plait/backend/cuda/nccl/nccl_communicator.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A communicator of CUDA devices: through NCCL, or between ranks that share one GPU. One type, so
 /// that a program is compiled once for both.
@@ -48,4 +49,4 @@ class cuda_communicator : public communicator_calls<cuda_communicator> {
 
 static_assert(can_all<cuda_communicator, float>);
 
-}  // namespace plait
+}  // namespace plait::ext

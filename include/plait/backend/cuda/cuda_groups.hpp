@@ -17,15 +17,18 @@
 #include "plait/backend/cuda/nccl/nccl_communicator.hpp"
 #include "plait/backend/cuda/nccl/nccl_link.hpp"
 #include "plait/backend/rank.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/groups.hpp"
 #include "plait/mesh/stream.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A rank on a CUDA device, under every backend of this folder.
 using cuda_rank = rank_handle<cuda_device, cuda_communicator>;
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 // All groups of a rank over NCCL, in the order of the sets. Collective over the world; a set of
 // axes that groups the same ranks as an earlier one shares its communicator.
@@ -87,5 +90,4 @@ inline std::vector<cuda_communicator> nccl_groups(mesh_groups const& groups, int
   cuda_requirements::check_nccl(version, NCCL_VERSION_CODE, static_cast<int>(links.size()));
 }
 
-}  // namespace detail
-}  // namespace plait
+}  // namespace plait::detail

@@ -31,7 +31,7 @@ struct cuda_options {
   std::size_t workspace_bytes = std::size_t{32} << 20;
   /// Who computes attention in bfloat16: cuDNN where it is linked. If null, or for a shape that the
   /// engine does not take, plait's own kernels. Rank 0 says at the start who does.
-  attention_engine_factory attention = linked_attention;
+  ext::attention_engine_factory attention = ext::linked_attention;
   /// The gradients of attention have the same bits from run to run. cuDNN is faster without.
   bool deterministic_attention = true;
 };

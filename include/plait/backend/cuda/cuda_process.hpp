@@ -35,15 +35,15 @@ struct cuda_process {
   /// or as many as the processes that were started make, as `all_processors` does.
   int data_ranks = 0;
   /// Which rank this process is; if empty, the launcher says.
-  std::optional<process_ranks> ranks{};
+  std::optional<ext::process_ranks> ranks{};
   /// A path that all processes see and no other job uses; if empty, that in PLAIT_RENDEZVOUS, else
   /// one in the temporary folder where a launcher has started all processes on one machine. None
   /// is needed with NCCL_COMM_ID=host:port, an address of rank 0.
   std::filesystem::path rendezvous{};
   cuda_options options{};
 
-  using concept_tag = backend_tag;
-  using rank_type = cuda_rank;
+  using concept_tag = ext::backend_tag;
+  using rank_type = ext::cuda_rank;
 
   /// The processes that were started.
   ///
@@ -55,7 +55,9 @@ struct cuda_process {
   /// Which rank of how many this process is, and who says so.
   ///
   /// Errors: input_error if nobody says it, or the environment contradicts itself.
-  [[nodiscard]] process_ranks place() const { return ranks ? *ranks : read_process_ranks(); }
+  [[nodiscard]] ext::process_ranks place() const {
+    return ranks ? *ranks : ext::read_process_ranks();
+  }
 
   /// Calls program(rank) for the rank of this process and returns when it has ended.
   ///
@@ -63,7 +65,7 @@ struct cuda_process {
   ///         processes is not that of the plan's ranks; cuda_error if the machine lacks something;
   ///         what the program throws. The other processes see it as nccl_error or
   ///         communication_timeout.
-  void run(mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
+  void run(ext::mesh_groups const& where, std::function<void(rank_type&)> const& program) const {
     detail::require_ranges(options);
     auto const here = place();
     check_world_size(here, where.grid().world_size());
@@ -75,12 +77,12 @@ struct cuda_process {
     detail::check_machine(1, ordinal, false);
     detail::check_nccl_library(where);
 
-    cuda_place const at{here.rank, ordinal};
+    ext::cuda_place const at{here.rank, ordinal};
     detail::check(cudaSetDevice(at.device), "cudaSetDevice", at);
-    cuda_device device(at, options);
+    ext::cuda_device device(at, options);
     std::optional<written_file> note;
     auto groups = detail::nccl_groups(where, here.rank, device, agree_on_id(here, note));
-    cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
+    ext::cuda_rank handle(where, here.rank, std::move(device), std::move(groups));
     // The file is gone before anybody may write the next one.
     handle.world().barrier();
     note.reset();
@@ -91,18 +93,18 @@ struct cuda_process {
   }
 
  private:
-  [[nodiscard]] rendezvous_file file(process_ranks const& here) const {
+  [[nodiscard]] ext::rendezvous_file file(ext::process_ranks const& here) const {
     auto const job =
         std::to_string(here.world_size) + " processes" + (here.job.empty() ? "" : ", " + here.job);
     auto const place = detail::find_store_place(here, rendezvous, "cuda_process", "file",
                                                 "NCCL_COMM_ID to host:port of rank 0");
-    return rendezvous_file(place.path, job);
+    return ext::rendezvous_file(place.path, job);
   }
 
   // What rank 0 has written goes with this, also when something fails before all have met.
   struct written_file {
-    rendezvous_file file;
-    explicit written_file(rendezvous_file const& what) : file(what) {}
+    ext::rendezvous_file file;
+    explicit written_file(ext::rendezvous_file const& what) : file(what) {}
     written_file(written_file const&) = delete;
     written_file& operator=(written_file const&) = delete;
     ~written_file() { file.remove(); }
@@ -110,7 +112,7 @@ struct cuda_process {
 
   // Rank 0 makes the id of the job and gives it to the others; where the user has chosen rank 0's
   // address by NCCL_COMM_ID, NCCL makes the same id in every process.
-  [[nodiscard]] ncclUniqueId agree_on_id(process_ranks const& here,
+  [[nodiscard]] ncclUniqueId agree_on_id(ext::process_ranks const& here,
                                          std::optional<written_file>& written) const {
     ncclUniqueId id{};
     if (here.world_size == 1) return id;

@@ -13,6 +13,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/tensor/view.hpp"
 
 // Thrust and CUB in the kernels that a layer gives to ops.run. Nothing else of plait includes this:
@@ -21,7 +22,7 @@
 // The processor's Thrust is enough for a unit that no CUDA compiler reads: link plait::thrust, or
 // define THRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP, alike in all units of a program.
 
-namespace plait {
+namespace plait::ext {
 
 /// Temporary memory for one call of a kernel: the bytes of a view, usually of a scratch slot,
 /// handed out from the front. It serves thrust_policy and run_cub, and is an allocator that
@@ -91,6 +92,10 @@ class thrust_scratch {
   std::size_t used_ = 0;
 };
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// The elements of a view, row by row, for algorithms that are given a policy.
 ///
 /// They are plain pointers also to the memory of a GPU: thrust::device_ptr would let the host read
@@ -112,8 +117,11 @@ constexpr std::int32_t const* end(token_view<Memory> of) {
   return of.data + of.rows;
 }
 
+}  // namespace plait
+
+namespace plait::detail {
+
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
-namespace detail {
 
 // thrust::cuda::par_nosync on the stream of a queue, by the functions that Thrust leaves to a
 // policy: temporary memory comes from the scratch, and an algorithm that has to wait for its result
@@ -157,10 +165,7 @@ class stream_policy : public thrust::cuda::execution_policy<stream_policy<Queue>
   thrust_scratch* memory_;
 };
 
-}  // namespace detail
 #endif
-
-namespace detail {
 
 template <class Queue>
 auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scratch* memory) {
@@ -177,7 +182,9 @@ auto policy_of([[maybe_unused]] Queue const& queue, [[maybe_unused]] thrust_scra
   }
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// Returns the policy of Thrust's algorithms for a kernel that ops.run calls with `queue`: they run
 /// on a GPU at the end of the queue's stream, without waiting for them; on the processor at once,
@@ -216,4 +223,4 @@ void run_cub(Queue const& queue, thrust_scratch& memory, char const* name, Call 
   memory.deallocate(temporary, bytes);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

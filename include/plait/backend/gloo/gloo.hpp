@@ -181,7 +181,7 @@ class gloo_engine final : public process_engine {
 ///          secret of the job, a file that PLAIT_JOB_SECRET_FILE names, or else one that rank 0
 ///          leaves where the ranks meet. A peer that merely reaches a port is dropped. What is sent
 ///          after that is neither encrypted nor signed. See docs/processes.md.
-[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> gloo(
+[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> gloo(
     gloo_options const& options = {}) {
   return std::make_shared<detail::gloo_engine>(options);
 }

@@ -12,11 +12,12 @@
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/host/maths/kind.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A rank's share of the processor. All its streams are the calling thread, so there is nothing to
 /// wait for.
@@ -92,4 +93,4 @@ struct host_device {
 
 static_assert(device<host_device>);
 
-}  // namespace plait
+}  // namespace plait::ext

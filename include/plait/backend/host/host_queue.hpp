@@ -18,9 +18,10 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The queue of a rank that computes on the processor: every operation runs at once, on the calling
 /// thread.
@@ -287,4 +288,4 @@ struct host_queue {
   }
 };
 
-}  // namespace plait
+}  // namespace plait::ext

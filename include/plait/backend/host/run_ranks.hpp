@@ -12,10 +12,9 @@
 
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 // Rethrows what rank `rank` threw. A plait error whose text names no rank is rethrown as the same
 // type with "rank R: " before the text; any other standard exception nested in such an error.
@@ -48,7 +47,9 @@ namespace detail {
   }
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// Runs `program(rank)` for each rank of `world`, rank 0 on the calling thread and the others on
 /// threads of their own, and returns when all have ended.
@@ -96,4 +97,4 @@ template <class Program>
   if (failure) detail::rethrow_with_rank(failure, failed_rank);
 }
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -16,9 +16,10 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// One rank's member of a group of a thread_world: the ranks are threads that read and write each
 /// other's buffers.
@@ -115,4 +116,4 @@ class thread_communicator : public communicator_calls<thread_communicator> {
 
 static_assert(can_all<thread_communicator, float>);
 
-}  // namespace plait
+}  // namespace plait::ext

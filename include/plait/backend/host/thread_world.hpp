@@ -12,8 +12,9 @@
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The state that the ranks of one process share: the groups in which they communicate and the
 /// state that turns a deadlock, a failed rank or a hang into an error on every waiting rank.
@@ -77,4 +78,4 @@ class thread_world {
   std::vector<std::unique_ptr<detail::thread_group>> groups_;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -35,8 +35,8 @@ struct threads {
   /// that is an error.
   bool in_each_process = false;
 
-  using concept_tag = backend_tag;
-  using rank_type = rank_handle<host_device, thread_communicator>;
+  using concept_tag = ext::backend_tag;
+  using rank_type = ext::rank_handle<ext::host_device, ext::thread_communicator>;
 
   /// The ranks that the machine has processors for.
   [[nodiscard]] static int processors() {
@@ -47,21 +47,21 @@ struct threads {
   ///
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.
-  [[gnu::cold]] void run(mesh_groups const& groups,
+  [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     if (!in_each_process) detail::require_started_once("threads", "plait::processes");
     host_maths::single_threaded_maths const guard;
     auto const& grid = groups.grid();
-    thread_world world(grid.world_size(), options);
-    auto const ids = declare_groups(groups, [&](std::vector<int> members, axis_set) {
+    ext::thread_world world(grid.world_size(), options);
+    auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set) {
       return world.add_group(std::move(members));
     });
     run_ranks(world, [&](int rank) {
-      std::vector<thread_communicator> members;
+      std::vector<ext::thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
                              grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i]);
-      rank_type handle(groups, rank, host_device(rank), std::move(members));
+      rank_type handle(groups, rank, ext::host_device(rank), std::move(members));
       program(handle);
     });
   }

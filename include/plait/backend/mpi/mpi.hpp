@@ -386,7 +386,7 @@ class mpi_engine final : public process_engine {
 ///         than processors, one that returns, looked after by a loop that lets others run.
 /// Errors: a call that waits longer than the time-out, or behind a signal, ends the process with a
 ///         sentence, since MPI cannot be called again. engine_error if a function of MPI fails.
-[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> mpi(
+[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> mpi(
     mpi_options const& options = {}) {
   return std::make_shared<detail::mpi_engine>(options);
 }

@@ -37,11 +37,11 @@ struct flight_entry {
   std::uint32_t caller;  ///< the number of the trainer, 0 outside of one
   std::int32_t peer;     ///< the world rank of the root or the other end, -1 if there is none
   std::uint16_t group;   ///< which flight_group
-  std::uint8_t kind;     ///< plait::collective
+  std::uint8_t kind;     ///< plait::ext::collective
   std::atomic<flight_site> where;
   char element_kind;
   std::uint8_t element_bytes;
-  std::uint8_t operation;  ///< plait::reduction
+  std::uint8_t operation;  ///< plait::ext::reduction
   std::uint8_t unused;
   std::int32_t tag;
   std::atomic<std::uint32_t> check;

@@ -18,6 +18,7 @@
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/ranked_reduction.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 
 namespace plait {
@@ -27,6 +28,10 @@ enum class process_reduction : int {
   ranked,  ///< plait, in the order of the ranks: the bits of `threads`
   library  ///< the engine, in an order of its own: fewer bytes, the same bits on all ranks
 };
+
+}  // namespace plait
+
+namespace plait::ext {
 
 /// One rank's member of a group of processes, over any engine.
 ///
@@ -233,4 +238,4 @@ class process_communicator : public communicator_calls<process_communicator> {
 
 static_assert(can_all<process_communicator, float>);
 
-}  // namespace plait
+}  // namespace plait::ext

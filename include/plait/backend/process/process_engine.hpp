@@ -12,8 +12,9 @@
 #include "plait/backend/process/rendezvous_store.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// An engine cannot go on: a process is gone, or a library says that a call has failed.
 struct engine_error : error {
@@ -142,4 +143,4 @@ class process_engine {
                     "together; write .engine = plait::gloo()");
 }
 
-}  // namespace plait
+}  // namespace plait::ext

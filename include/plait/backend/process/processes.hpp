@@ -41,9 +41,9 @@ struct processes {
   /// or as many as the processes that were started make, as `all_processors` does.
   int data_ranks = 0;
   /// Who carries the bytes: plait::mpi() or plait::gloo(...).
-  std::shared_ptr<process_engine> engine{};
+  std::shared_ptr<ext::process_engine> engine{};
   /// Which rank this process is; if empty, the launcher says. MPI knows it by itself.
-  std::optional<process_ranks> ranks{};
+  std::optional<ext::process_ranks> ranks{};
   /// How long a rank waits for others,
   std::chrono::milliseconds timeout{60'000};
   /// and until all have met in the program once: processes do not start at one time, nor are they
@@ -58,15 +58,15 @@ struct processes {
   std::string token{};
   /// Axes whose groups must each be on one host; without it a tensor group that is not is a warning
   /// on standard error.
-  axis_set require_local{};
+  ext::axis_set require_local{};
   /// Whether ranks have the numbers of the processes, also where tensor groups cross hosts then.
   bool keep_numbers = false;
   /// The folder for records of what each rank does, which scripts/flight reads after a failure;
   /// "off" for none. Empty: PLAIT_FLIGHT_RECORD, or one for this user among the temporary files.
   std::string flight_record{};
 
-  using concept_tag = backend_tag;
-  using rank_type = rank_handle<host_device, process_communicator>;
+  using concept_tag = ext::backend_tag;
+  using rank_type = ext::rank_handle<ext::host_device, ext::process_communicator>;
 
   /// The processes that were started.
   [[nodiscard]] int processors() const {
@@ -80,7 +80,7 @@ struct processes {
   /// of the plan may be another, see run(). Starts MPI if that is the engine.
   ///
   /// Errors: input_error if nobody says it, or two contradict each other.
-  [[nodiscard]] process_ranks place() const {
+  [[nodiscard]] ext::process_ranks place() const {
     auto& with = checked_engine();
     return or_abandon(with, [&] { return with.ranks(ranks ? &*ranks : nullptr); });
   }
@@ -92,7 +92,7 @@ struct processes {
   /// Errors: input_error if the processes are not as many as the plan's ranks, were not all told
   ///         the same, or have hosts that `require_local` forbids; engine_error; what the program
   ///         throws. The other processes see it as engine_error or communication_timeout, or end.
-  [[gnu::cold]] void run(mesh_groups const& groups,
+  [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     host_maths::single_threaded_maths const guard;
     auto& with = checked_engine();
@@ -120,12 +120,13 @@ struct processes {
     });
     auto const on_rank = [&] {
       process_groups made{{everybody(here.world_size), std::move(world)}};
-      std::vector<process_communicator> members;
+      std::vector<ext::process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.push_back(member(with, groups, i, places, made, record->log(i)));
       for (auto& one : members)
         if (one.size() == here.world_size) one.wait_less_after_barrier(with, in_bounds(timeout));
-      rank_type handle(groups, places.rank(), host_device{}, std::move(members), places.hosts());
+      rank_type handle(groups, places.rank(), ext::host_device{}, std::move(members),
+                       places.hosts());
       // Here, so that the engine knows of an error before its groups go.
       return or_abandon(with, [&] {
         program(handle);
@@ -142,7 +143,7 @@ struct processes {
     using std::chrono::milliseconds;
     return std::clamp<milliseconds>(time, milliseconds{1}, std::chrono::hours{24 * 365});
   }
-  [[nodiscard]] [[gnu::cold]] process_engine& checked_engine() const {
+  [[nodiscard]] [[gnu::cold]] ext::process_engine& checked_engine() const {
     detail::require_range("processes::timeout", timeout, number_ranges::above_0);
     detail::require_range("processes::start_timeout", start_timeout, number_ranges::above_0);
     if (engine == nullptr)
@@ -154,7 +155,7 @@ struct processes {
 
   /// What all ranks end with together, such as job_ended, leaves the engine as it is.
   template <class Work>
-  static std::invoke_result_t<Work> or_abandon(process_engine& with, Work work) {
+  static std::invoke_result_t<Work> or_abandon(ext::process_engine& with, Work work) {
     try {
       return work();
     } catch (job_ended const&) {
@@ -166,23 +167,26 @@ struct processes {
   }
 
   /// By their members, as the launcher numbers the processes.
-  using process_groups = std::map<std::vector<int>, std::shared_ptr<process_group>>;
+  using process_groups = std::map<std::vector<int>, std::shared_ptr<ext::process_group>>;
 
   static std::vector<int> everybody(int processes) {
     std::vector<int> all(static_cast<std::size_t>(processes));
     std::iota(all.begin(), all.end(), 0);
     return all;
   }
-  static std::unique_ptr<process_group> group_of_all(process_engine& with, int processes) {
+  static std::unique_ptr<ext::process_group> group_of_all(ext::process_engine& with,
+                                                          int processes) {
     if (processes == 1) return std::make_unique<detail::lone_process>(0);
     return with.make_group(everybody(processes));
   }
 
   /// The set `index`. Sets of equal members share a group, as that of the world takes the one in
   /// which the processes have met, if it has their order.
-  [[nodiscard]] process_communicator member(process_engine& with, mesh_groups const& groups,
-                                            int index, detail::process_places const& places,
-                                            process_groups& made, detail::flight_log log) const {
+  [[nodiscard]] ext::process_communicator member(ext::process_engine& with,
+                                                 ext::mesh_groups const& groups, int index,
+                                                 detail::process_places const& places,
+                                                 process_groups& made,
+                                                 detail::flight_log log) const {
     auto const over = groups.sets()[index];
     auto all = groups.grid().group_of(places.rank(), over);
     auto names = places.names(all, groups.grid(), over);

@@ -19,9 +19,10 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/core/quote.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A file on a file system that all processes of a job see, through which one of them gives some
 /// bytes to the others. It appears complete, may be read by its user only, and carries the name of
@@ -117,4 +118,4 @@ class rendezvous_file {
   std::string job_;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -28,8 +28,8 @@ namespace plait {
 
 /// The statistics of a run on the backend `simulated`.
 struct simulated_statistics {
-  std::set<wait_site> sites{};   ///< where a stream waited for something
-  std::uint64_t operations = 0;  ///< executed, a collective once for each member
+  std::set<ext::wait_site> sites{};  ///< where a stream waited for something
+  std::uint64_t operations = 0;      ///< executed, a collective once for each member
 };
 
 /// The backend that looks for missing synchronisation: every rank has a device with four streams
@@ -58,15 +58,15 @@ struct simulated {
   std::uint64_t seed = 0;
   simulated_order order = simulated_order::adversarial;
   /// Waits at this place are left out, to see whether that is found.
-  std::optional<wait_site> without{};
+  std::optional<ext::wait_site> without{};
   /// Where to write what happened; also written if the run fails.
   simulated_statistics* statistics = nullptr;
   /// Whether each of several processes that a launcher has started runs the whole job; without it
   /// that is an error.
   bool in_each_process = false;
 
-  using concept_tag = backend_tag;
-  using rank_type = rank_handle<simulated_device, simulated_communicator>;
+  using concept_tag = ext::backend_tag;
+  using rank_type = ext::rank_handle<ext::simulated_device, ext::simulated_communicator>;
 
   /// The ranks that the machine has processors for.
   [[nodiscard]] static int processors() { return threads::processors(); }
@@ -76,23 +76,23 @@ struct simulated {
   ///
   /// Errors: input_error if the process is one of several; the first failure of a rank ends all
   ///         ranks and is thrown here.
-  [[gnu::cold]] void run(mesh_groups const& groups,
+  [[gnu::cold]] void run(ext::mesh_groups const& groups,
                          std::function<void(rank_type&)> const& program) const {
     if (!in_each_process) detail::require_started_once("simulated", "plait::processes");
     host_maths::single_threaded_maths const guard;
     auto const& grid = groups.grid();
     detail::simulated_world world(grid.world_size(), order, seed, without);
-    auto const ids = declare_groups(groups, [&](std::vector<int> members, axis_set over) {
+    auto const ids = declare_groups(groups, [&](std::vector<int> members, ext::axis_set over) {
       return world.add_group(std::move(members), stream_of(over));
     });
     // The launcher only starts and joins the threads.
-    thread_world launcher(grid.world_size());
+    ext::thread_world launcher(grid.world_size());
     try {
       run_ranks(launcher, [&](int rank) {
         world.run(rank, [&] {
-          std::vector<simulated_communicator> members;
+          std::vector<ext::simulated_communicator> members;
           for (int const id : ids[std::size_t(rank)]) members.emplace_back(world, id, rank);
-          rank_type handle(groups, rank, simulated_device(world, rank), std::move(members));
+          rank_type handle(groups, rank, ext::simulated_device(world, rank), std::move(members));
           program(handle);
         });
       });

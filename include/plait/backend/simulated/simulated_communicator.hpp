@@ -13,8 +13,9 @@
 #include "plait/backend/simulated/simulated_rendezvous.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// One rank's member of a group of a simulated job. Calls are put at the end of the group's stream
 /// and carried out when those of all members are next in theirs; shapes and results are those of
@@ -62,4 +63,4 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
 
 static_assert(can_all<simulated_communicator, float>);
 
-}  // namespace plait
+}  // namespace plait::ext

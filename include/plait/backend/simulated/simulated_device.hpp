@@ -15,11 +15,12 @@
 #include "plait/backend/simulated/simulated_queue.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
 #include "plait/backend/simulated/simulated_world.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/tensor/view.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Memory of a simulated device.
 struct simulated_memory {
@@ -123,4 +124,4 @@ class simulated_device {
 
 static_assert(device<simulated_device>);
 
-}  // namespace plait
+}  // namespace plait::ext

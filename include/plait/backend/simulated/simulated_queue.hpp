@@ -12,9 +12,10 @@
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/simulated/execution.hpp"
 #include "plait/backend/simulated/simulated_rank.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The end of one stream of a simulated device: has the members of `host_queue`; each puts its
 /// operation there, and that of the host computes when it is executed.
@@ -487,4 +488,4 @@ class simulated_queue {
   stream on_;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -210,9 +210,9 @@ class simulated_rank {
                        verb(in_order ? found.wrote : writes) + ", " + (in_order ? second : first) +
                        verb(in_order ? writes : found.wrote) +
                        ", and nothing orders the two; stream ";
-    text += plait::to_string(static_cast<stream>(in_order ? by.on : found.on));
+    text += ext::to_string(static_cast<stream>(in_order ? by.on : found.on));
     text += " must wait for stream ";
-    text += plait::to_string(static_cast<stream>(in_order ? found.on : by.on));
+    text += ext::to_string(static_cast<stream>(in_order ? found.on : by.on));
     text += " after this ";
     text += in_order ? note(found.on, found.number).name : note(by.on, by.number).name;
     return "race on " + text + left_out();
@@ -280,7 +280,7 @@ class simulated_rank {
     auto const& what = note(on, number);
     std::string out(what.name);
     if (!what.mark.empty()) out.append(" (").append(what.mark).append(")");
-    return out.append(" on stream ").append(plait::to_string(static_cast<stream>(on)));
+    return out.append(" on stream ").append(ext::to_string(static_cast<stream>(on)));
   }
 
   // "rank 0, bytes [0, 64) of arena 2: "

@@ -366,9 +366,9 @@ class simulated_world {
   [[nodiscard]] std::string head_text(int rank, stream on) const {
     auto const* const head = ranks_[std::size_t(rank)]->head(on);
     if (head == nullptr) return "";
-    auto out = ", stream " + std::string(plait::to_string(on));
+    auto out = ", stream " + std::string(ext::to_string(on));
     if (auto const* const wait = std::get_if<stream_wait_item>(head))
-      return out + " waits for stream " + std::string(plait::to_string(wait->awaited));
+      return out + " waits for stream " + std::string(ext::to_string(wait->awaited));
     auto const* const waiting = std::get_if<stream_call_item>(head);
     if (waiting == nullptr) return "";
     out += " waits in " + call_text(waiting->call, group_at(waiting->group).members);

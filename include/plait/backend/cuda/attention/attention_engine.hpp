@@ -9,8 +9,9 @@
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The numbers of one causal attention.
 struct attention_shape {
@@ -65,13 +66,19 @@ class attention_engine {
 using attention_engine_factory = std::unique_ptr<attention_engine> (*)(cuda_place,
                                                                        attention_options const&);
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
+
 // What the program has been linked with; null if nothing.
 inline attention_engine_factory& linked_engine() {
   static attention_engine_factory made = nullptr;
   return made;
 }
-}  // namespace detail
+
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// cuDNN's attention if it is linked into the program, that is, if one of its source files includes
 /// plait/backend/cuda/attention/cudnn_attention.hpp; else null.
@@ -81,8 +88,12 @@ inline attention_engine_factory& linked_engine() {
   return make == nullptr ? nullptr : make(at, how);
 }
 
+}  // namespace plait::ext
+
+namespace plait {
+
 /// cuDNN's fused attention. Defined by plait/backend/cuda/attention/cudnn_attention.hpp, which
 /// exactly one source file of the program includes; links plait::cudnn.
-attention_engine_factory cudnn_attention();
+ext::attention_engine_factory cudnn_attention();
 
 }  // namespace plait

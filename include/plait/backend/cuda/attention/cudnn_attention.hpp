@@ -259,8 +259,9 @@ std::string cudnn_refusal(attention_shape const& shape, int capability, std::str
 
 namespace plait {
 
-attention_engine_factory cudnn_attention() {
-  return [](cuda_place at, attention_options const& how) -> std::unique_ptr<attention_engine> {
+ext::attention_engine_factory cudnn_attention() {
+  return [](ext::cuda_place at,
+            ext::attention_options const& how) -> std::unique_ptr<ext::attention_engine> {
     return std::make_unique<detail::cudnn_attention_engine>(at, how);
   };
 }

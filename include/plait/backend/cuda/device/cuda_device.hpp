@@ -15,10 +15,11 @@
 #include "plait/backend/cuda/device/device_scope.hpp"
 #include "plait/backend/cuda/job_signal.hpp"
 #include "plait/backend/device.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// A range of a profile, from its making to its end, in the NVTX domain "plait": the program's own
 /// ranges stay apart.
@@ -228,4 +229,4 @@ class cuda_device {
 
 static_assert(device<cuda_device>);
 
-}  // namespace plait
+}  // namespace plait::ext

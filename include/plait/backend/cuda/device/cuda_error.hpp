@@ -6,6 +6,7 @@
 
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 
 namespace plait {
 
@@ -15,13 +16,19 @@ struct cuda_error : error {
   using error::error;
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// The rank and the device that it uses, as every message names them.
 struct cuda_place {
   int rank = 0;
   int device = 0;
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 [[gnu::cold]] inline std::string place_text(cuda_place at) {
   return "rank " + std::to_string(at.rank) + ", CUDA device " + std::to_string(at.device) + ": ";
@@ -55,5 +62,4 @@ inline void check(cublasStatus_t code, std::string const& call, cuda_place at) {
                       bytes);
 }
 
-}  // namespace detail
-}  // namespace plait
+}  // namespace plait::detail

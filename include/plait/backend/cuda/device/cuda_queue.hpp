@@ -32,19 +32,22 @@
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/core/bfloat16.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 
-namespace plait {
-
 #if !defined(__CUDACC__)
-namespace detail {
+namespace plait::detail {
+
 // Without a CUDA compiler kernels are ordinary functions; a test that pretends to have a device
 // says how they are run.
 cudaError_t launch_pretended(cuda_kernels::launch_shape shape, cudaStream_t stream,
                              std::function<void()> thread);
-}  // namespace detail
+
+}  // namespace plait::detail
 #endif
+
+namespace plait::ext {
 
 /// Puts kernels and calls of libraries at the end of a stream of a device; a model of
 /// `cuda_kernels::launcher`.
@@ -109,7 +112,7 @@ class cuda_queue {
   using of_rows = accumulate_t<T>;  // what belongs to a row: statistics, maxima, terms
 
  public:
-  cuda_queue(detail::cuda_state& state, plait::stream on) : state_(&state), on_(on) {}
+  cuda_queue(detail::cuda_state& state, plait::ext::stream on) : state_(&state), on_(on) {}
 
   /// For kernels of the program's own, see run().
   [[nodiscard]] cudaStream_t stream() const { return state_->on(on_); }
@@ -441,9 +444,9 @@ class cuda_queue {
   }
 
   detail::cuda_state* state_;
-  plait::stream on_;
+  plait::ext::stream on_;
 };
 
 static_assert(cuda_kernels::launcher<cuda_launcher>);
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -64,7 +64,7 @@ class cuda_state {
           at);
     for (int s = 0; s < stream_count; ++s) {
       cudaStream_t made = nullptr;
-      int const priority = static_cast<plait::stream>(s) == stream::compute ? lowest : highest;
+      int const priority = static_cast<plait::ext::stream>(s) == stream::compute ? lowest : highest;
       check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority),
             "cudaStreamCreateWithPriority", at);
       streams_[static_cast<std::size_t>(s)].reset(made);

@@ -3,8 +3,9 @@
 
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// Makes a device the calling thread's current one while it lives; the host program finds its own
 /// again afterwards.
@@ -25,4 +26,4 @@ class device_scope {
   int before_ = 0;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

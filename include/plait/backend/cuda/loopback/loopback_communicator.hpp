@@ -25,9 +25,10 @@
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// One rank's member of a group of threads that share one GPU: the ranks copy from and to each
 /// other's buffers, and sum in rank order.
@@ -233,7 +234,7 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
   }
 
   detail::cuda_state* state_;
-  plait::stream on_;
+  plait::ext::stream on_;
   room* room_;
   detail::loopback_group* group_;
   detail::barrier_slot slot_;
@@ -241,4 +242,4 @@ class loopback_communicator : public communicator_calls<loopback_communicator> {
 
 static_assert(can_all<loopback_communicator, float>);
 
-}  // namespace plait
+}  // namespace plait::ext

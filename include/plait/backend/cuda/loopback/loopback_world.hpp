@@ -9,10 +9,9 @@
 #include "plait/backend/cuda/device/cuda_handles.hpp"
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
+#include "plait/core/namespaces.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 // A group: where its members meet, and the events that they show to each other. The events live as
 // long as the world: a member may end while another one still has to wait for its last call.
@@ -28,7 +27,9 @@ struct loopback_group {
   std::vector<member_events> events;  // each made by its member
 };
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 /// The state that ranks of one process share when they exchange data by loopback_communicators: the
 /// groups, and the room in which their threads wait for each other.
@@ -60,4 +61,4 @@ class loopback_world {
   std::vector<std::unique_ptr<detail::loopback_group>> groups_;
 };
 
-}  // namespace plait
+}  // namespace plait::ext

@@ -21,11 +21,10 @@
 #include "plait/backend/cuda/nccl/nccl_link.hpp"
 #include "plait/core/bfloat16.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 
-namespace plait {
-
-namespace detail {
+namespace plait::detail {
 
 template <class T>
 constexpr ncclDataType_t nccl_type() {
@@ -42,7 +41,9 @@ constexpr ncclDataType_t nccl_type() {
   }
 }
 
-}  // namespace detail
+}  // namespace plait::detail
+
+namespace plait::ext {
 
 class nccl_communicator;
 
@@ -235,7 +236,7 @@ class nccl_communicator : public communicator_calls<nccl_communicator> {
   }
 
   detail::cuda_state* state_;
-  plait::stream on_;
+  plait::ext::stream on_;
   std::shared_ptr<detail::nccl_link> link_;
   std::vector<int> members_;
   int rank_ = 0;
@@ -254,4 +255,4 @@ inline void nccl_group::finish() {
 
 static_assert(can_all<nccl_communicator, float>);
 
-}  // namespace plait
+}  // namespace plait::ext
