@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plait/core/precision.hpp"
+#include "plait/plan/checks.hpp"
 #include "plait/plan/plan.hpp"
 
 namespace plait {
@@ -28,8 +29,7 @@ struct parallel {
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
                 "`using concept_tag = plait::policy_tag;`");
   // Before the plan, whose errors would come first.
-  static_assert((planning::check_layer_count<planning::leaf_count<Model>, planning::most_layers>(),
-                 true));
+  static_assert(planning::has_few_layers<planning::leaf_count<Model>, planning::most_layers>);
   static_assert(mesh_of<Policy>.dimension_count >= 0);
   using model = Model;
   /// The types of activations, of parameters in the optimizer's hands, and of their gradients.
