@@ -22,13 +22,6 @@ consteval void check_widths() {
                 "one before it makes OutputWidth; make the two numbers equal");
 }
 
-template <std::size_t InputWidth, std::size_t OutputWidth>
-consteval void check_same_width() {
-  static_assert(InputWidth == OutputWidth,
-                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
-                "what is added to itself or repeated must keep its width");
-}
-
 template <class Value>
 inline constexpr bool is_tokens = std::is_base_of_v<tokens, Value>;
 
@@ -55,13 +48,6 @@ consteval void check_edge() {
   }
 }
 
-template <std::size_t OutputWidth, std::size_t InputWidth>
-consteval void check_loss_width() {
-  static_assert(OutputWidth == InputWidth,
-                "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
-                "InputWidth; make the two numbers equal");
-}
-
 /// What a loss compares: features with targets.
 template <class Input>
 struct loss_inputs {
@@ -74,18 +60,20 @@ struct loss_inputs<inputs<X, Targets>> {
   static constexpr value_info targets = Targets::info;
 };
 
+template <class L>
+inline constexpr bool is_loss = std::is_same_v<typename L::output, loss_value>;
+
+/// What a model makes and what a loss takes, in features; 0 where one of them is at the other's
+/// place.
 template <class Model, class Loss>
-consteval void check_loss() {
-  constexpr bool is_loss = std::is_same_v<typename Loss::output, loss_value>;
-  constexpr bool is_swapped = std::is_same_v<typename Model::output, loss_value>;
-  static_assert(!is_swapped || is_loss,
-                "objective<Model, Loss>: the loss stands first; write the model first, then the "
-                "loss");
-  static_assert(is_swapped || is_loss,
-                "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
-                "plait::loss_value;`, such as nn::cross_entropy<Classes>");
-  if constexpr (is_loss)
-    check_loss_width<Model::output::info.width, loss_inputs<typename Loss::input>::width>();
+consteval std::size_t width_made() {
+  if constexpr (is_loss<Loss> && !is_loss<Model>) return Model::output::info.width;
+  else return 0;
+}
+template <class Model, class Loss>
+consteval std::size_t width_taken() {
+  if constexpr (is_loss<Loss> && !is_loss<Model>) return loss_inputs<typename Loss::input>::width;
+  else return 0;
 }
 
 template <class... Losses>
@@ -152,7 +140,10 @@ struct residual {
   using combination = residual;
   using input = typename L::input;
   using output = typename L::output;
-  static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
+  // Here and not in a function, so that compilers name nothing but this type before the sentence.
+  static_assert(input::info.width == output::info.width,
+                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
+                "what is added to itself or repeated must keep its width");
 };
 
 /// Two layers that take the same input; their outputs are the two inputs of the layer that follows.
@@ -182,7 +173,9 @@ struct repeat {
   using combination = repeat;
   using input = typename L::input;
   using output = typename L::output;
-  static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
+  static_assert(input::info.width == output::info.width,
+                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
+                "what is added to itself or repeated must keep its width");
 };
 
 /// L with a name that goes before the names of its parameters.
@@ -277,7 +270,15 @@ struct sum_of {
 template <class Model, class Loss>
 struct objective {
   static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));
-  static_assert((detail::check_loss<Model, Loss>(), true));
+  static_assert(!detail::is_loss<Model> || detail::is_loss<Loss>,
+                "objective<Model, Loss>: the loss stands first; write the model first, then the "
+                "loss");
+  static_assert(detail::is_loss<Model> || detail::is_loss<Loss>,
+                "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
+                "plait::loss_value;`, such as nn::cross_entropy<Classes>");
+  static_assert(detail::width_made<Model, Loss>() == detail::width_taken<Model, Loss>(),
+                "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
+                "InputWidth; make the two numbers equal");
   using concept_tag = layer_tag;
   using combination = objective;
   using model = Model;

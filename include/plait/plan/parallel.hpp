@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// First, as messages name all files on the way to a check.
 #include "plait/core/precision.hpp"
+#include "plait/layer/combinators.hpp"
 #include "plait/plan/checks.hpp"
+#include "plait/policy/policies.hpp"
+
 #include "plait/plan/plan.hpp"
 
 namespace plait {
