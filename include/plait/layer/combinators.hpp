@@ -30,8 +30,10 @@ inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
 
+// The edges of a sequence are constants: then g++ with -ftemplate-backtrace-limit=1 leaves out all
+// on the way from the sequence to what is wrong.
 template <class Before, class After, int Position>
-consteval void check_edge() {
+inline constexpr bool is_edge = [] {
   using made = typename Before::output;
   using taken = typename After::input;
   if constexpr (is_several<made> || is_several<taken>) {
@@ -46,7 +48,8 @@ consteval void check_edge() {
         "other way round; put an embedding between them");
     if constexpr (!is_tokens<made>) check_widths<made::info.width, taken::info.width, Position>();
   }
-}
+  return true;
+}();
 
 /// What a loss compares: features with targets.
 template <class Input>
@@ -95,13 +98,14 @@ consteval void check_terms() {
 }
 
 template <class... Layers>
-consteval void check_chain() {
+inline constexpr bool is_chain = [] {
   constexpr int count = sizeof...(Layers);
   []<std::size_t... Index>(std::index_sequence<Index...>) {
     using list = std::tuple<Layers...>;
-    in_order{(check_edge<type_at<list, Index>, type_at<list, Index + 1>, int(Index) + 1>(), 0)...};
+    in_order{int(is_edge<type_at<list, Index>, type_at<list, Index + 1>, int(Index) + 1>)...};
   }(std::make_index_sequence<count - 1>{});
-}
+  return true;
+}();
 
 }  // namespace detail
 
@@ -125,7 +129,7 @@ struct sequential {
   using combination = sequential;
   using input = typename detail::type_at<std::tuple<Layers...>, 0>::input;
   using output = typename detail::type_at<std::tuple<Layers...>, sizeof...(Layers) - 1>::output;
-  static_assert((detail::check_chain<Layers...>(), true));
+  static_assert(detail::is_chain<Layers...>);
 };
 
 /// x + L(x). Input and output have the same placement.

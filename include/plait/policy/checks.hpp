@@ -149,5 +149,7 @@ consteval void check_policy() {
     if constexpr (requires { P::ranks; }) check_policy_rules<P>();
   }
 }
+template <class P>
+inline constexpr bool is_sound_policy = (check_policy<P>(), true);
 
 }  // namespace plait::detail
