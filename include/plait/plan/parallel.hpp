@@ -32,6 +32,9 @@ struct parallel {
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
                 "`using concept_tag = plait::policy_tag;`");
+  static_assert(detail::precision_of<Element>::is_one,
+                "parallel<Model, Policy, Element>: Element is neither float nor double; for "
+                "bfloat16 write precision<bfloat16, float>");
   // Before the plan, whose errors would come first.
   static_assert(planning::has_few_layers<planning::leaf_count<Model>, planning::most_layers>);
   static_assert(mesh_of<Policy>.dimension_count >= 0);
