@@ -349,27 +349,28 @@ inline constexpr leaf_info leaf_of = [] {
   using problem = typename lists::problem;
   if constexpr (problem::what != detail::form_problem::none) {
     using form = typename problem::form;
+    constexpr auto what = problem::what;
     using enum detail::form_problem;
-    static_assert(problem::what != not_a_form || detail::is_sound<form>,
+    static_assert(what != not_a_form || detail::is_sound<form>,
                   "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
-    static_assert(problem::what != not_a_clause || detail::is_sound<form>,
+    static_assert(what != not_a_clause || detail::is_sound<form>,
                   "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
                   "placement> (or split, once) nor inner<From, To, Width>");
-    static_assert(problem::what != unlisted || detail::is_sound<form>,
+    static_assert(what != unlisted || detail::is_sound<form>,
                   "form<...>: a clause names a parameter that is not in the layer's "
                   "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
                   "it there");
-    static_assert(problem::what != not_kept || detail::is_sound<form>,
+    static_assert(what != not_kept || detail::is_sound<form>,
                   "use<Parameter, placement>: the table lacks the row from how this parameter is "
                   "kept to placement, or its gradient would be no sum; allowed are invariant, "
                   "replicate, shard<dimension> and partial");
-    static_assert(problem::what != no_inner_move || detail::is_sound<form>,
+    static_assert(what != no_inner_move || detail::is_sound<form>,
                   "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
                   "write one of the rows partial or partial_max -> invariant or replicate");
-    static_assert(problem::what != inner_count || detail::is_sound<form>,
+    static_assert(what != inner_count || detail::is_sound<form>,
                   "form<...>: a form may have four inner<...> moves at most; put what moves at the "
                   "same time side by side in one slot");
-    static_assert(problem::what != no_whole_value || detail::is_sound<form>,
+    static_assert(what != no_whole_value || detail::is_sound<form>,
                   "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
                   "Output to invariant, by which predictions are made whole; allowed are "
                   "replicate, invariant, shard<dimension>, partial and only<rank>");
