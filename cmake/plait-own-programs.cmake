@@ -49,6 +49,9 @@ function(plait_own_program target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=${plait_compiler_heap_kib}>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-ffold-simple-inlines>)
+  if(PLAIT_SHORT_ERRORS)
+    target_compile_options(${target} PRIVATE ${plait_message_options})
+  endif()
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
 endfunction()
 

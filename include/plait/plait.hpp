@@ -2,12 +2,16 @@
 #pragma once
 
 // Everything that needs only the standard library.
+// First, as messages name all files on the way to a check.
+#include "plait/layer/combinators.hpp"
+#include "plait/plan/checks.hpp"
+#include "plait/policy/policies.hpp"
+
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/byte_text.hpp"
 #include "plait/data/in_memory.hpp"
 #include "plait/data/split_data.hpp"
-#include "plait/layer/combinators.hpp"
 #include "plait/nn/activation.hpp"
 #include "plait/nn/attention.hpp"
 #include "plait/nn/cross_entropy.hpp"

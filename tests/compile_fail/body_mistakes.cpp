@@ -22,7 +22,7 @@ struct twice {
 
 #ifdef PLAIT_EXPECT_FAIL
 template <class...>
-using saved = plait::saved<>;
+using saved_slots = plait::saved<>;
 template <class...>
 using parameter_list = plait::parameter_list<>;
 struct with_term {};

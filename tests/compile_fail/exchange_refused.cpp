@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// second error: g++ names what a constant expression threw behind the constant
 // expect: list of exchanges: no operation of the table
 #include "plait/plan/exchanges.hpp"
 

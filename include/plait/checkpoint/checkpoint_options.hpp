@@ -33,7 +33,13 @@ class best_measure {
                         " characters; it has at least 1 and at most 100");
   }
   template <measure Measure>
-  best_measure(Measure const&) : best_measure(of<Measure>()) {}  // NOLINT: implicit
+  best_measure(Measure const&) : best_measure(of<Measure>()) {  // NOLINT: implicit
+    static_assert(says_what_is_better<Measure>,
+                  "checkpoint_options::best: this measure does not say which of its values are "
+                  "better; give it `static std::string name()` and `static constexpr plait::better "
+                  "is_better = plait::better::greater;` (or lower), or write {.best = {\"name\", "
+                  "plait::better::greater}}");
+  }
 
   [[nodiscard]] bool is_given() const { return !name_.empty(); }
   [[nodiscard]] std::string const& name() const { return name_; }
@@ -47,17 +53,13 @@ class best_measure {
 
  private:
   template <class Measure>
+  static constexpr bool says_what_is_better = requires {
+    { Measure::name() } -> std::convertible_to<std::string>;
+    { Measure::is_better } -> std::convertible_to<better>;
+  };
+  template <class Measure>
   static best_measure of() {
-    constexpr bool says_what_is_better = requires {
-      { Measure::name() } -> std::convertible_to<std::string>;
-      { Measure::is_better } -> std::convertible_to<better>;
-    };
-    static_assert(says_what_is_better,
-                  "checkpoint_options::best: this measure does not say which of its values are "
-                  "better; give it `static std::string name()` and `static constexpr plait::better "
-                  "is_better = plait::better::greater;` (or lower), or write {.best = {\"name\", "
-                  "plait::better::greater}}");
-    if constexpr (says_what_is_better) return {Measure::name(), Measure::is_better};
+    if constexpr (says_what_is_better<Measure>) return {Measure::name(), Measure::is_better};
     else return {};
   }
 

@@ -39,14 +39,12 @@ namespace plait::detail {
 
 template <class Element>
 struct precision_of {
-  static_assert(
-      std::is_same_v<Element, float> || std::is_same_v<Element, double>,
-      "parallel<Model, Policy, Element>: Element is neither float nor double; for bfloat16 "
-      "write precision<bfloat16, float>");
+  static constexpr bool is_one = std::is_same_v<Element, float> || std::is_same_v<Element, double>;
   using type = precision<Element>;
 };
 template <class Compute, class Parameters, class Reduce>
 struct precision_of<precision<Compute, Parameters, Reduce>> {
+  static constexpr bool is_one = true;
   using type = precision<Compute, Parameters, Reduce>;
 };
 

@@ -116,15 +116,28 @@ namespace plait::ext {
 template <class B>
 concept global_batch_size = detail::is_global_batch<B>;
 
+}  // namespace plait::ext
+
+namespace plait::detail {
+/// Says what to write where the global batch is asked for and something else was given. As the type
+/// of an argument with a default it is all that compilers name before the sentence.
+template <class Batch>
+struct needs_global_batch {
+  static_assert(!is_per_rank_batch<Batch>,
+                "per_rank_batch<N> is given where the global batch is asked for; write "
+                "global_batch<N * data ranks>{}, or per_rank_batch<N>{}.over(data ranks)");
+  static_assert(is_per_rank_batch<Batch> || is_global_batch<Batch>,
+                "the batch size is a bare number, which does not say whether it counts the samples "
+                "of one data rank or of all; write global_batch<N>{} or global_batch<>{n}");
+};
+}  // namespace plait::detail
+
+namespace plait::ext {
+
 /// Says what to write where the global batch is asked for and something else was given.
 template <class Batch>
 consteval void require_global_batch() {
-  static_assert(!detail::is_per_rank_batch<Batch>,
-                "per_rank_batch<N> is given where the global batch is asked for; write "
-                "global_batch<N * data ranks>{}, or per_rank_batch<N>{}.over(data ranks)");
-  static_assert(detail::is_per_rank_batch<Batch> || detail::is_global_batch<Batch>,
-                "the batch size is a bare number, which does not say whether it counts the samples "
-                "of one data rank or of all; write global_batch<N>{} or global_batch<>{n}");
+  static_cast<void>(detail::needs_global_batch<Batch>{});
 }
 
 static_assert(global_batch_size<global_batch<64>> && global_batch_size<global_batch<>>);

@@ -308,13 +308,13 @@ template <class Data>
 inline constexpr bool is_dataset = ext::token_dataset<Data> || ext::feature_dataset<Data>;
 
 template <class Data>
-consteval void check_dataset() {
+struct needs_dataset {
   static_assert(is_dataset<Data>,
                 "batches(dataset, size, rank): what is given is no data set; write "
                 "plait::in_memory<float> data(...) for samples in memory, or give a type of your "
                 "own all of concept_tag, element, size, sequence_length, inputs and targets (of "
                 "features width, too), as plait/data/dataset.hpp has them");
-}
+};
 
 }  // namespace plait::detail
 
@@ -322,6 +322,8 @@ namespace plait {
 
 /// The batches of `rank`: `for (auto const& batch : plait::batches(data, global_batch<64>{},
 /// rank))`.
+///
+/// The last two arguments are not given: they say what is wrong with the others.
 ///
 /// Features have the type of the data set. For a job that computes in another one, name that:
 /// `plait::batches<plait::bfloat16>(data, ...)`. A data set that is named must outlive the batches;
@@ -332,8 +334,9 @@ namespace plait {
 ///         plait::batches(data, plait::global_batch<32>{}, rank, {.seed = 1, .epochs = 2});
 ///     for (auto const& batch : batches) trainer.step(batch);  // 2 steps in each epoch
 template <class Element, class Data, class Batch, class Rank>
-auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
-  detail::check_dataset<std::remove_cvref_t<Data>>();
+auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {},
+             detail::needs_dataset<std::remove_cvref_t<Data>> = {},
+             detail::needs_global_batch<Batch> = {}) {
   if constexpr (detail::is_dataset<std::remove_cvref_t<Data>>)
     return ext::batch_range<Data, Batch, Rank, Element>(std::forward<Data>(data), size, rank,
                                                         options);
@@ -341,7 +344,9 @@ auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options =
 }
 /// \overload
 template <class Data, class Batch, class Rank>
-auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {}) {
+auto batches(Data&& data, Batch size, Rank& rank, batch_options const& options = {},
+             detail::needs_dataset<std::remove_cvref_t<Data>> = {},
+             detail::needs_global_batch<Batch> = {}) {
   return batches<void>(std::forward<Data>(data), size, rank, options);
 }
 

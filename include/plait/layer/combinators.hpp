@@ -22,13 +22,6 @@ consteval void check_widths() {
                 "one before it makes OutputWidth; make the two numbers equal");
 }
 
-template <std::size_t InputWidth, std::size_t OutputWidth>
-consteval void check_same_width() {
-  static_assert(InputWidth == OutputWidth,
-                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
-                "what is added to itself or repeated must keep its width");
-}
-
 template <class Value>
 inline constexpr bool is_tokens = std::is_base_of_v<tokens, Value>;
 
@@ -37,8 +30,10 @@ inline constexpr bool is_several = false;
 template <class... Values>
 inline constexpr bool is_several<inputs<Values...>> = true;
 
+// The edges of a sequence are constants: then g++ with -ftemplate-backtrace-limit=1 leaves out all
+// on the way from the sequence to what is wrong.
 template <class Before, class After, int Position>
-consteval void check_edge() {
+inline constexpr bool is_edge = [] {
   using made = typename Before::output;
   using taken = typename After::input;
   if constexpr (is_several<made> || is_several<taken>) {
@@ -53,14 +48,8 @@ consteval void check_edge() {
         "other way round; put an embedding between them");
     if constexpr (!is_tokens<made>) check_widths<made::info.width, taken::info.width, Position>();
   }
-}
-
-template <std::size_t OutputWidth, std::size_t InputWidth>
-consteval void check_loss_width() {
-  static_assert(OutputWidth == InputWidth,
-                "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
-                "InputWidth; make the two numbers equal");
-}
+  return true;
+}();
 
 /// What a loss compares: features with targets.
 template <class Input>
@@ -74,18 +63,20 @@ struct loss_inputs<inputs<X, Targets>> {
   static constexpr value_info targets = Targets::info;
 };
 
+template <class L>
+inline constexpr bool is_loss = std::is_same_v<typename L::output, loss_value>;
+
+/// What a model makes and what a loss takes, in features; 0 where one of them is at the other's
+/// place.
 template <class Model, class Loss>
-consteval void check_loss() {
-  constexpr bool is_loss = std::is_same_v<typename Loss::output, loss_value>;
-  constexpr bool is_swapped = std::is_same_v<typename Model::output, loss_value>;
-  static_assert(!is_swapped || is_loss,
-                "objective<Model, Loss>: the loss stands first; write the model first, then the "
-                "loss");
-  static_assert(is_swapped || is_loss,
-                "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
-                "plait::loss_value;`, such as nn::cross_entropy<Classes>");
-  if constexpr (is_loss)
-    check_loss_width<Model::output::info.width, loss_inputs<typename Loss::input>::width>();
+consteval std::size_t width_made() {
+  if constexpr (is_loss<Loss> && !is_loss<Model>) return Model::output::info.width;
+  else return 0;
+}
+template <class Model, class Loss>
+consteval std::size_t width_taken() {
+  if constexpr (is_loss<Loss> && !is_loss<Model>) return loss_inputs<typename Loss::input>::width;
+  else return 0;
 }
 
 template <class... Losses>
@@ -107,13 +98,14 @@ consteval void check_terms() {
 }
 
 template <class... Layers>
-consteval void check_chain() {
+inline constexpr bool is_chain = [] {
   constexpr int count = sizeof...(Layers);
   []<std::size_t... Index>(std::index_sequence<Index...>) {
     using list = std::tuple<Layers...>;
-    in_order{(check_edge<type_at<list, Index>, type_at<list, Index + 1>, int(Index) + 1>(), 0)...};
+    in_order{int(is_edge<type_at<list, Index>, type_at<list, Index + 1>, int(Index) + 1>)...};
   }(std::make_index_sequence<count - 1>{});
-}
+  return true;
+}();
 
 }  // namespace detail
 
@@ -137,7 +129,7 @@ struct sequential {
   using combination = sequential;
   using input = typename detail::type_at<std::tuple<Layers...>, 0>::input;
   using output = typename detail::type_at<std::tuple<Layers...>, sizeof...(Layers) - 1>::output;
-  static_assert((detail::check_chain<Layers...>(), true));
+  static_assert(detail::is_chain<Layers...>);
 };
 
 /// x + L(x). Input and output have the same placement.
@@ -152,7 +144,10 @@ struct residual {
   using combination = residual;
   using input = typename L::input;
   using output = typename L::output;
-  static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
+  // Here and not in a function, so that compilers name nothing but this type before the sentence.
+  static_assert(input::info.width == output::info.width,
+                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
+                "what is added to itself or repeated must keep its width");
 };
 
 /// Two layers that take the same input; their outputs are the two inputs of the layer that follows.
@@ -182,7 +177,9 @@ struct repeat {
   using combination = repeat;
   using input = typename L::input;
   using output = typename L::output;
-  static_assert((detail::check_same_width<input::info.width, output::info.width>(), true));
+  static_assert(input::info.width == output::info.width,
+                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
+                "what is added to itself or repeated must keep its width");
 };
 
 /// L with a name that goes before the names of its parameters.
@@ -277,7 +274,15 @@ struct sum_of {
 template <class Model, class Loss>
 struct objective {
   static_assert((detail::check_is_layer<Model>(), detail::check_is_layer<Loss>(), true));
-  static_assert((detail::check_loss<Model, Loss>(), true));
+  static_assert(!detail::is_loss<Model> || detail::is_loss<Loss>,
+                "objective<Model, Loss>: the loss stands first; write the model first, then the "
+                "loss");
+  static_assert(detail::is_loss<Model> || detail::is_loss<Loss>,
+                "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
+                "plait::loss_value;`, such as nn::cross_entropy<Classes>");
+  static_assert(detail::width_made<Model, Loss>() == detail::width_taken<Model, Loss>(),
+                "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
+                "InputWidth; make the two numbers equal");
   using concept_tag = layer_tag;
   using combination = objective;
   using model = Model;

@@ -124,11 +124,22 @@ namespace plait::detail {
 template <class Parameters, class Saved, class Scratch>
 struct clause_keys {};
 
+/// What is wrong with a form. `leaf_of` says it: what compilers print before a sentence are the
+/// names of all templates on the way to it.
+enum class form_problem : int {
+  none,
+  not_a_form,
+  not_a_clause,
+  unlisted,
+  not_kept,
+  no_inner_move,
+  inner_count,
+  no_whole_value,
+};
+
 template <class Keys, class Clause>
 struct read_clause {
-  static_assert(!std::is_same_v<Clause, Clause>,
-                "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
-                "placement> (or split, once) nor inner<From, To, Width>");
+  static constexpr form_problem problem = form_problem::not_a_clause;
   static constexpr void apply(form_info&) {}
 };
 
@@ -143,17 +154,13 @@ constexpr bool is_kept_parameter(placement used) {
 
 template <class Parameters, class Saved, class Scratch, class Key, placement At>
 struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
+  static constexpr int index = parameter_index<Parameters, Key>;
+  static constexpr int slot = slot_number<Saved, Scratch, Key>;
+  static constexpr form_problem problem = index < 0 && slot < 0 ? form_problem::unlisted
+                                          : index >= 0 && !is_kept_parameter(At)
+                                              ? form_problem::not_kept
+                                              : form_problem::none;
   static constexpr void apply(form_info& info) {
-    constexpr int index = parameter_index<Parameters, Key>;
-    constexpr int slot = slot_number<Saved, Scratch, Key>;
-    static_assert(index >= 0 || slot >= 0,
-                  "form<...>: a clause names a parameter that is not in the layer's "
-                  "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
-                  "it there");
-    static_assert(index < 0 || is_kept_parameter(At),
-                  "use<Parameter, placement>: the table lacks the row from how this parameter is "
-                  "kept to placement, or its gradient would be no sum; allowed are invariant, "
-                  "replicate, shard<dimension> and partial");
     if constexpr (index >= 0) info.uses[static_cast<std::size_t>(index)] = At;
     else if constexpr (slot >= 0)
       info.slots.at(static_cast<std::size_t>(info.slot_count++)) = {slot, At};
@@ -162,10 +169,10 @@ struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
 
 template <class Keys, placement From, placement To, std::size_t Width, slot_element Element>
 struct read_clause<Keys, inner<From, To, Width, Element>> {
+  static constexpr form_problem problem = reduces_in_place(transition_between(From, To).moves)
+                                              ? form_problem::none
+                                              : form_problem::no_inner_move;
   static constexpr void apply(form_info& info) {
-    static_assert(reduces_in_place(transition_between(From, To).moves),
-                  "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
-                  "write one of the rows partial or partial_max -> invariant or replicate");
     info.inner[static_cast<std::size_t>(info.inner_count++)] = {From, To, Width, Element};
   }
 };
@@ -177,23 +184,23 @@ inline constexpr bool is_inner<inner<From, To, Width, Element>> = true;
 
 template <class Keys, class Form>
 struct read_form {
-  static_assert(!std::is_same_v<Form, Form>,
-                "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
+  static constexpr form_problem problem = form_problem::not_a_form;
   static constexpr form_info value() { return {}; }
 };
 
 template <class Keys, name Label, placement Input, placement Output, class... Clauses>
 struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
+  static constexpr bool has_room = (is_inner<Clauses> + ... + 0) <= form_info::most_inner;
+  static constexpr form_problem problem = [] {
+    if (!has_room) return form_problem::inner_count;
+    if (!transition_between(Input, invariant).allowed() ||
+        !transition_between(Output, invariant).allowed())
+      return form_problem::no_whole_value;
+    auto found = form_problem::none;
+    ((found = found == form_problem::none ? read_clause<Keys, Clauses>::problem : found), ...);
+    return found;
+  }();
   static constexpr form_info value() {
-    constexpr bool has_room = (is_inner<Clauses> + ... + 0) <= form_info::most_inner;
-    static_assert(has_room,
-                  "form<...>: a form may have four inner<...> moves at most; put what moves at the "
-                  "same time side by side in one slot");
-    static_assert(transition_between(Input, invariant).allowed() &&
-                      transition_between(Output, invariant).allowed(),
-                  "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
-                  "Output to invariant, by which predictions are made whole; allowed are "
-                  "replicate, invariant, shard<dimension>, partial and only<rank>");
     form_info info{Label, Input, Output};
     info.uses.fill(Input == invariant ? invariant : replicate);
     if constexpr (has_room) (read_clause<Keys, Clauses>::apply(info), ...);
@@ -207,6 +214,22 @@ inline constexpr int form_table = 0;
 template <class Keys, class... Forms>
 inline constexpr std::array<form_info, sizeof...(Forms)> form_table<Keys, forms<Forms...>>{
     read_form<Keys, Forms>::value()...};
+
+/// The first problem of a form, and which one has it. Of what it asserts compilers print `Form`.
+template <class Keys, class Forms>
+struct problem_of_forms {
+  static constexpr form_problem what = form_problem::none;
+};
+template <class Keys, class First, class... Rest>
+  requires(read_form<Keys, First>::problem != form_problem::none)
+struct problem_of_forms<Keys, forms<First, Rest...>> {
+  static constexpr form_problem what = read_form<Keys, First>::problem;
+  using form = First;
+};
+template <class Keys, class First, class... Rest>
+struct problem_of_forms<Keys, forms<First, Rest...>> : problem_of_forms<Keys, forms<Rest...>> {};
+template <class Form>
+inline constexpr bool is_sound = false;
 
 constexpr bool labels_differ(auto const& table) {
   for (std::size_t i = 0; i < table.size(); ++i)

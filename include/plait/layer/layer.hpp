@@ -193,8 +193,6 @@ struct read_inputs {
 template <class... Inputs>
 struct read_inputs<inputs<Inputs...>> {
   static constexpr int count = sizeof...(Inputs);
-  static_assert(count <= leaf_info::most_inputs,
-                "inputs<...>: a layer may have two inputs at most, what flows and the targets");
   static constexpr void apply(leaf_info& info) {
     [[maybe_unused]] int index = 0;
     if constexpr (count <= leaf_info::most_inputs)
@@ -211,8 +209,6 @@ inline constexpr bool compares_with_features<inputs<X, Targets>> =
 
 template <class... Parameters>
 constexpr void read_parameters(leaf_info& info, parameter_list<Parameters...>) {
-  static_assert(sizeof...(Parameters) <= form_info::most_parameters,
-                "parameter_list<...>: a layer may have four parameters at most; split the layer");
   if constexpr (sizeof...(Parameters) <= form_info::most_parameters)
     ((info.parameters[static_cast<std::size_t>(info.parameter_count++)] = info_of<Parameters>()),
      ...);
@@ -246,26 +242,15 @@ constexpr void read_divisibility(leaf_info& info) {
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
-  check_member_names<L>();
   leaf_info info;
   read_inputs<typename L::input>::apply(info);
   info.output = L::output::info;
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
-  static_assert(
-      !std::is_same_v<typename L::output, loss_value> || !compares_with_features<typename L::input>,
-      "this loss takes plait::features<W> twice; what comes from the data set is "
-      "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
-      "plait::reals<W>>");
   using list = typename parameters_of<L>::type;
   read_parameters(info, list{});
   using saved = typename saved_of<L>::type;
   using scratch = typename scratch_of<L>::type;
   constexpr auto& table = form_table<clause_keys<list, saved, scratch>, typename forms_of<L>::type>;
-  static_assert(table.size() <= leaf_info::most_forms,
-                "forms<...>: a layer may have eight forms at most; leave out those that cost more");
-  static_assert(labels_differ(table),
-                "forms<...>: two forms of this layer have the same label; give each its own, "
-                "form<Label, Input, Output, Clauses...>");
   for (auto const& form : table)
     if (info.form_count < leaf_info::most_forms)
       info.forms[static_cast<std::size_t>(info.form_count++)] = form;
@@ -278,12 +263,8 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::takes_epilogue; }) info.takes_epilogue = L::takes_epilogue;
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
   if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
-  if constexpr (requires { typename L::overwrites_gradient; }) {
+  if constexpr (requires { typename L::overwrites_gradient; })
     info.overwrites_gradient = parameter_index<list, typename L::overwrites_gradient>;
-    static_assert(parameter_index<list, typename L::overwrites_gradient> >= 0,
-                  "overwrites_gradient of this layer is none of its parameters; name one of its "
-                  "parameter_list, or take it out");
-  }
   info.is_elementwise = requires {
     typename L::function;
     typename L::derivative;
@@ -302,12 +283,117 @@ constexpr leaf_info read_leaf() {
   return info;
 }
 
+template <class L>
+consteval int place_of_overwritten() {
+  if constexpr (requires { typename L::overwrites_gradient; })
+    return parameter_index<typename parameters_of<L>::type, typename L::overwrites_gradient>;
+  else return 0;
+}
+
+/// What a layer lists.
+template <class L>
+struct lists_of {
+  using parameters = typename parameters_of<L>::type;
+  using saved = typename saved_of<L>::type;
+  using scratch = typename scratch_of<L>::type;
+  using forms = typename forms_of<L>::type;
+  using keys = clause_keys<parameters, saved, scratch>;
+  using problem = problem_of_forms<keys, forms>;
+};
+
 }  // namespace plait::detail
 
 namespace plait::ext {
 
 /// The description of a layer as a value.
 template <class L>
-inline constexpr leaf_info leaf_of = detail::read_leaf<L>();
+inline constexpr leaf_info leaf_of = [] {
+  // All that is wrong with a layer by itself, here and not in functions: what compilers print
+  // before the sentence is then no more than `leaf_of<L>`.
+  static_assert(!detail::has_form_for_forms<L>,
+                "this layer has `form`, which nothing reads, and no `forms`; write `using forms = "
+                "plait::forms<...>;`");
+  static_assert(!detail::has_save_for_saved<L>,
+                "this layer has `save`, which nothing reads, and no `saved`; write `using saved = "
+                "plait::saved<...>;`");
+  static_assert(!detail::has_scratches_for_scratch<L>,
+                "this layer has `scratches`, which nothing reads, and no `scratch`; write `using "
+                "scratch = plait::scratch<...>;`");
+  static_assert(!detail::has_parameter_for_parameters<L>,
+                "this layer has `parameter`, which nothing reads, and no `parameters`; write "
+                "`using parameters = plait::parameter_list<...>;`");
+  static_assert(!detail::has_flop_for_flops_per_row<L>,
+                "this layer has `flop_per_row`, which nothing reads, and no `flops_per_row`; write "
+                "`static constexpr double flops_per_row = ...;`");
+  static_assert(!detail::has_unit_for_units<L>,
+                "this layer has `unit`, which nothing reads, and no `units`; write `static "
+                "constexpr std::size_t units = ...;`");
+  static_assert(!detail::has_alias_for_may_alias<L>,
+                "this layer has `alias`, which nothing reads, and no `may_alias`; write `static "
+                "constexpr plait::aliasing may_alias{...};`");
+  static_assert(!detail::has_add_for_adds_to_loss<L>,
+                "this layer has `add_to_loss`, which nothing reads, and no `adds_to_loss`; write "
+                "`static constexpr bool adds_to_loss = true;`");
+  static_assert(!detail::has_weight_for_takes_weights<L>,
+                "this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write "
+                "`static constexpr bool takes_weights = true;`");
+  static_assert(detail::read_inputs<typename L::input>::count <= leaf_info::most_inputs,
+                "inputs<...>: a layer may have two inputs at most, what flows and the targets");
+  static_assert(!std::is_same_v<typename L::output, loss_value> ||
+                    !detail::compares_with_features<typename L::input>,
+                "this loss takes plait::features<W> twice; what comes from the data set is "
+                "plait::tokens or plait::reals<W>: write plait::inputs<plait::features<W>, "
+                "plait::reals<W>>");
+  using lists = detail::lists_of<L>;
+  static_assert(lists::parameters::size <= form_info::most_parameters,
+                "parameter_list<...>: a layer may have four parameters at most; split the layer");
+  static_assert(
+      detail::are_slots<typename lists::saved> && detail::are_slots<typename lists::scratch>,
+      "saved<...> or scratch<...>: an entry is neither input_slot, output_slot nor a "
+      "slot<Label, PerRow>; parameters need not be listed");
+  static_assert(detail::own_slots<typename lists::saved> <= slots_info::most_slots &&
+                    detail::own_slots<typename lists::scratch> <= slots_info::most_slots,
+                "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
+                "one wider slot of several");
+  using problem = typename lists::problem;
+  if constexpr (problem::what != detail::form_problem::none) {
+    using form = typename problem::form;
+    constexpr auto what = problem::what;
+    using enum detail::form_problem;
+    static_assert(what != not_a_form || detail::is_sound<form>,
+                  "forms<...>: an entry is not a form<Label, Input, Output, Clauses...>");
+    static_assert(what != not_a_clause || detail::is_sound<form>,
+                  "form<Label, Input, Output, Clauses...>: a clause is neither use<Parameter, "
+                  "placement> (or split, once) nor inner<From, To, Width>");
+    static_assert(what != unlisted || detail::is_sound<form>,
+                  "form<...>: a clause names a parameter that is not in the layer's "
+                  "parameter_list, or a slot that is in neither saved<...> nor scratch<...>; list "
+                  "it there");
+    static_assert(what != not_kept || detail::is_sound<form>,
+                  "use<Parameter, placement>: the table lacks the row from how this parameter is "
+                  "kept to placement, or its gradient would be no sum; allowed are invariant, "
+                  "replicate, shard<dimension> and partial");
+    static_assert(what != no_inner_move || detail::is_sound<form>,
+                  "inner<From, To, Width>: ops.move does no such transition, as it works in place; "
+                  "write one of the rows partial or partial_max -> invariant or replicate");
+    static_assert(what != inner_count || detail::is_sound<form>,
+                  "form<...>: a form may have four inner<...> moves at most; put what moves at the "
+                  "same time side by side in one slot");
+    static_assert(what != no_whole_value || detail::is_sound<form>,
+                  "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
+                  "Output to invariant, by which predictions are made whole; allowed are "
+                  "replicate, invariant, shard<dimension>, partial and only<rank>");
+  }
+  constexpr auto& table = detail::form_table<typename lists::keys, typename lists::forms>;
+  static_assert(table.size() <= leaf_info::most_forms,
+                "forms<...>: a layer may have eight forms at most; leave out those that cost more");
+  static_assert(detail::labels_differ(table),
+                "forms<...>: two forms of this layer have the same label; give each its own, "
+                "form<Label, Input, Output, Clauses...>");
+  static_assert(detail::place_of_overwritten<L>() >= 0,
+                "overwrites_gradient of this layer is none of its parameters; name one of its "
+                "parameter_list, or take it out");
+  return detail::read_leaf<L>();
+}();
 
 }  // namespace plait::ext

@@ -87,36 +87,4 @@ template <class L>
 concept has_weight_for_takes_weights =
     requires { L::takes_weight; } && !requires { L::takes_weights; };
 
-/// Members that would be taken for not there. L is the template argument that compilers print.
-template <class L>
-consteval void check_member_names() {
-  static_assert(!has_form_for_forms<L>,
-                "this layer has `form`, which nothing reads, and no `forms`; write `using forms = "
-                "plait::forms<...>;`");
-  static_assert(!has_save_for_saved<L>,
-                "this layer has `save`, which nothing reads, and no `saved`; write `using saved = "
-                "plait::saved<...>;`");
-  static_assert(!has_scratches_for_scratch<L>,
-                "this layer has `scratches`, which nothing reads, and no `scratch`; write `using "
-                "scratch = plait::scratch<...>;`");
-  static_assert(!has_parameter_for_parameters<L>,
-                "this layer has `parameter`, which nothing reads, and no `parameters`; write "
-                "`using parameters = plait::parameter_list<...>;`");
-  static_assert(!has_flop_for_flops_per_row<L>,
-                "this layer has `flop_per_row`, which nothing reads, and no `flops_per_row`; write "
-                "`static constexpr double flops_per_row = ...;`");
-  static_assert(!has_unit_for_units<L>,
-                "this layer has `unit`, which nothing reads, and no `units`; write `static "
-                "constexpr std::size_t units = ...;`");
-  static_assert(!has_alias_for_may_alias<L>,
-                "this layer has `alias`, which nothing reads, and no `may_alias`; write `static "
-                "constexpr plait::aliasing may_alias{...};`");
-  static_assert(!has_add_for_adds_to_loss<L>,
-                "this layer has `add_to_loss`, which nothing reads, and no `adds_to_loss`; write "
-                "`static constexpr bool adds_to_loss = true;`");
-  static_assert(!has_weight_for_takes_weights<L>,
-                "this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write "
-                "`static constexpr bool takes_weights = true;`");
-}
-
 }  // namespace plait::detail

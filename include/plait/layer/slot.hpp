@@ -98,22 +98,23 @@ constexpr void read_option(slot_info& info, std::integral auto fixed) {
 
 template <class Slot>
 struct read_slot {
-  static_assert(!std::is_same_v<Slot, Slot>,
-                "saved<...> or scratch<...>: an entry is neither input_slot, output_slot nor a "
-                "slot<Label, PerRow>; parameters need not be listed");
+  static constexpr bool is_slot = false;
   static constexpr void apply(slots_info&) {}
 };
 
 template <>
 struct read_slot<input_slot> {
+  static constexpr bool is_slot = true;
   static constexpr void apply(slots_info& info) { info.keeps_input = true; }
 };
 template <>
 struct read_slot<output_slot> {
+  static constexpr bool is_slot = true;
   static constexpr void apply(slots_info& info) { info.keeps_output = true; }
 };
 template <name Label, std::size_t PerRow, auto... Options>
 struct read_slot<slot<Label, PerRow, Options...>> {
+  static constexpr bool is_slot = true;
   static_assert(((std::is_same_v<decltype(Options), follows const> ||
                   std::is_same_v<decltype(Options), slot_element const> ||
                   std::is_same_v<decltype(Options), follows> ||
@@ -131,16 +132,22 @@ struct read_slot<slot<Label, PerRow, Options...>> {
   }
 };
 
+template <class List>
+inline constexpr int own_slots = 0;
+template <template <class...> class List, class... Slots>
+inline constexpr int own_slots<List<Slots...>> =
+    ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot> ? 0 : 1) + ... + 0);
+template <class List>
+inline constexpr bool are_slots = false;
+template <template <class...> class List, class... Slots>
+inline constexpr bool are_slots<List<Slots...>> = (read_slot<Slots>::is_slot && ...);
+
 template <template <class...> class List, class... Slots>
 constexpr slots_info read_slots(List<Slots...>, int first_number = 0) {
-  constexpr int own =
-      ((std::is_same_v<Slots, input_slot> || std::is_same_v<Slots, output_slot> ? 0 : 1) + ... + 0);
-  static_assert(own <= slots_info::most_slots,
-                "saved<...> or scratch<...>: a layer may have four slots of its own in each; make "
-                "one wider slot of several");
   slots_info info;
   info.first_number = first_number;
-  (read_slot<Slots>::apply(info), ...);
+  if constexpr (own_slots<List<Slots...>> <= slots_info::most_slots)
+    (read_slot<Slots>::apply(info), ...);
   return info;
 }
 

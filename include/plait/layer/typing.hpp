@@ -120,6 +120,10 @@ constexpr bool runs_on(std::initializer_list<own_operand> operands) {
   return true;
 }
 
+// Operations assert the constants below that call the checks: then g++ with
+// -ftemplate-backtrace-limit=1 leaves out both the constant and the operation, whose name has the
+// types of all views.
+
 /// Of a kernel given to ops.run, whether it can be called with a queue and the views.
 template <class Kernel, bool CanBeCalled>
 consteval void check_kernel() {
@@ -128,6 +132,8 @@ consteval void check_kernel() {
                 "views; write `void operator()(auto const& queue, auto x, auto y) const`, with as "
                 "many views as are given");
 }
+template <class Kernel, bool CanBeCalled>
+inline constexpr bool sound_kernel = (check_kernel<Kernel, CanBeCalled>(), true);
 
 /// `T`: of the elements of a view that an operation writes.
 template <class T>
@@ -137,6 +143,8 @@ consteval void check_written() {
                 "saved, and nobody an input or the gradient of an output; write to l.y, l.dx, l.dp "
                 "or a scratch slot");
 }
+template <class T>
+inline constexpr bool sound_written = (check_written<T>(), true);
 
 template <bool SameType, placement At, placement Out>
 consteval void check_copy() {
@@ -147,6 +155,8 @@ consteval void check_copy() {
                 "ops.copy(x, y): x and y must have one placement; correct the form, or the view "
                 "that is not placed as the form says");
 }
+template <bool SameType, placement At, placement Out>
+inline constexpr bool sound_copy = (check_copy<SameType, At, Out>(), true);
 
 template <placement A, placement B, placement Out>
 consteval void check_product() {
@@ -163,6 +173,8 @@ consteval void check_product() {
       "promises; correct the form's output, or that of the parameter's gradient; a slot is "
       "cut by features if it says follows::features");
 }
+template <placement A, placement B, placement Out>
+inline constexpr bool sound_product = (check_product<A, B, Out>(), true);
 
 template <placement A, placement B, placement Out>
 consteval void check_sum() {
@@ -174,6 +186,8 @@ consteval void check_sum() {
                 "ops.add(a, b, out): a partial maximum has no sum; write "
                 "ops.move<plait::invariant>(a) first");
 }
+template <placement A, placement B, placement Out>
+inline constexpr bool sound_sum = (check_sum<A, B, Out>(), true);
 
 template <placement Matrix, placement Row>
 consteval void check_add_row() {
@@ -182,6 +196,8 @@ consteval void check_add_row() {
                 "and replicate would count the row once for each rank); write once<row> in the "
                 "form if the matrix is partial, replicate if it is cut by rows");
 }
+template <placement Matrix, placement Row>
+inline constexpr bool sound_add_row = (check_add_row<Matrix, Row>(), true);
 
 template <placement Matrix, placement Sums>
 consteval void check_column_sums() {
@@ -190,6 +206,8 @@ consteval void check_column_sums() {
                 "Matrix is not placed Sums, as the form promises for this gradient; correct the "
                 "use<...> of the parameter");
 }
+template <placement Matrix, placement Sums>
+inline constexpr bool sound_column_sums = (check_column_sums<Matrix, Sums>(), true);
 
 template <placement A, placement B, placement Sums>
 consteval void check_columns() {
@@ -203,6 +221,8 @@ consteval void check_columns() {
                 "is not placed Sums, as the form promises for this gradient; correct the use<...> "
                 "of the parameter");
 }
+template <placement A, placement B, placement Sums>
+inline constexpr bool sound_columns = (check_columns<A, B, Sums>(), true);
 
 template <linearity How, placement Out, placement... Operands>
 consteval void check_map() {
@@ -227,6 +247,8 @@ consteval void check_map() {
                 "is_linear_in_last, the last operand and the result partial and the others "
                 "replicate); correct the form, or the view that is not placed as the form says");
 }
+template <linearity How, placement Out, placement... Operands>
+inline constexpr bool sound_map = (check_map<How, Out, Operands...>(), true);
 
 /// `Linear`: the kernel says that it is linear in all that it reads together.
 template <bool Linear, class... Views>
@@ -246,6 +268,8 @@ consteval void check_run() {
                 "rows); correct the form, or declare `static constexpr bool any_placement = true;` "
                 "in a kernel that is right for these placements");
 }
+template <bool Linear, class... Views>
+inline constexpr bool sound_run = (check_run<Linear, Views...>(), true);
 
 /// Whether ops.move<To>(x) reduces an x placed `From`; else it is that value already.
 template <placement From, placement To>
@@ -265,6 +289,8 @@ consteval void check_logits() {
                 "still partial (a sum to be made), and a maximum or exponential of summands is "
                 "none of the sum; give the form an input that is invariant or cut by features");
 }
+template <placement At>
+inline constexpr bool sound_logits = (check_logits<At>(), true);
 
 template <placement At, placement Gradient>
 consteval void check_gradient() {
@@ -272,6 +298,8 @@ consteval void check_gradient() {
                 "a gradient must be placed as the dual of its value: replicate and partial change "
                 "places, everything else stays; correct the form");
 }
+template <placement At, placement Gradient>
+inline constexpr bool sound_gradient = (check_gradient<At, Gradient>(), true);
 
 template <placement Matrix, placement Shared>
 consteval void check_row_operation() {
@@ -279,6 +307,8 @@ consteval void check_row_operation() {
                 "this operation works on whole rows: the matrix must be invariant (with invariant "
                 "parameters) or cut by rows (with replicate parameters); correct the form");
 }
+template <placement Matrix, placement Shared>
+inline constexpr bool sound_row_operation = (check_row_operation<Matrix, Shared>(), true);
 
 template <placement Matrix>
 consteval void check_whole_rows() {
@@ -286,6 +316,8 @@ consteval void check_whole_rows() {
                 "ops.rows(f, ...): f sees whole rows; a matrix cut by columns or partial has none; "
                 "give the form an input that is invariant or cut by positions");
 }
+template <placement Matrix>
+inline constexpr bool sound_whole_rows = (check_whole_rows<Matrix>(), true);
 
 template <placement Qkv, placement Out>
 consteval void check_heads() {
@@ -294,6 +326,8 @@ consteval void check_heads() {
       "ops.attention(qkv, out, ...): qkv must be whole, or cut by features in 3 parts "
       "(whole heads of query, key and value), and out alike");
 }
+template <placement Qkv, placement Out>
+inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
 
 template <placement Table, placement Out>
 consteval void check_lookup() {
@@ -303,6 +337,8 @@ consteval void check_lookup() {
                 "ops.gather_rows(ids, table, out): rows looked up in a table cut by rows are "
                 "partial; otherwise out is placed like the table, or cut by positions");
 }
+template <placement Table, placement Out>
+inline constexpr bool sound_lookup = (check_lookup<Table, Out>(), true);
 
 template <placement Gradient, placement Sums>
 consteval void check_lookup_gradient() {
@@ -312,5 +348,7 @@ consteval void check_lookup_gradient() {
                 "ops.scatter_add_rows(ids, dy, sums): the sums of a dy placed Gradient are not "
                 "placed Sums, as the form promises; correct the use<...> of the table");
 }
+template <placement Gradient, placement Sums>
+inline constexpr bool sound_lookup_gradient = (check_lookup_gradient<Gradient, Sums>(), true);
 
 }  // namespace plait::typing

@@ -12,22 +12,6 @@
 
 namespace plait::nn {
 
-namespace detail {
-
-template <class Function>
-consteval void check_elementwise_loss() {
-  static_assert(
-      requires(double x) { Function::value(x, x); } || requires(float x) { Function::value(x, x); },
-      "elementwise_loss<Width, Function>: Function has no static value(x, target); write "
-      "`template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`");
-  static_assert(
-      requires(double x) { Function::slope(x, x); } || requires(float x) { Function::slope(x, x); },
-      "elementwise_loss<Width, Function>: Function has no static slope(x, target), the derivative "
-      "of value by x; write `template <class T> PLAIT_HOST_DEVICE static T slope(T x, T target)`");
-}
-
-}  // namespace detail
-
 /// Function::value(x, target), summed over all numbers of all rows and divided by the count of the
 /// targets, of the whole global batch, that are numbers. With weights each row counts as many times
 /// as its weight says. Derive a loss of your own from it.
@@ -38,7 +22,15 @@ consteval void check_elementwise_loss() {
 /// Moves:  the features are whole on every tensor rank.
 template <std::size_t Width, class Function>
 struct elementwise_loss {
-  static_assert((detail::check_elementwise_loss<Function>(), true));
+  // Here and not in a function, so that compilers name nothing but this type before the sentence.
+  static_assert(
+      requires(double x) { Function::value(x, x); } || requires(float x) { Function::value(x, x); },
+      "elementwise_loss<Width, Function>: Function has no static value(x, target); write "
+      "`template <class T> PLAIT_HOST_DEVICE static T value(T x, T target)`");
+  static_assert(
+      requires(double x) { Function::slope(x, x); } || requires(float x) { Function::slope(x, x); },
+      "elementwise_loss<Width, Function>: Function has no static slope(x, target), the derivative "
+      "of value by x; write `template <class T> PLAIT_HOST_DEVICE static T slope(T x, T target)`");
   using concept_tag = layer_tag;
   using input = inputs<features<Width>, reals<Width>>;
   using output = loss_value;

@@ -18,6 +18,9 @@
 
 // What a plan asserts of its model and policies. Numbers and names are template arguments, so that
 // compilers print them next to the text. Names are made only where a check has failed.
+//
+// A plan asserts constants that call the checks: then g++ with -ftemplate-backtrace-limit=1 leaves
+// out both the constant and the plan, whose name is as long as the model.
 namespace plait::planning {
 
 /// The name of a leaf in the model, without the dot at its end.
@@ -99,8 +102,17 @@ struct printed_labels<Layer, std::index_sequence<Form...>> {
   using type = printed_texts<printed<label_of_form<Layer, Form>{}>...>;
 };
 
+template <planning_error Error>
+consteval void report_no_chain() {
+  static_assert(Error != planning_error::no_chain,
+                "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
+                "a form that ends as it began; a form with only<k> stands between forms with "
+                "invariant, as nothing is reduced or gathered to one rank, or scattered from one); "
+                "unpin a form, or add a `whole` form to your layer");
+}
+
 template <planning_error Error, class Model, int Leaf, std::size_t Length, int Ranks>
-consteval void check_forms() {
+inline constexpr bool has_forms = [] {
   if constexpr (Error == planning_error::unknown_form)
     report_unknown_pin<printed<leaf_name<Model, Leaf>{}>, printed<pin_of_leaf<Model, Leaf>{}>,
                        typename printed_labels<leaf_type<Model, Leaf>>::type>();
@@ -108,12 +120,9 @@ consteval void check_forms() {
                 Error == planning_error::form_not_divisible)
     report_indivisible<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>, Length,
                        Ranks>();
-  static_assert(Error != planning_error::no_chain,
-                "tensor_parallel<Ranks>: no chain of forms leads through the model (a repeat needs "
-                "a form that ends as it began; a form with only<k> stands between forms with "
-                "invariant, as nothing is reduced or gathered to one rank, or scattered from one); "
-                "unpin a form, or add a `whole` form to your layer");
-}
+  report_no_chain<Error>();
+  return true;
+}();
 
 enum class missing_kind : int { none, forward, backward_input, backward_parameters, count };
 
@@ -156,10 +165,11 @@ consteval void report_missing_body() {
 }
 
 template <class Model, missing_kind Error, int Leaf>
-consteval void check_bodies() {
+inline constexpr bool has_bodies = [] {
   if constexpr (Error != missing_kind::none)
     report_missing_body<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>>();
-}
+  return true;
+}();
 
 constexpr int count_terms(auto const& tree) {
   int terms = 0;
@@ -182,6 +192,8 @@ consteval void check_layer_count() {
                 "PLAIT_MOST_LAYERS=<layers> and, of clang, -fconstexpr-steps=100000000, or, of "
                 "g++, -fconstexpr-ops-limit=1000000000 -fconstexpr-loop-limit=10000000");
 }
+template <int Layers, int Most>
+inline constexpr bool has_few_layers = (check_layer_count<Layers, Most>(), true);
 
 template <int Terms>
 consteval void check_term_count() {
@@ -189,6 +201,8 @@ consteval void check_term_count() {
                 "the loss of this model has more than eight terms (losses of a sum_of, and layers "
                 "with adds_to_loss; copies within a repeat are one); write some as one layer");
 }
+template <int Terms>
+inline constexpr bool has_few_terms = (check_term_count<Terms>(), true);
 
 template <int Stages, int Units>
 consteval void check_stage_count() {
@@ -196,6 +210,8 @@ consteval void check_stage_count() {
                 "pipeline<Stages>: the model has only Units layers (copies within a repeat "
                 "included), fewer than Stages; use fewer stages");
 }
+template <int Stages, int Units>
+inline constexpr bool has_layers_for = (check_stage_count<Stages, Units>(), true);
 
 template <int Slices, int DataRanks, int SlicedAxes>
 consteval void check_slices() {
@@ -206,6 +222,8 @@ consteval void check_slices() {
                 "reproducible<Slices>: ranks on several axes have samples of their own; write "
                 "data_parallel<N> alone, without a policy on the replica axis");
 }
+template <int Slices, int DataRanks, int SlicedAxes>
+inline constexpr bool has_slices_for = (check_slices<Slices, DataRanks, SlicedAxes>(), true);
 
 template <std::size_t One, std::size_t Other>
 consteval void check_sequences() {
@@ -213,6 +231,8 @@ consteval void check_sequences() {
                 "this model has layers for sequences of length One and of length Other; give all "
                 "its layers the same sequence length");
 }
+template <std::size_t One, std::size_t Other>
+inline constexpr bool is_one_sequence = (check_sequences<One, Other>(), true);
 
 template <std::size_t Sequence, int Ranks>
 consteval void check_sequence_shards() {
@@ -223,12 +243,16 @@ consteval void check_sequence_shards() {
                 "tensor_parallel<Ranks, sequence::sharded>: the Sequence length is not a multiple "
                 "of Ranks; use sequence::unsharded or another Ranks");
 }
+template <std::size_t Sequence, int Ranks>
+inline constexpr bool divides_sequence = (check_sequence_shards<Sequence, Ranks>(), true);
 
 template <class Schedule, int Stages>
 consteval void check_schedule() {
   if constexpr (Stages > 1 && !is_proved_by_tests<Schedule>)
     require_proven_up_to<Schedule, Stages, 2 * Stages>();
 }
+template <class Schedule, int Stages>
+inline constexpr bool runs_stages = (check_schedule<Schedule, Stages>(), true);
 
 constexpr int count_parameters(auto const& tree, int first_leaf, int end_leaf) {
   int count = 0;
@@ -309,16 +333,17 @@ consteval void report_frozen() {
 }
 
 template <class Model, frozen_error Problem>
-consteval void check_frozen() {
+inline constexpr bool freezes_whole_layers = [] {
   if constexpr (Problem != frozen_error::none) {
     using numbers = std::make_integer_sequence<int, name_in_frozen<Model, 0>::count()>;
     report_frozen<Problem, printed<pattern_of_frozen<Model>{}>,
                   typename printed_names<name_in_frozen, Model, numbers>::type>();
   }
-}
+  return true;
+}();
 
 template <class Model, tie_error Problem, int Tie>
-consteval void check_ties() {
+inline constexpr bool ties_equals = [] {
   if constexpr (Problem != tie_error::none) {
     constexpr int leaf = make_outline<Model>().ties[Tie].leaf;
     using before =
@@ -326,7 +351,8 @@ consteval void check_ties() {
     report_tie<Problem, printed<leaf_name<Model, leaf>{}>, printed<owner_of_tie<Model, Tie>{}>,
                typename printed_names<parameter_name, Model, before>::type>();
   }
-}
+  return true;
+}();
 
 constexpr std::size_t other_sequence(auto const& tree, std::size_t length) {
   for (auto const& leaf : tree.leaves)
@@ -395,9 +421,10 @@ consteval void report_equal_names() {
 }
 
 template <class Model, int Number>
-consteval void check_names() {
+inline constexpr bool names_differ = [] {
   if constexpr (Number >= 0) report_equal_names<printed<parameter_name<Model, Number>{}>>();
-}
+  return true;
+}();
 
 constexpr bool cuts_sequence(auto const& code) {
   for (auto const& what : code.values)

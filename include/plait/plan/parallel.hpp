@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// First, as messages name all files on the way to a check.
 #include "plait/core/precision.hpp"
+#include "plait/layer/combinators.hpp"
+#include "plait/plan/checks.hpp"
+#include "plait/policy/policies.hpp"
+
 #include "plait/plan/plan.hpp"
 
 namespace plait {
@@ -27,9 +32,11 @@ struct parallel {
                 "parallel<Model, Policy>: Policy is not a policy; write serial, data_parallel<N>, "
                 "tensor_parallel<N>, pipeline<N> or hybrid<...>, or give a type of your own "
                 "`using concept_tag = plait::ext::policy_tag;`");
+  static_assert(detail::precision_of<Element>::is_one,
+                "parallel<Model, Policy, Element>: Element is neither float nor double; for "
+                "bfloat16 write precision<bfloat16, float>");
   // Before the plan, whose errors would come first.
-  static_assert((planning::check_layer_count<planning::leaf_count<Model>, planning::most_layers>(),
-                 true));
+  static_assert(planning::has_few_layers<planning::leaf_count<Model>, planning::most_layers>);
   static_assert(ext::mesh_of<Policy>.dimension_count >= 0);
   using model = Model;
   /// The types of activations, of parameters in the optimizer's hands, and of their gradients.

@@ -172,21 +172,18 @@ struct plan {
   static_assert(!has_nested_repeat(tree),
                 "repeat<Count, L>: a repeat stands inside a residual or another repeat; write it "
                 "in the outermost sequential, with the residual or the product of counts inside");
-  static_assert((check_bodies<Model, missing.what, missing.leaf>(), true));
-  static_assert((check_names<Model, find_equal_name(tree)>(), true));
+  static_assert(has_bodies<Model, missing.what, missing.leaf>);
+  static_assert(names_differ<Model, find_equal_name(tree)>);
   static_assert(
-      (check_forms<chosen.error, Model, chosen.error_leaf, chosen.error_length, tensor_ranks>(),
-       true));
-  static_assert((check_sequences<sequence_length, other_sequence(tree, sequence_length)>(),
-                 check_sequence_shards<cuts_sequence(code) ? sequence_length : 0, tensor_ranks>(),
-                 true));
-  static_assert((check_frozen<Model, tree.frozen.what>(), true));
-  static_assert((check_ties<Model, listed.problem, listed.problem_tie>(), true));
-  static_assert((check_term_count<count_terms(tree)>(), true));
-  static_assert((check_stage_count<stages * chunks, code.unit_count()>(), true));
-  static_assert((check_slices<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>(),
-                 true));
-  static_assert((check_schedule<schedule_type, stages>(), true));
+      has_forms<chosen.error, Model, chosen.error_leaf, chosen.error_length, tensor_ranks>);
+  static_assert(is_one_sequence<sequence_length, other_sequence(tree, sequence_length)>);
+  static_assert(divides_sequence < cuts_sequence(code) ? sequence_length : 0, tensor_ranks >);
+  static_assert(freezes_whole_layers<Model, tree.frozen.what>);
+  static_assert(ties_equals<Model, listed.problem, listed.problem_tie>);
+  static_assert(has_few_terms<count_terms(tree)>);
+  static_assert(has_layers_for<stages * chunks, code.unit_count()>);
+  static_assert(has_slices_for<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>);
+  static_assert(runs_stages<schedule_type, stages>);
   static_assert(stages * chunks > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages* chunks).size() ==
                         std::size_t(stages * chunks),

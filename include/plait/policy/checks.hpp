@@ -138,9 +138,9 @@ consteval void check_policy_rules() {
       "forms are chosen; write `along = plait::axis::tensor`, or leave `forms` out");
 }
 
-/// Refuses what no policy can mean.
+/// Refuses what no policy can mean. A constant, so that g++ names no function on the way.
 template <class P>
-consteval void check_policy() {
+inline constexpr bool is_sound_policy = [] {
   if constexpr (has_near_miss<P>) {
     check_policy_names<P>();
   } else if constexpr (!has_axis<P>) {
@@ -149,6 +149,7 @@ consteval void check_policy() {
     check_policy_ranks<P>();
     if constexpr (requires { P::ranks; }) check_policy_rules<P>();
   }
-}
+  return true;
+}();
 
 }  // namespace plait::detail

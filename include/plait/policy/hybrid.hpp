@@ -49,7 +49,7 @@ struct policy_rules {
 /// A policy without an axis.
 template <class P>
 struct policy_traits {
-  static_assert((check_policy<P>(), true));
+  static_assert(is_sound_policy<P>);
   static constexpr mesh grid() { return {}; }
   static constexpr void add_rules(policy_rules& to) {
     if constexpr (requires { P::slices; }) to.slices = P::slices;
@@ -61,7 +61,7 @@ struct policy_traits {
 template <class P>
   requires has_axis<P>
 struct policy_traits<P> {
-  static_assert((check_policy<P>(), true));
+  static_assert(is_sound_policy<P>);
   static constexpr mesh grid() {
     mesh out;
     if constexpr (requires { P::ranks; }) out.add(P::along, P::ranks == at_launch ? 0 : P::ranks);

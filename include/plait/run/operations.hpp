@@ -88,7 +88,7 @@ class operations {
   template <class A, class B, class T, placement Row, class Out>
   void matmul_add_row(A a, B b, view_of<T, Row> row, Out out) {
     constexpr auto name = "matmul_add_row";
-    typing::check_add_row<Out::at, Row>();
+    static_assert(typing::sound_add_row<Out::at, Row>);
     if constexpr (is_mapped<Out>) {
       check_row(name, named("row", row), named("out", out.of));
       product(name, a, b, out.of, out.of.data, epilogue_of(name, row.data, out));
@@ -114,22 +114,22 @@ class operations {
   /// y += row, on each row of y.
   template <class R, class T, placement Row, placement At>
   void add_row(view_of<R, Row> row, view_of<T, At> y) {
-    typing::check_add_row<At, Row>();
-    typing::check_written<T>();
+    static_assert(typing::sound_add_row<At, Row>);
+    static_assert(typing::sound_written<T>);
     check_row("add_row", named("row", row), named("y", y));
     queue_.add_row(row.data, y.data, y.rows, y.columns);
   }
   /// sums += the sum of the rows of dy: the gradient of add_row by its row.
   template <class T, class Sum, placement At, placement Sums>
   void accumulate_column_sums(view_of<T, At> dy, view_of<Sum, Sums> sums) {
-    typing::check_column_sums<At, Sums>();
+    static_assert(typing::sound_column_sums<At, Sums>);
     check_row("accumulate_column_sums", named("sums", sums), named("dy", dy));
     queue_.accumulate_column_sums(dy.data, sums.data, dy.rows, dy.columns);
   }
   /// sums[c] += the sum over the rows r of f(a[r][c], b[r][c]).
   template <class Function, class X, class Y, class T, placement A, placement B, placement Sums>
   void accumulate_columns(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Sums> sums) {
-    typing::check_columns<A, B, Sums>();
+    static_assert(typing::sound_columns<A, B, Sums>);
     constexpr auto name = "accumulate_columns";
     shapes_.equal(name, named("b", b), named("a", a));
     check_row(name, named("sums", sums), named("a", a));
@@ -139,16 +139,17 @@ class operations {
   /// y = x. y may be x.
   template <class X, class T, placement At, placement Out>
   void copy(view_of<X, At> x, view_of<T, Out> y) {
-    typing::check_written<T>();
-    typing::check_copy<std::is_same_v<std::remove_const_t<X>, std::remove_const_t<T>>, At, Out>();
+    static_assert(typing::sound_written<T>);
+    static_assert(typing::sound_copy<std::is_same_v<std::remove_const_t<X>, std::remove_const_t<T>>,
+                                     At, Out>);
     shapes_.equal("copy", named("y", y), named("x", x));
     queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
   }
   /// out = a + b. out may be a or b.
   template <class X, class Y, class T, placement A, placement B, placement Out>
   void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
-    typing::check_sum<A, B, Out>();
-    typing::check_written<T>();
+    static_assert(typing::sound_sum<A, B, Out>);
+    static_assert(typing::sound_written<T>);
     shapes_.equal("add", named("a", a), named("out", out));
     shapes_.equal("add", named("b", b), named("out", out));
     queue_.add(a.data, b.data, out.data, out.count());
@@ -157,8 +158,8 @@ class operations {
   /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
   template <class Function, class X, class T, placement At, placement Out>
   void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
-    typing::check_map<typing::linearity_of<Function>, Out, At>();
-    typing::check_written<T>();
+    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, At>);
+    static_assert(typing::sound_written<T>);
     check_function<Function, X>();
     shapes_.equal("map", named("x", x), named("y", y));
     queue_.map(f, y.count(), x.data, y.data);
@@ -168,8 +169,8 @@ class operations {
   /// b.
   template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
   void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
-    typing::check_map<typing::linearity_of<Function>, Out, A, B>();
-    typing::check_written<T>();
+    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, A, B>);
+    static_assert(typing::sound_written<T>);
     check_function<Function, X, Y>();
     shapes_.equal("map", named("a", a), named("y", y));
     shapes_.equal("map", named("b", b), named("y", y));
@@ -180,7 +181,7 @@ class operations {
   /// takes_row = true;` f is called with the number of the row first.
   template <class Function, class First, class... Views>
   void rows(Function f, First first, Views... views) {
-    typing::check_whole_rows<First::at>();
+    static_assert(typing::sound_whole_rows<First::at>);
     auto const strided = [&](auto of) {
       shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
       struct row_operand {
@@ -203,7 +204,7 @@ class operations {
   template <class X, class G, class B, class T, class Kept, placement At, placement Shared>
   void layer_norm(view_of<X, At> x, view_of<G, Shared> gamma, view_of<B, Shared> beta,
                   view_of<T, At> y, view_of<Kept, At> statistics, double epsilon) {
-    typing::check_row_operation<At, Shared>();
+    static_assert(typing::sound_row_operation<At, Shared>);
     constexpr auto name = "layer_norm";
     named_shape const like = named("x", x);
     check_row(name, named("gamma", gamma), like);
@@ -219,7 +220,7 @@ class operations {
   void layer_norm_backward_input(view_of<Dy, Gradient> dy, view_of<X, At> x,
                                  view_of<Kept, At> statistics, view_of<G, Shared> gamma,
                                  view_of<T, Gradient> dx) {
-    typing::check_row_operation<At, Shared>();
+    static_assert(typing::sound_row_operation<At, Shared>);
     constexpr auto name = "layer_norm_backward_input";
     named_shape const like = named("x", x);
     shapes_.equal(name, named("dy", dy), like);
@@ -234,7 +235,7 @@ class operations {
   void layer_norm_backward_parameters(view_of<Dy, Gradient> dy, view_of<X, At> x,
                                       view_of<Kept, At> statistics, view_of<Sum, Sums> dgamma,
                                       view_of<Sum, Sums> dbeta) {
-    typing::check_column_sums<Gradient, Sums>();
+    static_assert(typing::sound_column_sums<Gradient, Sums>);
     constexpr auto name = "layer_norm_backward_parameters";
     named_shape const like = named("x", x);
     shapes_.equal(name, named("dy", dy), like);
@@ -260,7 +261,7 @@ class operations {
             placement Any>
   void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
                  view_of<Kept, Any> scratch, std::size_t head_width) {
-    typing::check_heads<Qkv, Out>();
+    static_assert(typing::sound_heads<Qkv, Out>);
     constexpr auto name = "attention";
     named_shape const of_qkv = named("qkv", qkv);
     shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum),
@@ -274,9 +275,9 @@ class operations {
   void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
                           view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, view_of<Sum, Any> scratch,
                           std::size_t head_width) {
-    typing::check_heads<Qkv, Out>();
-    typing::check_gradient<Out, DOut>();
-    typing::check_gradient<Qkv, DQkv>();
+    static_assert(typing::sound_heads<Qkv, Out>);
+    static_assert(typing::sound_gradient<Out, DOut>);
+    static_assert(typing::sound_gradient<Qkv, DQkv>);
     constexpr auto name = "attention_backward";
     named_shape const of_qkv = named("qkv", qkv), of_out = named("out", out);
     shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum),
@@ -293,7 +294,7 @@ class operations {
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
   template <class X, class T, placement Table, placement Out>
   void gather_rows(token_input ids, view_of<X, Table> table, view_of<T, Out> out) {
-    typing::check_lookup<Table, Out>();
+    static_assert(typing::sound_lookup<Table, Out>);
     named_shape const of_out = named("out", out);
     shapes_.expect("gather_rows", of_out, ids.rows, out.columns, named("ids", ids));
     shapes_.expect("gather_rows", of_out, out.rows, table.columns, named("table", table));
@@ -303,7 +304,7 @@ class operations {
   /// Row ids[r] of sums += row r of dy: the gradient of gather_rows by its table.
   template <class T, class Sum, placement Gradient, placement Sums>
   void scatter_add_rows(token_input ids, view_of<T, Gradient> dy, view_of<Sum, Sums> sums) {
-    typing::check_lookup_gradient<Gradient, Sums>();
+    static_assert(typing::sound_lookup_gradient<Gradient, Sums>);
     named_shape const of_dy = named("dy", dy);
     shapes_.expect("scatter_add_rows", of_dy, ids.rows, dy.columns, named("ids", ids));
     shapes_.expect("scatter_add_rows", of_dy, dy.rows, sums.columns, named("sums", sums));
@@ -356,7 +357,7 @@ class operations {
   /// from `valid_columns` of the whole row on are padding and do not count.
   template <class T, class Kept, placement At, placement Max>
   void row_max(view_of<T, At> x, view_of<Kept, Max> max, std::size_t valid_columns = all_columns) {
-    typing::check_logits<At>();
+    static_assert(typing::sound_logits<At>);
     static_assert(typing::is_columns(At) ? Max == partial_max : Max == At,
                   "ops.row_max(x, max): the maximum over cut columns is partial_max, otherwise "
                   "placed like x; write ops.over_columns<plait::partial_max>(x, max)");
@@ -373,7 +374,7 @@ class operations {
   void cross_entropy_terms(view_of<T, At> logits, token_input labels, view_of<M, Max> max,
                            view_of<Kept, Terms> terms, std::size_t classes = all_columns,
                            Target target = {}) {
-    typing::check_logits<At>();
+    static_assert(typing::sound_logits<At>);
     static_assert(!is_partial(Max),
                   "ops.cross_entropy_terms(...): the maximum is still partial; write "
                   "ops.move<plait::invariant>(max) first");
@@ -411,8 +412,8 @@ class operations {
                               view_of<Kept, Row> terms, std::int32_t ignored, plait::loss_seed seed,
                               view_of<T, Gradient> dlogits, std::size_t classes = all_columns,
                               Target target = {}) {
-    typing::check_logits<At>();
-    typing::check_gradient<At, Gradient>();
+    static_assert(typing::sound_logits<At>);
+    static_assert(typing::sound_gradient<At, Gradient>);
     static_assert(At != replicate,
                   "ops.cross_entropy_backward(...): the logits are replicate, so dlogits would be "
                   "partial, and every rank would add the whole gradient to it; give the form an "
@@ -460,8 +461,9 @@ class operations {
   /// shapes are the kernel's business.
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) {
+    constexpr bool is_linear = typing::linearity_of<Kernel> == typing::linearity::in_all;
     if constexpr (!requires { requires Kernel::any_placement; })
-      typing::check_run<typing::linearity_of<Kernel> == typing::linearity::in_all, Views...>();
+      static_assert(typing::sound_run<is_linear, Views...>);
     queue_.run(kernel, views...);
   }
 
@@ -542,7 +544,7 @@ class operations {
                Result... result) {
     using left = operand<A>;
     using right = operand<B>;
-    typing::check_product<left::at, right::at, Out>();
+    static_assert(typing::sound_product<left::at, right::at, Out>);
     auto const& x = left::of(a);
     auto const& y = right::of(b);
     shapes_.product(operation, left::is_transposed, named("a", x), right::is_transposed,
@@ -560,9 +562,10 @@ class operations {
     epilogue<typename View::element, Function> then{
         .row = row, .f = out.f, .mapped = out.mapped.data};
     if constexpr (std::is_void_v<Kept>) {
-      typing::check_map<typing::linearity_of<Function>, View::at, View::at>();
+      static_assert(typing::sound_map<typing::linearity_of<Function>, View::at, View::at>);
     } else {
-      typing::check_map<typing::linearity_of<Function>, View::at, Kept::at, View::at>();
+      static_assert(
+          typing::sound_map<typing::linearity_of<Function>, View::at, Kept::at, View::at>);
       shapes_.equal(operation, named("out.kept", out.kept), like);
       then.kept = out.kept.data;
     }

@@ -39,6 +39,8 @@ consteval void check_reduced() {
                 "partial (each data rank has its own summand); write "
                 "plait::ext::reduce_gradients<Job>(rank, gradients) first and use what it returns");
 }
+template <placement OnBatch>
+inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
 /// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
 template <class Job, class Rank>
@@ -141,7 +143,7 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
 template <class Job, placement OnBatch, class Rank>
 void square_gradients(Rank& rank, gradients<Job, OnBatch> of, std::span<squares_range const> ranges,
                       std::span<double> squares) {
-  check_reduced<OnBatch>();
+  static_assert(is_reduced<OnBatch>);
   auto const compute = rank.device().on(stream::compute);
   compute.fill(0.0, squares.data(), squares.size());
   compute.sums_of_squares(of.data, ranges.data(), static_cast<int>(ranges.size()), squares.data());
@@ -200,7 +202,7 @@ void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, On
                                        typename Job::gradient_element, typename Job::element>
                            arena,
                        typename Optimizer::numbers const* now) {
-  check_reduced<OnBatch>();
+  static_assert(is_reduced<OnBatch>);
   arena.gradients = of.data + block.elements.offset;
   optimizer.update(rank.device().on(stream::compute), arena, now);
 }

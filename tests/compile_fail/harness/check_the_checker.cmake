@@ -15,7 +15,7 @@ endfunction()
 function(expect file report)
   execute_process(
     COMMAND ${CMAKE_COMMAND} -D COMPILER=${COMPILER} -D INCLUDE=${INCLUDE} -D TOGETHER=${together}
-      -D SOURCE=${CMAKE_CURRENT_LIST_DIR}/${file} -P "${tests}/check.cmake"
+      -D SOURCE=${CMAKE_CURRENT_LIST_DIR}/${file} -D PLACES=${places} -P "${tests}/check.cmake"
     RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(report STREQUAL "")
     if(NOT code EQUAL 0)
@@ -33,6 +33,7 @@ function(expect file report)
   endif()
 endfunction()
 
+set(places "")
 file(REMOVE_RECURSE "${TOGETHER}")
 compile_together("${CMAKE_CURRENT_LIST_DIR}" OFF)
 compile_together("${CMAKE_CURRENT_LIST_DIR}" ON)
@@ -52,7 +53,41 @@ foreach(together IN ITEMS "" "${TOGETHER}")
   expect(first_error.cpp "")
   expect(first_error_other.cpp "where an error should say")
   expect(first_error_too_few.cpp "there is\n  no error")
+  expect(late_sentence.cpp "")
 endforeach()
+
+# Where the sentence begins.
+if(MEASURES)
+  set(places "${TOGETHER}/places")
+  expect(proper.cpp "")
+  if(NOT EXISTS "${places}/proper.txt")
+    message(SEND_ERROR "the place of the sentence of proper.cpp should be in a file")
+  endif()
+  expect(late_sentence.cpp "bytes; more than 2,000 nobody reads")
+  if(EXISTS "${places}/late_sentence.txt")
+    message(SEND_ERROR "a sentence that comes too late should have no place")
+  endif()
+
+  # Says of the median of the places 100, 200, 400 what place.cmake says.
+  file(WRITE "${places}/a.txt" 100)
+  file(WRITE "${places}/b.txt" 400)
+  file(WRITE "${places}/c.txt" 200)
+  function(expect_median names most succeeds says)
+    execute_process(
+      COMMAND ${CMAKE_COMMAND} -D PLACES=${places} -D NAMES=${names} -D MEDIAN=${most} -P "${tests}/place.cmake"
+      RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    string(FIND "${output}" "${says}" position)
+    if(position EQUAL -1 OR (succeeds AND NOT code EQUAL 0) OR (NOT succeeds AND code EQUAL 0))
+      message(NOTICE "${output}")
+      message(SEND_ERROR "place.cmake on ${names}, at most ${most}, should say: ${says}")
+    endif()
+  endfunction()
+  expect_median(a,b,c 200 TRUE "3 programs: median 200, worst 400 (b)")
+  expect_median(a,b,c 199 FALSE "the median is above 199")
+  expect_median(a,b,c,d 199 TRUE "not measured, and so nothing is judged: d")
+  expect_median(d 199 TRUE "no program was measured")
+  set(places "")
+endif()
 
 # What was compiled together is taken, else none would be quicker: no compiler is there any more.
 set(together "${TOGETHER}")

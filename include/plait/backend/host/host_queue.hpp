@@ -283,7 +283,7 @@ struct host_queue {
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) const {
     constexpr bool can_be_called = std::is_invocable_v<Kernel&, host_queue const&, Views...>;
-    typing::check_kernel<Kernel, can_be_called>();
+    static_assert(typing::sound_kernel<Kernel, can_be_called>);
     if constexpr (can_be_called) kernel(*this, views...);
   }
 };

@@ -414,7 +414,7 @@ class cuda_queue {
   template <class Kernel, class... Views>
   void run(Kernel kernel, Views... views) const {
     constexpr bool can_be_called = std::is_invocable_v<Kernel&, cuda_queue const&, Views...>;
-    typing::check_kernel<Kernel, can_be_called>();
+    static_assert(typing::sound_kernel<Kernel, can_be_called>);
     device_scope const scope(state_->place);
     try {
       if constexpr (can_be_called) kernel(*this, views...);

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Programs whose errors begin with what is wrong. Included by plait's own build and by the installed package.
+
+# Options of g++ and clang++ with which an error is one sentence behind few lines: the first error and no other, and
+# of the templates on the way to it the first and the last.
+set(plait_message_options_of_GNU -fmax-errors=1 -ftemplate-backtrace-limit=1)
+set(plait_message_options_of_Clang -ferror-limit=1 -ftemplate-backtrace-limit=1)
+set(plait_message_options_of_AppleClang ${plait_message_options_of_Clang})
+set(plait_message_options "")
+foreach(plait_compiler IN ITEMS GNU Clang AppleClang)
+  foreach(plait_option IN LISTS plait_message_options_of_${plait_compiler})
+    list(APPEND plait_message_options "$<$<COMPILE_LANG_AND_ID:CXX,${plait_compiler}>:${plait_option}>")
+  endforeach()
+endforeach()
+# A function sees the variables of its caller, who may be in another folder.
+set_property(GLOBAL PROPERTY plait_message_options "${plait_message_options}")
+
+# plait_add_program(<name> SOURCES <file>... [COMPONENTS <component>...])
+#
+# An executable of `SOURCES` that is linked to plait::plait and to plait::<component> of each of `COMPONENTS`, which
+# were asked for by find_package(plait COMPONENTS ...) or PLAIT_COMPONENTS. Its C++ is compiled with the options above;
+# it is a target like others, to which more may be added.
+function(plait_add_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 program "" "" "SOURCES;COMPONENTS")
+  if(program_UNPARSED_ARGUMENTS OR NOT program_SOURCES)
+    message(FATAL_ERROR
+      "plait_add_program(${name}): write plait_add_program(<name> SOURCES <file>... [COMPONENTS <component>...])")
+  endif()
+  foreach(component IN LISTS program_COMPONENTS)
+    if(NOT TARGET plait::${component})
+      message(FATAL_ERROR "plait_add_program(${name}): there is no plait::${component}; write "
+        "find_package(plait REQUIRED COMPONENTS ${component}) before it, or set PLAIT_COMPONENTS to ${component} where "
+        "plait is a subdirectory")
+    endif()
+  endforeach()
+  list(TRANSFORM program_COMPONENTS PREPEND "plait::")
+  get_property(options GLOBAL PROPERTY plait_message_options)
+  add_executable(${name} ${program_SOURCES})
+  target_link_libraries(${name} PRIVATE plait::plait ${program_COMPONENTS})
+  target_compile_options(${name} PRIVATE ${options})
+endfunction()
