@@ -67,9 +67,9 @@ inline void sort_words(std::vector<std::string>& words) {
   auto const key = [](std::string const& word) { return number_of_cell(word); };
   bool const numbers = std::ranges::all_of(
       words, [&](std::string const& word) { return key(word) && !std::isnan(*key(word)); });
-  std::ranges::sort(words);
   if (numbers)
-    std::ranges::stable_sort(words, {}, [&](std::string const& word) { return *key(word); });
+    std::ranges::sort(words, {}, [&](auto const& word) { return std::pair(*key(word), word); });
+  else std::ranges::sort(words);
 }
 
 }  // namespace detail
