@@ -22,6 +22,7 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
+#include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
 #include "plait/data/csv_reader.hpp"
 #include "plait/data/dataset.hpp"
@@ -154,7 +155,7 @@ class table {
       throw input_error("table_options::separator is " + detail::in_quotes({&c, 1}) +
                         ", which cells can have; write ',', ';', '\\t', '|' or the like");
     if (options.missing && !std::isfinite(static_cast<T>(*options.missing)))
-      throw input_error("table_options::missing is " + std::to_string(*options.missing) +
+      throw input_error("table_options::missing is " + detail::number_text(*options.missing) +
                         "; it must be a finite number");
     if (options.targets.empty())
       throw input_error("table_options::targets names no column; name those to be predicted");
