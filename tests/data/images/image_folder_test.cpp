@@ -30,13 +30,14 @@ std::atomic<std::size_t> allocations = 0;
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inline, as the compiler would else take malloc and operator delete for a mismatched pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;
-  if (void* const out = std::malloc(size)) return out;
-  throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc{};
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -260,7 +261,7 @@ TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
   EXPECT_EQ(reading("p.png", png.substr(0, 100)),
             "picture 'a/p.png' cannot be decoded: it ends too early");
   png[60] = static_cast<char>(png[60] + 1);
-  EXPECT_TRUE(reading("p.png", png).starts_with("picture 'a/p.png' cannot be decoded: IDAT: "));
+  EXPECT_EQ(reading("p.png", png), "?");
 
   // More pixels than there can be bytes for: refused before there is memory for them.
   add("a/p.jpg", png_header(60000, 60000));
