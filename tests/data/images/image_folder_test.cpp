@@ -261,7 +261,10 @@ TEST_F(ImageFolder, WrongPicturesAreRefusedInOneSentence) {
   EXPECT_EQ(reading("p.png", png.substr(0, 100)),
             "picture 'a/p.png' cannot be decoded: it ends too early");
   png[60] = static_cast<char>(png[60] + 1);
-  EXPECT_EQ(reading("p.png", png), "?");
+  EXPECT_EQ(reading("p.png", png),
+            "picture 'a/p.png' cannot be decoded: bad adaptive filter value");
+  png[19] = static_cast<char>(png[19] + 1);
+  EXPECT_EQ(reading("p.png", png), "picture 'a/p.png' cannot be decoded: IHDR: CRC error");
 
   // More pixels than there can be bytes for: refused before there is memory for them.
   add("a/p.jpg", png_header(60000, 60000));
