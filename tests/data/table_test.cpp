@@ -91,7 +91,7 @@ TEST_F(Table, WordsOfAClassColumnBecomeNumbers) {
   EXPECT_EQ(targets(data, 1), (std::vector<std::int32_t>{0}));
   EXPECT_EQ(targets(data, 2), (std::vector<std::int32_t>{plait::ignored_target}));
   EXPECT_EQ(targets(data, 3), (std::vector<std::int32_t>{1}));
-  EXPECT_EQ(data.description(), "table('t.csv', 4 rows, 1 features, 2 classes)");
+  EXPECT_EQ(data.description(), "table('t.csv', 4 rows, 1 feature, 2 classes)");
 }
 
 TEST_F(Table, ClassesThatAreNumbersAreInTheirOrder) {

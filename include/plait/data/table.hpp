@@ -126,11 +126,13 @@ class table {
 
   /// Its file and numbers, as a text.
   [[nodiscard]] std::string description() const {
-    std::string out = "table(" + detail::path_in_quotes(file_) + ", ";
-    out += std::to_string(size()) + " rows, " + std::to_string(width()) + " features, ";
-    if constexpr (has_classes) out += std::to_string(classes_.size()) + " classes)";
-    else out += std::to_string(target_width_) + " targets)";
-    return out;
+    auto const counted = [](std::size_t count, std::string const& word, char const* plural = "s") {
+      return std::to_string(count) + " " + word + (count == 1 ? "" : plural);
+    };
+    std::string out = "table(" + detail::path_in_quotes(file_) + ", " + counted(size(), "row") +
+                      ", " + counted(width(), "feature") + ", ";
+    if constexpr (has_classes) return out + counted(classes_.size(), "class", "es") + ")";
+    else return out + counted(target_width_, "target") + ")";
   }
 
   void inputs(std::size_t sample, std::span<T> out) const {
