@@ -6,13 +6,14 @@
 # plait_look_for() find its dependencies and calls plait_add_component() unless plait_needs says what lacks.
 # dependencies/<name>.cmake looks for one and has plait_try_dependency() build a line with it: it asks what was
 # *found*, as a find module that found nothing may leave its target behind.
-set(plait_components blas safetensors checkpoint tensorboard mpi gloo elastic cuda cudnn thrust)
+set(plait_components blas safetensors checkpoint images tensorboard mpi gloo elastic cuda cudnn thrust)
 
 # Headers that only a program linking the component may include: a file or a folder, relative to
 # include/plait, of which the last that fits counts. A component without an entry adds no headers.
-set(plait_headers_of_safetensors io/json_events.hpp io/safetensors.hpp io/safetensors_header.hpp
-  io/sharding_info.hpp)
+set(plait_headers_of_safetensors data/tensor_table.hpp io/json_events.hpp io/safetensors.hpp
+  io/safetensors_header.hpp io/sharding_info.hpp)
 set(plait_headers_of_checkpoint checkpoint/)
+set(plait_headers_of_images data/images/)
 set(plait_headers_of_tensorboard observe/tensorboard_log.hpp)
 set(plait_headers_of_mpi backend/mpi/)
 set(plait_headers_of_gloo backend/gloo/)

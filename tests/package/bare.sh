@@ -20,7 +20,7 @@ case "$2" in
       set_up test
       configure dev
       cat build/configure.log' | tee "$1.$2.log"
-    for component in tensorboard mpi gloo elastic cuda cudnn thrust; do
+    for component in images tensorboard mpi gloo elastic cuda cudnn thrust; do
       grep -q "^-- plait::$component: not available, it needs " "$1.$2.log"
     done
     for engine in mpi gloo; do

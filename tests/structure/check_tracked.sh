@@ -8,7 +8,7 @@ cd "$1"
 in_root=(.ci .clang-format .gitignore CHANGELOG.md CMakeLists.txt CMakePresets.json LICENSE README.md
   benchmarks cmake docs examples include scripts tests)
 # What programs read byte by byte: inputs of the fuzzers, and files as others write them.
-not_text='^tests/(fuzz/corpus/.*|checkpoint/fixtures/.*[.]safetensors)$'
+not_text='^tests/(fuzz/corpus/.*|checkpoint/fixtures/.*[.]safetensors|data/pictures/.*[.](png|jpg))$'
 
 if [[ "$(git rev-parse --show-toplevel 2>&1)" != "$(pwd -P)" ]]; then
   echo "skipped: $1 is not a checkout that git reads"

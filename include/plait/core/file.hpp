@@ -137,10 +137,7 @@ struct unmap {
 class mapped_file {
  public:
   explicit mapped_file(open_file const& file) {
-    if (file.size() == 0) return;
-    void* const data = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
-    if (data == MAP_FAILED) file.name().fail("cannot be read", errno);
-    data_ = {static_cast<std::byte const*>(data), unmap{file.size()}};
+    if (!map(file.descriptor(), file.size())) file.name().fail("cannot be read", errno);
   }
 
   [[nodiscard]] std::span<std::byte const> bytes() const {
@@ -148,7 +145,48 @@ class mapped_file {
   }
 
  private:
+  friend class open_folder;
+  mapped_file() = default;
+
+  bool map(int file, std::size_t size) {
+    if (size == 0) return true;
+    void* const data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (data == MAP_FAILED) return false;
+    data_ = {static_cast<std::byte const*>(data), unmap{size}};
+    return true;
+  }
+
   std::unique_ptr<std::byte const, unmap> data_;
+};
+
+/// A folder that is open, for many files in it to be read.
+///
+/// Errors: input_error that names the kind of folder, its path and what the system says.
+class open_folder {
+ public:
+  open_folder(std::filesystem::path const& path, std::string_view kind)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (descriptor_.get() < 0) file_name(kind, path).fail("cannot be read", errno);
+  }
+
+  /// Maps the file of that name below the folder.
+  ///
+  /// Cost:   no memory for its name.
+  /// Errors: input_error, which does not name the file, also if it is no regular file.
+  [[nodiscard]] mapped_file map(char const* name) const {
+    constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    file_descriptor const file(::openat(descriptor_.get(), name, flags));
+    struct stat status{};
+    mapped_file out;
+    if (file.get() >= 0 && ::fstat(file.get(), &status) == 0) {
+      if (!S_ISREG(status.st_mode)) throw input_error("cannot be read: it is not a regular file");
+      if (out.map(file.get(), static_cast<std::size_t>(status.st_size))) return out;
+    }
+    throw input_error("cannot be read: " + std::generic_category().message(errno));
+  }
+
+ private:
+  file_descriptor descriptor_;
 };
 
 /// A file that appears under its name only when it is complete. It is written as

@@ -49,15 +49,20 @@ inline constexpr ext::number_range at_least_1{1, infinite, "at least 1"};
 
 namespace detail {
 
+/// A number in a message, with six digits.
+[[gnu::cold]] inline std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
 /// Sees to it that an option, "trainer_options::clip", has a number of its range.
 ///
 /// Errors: input_error with the option, its value and its range.
 [[gnu::cold]] inline void require_range(std::string const& option, double value,
                                         number_range const& range) {
   if (range.contains(value)) return;
-  char number[32];
-  std::snprintf(number, sizeof number, "%.6g", value);
-  throw input_error(option + " is " + number + "; it must be " + range.text);
+  throw input_error(option + " is " + number_text(value) + "; it must be " + range.text);
 }
 /// The same for a time, in seconds.
 [[gnu::cold]] inline void require_range(std::string const& option,

@@ -154,6 +154,17 @@ class safetensors_reader {
     file_.read(out, data_begin_ + begin + at);
   }
 
+  /// The whole file in memory, for those who read in any order; see detail::mapped_file for what
+  /// must not happen to it meanwhile.
+  [[nodiscard]] detail::mapped_file map() const { return detail::mapped_file(file_); }
+
+  /// The place of a tensor's first byte in the file, which has all its bytes.
+  ///
+  /// Errors: input_error if there is no such tensor.
+  [[nodiscard]] std::size_t position(std::string_view name) const {
+    return data_begin_ + find(name).begin;
+  }
+
  private:
   using tensor = detail::safetensors_header::tensor;
 

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/data/dataset.hpp"
+#include "plait/data/images/picture.hpp"
+#include "plait/data/images/resize.hpp"
+
+namespace plait {
+
+/// The way in which pictures come to their size.
+enum class image_fit {
+  exact,            ///< they have it
+  resize_and_crop,  ///< the middle, as large as the shape allows, is resized (bilinear)
+};
+
+struct image_folder_options {
+  image_fit fit = image_fit::exact;
+  /// Pictures that cannot be used are left out, and counted: the constructor decodes all of them.
+  bool skip_bad = false;
+};
+
+/// A picture that was left out, and why.
+struct skipped_picture {
+  std::filesystem::path path;
+  std::string reason;
+};
+
+/// A folder of pictures as a data set: the folders in it are the classes, in the order of their
+/// names, and have JPEG and PNG files, which are the samples. Names that begin with a dot do not
+/// count.
+///
+/// An input is a byte, from 0 to 255, as the file has it: no colour profile, no gamma and no
+/// orientation is applied. Transparency is left out, of 16 bits the upper 8 are taken, and one
+/// channel of three is 0.299 red + 0.587 green + 0.114 blue.
+///
+/// Shapes: inputs (Channels, Height, Width), targets (1).
+/// Cost:   when it is made it opens each file and reads its header, or decodes it where bad ones
+/// are
+///         to be skipped, on all cores. A sample is read and decoded when it is asked for; a thread
+///         keeps memory for the largest picture it has decoded, and the libraries take memory
+///         within the call. Files must not change while the object lives.
+/// Errors: input_error with the file: if it is no picture, or a damaged one, or has another size
+///         than is needed, or more than 100 million pixels; with the folder if that has no class,
+///         or a class no picture. Damage behind a picture's header is found when the picture is
+///         asked for, unless bad ones are skipped.
+/// Threads: all members are const and may run at the same time.
+template <std::size_t Channels, std::size_t Height, std::size_t Width,
+          std::floating_point T = float>
+class image_folder {
+  static_assert(Channels == 1 || Channels == 3,
+                "image_folder<Channels, Height, Width>: Channels is 3 for red, green and blue, or "
+                "1 for grey");
+  static_assert(Height >= 1 && Width >= 1 && Height <= 65500 && Width <= 65500,
+                "image_folder<Channels, Height, Width>: Height and Width are from 1 to 65500");
+
+ public:
+  using concept_tag = dataset_tag;
+  using element = T;
+  using target = std::int32_t;
+
+  explicit image_folder(std::filesystem::path root, image_folder_options const& options = {})
+      : root_(std::move(root)), options_(options), folder_(root_, kind_of_folder) {
+    for (auto const& entry : entries_of(root_)) {
+      std::error_code problem;
+      if (std::filesystem::is_directory(root_ / entry, problem)) add_class(entry);
+      else leave_out(entry, "is in no folder of a class");
+    }
+    if (classes_.empty())
+      detail::file_name(kind_of_folder, root_).refuse("has no folders in it, one for each class");
+    check_pictures();
+  }
+
+  [[nodiscard]] std::size_t size() const { return places_.size(); }
+  [[nodiscard]] std::size_t sequence_length() const { return 1; }
+  [[nodiscard]] std::size_t width() const { return Channels * Height * Width; }
+
+  /// The names of the classes: class i is the folder i.
+  [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
+  /// The pictures that were left out.
+  [[nodiscard]] std::vector<skipped_picture> const& skipped() const { return skipped_; }
+  /// The file of a sample.
+  [[nodiscard]] std::filesystem::path path(std::size_t sample) const {
+    check(sample, 0, 0);
+    return root_ / file_of(sample);
+  }
+
+  /// Its folder and numbers, as a text.
+  [[nodiscard]] std::string description() const {
+    auto const name = root_.has_filename() ? root_.filename() : root_.parent_path().filename();
+    return "image_folder(" + detail::path_in_quotes(name) + ", " + std::to_string(Channels) +
+           " x " + std::to_string(Height) + " x " + std::to_string(Width) + ", " +
+           std::to_string(size()) + " pictures, " + std::to_string(classes_.size()) + " classes, " +
+           std::to_string(skipped_.size()) + " skipped" +
+           (options_.fit == image_fit::exact ? ")" : ", resized and cropped)");
+  }
+
+  void inputs(std::size_t sample, std::span<T> out) const {
+    check(sample, out.size(), width());
+    try {
+      auto& scratch = scratch_of_this_thread();
+      auto const size = decode(file_of(sample), &scratch.rgb);
+      if (size == own_size) write_whole(scratch.rgb, out);
+      else write_resized(scratch, size, out);
+    } catch (input_error const& problem) {
+      refuse(file_of(sample), problem.what());
+    }
+  }
+
+  void targets(std::size_t sample, std::span<std::int32_t> out) const {
+    check(sample, out.size(), 1);
+    out[0] = class_of_[sample];
+  }
+
+ private:
+  static constexpr detail::picture_size own_size{Width, Height};
+  static constexpr std::string_view kind_of_folder = "folder of pictures";
+
+  [[noreturn]] void refuse(std::string_view file, std::string const& what) const {
+    detail::file_name("picture", root_ / file).refuse(what);
+  }
+  void leave_out(std::string_view file, std::string const& reason) {
+    if (!options_.skip_bad) refuse(file, reason);
+    skipped_.push_back({root_ / file, reason});
+  }
+
+  /// Names in a folder, in order, but for those that begin with a dot.
+  static std::vector<std::string> entries_of(std::filesystem::path const& folder) {
+    std::vector<std::string> out;
+    std::error_code problem;
+    std::filesystem::directory_iterator at(folder, problem);
+    for (; !problem && at != std::filesystem::directory_iterator(); at.increment(problem))
+      if (auto name = at->path().filename().string(); !name.starts_with('.'))
+        out.push_back(std::move(name));
+    if (problem) detail::file_name(kind_of_folder, folder).fail("cannot be read", problem.value());
+    std::ranges::sort(out);
+    return out;
+  }
+
+  void add_class(std::string const& name) {
+    auto const number = static_cast<std::int32_t>(classes_.size());
+    classes_.push_back(name);
+    for (auto const& entry : entries_of(root_ / name)) {
+      std::string const file = name + "/" + entry;
+      if (!has_ending_of_picture(entry)) {
+        leave_out(file, "has a name that ends with none of .jpg, .jpeg and .png");
+        continue;
+      }
+      add_sample(file, number);
+    }
+  }
+
+  static bool has_ending_of_picture(std::string_view name) {
+    auto const ends_with = [&](std::string_view ending) {
+      return name.size() > ending.size() &&
+             std::ranges::equal(name.substr(name.size() - ending.size()), ending, {}, [](char c) {
+               return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+             });
+    };
+    return ends_with(".jpg") || ends_with(".jpeg") || ends_with(".png");
+  }
+
+  void add_sample(std::string_view file, std::int32_t of_class) {
+    places_.push_back(names_.size());
+    class_of_.push_back(of_class);
+    names_ += file;
+    names_ += '\0';
+  }
+  [[nodiscard]] char const* file_of(std::size_t sample) const {
+    return names_.data() + places_[sample];
+  }
+
+  /// Reads the header of each, or decodes it, on all cores; leaves out those that are bad.
+  void check_pictures() {
+    std::vector<std::string> problems(size());
+    std::atomic<std::size_t> next = 0;
+    std::exception_ptr other;
+    std::mutex mutex;
+    auto const work = [&] {
+      try {
+        detail::picture_scratch scratch;
+        for (std::size_t i = next++; i < problems.size(); i = next++) try {
+            decode(file_of(i), options_.skip_bad ? &scratch.rgb : nullptr);
+          } catch (input_error const& problem) {
+            problems[i] = problem.what();
+            if (!options_.skip_bad) next = problems.size();
+          }
+      } catch (...) {  // there is no memory
+        std::lock_guard const lock(mutex);
+        other = std::current_exception();
+      }
+    };
+    {
+      std::vector<std::jthread> helpers;
+      std::size_t const cores = std::max(1u, std::thread::hardware_concurrency());
+      for (std::size_t i = 1; i < std::min(cores, size() / 16); ++i) helpers.emplace_back(work);
+      work();
+    }
+    if (other) std::rethrow_exception(other);
+
+    auto const names = std::exchange(names_, {});
+    auto const places = std::exchange(places_, {});
+    auto const class_of = std::exchange(class_of_, {});
+    std::vector<std::size_t> counts(classes_.size());
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      char const* const file = names.data() + places[i];
+      if (problems[i].empty()) {
+        add_sample(file, class_of[i]);
+        ++counts[static_cast<std::size_t>(class_of[i])];
+      } else {
+        leave_out(file, problems[i]);
+      }
+    }
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      if (counts[i] == 0)
+        detail::file_name(kind_of_folder, root_ / classes_[i])
+            .refuse("has no picture" + (skipped_.empty()
+                                            ? std::string()
+                                            : " but those that are skipped, as " +
+                                                  detail::path_in_quotes(skipped_[0].path) +
+                                                  ": it " + skipped_[0].reason));
+  }
+
+  detail::picture_size decode(char const* file, std::vector<std::uint8_t>* rgb) const {
+    auto const mapped = folder_.map(file);
+    std::optional<detail::picture_size> needed;
+    if (options_.fit == image_fit::exact) needed = own_size;
+    return detail::decode_picture(mapped.bytes(), needed, rgb);
+  }
+
+  static detail::picture_scratch& scratch_of_this_thread() {
+    thread_local detail::picture_scratch scratch;
+    return scratch;
+  }
+
+  static void write_whole(std::vector<std::uint8_t> const& rgb, std::span<T> out) {
+    constexpr std::size_t pixels = Height * Width;
+    for (std::size_t i = 0; i < pixels; ++i) {
+      auto const* const from = rgb.data() + i * 3;
+      if constexpr (Channels == 3)
+        for (std::size_t c = 0; c < 3; ++c) out[c * pixels + i] = static_cast<T>(from[c]);
+      else out[i] = static_cast<T>(grey_of(from[0], from[1], from[2]));
+    }
+  }
+
+  static void write_resized(detail::picture_scratch& scratch, detail::picture_size size,
+                            std::span<T> out) {
+    std::uint8_t pixel[3]{};
+    detail::middle_resize(size, own_size)
+        .run(scratch, [&](std::size_t row, std::size_t column, std::size_t c, std::uint8_t byte) {
+          std::size_t const at = row * Width + column;
+          if constexpr (Channels == 3) {
+            out[c * Height * Width + at] = static_cast<T>(byte);
+          } else {
+            pixel[c] = byte;
+            if (c == 2) out[at] = static_cast<T>(grey_of(pixel[0], pixel[1], pixel[2]));
+          }
+        });
+  }
+
+  // Rounded, in 65536ths.
+  static std::uint32_t grey_of(std::uint32_t red, std::uint32_t green, std::uint32_t blue) {
+    return (red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16;
+  }
+
+  void check(std::size_t sample, std::size_t given, std::size_t needed) const {
+    if (sample >= size() || given != needed)
+      throw size_mismatch("image_folder: sample " + std::to_string(sample) + " of " +
+                          std::to_string(size()) + " into a span of " + std::to_string(given) +
+                          ", which must be " + std::to_string(needed));
+  }
+
+  std::filesystem::path root_;
+  image_folder_options options_;
+  detail::open_folder folder_;
+  std::vector<std::string> classes_;
+  std::string names_;                // of the files, below the root, each with a 0 behind it
+  std::vector<std::size_t> places_;  // where that of each sample begins
+  std::vector<std::int32_t> class_of_;
+  std::vector<skipped_picture> skipped_;
+};
+
+static_assert(feature_dataset<image_folder<3, 8, 8>> && feature_dataset<image_folder<1, 8, 8>>);
+
+}  // namespace plait

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <jpeglib.h>
+// Behind it, as it needs types of the former.
+#include <jerror.h>
+#include <png.h>
+
+#include "plait/core/error.hpp"
+#include "plait/core/quote.hpp"
+
+namespace plait::detail {
+
+struct picture_size {
+  std::size_t width = 0, height = 0;
+  friend bool operator==(picture_size const&, picture_size const&) = default;
+};
+
+inline std::string text_of(picture_size size) {
+  return std::to_string(size.width) + " x " + std::to_string(size.height);
+}
+
+/// Sizes of files are believed up to here: it bounds the memory of one picture.
+inline constexpr std::size_t most_pixels = 100'000'000;
+
+// Both libraries report a problem by a call that may not return. It goes back by longjmp to the
+// member function that has called the library, over frames of C alone: neither that function nor
+// the reporting one has an object with a destructor.
+
+/// Decodes a JPEG in memory.
+class jpeg_decoder {
+ public:
+  explicit jpeg_decoder(std::span<std::byte const> file) : file_(file) {
+    state_.err = ::jpeg_std_error(&report_.manager);
+    report_.manager.error_exit = fail;
+    report_.manager.emit_message = warn;
+    report_.manager.output_message = [](::j_common_ptr) {};
+    progress_.progress_monitor = watch;
+  }
+  ~jpeg_decoder() { ::jpeg_destroy_decompress(&state_); }  // nothing, where begin() made nothing
+  jpeg_decoder(jpeg_decoder const&) = delete;
+  jpeg_decoder& operator=(jpeg_decoder const&) = delete;
+
+  /// Reads the header; false if problem() says why not.
+  bool begin() noexcept {
+    if (setjmp(report_.back) != 0) return false;
+    ::jpeg_create_decompress(&state_);
+    state_.mem->max_memory_to_use = most_bytes;
+    state_.progress = &progress_;
+    ::jpeg_mem_src(&state_, reinterpret_cast<unsigned char const*>(file_.data()), file_.size());
+    ::jpeg_read_header(&state_, TRUE);
+    if (state_.num_components <= 3) return true;
+    std::snprintf(report_.text, sizeof report_.text, "its colours are CMYK, and not RGB or grey");
+    return false;
+  }
+  [[nodiscard]] picture_size size() const { return {state_.image_width, state_.image_height}; }
+
+  /// Rows of 3 bytes for each pixel, from above.
+  bool decode(std::uint8_t* rgb) noexcept {
+    if (setjmp(report_.back) != 0) return false;
+    state_.out_color_space = JCS_RGB;
+    ::jpeg_start_decompress(&state_);
+    while (state_.output_scanline < state_.output_height) {
+      ::JSAMPROW row = rgb + std::size_t{3} * state_.output_scanline * state_.output_width;
+      ::jpeg_read_scanlines(&state_, &row, 1);
+    }
+    return true;
+  }
+  [[nodiscard]] char const* problem() const { return report_.text; }
+
+ private:
+  // The coefficients of a progressive picture of most_pixels.
+  static constexpr long most_bytes = 1L << 30;
+  // Each goes through the whole picture; encoders write some ten.
+  static constexpr int most_scans = 100;
+
+  struct report {
+    ::jpeg_error_mgr manager{};
+    std::jmp_buf back{};
+    char text[JMSG_LENGTH_MAX]{};
+  };
+
+  [[noreturn]] static void fail(::j_common_ptr state) {
+    auto* const to = reinterpret_cast<report*>(state->err);  // its first member
+    to->manager.format_message(state, to->text);
+    std::longjmp(to->back, 1);
+  }
+  // What is decoded in spite of these is not the picture.
+  static void warn(::j_common_ptr state, int level) {
+    if (level >= 0) return;
+    switch (state->err->msg_code) {
+      case JWRN_ARITH_BAD_CODE:
+      case JWRN_BOGUS_PROGRESSION:
+      case JWRN_HIT_MARKER:
+      case JWRN_HUFF_BAD_CODE:
+      case JWRN_JPEG_EOF:
+      case JWRN_MUST_RESYNC:
+      case JWRN_NOT_SEQUENTIAL: fail(state);
+      default: return;
+    }
+  }
+  static void watch(::j_common_ptr state) {
+    auto* const decoder = reinterpret_cast<::j_decompress_ptr>(state);
+    if (decoder->input_scan_number <= most_scans) return;
+    auto* const to = reinterpret_cast<report*>(state->err);
+    std::snprintf(to->text, sizeof to->text, "it has more than %d scans", most_scans);
+    std::longjmp(to->back, 1);
+  }
+
+  std::span<std::byte const> file_;
+  ::jpeg_decompress_struct state_{};
+  ::jpeg_progress_mgr progress_{};
+  report report_;
+};
+
+/// Decodes a PNG in memory. An alpha channel is left out, of 16 bits the upper 8 are taken.
+class png_decoder {
+ public:
+  explicit png_decoder(std::span<std::byte const> file) : left_(file) {}
+  ~png_decoder() { ::png_destroy_read_struct(&png_, &info_, nullptr); }
+  png_decoder(png_decoder const&) = delete;
+  png_decoder& operator=(png_decoder const&) = delete;
+
+  bool begin() noexcept {
+    png_ = ::png_create_read_struct(PNG_LIBPNG_VER_STRING, this, fail, [](auto, auto) {});
+    if (png_ != nullptr) info_ = ::png_create_info_struct(png_);
+    if (info_ == nullptr) return false;
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    ::png_set_user_limits(png_, most_pixels, most_pixels);
+    ::png_set_chunk_malloc_max(png_, 1 << 20);  // texts and colour profiles
+    ::png_set_read_fn(png_, this, read);
+    ::png_read_info(png_, info_);
+    return true;
+  }
+  [[nodiscard]] picture_size size() const {
+    return {::png_get_image_width(png_, info_), ::png_get_image_height(png_, info_)};
+  }
+
+  bool decode(std::uint8_t* rgb) noexcept {
+    if (setjmp(png_jmpbuf(png_)) != 0) return false;
+    ::png_set_expand(png_);
+    ::png_set_strip_16(png_);
+    ::png_set_strip_alpha(png_);
+    ::png_set_gray_to_rgb(png_);
+    int const passes = ::png_set_interlace_handling(png_);
+    ::png_read_update_info(png_, info_);
+    std::size_t const row_bytes = 3 * size().width;
+    if (::png_get_rowbytes(png_, info_) != row_bytes) ::png_error(png_, "it has other rows");
+    for (int pass = 0; pass < passes; ++pass)
+      for (std::size_t row = 0; row < size().height; ++row)
+        ::png_read_row(png_, rgb + row * row_bytes, nullptr);
+    ::png_read_end(png_, nullptr);
+    return true;
+  }
+  [[nodiscard]] char const* problem() const { return text_; }
+
+ private:
+  [[noreturn]] static void fail(::png_structp png, ::png_const_charp text) {
+    auto* const to = static_cast<png_decoder*>(::png_get_error_ptr(png));
+    std::snprintf(to->text_, sizeof to->text_, "%s", text);
+    ::png_longjmp(png, 1);
+  }
+  static void read(::png_structp png, ::png_bytep out, std::size_t bytes) {
+    auto& left = static_cast<png_decoder*>(::png_get_io_ptr(png))->left_;
+    if (bytes > left.size()) ::png_error(png, "it ends too early");
+    std::memcpy(out, left.data(), bytes);
+    left = left.subspan(bytes);
+  }
+
+  std::span<std::byte const> left_;
+  ::png_structp png_ = nullptr;
+  ::png_infop info_ = nullptr;
+  char text_[200] = "libpng has no memory for it";
+};
+
+template <class Decoder>
+picture_size decode_by(std::span<std::byte const> file, std::optional<picture_size> needed,
+                       std::vector<std::uint8_t>* rgb) {
+  Decoder decoder(file);
+  if (!decoder.begin())
+    throw input_error(std::string("cannot be decoded: ") + escaped(decoder.problem()));
+  auto const size = decoder.size();
+  if (needed && size != *needed)
+    throw input_error("has " + text_of(size) + " pixels, not " + text_of(*needed) +
+                      " (width x height); for pictures of any size write .fit = "
+                      "plait::image_fit::resize_and_crop");
+  if (size.width > most_pixels / size.height)
+    throw input_error("has " + text_of(size) + " pixels by its header, more than " +
+                      std::to_string(most_pixels));
+  if (rgb == nullptr) return size;
+  std::size_t const bytes = 3 * size.width * size.height;
+  if (rgb->size() < bytes) rgb->resize(bytes);
+  if (!decoder.decode(rgb->data()))
+    throw input_error(std::string("cannot be decoded: ") + escaped(decoder.problem()));
+  return size;
+}
+
+/// Decodes a JPEG or PNG, told apart by how the file begins, to rows of 3 bytes for each pixel, or
+/// reads its header alone where `rgb` is null. Colours are as they are in the file: no profile, no
+/// gamma, no orientation is applied.
+///
+/// Cost:   `rgb` only grows; the libraries take memory, for a progressive JPEG some times that of
+///         the picture.
+/// Errors: input_error for all that is not such a picture, before memory is taken for one that has
+///         another size than `needed` or more than most_pixels. Its text is how a sentence goes on
+///         that begins with the file's name.
+inline picture_size decode_picture(std::span<std::byte const> file,
+                                   std::optional<picture_size> needed,
+                                   std::vector<std::uint8_t>* rgb) {
+  auto const begins_with = [&](auto const& bytes) {
+    return file.size() >= bytes.size() && std::memcmp(file.data(), bytes.data(), bytes.size()) == 0;
+  };
+  constexpr std::array<std::uint8_t, 3> jpeg{0xff, 0xd8, 0xff};
+  constexpr std::array<std::uint8_t, 8> png{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  if (begins_with(jpeg)) return decode_by<jpeg_decoder>(file, needed, rgb);
+  if (begins_with(png)) return decode_by<png_decoder>(file, needed, rgb);
+  if (file.empty()) throw input_error("is empty");
+  throw input_error("begins as neither a JPEG nor a PNG does");
+}
+
+}  // namespace plait::detail

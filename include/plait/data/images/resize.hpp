@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plait/data/images/picture.hpp"
+
+namespace plait::detail {
+
+/// The old pixels that a new one is made of.
+struct run_of_pixels {
+  std::size_t first, count;
+};
+
+/// Memory that a thread keeps between pictures; it only grows.
+struct picture_scratch {
+  std::vector<std::uint8_t> rgb;        // (height, width, 3) of the picture as it is in the file
+  std::vector<std::uint16_t> narrowed;  // (rows that are needed, new width, 3), in 256ths
+  std::vector<std::uint32_t> weights;   // (new width, those of a new pixel)
+  std::vector<run_of_pixels> columns;   // (new width)
+};
+
+/// Cuts the largest piece of the middle that has the new shape out of a picture, and resizes it:
+/// each new pixel is the mean of the old ones around its place, with weights that fall linearly to
+/// 0 at a distance of one pixel, new or old, of those the wider (bilinear).
+///
+/// In integers alone, so that it gives the same bytes everywhere.
+class middle_resize {
+ public:
+  middle_resize(picture_size from, picture_size to) : from_(from), to_(to) {
+    // Old pixels are `scale_` / `unit_` new ones wide.
+    bool const is_wide = from.width * to.height >= from.height * to.width;
+    scale_ = static_cast<std::int64_t>(is_wide ? from.height : from.width);
+    unit_ = static_cast<std::int64_t>(is_wide ? to.height : to.width);
+  }
+
+  /// Gives write(row, column, channel, byte) each new byte.
+  template <class Write>
+  void run(picture_scratch& scratch, Write write) const {
+    std::size_t const taps = most_taps(), stride = to_.width * 3;
+    grow(scratch.weights, to_.width * taps);
+    grow(scratch.columns, to_.width);
+    std::span const all = std::span(scratch.weights);
+    auto const last = weigh(to_.height - 1, from_.height, to_.height, all.first(taps));
+    std::size_t const top = weigh(0, from_.height, to_.height, all.first(taps)).first;
+    std::size_t const rows = last.first + last.count - top;
+    grow(scratch.narrowed, rows * stride);
+    for (std::size_t column = 0; column < to_.width; ++column)
+      scratch.columns[column] =
+          weigh(column, from_.width, to_.width, all.subspan(column * taps, taps));
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t column = 0; column < to_.width; ++column) {
+        auto const [first, count] = scratch.columns[column];
+        auto const* const weights = all.data() + column * taps;
+        auto const* const old = scratch.rgb.data() + ((top + row) * from_.width + first) * 3;
+        for (std::size_t c = 0; c < 3; ++c)
+          scratch.narrowed[row * stride + column * 3 + c] =
+              static_cast<std::uint16_t>(weighted_sum(weights, old + c, count, 3, 1u << 7) >> 8);
+      }
+    for (std::size_t row = 0; row < to_.height; ++row) {
+      auto const [first, count] = weigh(row, from_.height, to_.height, all.first(taps));
+      auto const* const old = scratch.narrowed.data() + (first - top) * stride;
+      for (std::size_t at = 0; at < stride; ++at) {
+        auto const sum = weighted_sum(all.data(), old + at, count, stride, 1u << 23);
+        write(row, at / 3, at % 3, static_cast<std::uint8_t>(sum >> 24));
+      }
+    }
+  }
+
+ private:
+  template <class Number>
+  static std::uint32_t weighted_sum(std::uint32_t const* weights, Number const* old,
+                                    std::size_t count, std::size_t stride, std::uint32_t sum) {
+    for (std::size_t i = 0; i < count; ++i) sum += weights[i] * old[i * stride];
+    return sum;
+  }
+
+  template <class Number>
+  static void grow(std::vector<Number>& scratch, std::size_t size) {
+    if (scratch.size() < size) scratch.resize(size);
+  }
+
+  [[nodiscard]] std::size_t most_taps() const {
+    return 2 * static_cast<std::size_t>(std::max(scale_, unit_) / unit_) + 3;
+  }
+
+  // The old pixels that new pixel `at` is made of, and their weights, which add up to 1 << 16.
+  // Lengths are counted in halves of an old pixel, divided by `unit_`.
+  [[nodiscard]] run_of_pixels weigh(std::size_t at, std::size_t old_size, std::size_t new_size,
+                                    std::span<std::uint32_t> weights) const {
+    auto const size = static_cast<std::int64_t>(old_size);
+    auto const left_out = size * unit_ - static_cast<std::int64_t>(new_size) * scale_;
+    auto const centre = left_out + (2 * static_cast<std::int64_t>(at) + 1) * scale_;
+    auto const reach = 2 * std::max(scale_, unit_);
+    auto const weight = [&](std::int64_t pixel) {
+      auto const distance = (2 * pixel + 1) * unit_ - centre;
+      return reach - (distance < 0 ? -distance : distance);
+    };
+    std::int64_t first = std::max<std::int64_t>(0, (centre - reach) / (2 * unit_));
+    while (weight(first) <= 0) ++first;
+    std::int64_t end = first, sum = 0;
+    for (; end < size && weight(end) > 0; ++end) sum += weight(end);
+    std::uint32_t left = 1u << 16;
+    std::size_t largest = 0;
+    for (std::int64_t pixel = first; pixel < end; ++pixel) {
+      auto const i = static_cast<std::size_t>(pixel - first);
+      weights[i] = static_cast<std::uint32_t>((weight(pixel) << 16) / sum);
+      left -= weights[i];
+      if (weights[i] > weights[largest]) largest = i;
+    }
+    weights[largest] += left;
+    return {static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)};
+  }
+
+  picture_size from_, to_;
+  std::int64_t scale_ = 1, unit_ = 1;
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "plait/core/error.hpp"
+#include "plait/core/file.hpp"
+#include "plait/core/number_range.hpp"
+#include "plait/core/quote.hpp"
+#include "plait/data/dataset.hpp"
+#include "plait/io/safetensors.hpp"
+#include "plait/io/safetensors_header.hpp"
+
+namespace plait {
+
+/// Two tensors of a safetensors file as a data set: row i of `x` has the features of sample i, row
+/// i of `y` its targets, which are classes (I64, I32 or U8), or real numbers:
+/// `tensor_table<float, float>`. Features and real targets may be F64, F32, F16, BF16, I64, I32 or
+/// U8; they become T and Target as they are, so that bytes are from 0 to 255.
+///
+/// Shapes: x (samples, ...) with the features of a sample in their order there; y (samples), or
+///         (samples, ...).
+/// Cost:   the file is mapped, not copied; of the tensors only a y of classes in I64 is read when
+///         it is opened. It must not change while the object lives: reading what was cut off ends
+///         the program by the signal SIGBUS.
+/// Errors: input_error with the file, the tensor and both values if the file is missing, no regular
+///         file or no safetensors file; if it has no such tensor, one of another type, without
+///         rows or with another number of rows than the other, or a class that has no 32 bits. From
+///         inputs and targets if a number is too large for float.
+/// Threads: all members are const and may run at the same time.
+template <std::floating_point T = float, class Target = std::int32_t>
+  requires std::same_as<Target, std::int32_t> || std::floating_point<Target>
+class tensor_table {
+ public:
+  using concept_tag = dataset_tag;
+  using element = T;
+  using target = Target;
+
+  tensor_table(std::filesystem::path const& path, std::string_view x, std::string_view y)
+      : tensor_table(safetensors_reader(path), path, x, y) {}
+
+  [[nodiscard]] std::size_t size() const { return x_.rows(); }
+  [[nodiscard]] std::size_t sequence_length() const { return 1; }
+  [[nodiscard]] std::size_t width() const { return x_.width; }
+  [[nodiscard]] std::size_t target_width() const { return y_.width; }
+
+  /// Its file, tensors and their shapes, as a text.
+  [[nodiscard]] std::string description() const {
+    return "tensor_table(" + detail::path_in_quotes(file_) + ", " + x_.text() + ", " + y_.text() +
+           ")";
+  }
+
+  void inputs(std::size_t sample, std::span<T> out) const { read(x_, sample, out); }
+  void targets(std::size_t sample, std::span<Target> out) const { read(y_, sample, out); }
+
+ private:
+  struct tensor {
+    safetensors_entry entry;
+    std::byte const* data = nullptr;
+    std::size_t width = 1;
+
+    [[nodiscard]] std::size_t rows() const { return entry.shape[0]; }
+    [[nodiscard]] std::string text() const {
+      return detail::in_quotes(entry.name) + " " + to_string(entry.type) + " " +
+             detail::shape_text(entry.shape);
+    }
+  };
+
+  tensor_table(safetensors_reader const& reader, std::filesystem::path const& path,
+               std::string_view x, std::string_view y)
+      : name_("safetensors file", path),
+        file_(path.filename().string()),
+        mapped_(reader.map()),
+        x_(find(reader, x)),
+        y_(find(reader, y)) {
+    if (x_.rows() != y_.rows())
+      refuse(x_, "has the shape " + detail::shape_text(x_.entry.shape) + ", but " +
+                     detail::in_quotes(y) + " has " + detail::shape_text(y_.entry.shape) +
+                     "; both must have as many rows");
+    if constexpr (std::same_as<Target, std::int32_t>) {
+      auto const type = y_.entry.type;
+      if (type != stored_type::i64 && type != stored_type::i32 && type != stored_type::u8)
+        refuse(y_, std::string("holds ") + to_string(type) +
+                       ", but classes are integers; for targets that are real numbers write "
+                       "plait::tensor_table<float, float>");
+      if (type == stored_type::i64) check_classes();
+    }
+  }
+
+  [[noreturn]] void refuse(tensor const& of, std::string const& what) const {
+    name_.refuse_part("tensor " + detail::in_quotes(of.entry.name), what);
+  }
+
+  [[nodiscard]] tensor find(safetensors_reader const& reader, std::string_view name) const {
+    tensor out{reader.info(name)};
+    auto const& shape = out.entry.shape;
+    if (shape.empty() || out.entry.elements() == 0)
+      refuse(out, "has the shape " + detail::shape_text(shape) +
+                      "; it must have a row for each sample, with a number at least");
+    out.width = out.entry.elements() / shape[0];
+    out.data = mapped_.bytes().data() + reader.position(name);
+    switch (out.entry.type) {
+      case stored_type::f64:
+      case stored_type::f32:
+      case stored_type::f16:
+      case stored_type::bf16:
+      case stored_type::i64:
+      case stored_type::i32:
+      case stored_type::u8: return out;
+      default:
+        refuse(out, std::string("holds ") + to_string(out.entry.type) +
+                        "; only F64, F32, F16, BF16, I64, I32 and U8 can be read as samples");
+    }
+  }
+
+  void check_classes() const {
+    using limits = std::numeric_limits<std::int32_t>;
+    for (std::size_t i = 0; i < y_.entry.elements(); ++i) {
+      auto const value = load<std::int64_t>(y_.data, i);
+      if (value < limits::min() || value > limits::max())
+        refuse(y_, "has the class " + std::to_string(value) + " in row " +
+                       std::to_string(i / y_.width) + "; classes are from " +
+                       std::to_string(limits::min()) + " to " + std::to_string(limits::max()));
+    }
+  }
+
+  // The data may begin anywhere.
+  template <class Stored>
+  static Stored load(std::byte const* from, std::size_t index) {
+    Stored out;  // NOLINT: set by memcpy
+    std::memcpy(&out, from + index * sizeof out, sizeof out);
+    return out;
+  }
+
+  template <class To>
+  void read(tensor const& from, std::size_t sample, std::span<To> out) const {
+    if (sample >= size() || out.size() != from.width)
+      throw size_mismatch("tensor_table: sample " + std::to_string(sample) + " of " +
+                          std::to_string(size()) + " into a span of " + std::to_string(out.size()) +
+                          ", which must be " + std::to_string(from.width));
+    auto const* const row = from.data + sample * from.width * element_bytes(from.entry.type);
+    auto const same = [](auto x) { return x; };
+    switch (from.entry.type) {
+      case stored_type::i64: return convert<std::int64_t>(row, out, same);
+      case stored_type::i32: return convert<std::int32_t>(row, out, same);
+      case stored_type::u8: return convert<std::uint8_t>(row, out, same);
+      default: break;
+    }
+    if constexpr (std::floating_point<To>) {
+      switch (from.entry.type) {
+        case stored_type::f64: {
+          convert<double>(row, out, same);
+          return check_range(from, sample, row, out);
+        }
+        case stored_type::f32: return convert<float>(row, out, same);
+        case stored_type::f16: return convert<std::uint16_t>(row, out, detail::float_from_f16);
+        default: return convert<std::uint16_t>(row, out, detail::float_from_bf16);
+      }
+    }
+  }
+
+  template <class Stored, class To, class Convert>
+  static void convert(std::byte const* row, std::span<To> out, Convert value_of) {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<To>(value_of(load<Stored>(row, i)));
+  }
+
+  template <class To>
+  void check_range(tensor const& from, std::size_t sample, std::byte const* row,
+                   std::span<To> out) const {
+    if constexpr (!std::is_same_v<To, double>)
+      for (std::size_t i = 0; i < out.size(); ++i)
+        if (std::isinf(out[i]) && std::isfinite(load<double>(row, i)))
+          refuse(from, "has the number " + detail::number_text(load<double>(row, i)) + " in row " +
+                           std::to_string(sample) + ", which is too large for float");
+  }
+
+  detail::file_name name_;
+  std::string file_;
+  detail::mapped_file mapped_;
+  tensor x_, y_;
+};
+
+static_assert(feature_dataset<tensor_table<float>> && feature_dataset<tensor_table<double, float>>);
+
+}  // namespace plait
