@@ -105,7 +105,8 @@ class trainer_on {
       of_.rank.device().replay(of_.passes.recorded(batch.description->number), enqueue);
     else enqueue();
     numbers const now = of_.read_numbers();
-    auto const report = report_of<terms>(now, of_.held.step);
+    auto report = report_of<terms>(now, of_.held.step);
+    report.waited = batch.waited;
     here.end();  // ranks wait for each other's files without it
     if (of_.options.stop_at_nan &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
@@ -167,8 +168,9 @@ class trainer_on {
     auto const mine = of_.calls();
     of_.measured = sums.names();
     workload load{};
-    auto all = batches<batch_element>(data, size, of_.rank,
-                                      {.how = sample_order::sequential, .last = last_batch::keep});
+    auto all = batches<batch_element>(
+        data, size, of_.rank,
+        {.how = sample_order::sequential, .last = last_batch::keep, .for_evaluation = true});
     for (auto const& batch : all) {
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
@@ -192,7 +194,7 @@ class trainer_on {
     batch_type const& batch = given;
     if (which == predicted::nothing) return {};
     auto const mine = of_.calls();
-    of_.check(batch);
+    of_.check(batch, false);
     of_.averaged.gather_parameters(of_.store);
     auto& passes = of_.passes_for(batch, false);
     passes.begin(batch, of_.context_for(batch, false), {}, 0,
