@@ -78,6 +78,13 @@ inline constexpr bool is_random_data = [] {
   else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
 }();
 
+/// How many random adaptors a data set is made with: each draws numbers of its own.
+template <class D>
+inline constexpr int random_adaptors_in = [] {
+  if constexpr (requires { D::random_adaptors; }) return int{D::random_adaptors};
+  else return 0;
+}();
+
 /// Elements of the scratch that a data set needs to give the inputs of a sample, 0 for most.
 template <class D>
 [[nodiscard]] constexpr std::size_t scratch_elements_of(D const& data) {

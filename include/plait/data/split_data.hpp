@@ -59,6 +59,7 @@ class dataset_part {
     write_inputs(*data_, number_of(sample), epoch, out, scratch);
   }
   static constexpr bool is_random = is_random_data<Data>;
+  static constexpr int random_adaptors = random_adaptors_in<Data>;
   [[nodiscard]] std::size_t scratch_elements() const { return scratch_elements_of(*data_); }
   void targets(std::size_t sample, std::span<target> out) const {
     data_->targets(number_of(sample), out);
