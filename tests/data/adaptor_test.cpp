@@ -128,7 +128,7 @@ TEST(Adaptor, SaysWhatItIsWithItsNumbers) {
   EXPECT_EQ(plait::description_of(plain), "");
   auto const parts = plait::split_data(data | plait::take(10), 0.8, {.seed = 4});
   EXPECT_EQ((parts.second | plait::take(1)).description(),
-            "pictures | take(10) | split_data(samples 8 to 9, shuffled by seed 4) | take(1)");
+            "split_data(pictures | take(10), samples 8 to 9, shuffled by seed 4) | take(1)");
 }
 
 TEST(Adaptor, HoldsWhatIsMadeInTheCallAndRefersToWhatIsNamed) {

@@ -81,7 +81,7 @@ class dataset_part {
     requires requires(Data const& data) { data.description(); }
   {
     auto const how = order_.options();
-    return description_of(*data_) + " | split_data(samples " + std::to_string(which_.first) +
+    return "split_data(" + description_of(*data_) + ", samples " + std::to_string(which_.first) +
            " to " + std::to_string(which_.first + which_.count - 1) +
            (how.order == sample_order::shuffled
                 ? ", shuffled by seed " + std::to_string(how.seed) + ")"
