@@ -186,6 +186,11 @@ class batch_range {
 
   /// Epochs that there are, 0 if they go on for ever.
   [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
+  /// Of each microbatch of this rank: positions times samples.
+  [[nodiscard]] std::size_t rows() const { return batch_.rows(); }
+  [[nodiscard]] int microbatches() const { return batch_.microbatches; }
+  [[nodiscard]] std::size_t sequence_length() const { return batch_.sequence; }
+  [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
 
   /// Bytes of the host's memory that this rank has for them, besides the data set.
   [[nodiscard]] std::size_t host_bytes() const {

@@ -260,6 +260,20 @@ class trainer_on {
     return std::forward<Body>(body)();
   }
 
+  /// Bytes that the plan says that the rank with the greatest need needs for steps on these
+  /// batches.
+  template <class Batches>
+  [[nodiscard]] [[gnu::cold]] std::size_t planned_bytes(Batches const& all) const {
+    return plan::bytes_per_rank(workload{.rows = all.rows(),
+                                         .microbatches = all.microbatches(),
+                                         .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
+                                         .optimizer_states = Optimizer::states,
+                                         .sample_weights = all.has_weights(),
+                                         .averages = of_.options.average > 0,
+                                         .gradient_norm = of_.options.clip > 0,
+                                         .stops = of_.can_stop(),
+                                         .ranked_sums = of_.rank.sums_in_room()});
+  }
   /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.
   [[nodiscard]] memory_need allocated() const {
     auto need = of_.store.allocated();
