@@ -24,7 +24,7 @@ struct adaptor_tag {};
 template <class A>
 concept data_adaptor = std::same_as<typename std::remove_cvref_t<A>::concept_tag, adaptor_tag>;
 
-/// What an adaptor keeps of the data set that it is given: one that is made in the call itself, one
+/// The data set that an adaptor keeps, as it was given: one that is made in the call itself, one
 /// that is named by reference, so that it must outlive what is made of it.
 template <class Data>
 using held_data = std::conditional_t<std::is_lvalue_reference_v<Data>,

@@ -78,7 +78,7 @@ inline constexpr bool is_random_data = [] {
   else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
 }();
 
-/// How many random adaptors a data set is made with: each draws numbers of its own.
+/// The number of random adaptors that a data set is made with: each draws numbers of its own.
 template <class D>
 inline constexpr int random_adaptors_in = [] {
   if constexpr (requires { D::random_adaptors; }) return int{D::random_adaptors};
