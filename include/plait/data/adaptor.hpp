@@ -24,8 +24,8 @@ struct adaptor_tag {};
 template <class A>
 concept data_adaptor = std::same_as<typename std::remove_cvref_t<A>::concept_tag, adaptor_tag>;
 
-/// The data set that an adaptor keeps, as it was given: one that is made in the call itself, one
-/// that is named by reference, so that it must outlive what is made of it.
+/// The type in which an adaptor keeps the data set that it is given: the data set itself, if it is
+/// made in the call, or a reference to one that is named, which must outlive what is made of it.
 template <class Data>
 using held_data = std::conditional_t<std::is_lvalue_reference_v<Data>,
                                      std::remove_cvref_t<Data> const&, std::remove_cvref_t<Data>>;
