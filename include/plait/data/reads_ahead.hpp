@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -51,9 +52,12 @@ class reads_ahead {
         is_past_end_(std::move(is_past_end)),
         buffers_(how.ahead + 1) {
     // Signals are for the threads of ranks, which look at what they have to end for.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    // What a reader does itself, such as reading behind the end of a file, stays its own.
+    sigset_t others, before;
+    sigfillset(&others);
+    for (int const own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+      sigdelset(&others, own);
+    pthread_sigmask(SIG_SETMASK, &others, &before);
     std::optional<std::string> problem;
     try {
       for (int reader = 0; reader < how.readers; ++reader)
