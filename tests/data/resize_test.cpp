@@ -175,7 +175,7 @@ std::vector<stored> const& of_pillow() {
   return all;
 }
 
-TEST(Resize, IsWithinTwoLevelsOfPillow) {
+TEST(Resize, IsWithinALevelOfPillow) {
   picture const data;
   for (auto const& expected : of_pillow()) {
     auto const resized = data | plait::resize(expected.height, expected.width);
@@ -183,7 +183,7 @@ TEST(Resize, IsWithinTwoLevelsOfPillow) {
     auto const got = sample_of(resized);
     ASSERT_EQ(got.size(), expected.values.size());
     for (std::size_t i = 0; i < got.size(); ++i)
-      EXPECT_LE(std::abs(got[i] - float(expected.values[i])), 2.0F)
+      EXPECT_LE(std::abs(got[i] - float(expected.values[i])), 1.0F)
           << expected.height << " x " << expected.width << " at " << i;
   }
 }
