@@ -89,7 +89,7 @@ TEST_F(Table, WordsOfAClassColumnBecomeNumbers) {
   EXPECT_EQ(data.classes(), (words{"blue, dark", "red"}));
   EXPECT_EQ(targets(data, 0), (std::vector<std::int32_t>{1}));
   EXPECT_EQ(targets(data, 1), (std::vector<std::int32_t>{0}));
-  EXPECT_EQ(targets(data, 2), (std::vector<std::int32_t>{plait::ignored_target}));
+  EXPECT_EQ(targets(data, 2), (std::vector<std::int32_t>{plait::ext::ignored_target}));
   EXPECT_EQ(targets(data, 3), (std::vector<std::int32_t>{1}));
   EXPECT_EQ(data.description(), "table('t.csv', 4 rows, 1 feature, 2 classes)");
 }
@@ -146,7 +146,7 @@ TEST_F(Table, LongTablesKeepTheirRows) {
     ASSERT_EQ(inputs(data, i), (std::vector<float>{number, number / 2}));
     ASSERT_EQ(targets(data, i), (std::vector<float>{-number}));
   }
-  plait::loader<table<float, float>> one(data);
+  plait::ext::loader<table<float, float>> one(data);
   EXPECT_NE(one.fingerprint(), 0u);
 }
 

@@ -122,7 +122,7 @@ TEST_F(TensorTable, ClassesAreIntegersOf32Bits) {
   written const x{"x", "U8", "3,1,1", "abc"};
   tensor_table<float> const narrow(
       file({x, {"y", "I32", "3", bytes_of<std::int32_t>({-100, 2147483647, 7})}}), "x", "y");
-  EXPECT_EQ(targets(narrow, 0), (std::vector<std::int32_t>{plait::ignored_target}));
+  EXPECT_EQ(targets(narrow, 0), (std::vector<std::int32_t>{plait::ext::ignored_target}));
   EXPECT_EQ(targets(narrow, 1), (std::vector<std::int32_t>{2147483647}));
   EXPECT_EQ(inputs(narrow, 2), (std::vector<float>{'c'}));
   tensor_table<float> const wide(

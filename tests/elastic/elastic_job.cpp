@@ -50,11 +50,14 @@ struct samples {
   using target = float;
   std::size_t count = 100;
   std::size_t first = 0;  // other samples if it is another number
+  std::ptrdiff_t fails_at = -1;
 
   [[nodiscard]] std::size_t size() const { return count; }
   [[nodiscard]] std::size_t sequence_length() const { return 1; }
   [[nodiscard]] std::size_t width() const { return fields; }
   void inputs(std::size_t sample, std::span<float> out) const {
+    if (std::ptrdiff_t(sample) == fails_at)
+      throw std::runtime_error("sample " + std::to_string(sample) + " cannot be read");
     for (std::size_t i = 0; i < out.size(); ++i)
       out[i] = static_cast<float>((7 * (sample + first) + 3 * i) % 23) / 11.0F - 1.0F;
   }
@@ -91,13 +94,23 @@ std::uint64_t add(std::uint64_t hash, void const* data, std::size_t bytes) {
 template <class Job, class Rank>
 void train(Rank& rank, settings const& of, stop_on_signals const* stop, int generation) {
   auto const batch_size = static_cast<std::size_t>(of.number("batch", 24));
-  samples const data{.count = std::max<std::size_t>(100, 4 * batch_size),
-                     .first = static_cast<std::size_t>(of.number("data", 0))};
+  samples const whole{
+      .count = std::max<std::size_t>(100, 4 * batch_size),
+      .first = static_cast<std::size_t>(of.number("data", 0)),
+      .fails_at = rank.is_root() ? std::ptrdiff_t(of.number("unreadable", -1)) : -1};
+  auto const data = whole | plait::random([noise = float(of.number("noise", 0))](
+                                              std::span<float> all, sample_random& numbers) {
+                      for (auto& value : all) value += noise * float(numbers.uniform(-0.1, 0.1));
+                    });
   auto trainer = plait::trainer<Job>(
       rank, adamw{.learning_rate = 0.01F * float(of.number("rate", 1))},
       {.seed = std::uint64_t(of.number("seed", 1)), .clip = 0.5, .average = 0.9, .stop = stop});
   auto all = batches(data, global_batch<>{batch_size}, rank,
-                     {.seed = 2, .last = last_batch::keep, .epochs = 0});
+                     {.seed = 2,
+                      .last = last_batch::keep,
+                      .epochs = 0,
+                      .ahead = int(of.number("ahead", 0)),
+                      .readers = int(of.number("readers", 1))});
   std::unique_ptr<checkpoints> saves;
   std::uint64_t next = static_cast<std::uint64_t>(trainer.step_number());
   if (of.number("every", 0) > 0) {
@@ -151,7 +164,8 @@ void train(Rank& rank, settings const& of, stop_on_signals const* stop, int gene
       throw std::runtime_error("the program is wrong");
     if (auto const pause = of.number("pause", 0); pause > 0)
       std::this_thread::sleep_for(std::chrono::milliseconds{pause});
-    auto const report = trainer.step(batch);
+    auto report = trainer.step(batch);
+    report.waited = 0;  // a time, which no run has again
     trainer.between_steps([&] {
       if (of.number("full", -1) == report.step && rank.is_root())
         throw input_error("the log has no room");

@@ -326,7 +326,7 @@ class Job:
         """The run is as if nothing had been."""
         got = self.end()
         expect(set(got) <= set(codes), "exit codes %s\n%s" % (got, self.texts()))
-        reference = undisturbed(self.plan, self.steps)
+        reference = undisturbed(self.plan, self.steps, self.settings.get("noise", 0))
         expect(self.hashes() == {reference[0]}, "hash %s, undisturbed %s\n%s" % (self.hashes(), reference[0], self.texts()))
         with open(os.path.join(self.folder, "losses.csv")) as file:
             expect(file.read() == reference[1], "the losses differ")
@@ -383,19 +383,20 @@ REFERENCES = {}
 REFERRING = threading.Lock()
 
 
-def undisturbed(plan, steps):
+def undisturbed(plan, steps, noise=0):
     with REFERRING:
-        return find_undisturbed(plan, steps)
+        return find_undisturbed(plan, steps, noise)
 
 
-def find_undisturbed(plan, steps):
-    if (plan, steps) not in REFERENCES:
-        folder = os.path.join(FOLDER, "undisturbed-%s-%d" % (plan, steps))
+def find_undisturbed(plan, steps, noise):
+    if (plan, steps, noise) not in REFERENCES:
+        folder = os.path.join(FOLDER, "undisturbed-%s-%d-%d" % (plan, steps, noise))
         shutil.rmtree(folder, ignore_errors=True)
-        out = subprocess.run([PROGRAM, plan, str(steps), folder, "threads=1"], check=True, capture_output=True, text=True)
+        out = subprocess.run([PROGRAM, plan, str(steps), folder, "threads=1", "noise=%d" % noise],
+                             check=True, capture_output=True, text=True)
         with open(os.path.join(folder, "losses.csv")) as file:
-            REFERENCES[plan, steps] = (out.stdout.split("hash: ")[1].split()[0], file.read())
-    return REFERENCES[plan, steps]
+            REFERENCES[plan, steps, noise] = (out.stdout.split("hash: ")[1].split()[0], file.read())
+    return REFERENCES[plan, steps, noise]
 
 
 # ---- Scenarios -----------------------------------------------------------------------------------
@@ -420,6 +421,20 @@ def kill_second_rank():
 
 def kill_last_rank():
     kill_one_rank(3)
+
+
+def samples_are_read_ahead():
+    """Random samples, read ahead by threads: as if each had been read when it was asked for, by one process."""
+    with Job(pause=4, noise=1, ahead=2, readers=2) as job:
+        job.add(4)
+        number, ranks = job.generation(4)
+        job.reach(20)
+        os.kill(ranks[2], signal.SIGKILL)
+        number, ranks = job.generation(3, number)
+        job.reach(job.step() + 10)
+        os.kill(ranks[0], signal.SIGKILL)
+        job.generation(2, number)
+        job.check()
 
 
 def strangers_at_every_port():
@@ -1030,6 +1045,14 @@ def program_is_wrong():
         expect("the program has failed twice in step 10: the program is wrong" in job.texts(), job.texts())
 
 
+def a_sample_cannot_be_read():
+    with Job(steps=100, unreadable=17, ahead=2, readers=2) as job:
+        job.add(4)
+        got = job.end()
+        expect(set(got) == {1}, str(got))
+        expect("sample 17 cannot be read" in job.texts(), job.texts())
+
+
 def times_are_refused():
     environment = {**os.environ, "PLAIT_ELASTIC": "1:2", "PLAIT_JOB": "times", "PLAIT_ELASTIC_AT": "etcd://127.0.0.1:1"}
     for name, value, text in (("gather", -1, "gather in seconds is -0.001; it must be from 0 on"),
@@ -1227,12 +1250,13 @@ def cut_cable_of_the_root():
 
 # Killed ranks of each number are also in come_and_go.
 USUAL = [storm, cut_cable, root_is_stopped, root_hangs, stopped_for_a_while, members_without_etcd_but_spares_with_it,
-         etcd_restarted_with_its_data, come_and_go, sigterm_to_one, sigterm_to_all_saves, a_full_disk_saves,
-         tensor_replica, staged_replica, endless_loop, etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused,
-         etcd_gone_at_the_end, etcd_over_its_quota, sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd,
-         store_wait_is_over, strangers_are_refused, strangers_at_every_port, newcomers_are_refused, second_launcher,
-         first_generation_differs, fixed_job_with_other_data, words_of_the_store_move_no_cursor, secured_store,
-         program_is_wrong, times_are_refused, without_launcher]
+         etcd_restarted_with_its_data, come_and_go, samples_are_read_ahead, a_sample_cannot_be_read, sigterm_to_one,
+         sigterm_to_all_saves, a_full_disk_saves, tensor_replica, staged_replica, endless_loop,
+         etcd_restarted_without_its_data, too_few, etcd_gone, etcd_paused, etcd_gone_at_the_end, etcd_over_its_quota,
+         sigterm_to_all_without_etcd_saves, sigterm_to_one_without_etcd, store_wait_is_over, strangers_are_refused,
+         strangers_at_every_port, newcomers_are_refused, second_launcher, first_generation_differs,
+         fixed_job_with_other_data, words_of_the_store_move_no_cursor, secured_store, program_is_wrong,
+         times_are_refused, without_launcher]
 
 
 def main():

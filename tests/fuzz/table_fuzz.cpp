@@ -24,7 +24,7 @@ void read_all(std::string const& path, plait::table_options const& options) {
       for (auto const value : inputs) fuzzing::expect(std::isfinite(value), "no finite feature");
       for (auto const value : targets) {
         if constexpr (std::is_integral_v<typename Table::target>)
-          fuzzing::expect(value == plait::ignored_target ||
+          fuzzing::expect(value == plait::ext::ignored_target ||
                               static_cast<std::size_t>(value) < data.classes().size(),
                           "a class without a word");
         else fuzzing::expect(!std::isinf(value), "an infinite target");

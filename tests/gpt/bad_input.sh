@@ -160,7 +160,7 @@ echo "of the user" >w.partial
 ln -s mine l.partial
 refused "--losses 'new' and --log './new' are the same file" "${some[@]}" --losses new --log ./new
 succeeds "${some[@]}" --steps 1 --save w --losses l --log rows
-[[ $(head -n 1 rows) == step,loss,labels,learning_rate,gradient_norm && $(wc -l <rows) == 2 ]] ||
+[[ $(head -n 1 rows) == step,loss,labels,learning_rate,gradient_norm,waited && $(wc -l <rows) == 2 ]] ||
   complain "--log rows has no row of names and one of the step"
 rm rows
 keeps w.partial

@@ -59,21 +59,23 @@ plait::step_report report(std::int64_t step, double loss) {
 TEST_F(CsvLog, HasARowForEachStepAtOnce) {
   plait::csv_log log(stand_in{}, path());
   log.write(report(0, 1.0 / 3));
-  EXPECT_EQ(text(path()),
-            "step,loss,labels,learning_rate,gradient_norm\n0,0.3333333333333333,64,0.1,0.25\n");
+  EXPECT_EQ(
+      text(path()),
+      "step,loss,labels,learning_rate,gradient_norm,waited\n0,0.3333333333333333,64,0.1,0.25,0\n");
   log.write(report(1, std::numeric_limits<double>::quiet_NaN()));
-  EXPECT_TRUE(text(path()).ends_with("\n1,nan,64,0.1,0.25\n"));
+  EXPECT_TRUE(text(path()).ends_with("\n1,nan,64,0.1,0.25,0\n"));
 }
 
 TEST_F(CsvLog, NamesTheTermsOfASum) {
   plait::csv_log log(stand_in{}, path(), {.term_names = {"loss.0", "other, too"}});
   auto of = report(7, 3);
+  of.waited = 0.5;
   of.terms = {};
   of.terms.push_back(1), of.terms.push_back(2);
   log.write(of);
   EXPECT_EQ(text(path()),
-            "step,loss,term.loss.0,\"term.other, too\",labels,learning_rate,gradient_norm\n"
-            "7,3,1,2,64,0.1,0.25\n");
+            "step,loss,term.loss.0,\"term.other, too\",labels,learning_rate,gradient_norm,waited\n"
+            "7,3,1,2,64,0.1,0.25,0.5\n");
   EXPECT_NE(message_of([&] {
               log.write(report(8, 1));
             }).find("term_names has 2 names, the loss has 1 terms"),

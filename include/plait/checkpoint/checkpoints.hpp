@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "plait/checkpoint/batch_settings.hpp"
 #include "plait/checkpoint/best_checkpoint.hpp"
 #include "plait/checkpoint/checkpoint_folder.hpp"
 #include "plait/checkpoint/checkpoint_list.hpp"
@@ -81,7 +82,7 @@ class checkpoints {
     detail::require_range("checkpoint_options::keep", options_.keep, number_ranges::at_least_1);
     detail::require_range("checkpoint_options::every", static_cast<double>(options_.every),
                           number_ranges::at_least_0);
-    add_settings_of_batches();
+    detail::add_settings_of_batches(settings_, batches_);
     set_extra(std::move(options_.extra));
     copies_.rank = state_->rank();
     copies_.element_bytes = state_->element_bytes();
@@ -458,7 +459,8 @@ class checkpoints {
   [[gnu::cold]] void check(ext::checkpoint_manifest const& manifest,
                            std::filesystem::path const& folder) const {
     auto const allowed = detail::allowed_settings(options_.allow, manifest.settings, settings_);
-    auto const found = ext::differences(manifest.settings, settings_, allowed);
+    auto const found = ext::differences(
+        manifest.settings, detail::settings_to_compare(settings_, manifest.settings), allowed);
     if (found.empty()) return;
     std::string all;
     for (auto const& one : found) all += (all.empty() ? "" : ", ") + one;
@@ -564,16 +566,6 @@ class checkpoints {
       out.tensors.push_back({name, detail::sizes_of(info, info.rows, info.columns),
                              to_string(detail::type_in_files(copies_.element_bytes))});
     return out;
-  }
-
-  [[gnu::cold]] void add_settings_of_batches() {
-    auto const& of = batches_;
-    settings_.emplace_back("global_batch", std::to_string(of.samples));
-    settings_.emplace_back("data_set", std::to_string(of.data_set) + " samples, fingerprint " +
-                                           detail::digits_of(of.content));
-    settings_.emplace_back("order", of.is_shuffled ? "shuffled by seed " + std::to_string(of.seed)
-                                                   : std::string("sequential"));
-    settings_.emplace_back("last_batch", of.keeps_last ? "keep" : "drop");
   }
 
   std::unique_ptr<saved_state> state_;

@@ -15,10 +15,16 @@
 
 namespace plait::detail {
 
-// A setting in a sentence: escaped, and shortened to about 200 bytes.
-inline std::string in_words(std::string_view text) {
+// A setting in a sentence: escaped, and shortened to about 200 bytes, from `first` on.
+inline std::string in_words(std::string_view text, std::size_t first = 0) {
   if (text.empty()) return "''";
-  return escaped(text.substr(0, 200)) + (text.size() > 200 ? "..." : "");
+  auto const rest = text.substr(first);
+  return (first > 0 ? "..." : "") + escaped(rest.substr(0, 200)) + (rest.size() > 200 ? "..." : "");
+}
+// From where two settings are said: from the beginning, if a difference is to be seen then.
+inline std::size_t begin_of_difference(std::string_view one, std::string_view other) {
+  auto const same = std::ranges::mismatch(one, other).in1 - one.begin();
+  return same < 150 ? 0 : static_cast<std::size_t>(same) - 50;
 }
 
 }  // namespace plait::detail
@@ -74,10 +80,12 @@ struct checkpoint_manifest {
   for (auto const& [name, value] : saved) {
     if (is_allowed(name)) continue;
     auto const found = std::ranges::find(now, name, &pair::first);
-    auto const before = detail::in_words(name) + " is " + detail::in_words(value);
+    auto const first = found == now.end() ? 0 : detail::begin_of_difference(value, found->second);
+    auto const before = detail::in_words(name) + " is " + detail::in_words(value, first);
     if (found == now.end()) out.push_back(before + " in the checkpoint and not set now");
     else if (found->second != value)
-      out.push_back(before + " in the checkpoint and " + detail::in_words(found->second) + " now");
+      out.push_back(before + " in the checkpoint and " + detail::in_words(found->second, first) +
+                    " now");
   }
   for (auto const& [name, value] : now)
     if (!is_allowed(name) && std::ranges::find(saved, name, &pair::first) == saved.end())

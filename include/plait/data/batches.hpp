@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -15,42 +17,30 @@
 
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/core/number_range.hpp"
+#include "plait/data/batch_options.hpp"
 #include "plait/data/batch_size.hpp"
 #include "plait/data/dataset.hpp"
+#include "plait/data/host_batch.hpp"
 #include "plait/data/loader.hpp"
+#include "plait/data/reads_ahead.hpp"
 #include "plait/data/sampler.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/tensor/batch.hpp"
-
-namespace plait {
-
-struct batch_options {
-  std::uint64_t seed = 0;
-  sample_order how = sample_order::shuffled;
-  last_batch last = last_batch::drop;
-  /// Passes through the data set; 0 goes on for ever.
-  std::uint64_t epochs = 1;
-  /// Pieces of a step that are run one after the other; 0 takes one for each pipeline stage, and
-  /// for a job that is reproducible<Slices> one for each slice of the rank, which is all it takes.
-  int microbatches = 0;
-};
-
-}  // namespace plait
 
 namespace plait::ext {
 
 /// The batches of one data rank, one for each step, in the memory of the rank's device.
 ///
 /// All ranks that differ only along the tensor or stage axis get the same samples, every sample
-/// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it.
-/// Cost:   one allocation and loader::fingerprint when it is made; each batch takes the place of
-/// the
-///         one before.
+/// goes to exactly one data rank per epoch. `Held` is the data set, or a reference to it. With
+/// `batch_options::ahead` threads of the rank read the samples of the next steps, from the first
+/// step on that is asked for; the values of no batch depend on it.
+/// Cost:   one allocation and loader::fingerprint when it is made; on the device each batch takes
+///         the place of the one before, on the host there is room for 1 + ahead.
 /// Errors: input_error if the samples of a data rank do not divide into microbatches, or those of a
 ///         batch into slices, or if the data set is smaller than one batch and the last is dropped;
-///         out_of_memory.
+///         out_of_memory; error if there are no threads to read ahead.
 template <class Held, class Batch, class Rank, class Element = void>
 class batch_range {
   using Data = std::remove_cvref_t<Held>;
@@ -59,6 +49,8 @@ class batch_range {
   using loader_type = loader<Data, Element>;  // says what a data set needs
   using element = typename loader_type::element;
   using target = typename loader_type::target;
+  using host_type = detail::host_batch<loader_type>;
+  using clock = std::chrono::steady_clock;
 
  public:
   using batch_type = batch_of<memory, element, target>;
@@ -66,12 +58,12 @@ class batch_range {
   [[gnu::cold]] batch_range(Held&& data, Batch size, Rank& rank, batch_options const& options)
       : rank_(rank),
         data_(std::forward<Held>(data)),
-        loader_(data_),
+        loaders_(1, loader_type(data_)),
         sampler_(data_.size(), {.seed = options.seed, .order = options.how, .last = options.last}),
         size_(size),
-        epochs_(options.epochs) {
-    detail::require_range("batch_options::microbatches", options.microbatches,
-                          number_ranges::at_least_0);
+        epochs_(options.epochs),
+        for_evaluation_(options.for_evaluation) {
+    detail::check(options);
     if (steps_per_epoch() == 0)
       throw input_error("batches: a global batch of " + std::to_string(size.samples) +
                         " samples is larger than the data set of " + std::to_string(data_.size()) +
@@ -80,25 +72,23 @@ class batch_range {
     if (rank.groups().slices() > 0) cut_into_slices(rank.groups().slices(), options.microbatches);
     else cut_into_microbatches(options.microbatches);
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
+    auto& loader = loaders_.front();
     batch_.sequence = data_.sequence_length();
     batch_.element_bytes = sizeof(element);
     batch_.input = {std::is_integral_v<element> ? value_kind::tokens : value_kind::features,
-                    loader_.inputs_per_sample() / data_.sequence_length()};
-    allocate(batch_.places());
+                    loader.inputs_per_sample() / data_.sequence_length()};
+    allocate(batch_.places(), static_cast<std::size_t>(options.ahead) + 1);
     batch_.target = {std::is_integral_v<target> ? value_kind::tokens : value_kind::reals,
-                     loader_.target_width()};
+                     loader.target_width()};
     batch_.target_bytes = sizeof(target);
-    batch_.input_stride_bytes = host_inputs_.size() / pieces * sizeof(element);
-    batch_.target_stride_bytes = host_targets_.size() / pieces * sizeof(target);
+    auto const& host = host_.front();
+    batch_.input_stride_bytes = host.inputs.size() / pieces * sizeof(element);
+    batch_.target_stride_bytes = host.targets.size() / pieces * sizeof(target);
     batch_.inputs = buffer_.data();
     batch_.targets = buffer_.data() + targets_at();
-    batch_.host_inputs = host_inputs_.data();
-    batch_.host_targets = host_targets_.data();
-    if (!host_weights_.empty()) {
+    if (!host.weights.empty())
       batch_.weights = reinterpret_cast<double*>(buffer_.data() + weights_at());
-      batch_.host_weights = host_weights_.data();
-    }
-    batch_.sample_numbers = samples_.data();
+    point_to(host);
     batch_.description = &description_;
     description_ = {.number = rank.next_batches(),
                     .seed = options.seed,
@@ -106,7 +96,11 @@ class batch_range {
                     .data_set = data_.size(),
                     .is_shuffled = options.how == sample_order::shuffled,
                     .keeps_last = options.last == last_batch::keep,
-                    .content = loader_.fingerprint()};
+                    .content = loader.fingerprint(),
+                    .text = description_of(data_),
+                    .for_evaluation = options.for_evaluation,
+                    .is_random = is_random_data<Data> && !options.for_evaluation};
+    if (options.ahead > 0) start_readers(options);
   }
   batch_range(batch_range const&) = delete;
   batch_range& operator=(batch_range const&) = delete;
@@ -126,18 +120,22 @@ class batch_range {
   batch_type at(std::uint64_t step) & {
     if (is_past_end(step)) refuse("the batch of step " + std::to_string(step) + " was");
     batch_.step = description_.step = step;
-    auto const where = sampler_.position(size_, step);
-    std::size_t const first = where.batch * size_.samples;
-    batch_.missing_samples =
-        size_.samples - std::min<std::size_t>(size_.samples, data_.size() - first);
-    if (batch_.slices > 0) load_slices(where);
-    else load_share(where);
+    auto const begin = clock::now();
+    auto const of = share_in(step);
+    batch_.missing_samples = size_.samples - of.samples;
+    batch_.first_sample = batch_.slices > 0 ? batch_.slice_of(0).first : of.share.first;
+    auto& host = host_[ahead_ ? ahead_->take(step) : 0];
+    if (!ahead_)
+      for (std::size_t place = 0; place < batch_.places(); ++place)
+        load(loaders_.front(), host, of, place);
+    batch_.waited = std::chrono::duration<double>(clock::now() - begin).count();
+    point_to(host);
     auto const upload = [&](auto const& values, void* to) {
       rank_.device().upload(values.data(), to, values.size() * sizeof(values[0]));
     };
-    upload(host_inputs_, batch_.inputs);
-    upload(host_targets_, batch_.targets);
-    if (!host_weights_.empty()) upload(host_weights_, batch_.weights);
+    upload(host.inputs, batch_.inputs);
+    upload(host.targets, batch_.targets);
+    if (!host.weights.empty()) upload(host.weights, batch_.weights);
     return batch_;
   }
   /// A batch would lie in the memory of batches that nobody keeps.
@@ -187,12 +185,23 @@ class batch_range {
   /// What is said of them to compare them.
   [[nodiscard]] batch_description const& description() const { return description_; }
 
- private:
-  [[nodiscard]] int data_rank() const {
-    return rank_.grid().place_in_group(rank_.place(), batch_axes);
-  }
-  [[nodiscard]] int data_ranks() const { return rank_.grid().size(batch_axes); }
+  /// Epochs that there are, 0 if they go on for ever.
+  [[nodiscard]] std::uint64_t epochs() const { return epochs_; }
+  /// Of each microbatch of this rank: positions times samples.
+  [[nodiscard]] std::size_t rows() const { return batch_.rows(); }
+  [[nodiscard]] int microbatches() const { return batch_.microbatches; }
+  [[nodiscard]] std::size_t sequence_length() const { return batch_.sequence; }
+  [[nodiscard]] bool has_weights() const { return batch_.weights != nullptr; }
 
+  /// Bytes of the host's memory that this rank has for them, besides the data set.
+  [[nodiscard]] std::size_t host_bytes() const {
+    std::size_t bytes =
+        host_.size() * batch_.places() * host_type::bytes_per_sample(loaders_.front());
+    for (auto const& loader : loaders_) bytes += loader.host_bytes();
+    return bytes;
+  }
+
+ private:
   [[noreturn]] [[gnu::cold]] void refuse(std::string const& what) const {
     auto const each = steps_per_epoch();
     throw input_error("batches: " + what + " asked for, and the epochs, " +
@@ -202,17 +211,17 @@ class batch_range {
   }
   [[gnu::cold]] void cut_into_microbatches(int asked) {
     batch_.microbatches = asked > 0 ? asked : rank_.grid().size(axis::stage);
-    std::size_t const per_rank = size_.per_rank(data_ranks());
+    std::size_t const per_rank = size_.per_rank(data_ranks_);
     auto const pieces = static_cast<std::size_t>(batch_.microbatches);
     if (per_rank % pieces != 0)
       throw input_error("batches: a global batch of " + std::to_string(size_.samples) + " gives " +
                         std::to_string(per_rank) + " samples to each of " +
-                        std::to_string(data_ranks()) + " data ranks, which do not divide into " +
+                        std::to_string(data_ranks_) + " data ranks, which do not divide into " +
                         std::to_string(pieces) + " microbatches");
     batch_.samples = per_rank / pieces;
   }
   [[gnu::cold]] void cut_into_slices(int slices, int asked) {
-    auto const mine = slice_tree(slices).of_rank(data_rank(), data_ranks());
+    auto const mine = slice_tree(slices).of_rank(data_rank_, data_ranks_);
     if (asked > 0)
       throw input_error("batches: .microbatches is " + std::to_string(asked) +
                         ", but the job is reproducible<" + std::to_string(slices) +
@@ -223,54 +232,82 @@ class batch_range {
     batch_.samples = size_.per_slice(slices);
   }
 
-  /// The share of this rank in a batch, one microbatch after the other.
-  void load_share(epoch_position const& where) {
-    auto const share = sampler_.slice(size_, where.batch, data_rank(), data_ranks());
-    batch_.first_sample = share.first - where.batch * size_.samples;
-    std::span<std::size_t> const mine(samples_.data(), share.count);
-    sampler_.fill(where.epoch, share, mine);
-    loader_.fill(mine, batch_.microbatches, {host_inputs_, host_targets_, host_weights_});
+  [[gnu::cold]] void start_readers(batch_options const& options) {
+    loaders_.resize(static_cast<std::size_t>(options.readers), loader_type(data_));
+    ahead_.emplace(
+        detail::reads_ahead::shape{.ahead = static_cast<std::size_t>(options.ahead),
+                                   .places = batch_.places(),
+                                   .readers = options.readers},
+        [this](int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
+          load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
+        },
+        [this](std::uint64_t step) { return is_past_end(step); });
   }
-  /// The slices of this rank, each for itself: a partial batch is shared out among all of them.
-  void load_slices(epoch_position const& where) {
-    auto const pieces = static_cast<std::size_t>(batch_.microbatches);
-    for (std::size_t m = 0; m < pieces; ++m) {
-      auto slice = batch_.slice_of(static_cast<int>(m));
-      if (m == 0) batch_.first_sample = slice.first;
-      slice.first += where.batch * size_.samples;
-      std::span<std::size_t> const mine(samples_.data() + m * batch_.samples, slice.count);
-      sampler_.fill(where.epoch, slice, mine);
-      auto const part = [&](auto& all) {
-        std::size_t const each = all.size() / pieces;
-        return std::span(all).subspan(m * each, each);
-      };
-      loader_.fill(mine, 1, {part(host_inputs_), part(host_targets_), part(host_weights_)});
+
+  /// The samples of this rank in a step.
+  struct step_share {
+    std::uint64_t epoch = 0;
+    std::size_t begin = 0;    // of the batch in the epoch
+    std::size_t samples = 0;  // of the batch
+    sample_slice share{};     // of them, but if there are slices
+  };
+  [[nodiscard]] step_share share_in(std::uint64_t step) const {
+    auto const where = sampler_.position(size_, step);
+    step_share of{.epoch = where.epoch, .begin = where.batch * size_.samples};
+    of.samples = std::min<std::size_t>(size_.samples, data_.size() - of.begin);
+    of.share = share_of_samples(of.samples, data_rank_, data_ranks_);
+    return of;
+  }
+  /// The samples of a rank lie one microbatch after the other; if these are slices, a partial batch
+  /// is shared out among all of them.
+  [[nodiscard]] std::size_t sample_at(step_share const& of, std::size_t place) const {
+    auto share = of.share;
+    if (batch_.slices > 0) {
+      auto const slice = static_cast<int>(place / batch_.samples);
+      share = share_of_samples(of.samples, batch_.first_slice + slice, batch_.slices);
+      place %= batch_.samples;
     }
+    return place < share.count ? sampler_.at(of.epoch, of.begin + share.first + place)
+                               : loader_type::no_sample;
+  }
+  /// Brings one sample into host memory.
+  void load(loader_type& with, host_type& to, step_share const& of, std::size_t place) const {
+    std::size_t const sample = sample_at(of, place);
+    to.samples[place] = sample;
+    with.fill_place(sample, for_evaluation_ ? no_epoch : static_cast<std::int64_t>(of.epoch), place,
+                    batch_.samples, to.buffers());
+  }
+  void point_to(host_type const& host) {
+    batch_.host_inputs = host.inputs.data();
+    batch_.host_targets = host.targets.data();
+    batch_.host_weights = host.weights.empty() ? nullptr : host.weights.data();
+    batch_.sample_numbers = host.samples.data();
   }
 
   /// Room for the samples of this rank on the host and on its device.
-  [[gnu::cold]] void allocate(std::size_t samples) {
-    std::size_t const each = loader_.inputs_per_sample() * sizeof(element) +
-                             loader_.targets_per_sample() * sizeof(target) +
-                             loader_.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
+  [[gnu::cold]] void allocate(std::size_t samples, std::size_t buffers) {
+    auto const& loader = loaders_.front();
+    std::size_t const each = host_type::bytes_per_sample(loader);
     auto const fail = [&](std::string const& why) {
       throw out_of_memory("batches: a global batch of " + std::to_string(size_.samples) +
                               " samples gives " + std::to_string(samples) +
                               " samples to each data rank, whose inputs and targets take " +
-                              std::to_string(each) + " bytes each; rank " +
-                              std::to_string(rank_.world_rank()) + " has no room for them" + why +
+                              std::to_string(each) + " bytes each" +
+                              (buffers > 1 ? ", " + std::to_string(buffers) + " times with .ahead"
+                                           : std::string{}) +
+                              "; rank " + std::to_string(rank_.world_rank()) +
+                              " has no room for them" + why +
                               "; use a smaller batch or more data ranks",
                           {.asked = samples * each});
     };
-    if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each) fail("");
+    if (samples > std::numeric_limits<std::ptrdiff_t>::max() / each / buffers) fail("");
     try {
-      samples_.resize(samples);
-      host_inputs_.resize(samples * loader_.inputs_per_sample());
-      host_targets_.resize(samples * loader_.targets_per_sample());
-      host_weights_.resize(samples * loader_.weights_per_sample());
-      buffer_ = rank_.device().allocate(host_weights_.empty()
-                                            ? targets_at() + host_targets_.size() * sizeof(target)
-                                            : weights_at() + host_weights_.size() * sizeof(double));
+      host_.reserve(buffers);
+      for (std::size_t i = 0; i < buffers; ++i) host_.emplace_back(loader, samples);
+      auto const& host = host_.front();
+      buffer_ = rank_.device().allocate(host.weights.empty()
+                                            ? targets_at() + host.targets.size() * sizeof(target)
+                                            : weights_at() + host.weights.size() * sizeof(double));
     } catch (std::bad_alloc const&) {
       fail(" on the host");
     } catch (out_of_memory const& problem) {
@@ -279,25 +316,26 @@ class batch_range {
   }
 
   [[nodiscard]] std::size_t targets_at() const {
-    return (host_inputs_.size() * sizeof(element) + 63) / 64 * 64;
+    return (host_.front().inputs.size() * sizeof(element) + 63) / 64 * 64;
   }
   [[nodiscard]] std::size_t weights_at() const {
-    return (targets_at() + host_targets_.size() * sizeof(target) + 63) / 64 * 64;
+    return (targets_at() + host_.front().targets.size() * sizeof(target) + 63) / 64 * 64;
   }
 
   Rank& rank_;
   Held data_;
-  loader_type loader_;
+  std::vector<loader_type> loaders_;  // one for each thread
   sampler sampler_;
   Batch size_;
   std::uint64_t epochs_;
+  bool for_evaluation_;
+  int data_rank_ = rank_.grid().place_in_group(rank_.place(), batch_axes);
+  int data_ranks_ = rank_.grid().size(batch_axes);
   batch_description description_;
-  std::vector<std::size_t> samples_;
-  std::vector<element> host_inputs_;
-  std::vector<target> host_targets_;
-  std::vector<double> host_weights_;
+  std::vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
+  std::optional<detail::reads_ahead> ahead_{};  // ends before what it fills
 };
 
 }  // namespace plait::ext

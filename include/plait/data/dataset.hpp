@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "plait/core/namespaces.hpp"
 
@@ -50,6 +51,85 @@ inline constexpr bool has_targets_per_sample = [] {
   else return false;
 }();
 
+/// The epoch of samples that are evaluated, measured or compared: no randomness is in them.
+inline constexpr std::int64_t no_epoch = -1;
+
+}  // namespace plait::ext
+
+namespace plait::detail {
+
+template <class D>
+concept gives_inputs =
+    requires(D const& data, std::size_t sample, std::span<typename D::element> out) {
+      { data.inputs(sample, out) } -> std::same_as<void>;
+    };
+template <class D>
+concept gives_inputs_of_epoch = requires(D const& data, std::size_t sample, std::int64_t epoch,
+                                         std::span<typename D::element> out) {
+  { data.inputs(sample, epoch, out) } -> std::same_as<void>;
+};
+template <class D>
+concept gives_inputs_with_scratch =
+    requires(D const& data, std::size_t sample, std::int64_t epoch,
+             std::span<typename D::element> out, std::span<typename D::element> scratch) {
+      { data.inputs(sample, epoch, out, scratch) } -> std::same_as<void>;
+      { data.scratch_elements() } -> std::same_as<std::size_t>;
+    };
+
+}  // namespace plait::detail
+
+namespace plait::ext {
+
+/// True if the inputs of a sample may be others in another epoch: `is_random`, or, where that is
+/// not said, where `inputs` takes an epoch.
+template <class D>
+inline constexpr bool is_random_data = [] {
+  if constexpr (requires { D::is_random; }) return bool{D::is_random};
+  else return detail::gives_inputs_of_epoch<D> || detail::gives_inputs_with_scratch<D>;
+}();
+
+/// The number of random adaptors that a data set is made with: each draws numbers of its own.
+template <class D>
+inline constexpr int random_adaptors_in = [] {
+  if constexpr (requires { D::random_adaptors; }) return int{D::random_adaptors};
+  else return 0;
+}();
+
+/// Elements of the scratch that a data set needs to give the inputs of a sample, 0 for most.
+template <class D>
+[[nodiscard]] constexpr std::size_t scratch_elements_of(D const& data) {
+  static_assert(
+      detail::gives_inputs_with_scratch<D> || !requires { data.scratch_elements(); },
+      "a data set with scratch_elements() needs `std::size_t scratch_elements() const` "
+      "and `void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out, "
+      "std::span<element> scratch) const`, as plait/data/dataset.hpp has them");
+  if constexpr (detail::gives_inputs_with_scratch<D>) return data.scratch_elements();
+  else return 0;
+}
+
+/// Writes the inputs of a sample in an epoch, by that of the data set's `inputs` that takes most.
+///
+/// Shapes: out (sequence_length(), width()), scratch (at least scratch_elements_of(data)).
+template <class D>
+void write_inputs(D const& data, std::size_t sample, std::int64_t epoch,
+                  std::span<typename D::element> out, std::span<typename D::element> scratch) {
+  if constexpr (detail::gives_inputs_with_scratch<D>) data.inputs(sample, epoch, out, scratch);
+  else if constexpr (detail::gives_inputs_of_epoch<D>) data.inputs(sample, epoch, out);
+  else data.inputs(sample, out);
+}
+
+/// The text by which a data set says what it is, "" if it has none: its description().
+template <class D>
+[[nodiscard]] std::string description_of(D const& data) {
+  if constexpr (requires { data.description(); }) {
+    static_assert(std::same_as<decltype(data.description()), std::string>,
+                  "the description() of a data set must return a std::string");
+    return data.description();
+  } else {
+    return {};
+  }
+}
+
 }  // namespace plait::ext
 
 namespace plait {
@@ -61,24 +141,32 @@ namespace plait {
 ///          const. It may have target, an integer of 32 bits (as it is without) or a floating-point
 ///          type, target_width() -> std::size_t, `static constexpr bool targets_per_sample`, and
 ///          weight(sample) -> double, by which the sample's share of the loss is multiplied, and
-///          fingerprint() -> std::uint64_t, which stands for all samples.
+///          fingerprint() -> std::uint64_t, which stands for all samples, and
+///          description() -> std::string, which says what it is.
+///          Where inputs are others in each epoch: inputs(sample, std::int64_t epoch,
+///          std::span<element>). Where a sample is made in memory besides `out`:
+///          scratch_elements() -> std::size_t and inputs(sample, epoch, std::span<element>,
+///          std::span<element> scratch), and `static constexpr bool is_random`, false if the
+///          epoch changes nothing.
 /// Shapes:  inputs (sequence_length(), width()), targets (sequence_length(), target_width()), or
 ///          (target_width()) per sample: then they stand at the last position, and the others do
 ///          not count.
-/// Meaning: samples are 0 to size()-1 and never change; inputs and targets write all of a span of
+/// Meaning: samples are 0 to size()-1 and never change, but with the epoch, and in epoch no_epoch,
+///          that of evaluations, nothing is random; inputs and targets write all of a span of
 ///          exactly the length of one sample, allocate nothing, and may run on several threads at
-///          the same time. A real target that is not a number does not count. Weights are not
-///          negative. All ranks have the same samples: they compare fingerprint(), or, without it,
-///          64 samples that are spread over the data set.
+///          the same time, each with a scratch of its own. A real target that is not a number does
+///          not count. Weights are not negative. All ranks have the same samples: they compare
+///          fingerprint(), or, without it, 64 samples that are spread over the data set, and
+///          description().
 template <class D>
 concept dataset =
     std::same_as<typename D::concept_tag, dataset_tag> &&
     (std::same_as<ext::target_of<D>, std::int32_t> || std::floating_point<ext::target_of<D>>) &&
-    requires(D const& data, std::size_t sample, std::span<typename D::element> inputs,
-             std::span<ext::target_of<D>> targets) {
+    (detail::gives_inputs<D> || detail::gives_inputs_of_epoch<D> ||
+     detail::gives_inputs_with_scratch<D>) &&
+    requires(D const& data, std::size_t sample, std::span<ext::target_of<D>> targets) {
       { data.size() } -> std::same_as<std::size_t>;
       { data.sequence_length() } -> std::same_as<std::size_t>;
-      { data.inputs(sample, inputs) } -> std::same_as<void>;
       { data.targets(sample, targets) } -> std::same_as<void>;
     };
 

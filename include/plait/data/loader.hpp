@@ -31,31 +31,32 @@ namespace plait::ext {
 /// have the same shape. Trainers count rows without a sample neither in the loss nor in its
 /// gradient, so the filling changes nothing.
 ///
-/// Cost:    room for one sample, allocated by the constructor; filling allocates nothing.
-/// Threads: one loader per thread; the data set is only read and must outlive its loaders.
+/// Cost:    room for one sample and the data set's scratch, allocated by the constructor; filling
+/// allocates nothing. Threads: one loader per thread; the data set is only read and must outlive
+/// its loaders.
 template <class Data, class Element = void>
 class loader {
   static_assert(
-      ext::token_dataset<Data> || ext::feature_dataset<Data>,
+      token_dataset<Data> || feature_dataset<Data>,
       "loader<Data>: Data is no data set; it needs using concept_tag = dataset_tag, using "
       "element, size(), sequence_length(), inputs(), targets(), and width() if element is "
       "a floating-point type, see plait/data/dataset.hpp");
   static constexpr bool has_real_targets = std::floating_point<target_of<Data>>;
 
-  static_assert(ext::feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
+  static_assert(feature_dataset<Data> || std::is_void_v<Element> || has_real_targets,
                 "batches<Element>(data, ...): the data set has tokens, which are std::int32_t in "
                 "every precision; write batches(data, ...)");
 
  public:
   /// What an input is.
-  using element = std::conditional_t<std::is_void_v<Element> || ext::token_dataset<Data>,
+  using element = std::conditional_t<std::is_void_v<Element> || token_dataset<Data>,
                                      typename Data::element, Element>;
   /// What a target is.
   using target = std::conditional_t<
       has_real_targets,
       accumulate_t<std::conditional_t<
           std::is_void_v<Element>,
-          std::conditional_t<ext::token_dataset<Data>, float, typename Data::element>, Element>>,
+          std::conditional_t<token_dataset<Data>, float, typename Data::element>, Element>>,
       std::int32_t>;
   /// A target that does not count.
   static constexpr target no_target = [] {
@@ -78,6 +79,7 @@ class loader {
         width_(width_of(data)),
         target_width_(target_width_of(data)),
         inputs_(sequence_ * width_),
+        scratch_(scratch_elements_of(data)),
         targets_((has_targets_per_sample<Data> ? 1 : sequence_) * target_width_) {
     if (sequence_ == 0 || width_ == 0 || target_width_ == 0)
       throw input_error("loader: samples have the shape (" + std::to_string(sequence_) + ", " +
@@ -92,8 +94,13 @@ class loader {
   [[nodiscard]] std::size_t inputs_per_sample() const { return sequence_ * width_; }
   [[nodiscard]] std::size_t targets_per_sample() const { return sequence_ * target_width_; }
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
+  /// Bytes of the room that it has for itself.
+  [[nodiscard]] std::size_t host_bytes() const {
+    return (inputs_.size() + scratch_.size()) * sizeof(typename Data::element) +
+           targets_.size() * sizeof(target_of<Data>);
+  }
   [[nodiscard]] std::size_t weights_per_sample() const {
-    return ext::weighted_dataset<Data> ? sequence_ : 0;
+    return weighted_dataset<Data> ? sequence_ : 0;
   }
 
   /// A number that is another one if the data set is: made of its shape and of 64 samples that are
@@ -114,13 +121,16 @@ class loader {
     for (std::size_t i = 0; i < count; ++i) {
       // The first and the last are among them.
       std::size_t const sample = count < 2 ? 0 : i * (data_->size() - 1) / (count - 1);
-      read(std::span(&sample, 1), 0);
+      read(sample, no_epoch);
       add(inputs_.data(), inputs_.size() * sizeof(inputs_[0]));
       add(targets_.data(), targets_.size() * sizeof(targets_[0]));
-      if constexpr (ext::weighted_dataset<Data>) add(&weight_, sizeof weight_);
+      if constexpr (weighted_dataset<Data>) add(&weight_, sizeof weight_);
     }
     return out.value();
   }
+
+  /// Stands for a place of a batch that gets no sample.
+  static constexpr std::size_t no_sample = std::numeric_limits<std::size_t>::max();
 
   /// Fills the microbatches of one step, one after another; microbatch m gets the samples from
   /// m * batch on, where the places of a microbatch, `batch`, follow from the buffers' sizes.
@@ -128,7 +138,8 @@ class loader {
   /// Shapes: samples (at most microbatches * batch)
   /// Errors: size_mismatch if these do not fit together, before anything is written; input_error
   ///         for a weight that is negative or not finite.
-  void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out) {
+  void fill(std::span<std::size_t const> samples, int microbatches, buffers const& out,
+            std::int64_t epoch = no_epoch) {
     auto const count = static_cast<std::size_t>(std::max(microbatches, 1));
     std::size_t const batch = out.targets.size() / targets_per_sample() / count;
     std::size_t const places = count * batch;
@@ -141,36 +152,43 @@ class loader {
                           " microbatches with " + std::to_string(out.inputs.size()) + " inputs, " +
                           std::to_string(out.targets.size()) + " targets and " +
                           std::to_string(out.weights.size()) + " weights in all");
-    for (std::size_t place = 0; place < places; ++place) {
-      read(samples, place);
-      std::size_t const first = place / batch * batch * sequence_ + place % batch;
-      for (std::size_t position = 0; position < sequence_; ++position)
-        write(position, first + position * batch, out);
-    }
+    for (std::size_t place = 0; place < places; ++place)
+      fill_place(place < samples.size() ? samples[place] : no_sample, epoch, place, batch, out);
+  }
+
+  /// Fills one place of buffers of microbatches of `batch` places each with a sample in an epoch,
+  /// or, for no_sample, with what a place without one gets. The buffers are as for fill.
+  ///
+  /// Errors: input_error for a weight that is negative or not finite.
+  void fill_place(std::size_t sample, std::int64_t epoch, std::size_t place, std::size_t batch,
+                  buffers const& out) {
+    read(sample, epoch);
+    std::size_t const first = place / batch * batch * sequence_ + place % batch;
+    for (std::size_t position = 0; position < sequence_; ++position)
+      write(position, first + position * batch, out);
   }
 
  private:
   static std::size_t width_of(Data const& data) {
-    if constexpr (ext::feature_dataset<Data>) return data.width();
+    if constexpr (feature_dataset<Data>) return data.width();
     else return 1;
   }
 
-  /// Brings the sample of a place here, or what a place without one gets.
-  void read(std::span<std::size_t const> samples, std::size_t place) {
-    if (place < samples.size()) {
-      data_->inputs(samples[place], std::span(inputs_));
-      data_->targets(samples[place], std::span(targets_));
-      if constexpr (ext::weighted_dataset<Data>) {
-        weight_ = static_cast<double>(data_->weight(samples[place]));
-        if (!(weight_ >= 0) || !std::isfinite(weight_))
-          throw input_error("loader: sample " + std::to_string(samples[place]) +
-                            " has the weight " + std::to_string(weight_) +
-                            "; weights are finite and not negative");
-      }
-    } else if (place == samples.size()) {
+  /// Brings a sample here, or what a place without one gets.
+  void read(std::size_t sample, std::int64_t epoch) {
+    if (sample == no_sample) {
       std::ranges::fill(inputs_, typename Data::element{0});
       std::ranges::fill(targets_, missing());
       weight_ = 0;
+      return;
+    }
+    write_inputs(*data_, sample, epoch, std::span(inputs_), std::span(scratch_));
+    data_->targets(sample, std::span(targets_));
+    if constexpr (weighted_dataset<Data>) {
+      weight_ = static_cast<double>(data_->weight(sample));
+      if (!(weight_ >= 0) || !std::isfinite(weight_))
+        throw input_error("loader: sample " + std::to_string(sample) + " has the weight " +
+                          std::to_string(weight_) + "; weights are finite and not negative");
     }
   }
   void write(std::size_t position, std::size_t row, buffers const& out) const {
@@ -182,7 +200,7 @@ class loader {
     std::size_t const from = has_targets_per_sample<Data> ? 0 : position * target_width_;
     for (std::size_t i = 0; i < target_width_; ++i)
       targets[i] = has_targets ? static_cast<target>(targets_[from + i]) : no_target;
-    if constexpr (ext::weighted_dataset<Data>) out.weights[row] = weight_;
+    if constexpr (weighted_dataset<Data>) out.weights[row] = weight_;
   }
   static target_of<Data> missing() {
     if constexpr (has_real_targets) return 0;
@@ -193,7 +211,7 @@ class loader {
   std::size_t sequence_;
   std::size_t width_;
   std::size_t target_width_;
-  std::vector<typename Data::element> inputs_;  // of one sample
+  std::vector<typename Data::element> inputs_, scratch_;  // of one sample
   std::vector<target_of<Data>> targets_;
   double weight_ = 0;
 };

@@ -48,22 +48,49 @@ class dataset_part {
   [[nodiscard]] std::size_t size() const { return which_.count; }
   [[nodiscard]] std::size_t sequence_length() const { return data_->sequence_length(); }
   [[nodiscard]] std::size_t width() const
-    requires ext::feature_dataset<Data>
+    requires feature_dataset<Data>
   {
     return data_->width();
   }
   [[nodiscard]] std::size_t target_width() const { return target_width_of(*data_); }
 
-  void inputs(std::size_t sample, std::span<element> out) const {
+  void inputs(std::size_t sample, std::span<element> out) const
+    requires detail::gives_inputs<Data>
+  {
     data_->inputs(number_of(sample), out);
   }
+  void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
+              std::span<element> scratch) const {
+    write_inputs(*data_, number_of(sample), epoch, out, scratch);
+  }
+  static constexpr bool is_random = is_random_data<Data>;
+  static constexpr int random_adaptors = random_adaptors_in<Data>;
+  [[nodiscard]] std::size_t scratch_elements() const { return scratch_elements_of(*data_); }
   void targets(std::size_t sample, std::span<target> out) const {
     data_->targets(number_of(sample), out);
   }
   [[nodiscard]] double weight(std::size_t sample) const
-    requires ext::weighted_dataset<Data>
+    requires weighted_dataset<Data>
   {
     return static_cast<double>(data_->weight(number_of(sample)));
+  }
+
+  [[nodiscard]] auto picture_shape() const
+    requires requires(Data const& data) { data.picture_shape(); }
+  {
+    return data_->picture_shape();
+  }
+
+  /// That of the whole data set, and the places in its order that the part has.
+  [[nodiscard]] std::string description() const
+    requires requires(Data const& data) { data.description(); }
+  {
+    auto const how = order_.options();
+    return "split_data(" + description_of(*data_) + ", samples " + std::to_string(which_.first) +
+           " to " + std::to_string(which_.first + which_.count - 1) +
+           (how.order == sample_order::shuffled
+                ? ", shuffled by seed " + std::to_string(how.seed) + ")"
+                : ")");
   }
 
   /// That of the whole data set, and of what the part has of it.

@@ -292,7 +292,7 @@ class table {
     if constexpr (!has_classes) {
       return number<Target>(cell, rows, column);
     } else {
-      if (cell.empty()) return ignored_target;
+      if (cell.empty()) return ext::ignored_target;
       if (auto const found = numbers.find(cell); found != numbers.end()) return found->second;
       if (!options.classes.empty())
         rows.refuse("has the class " + detail::in_quotes(cell) + " in the column " +
@@ -319,7 +319,7 @@ class table {
     for (std::size_t i = 0; i < classes_.size(); ++i)
       now[static_cast<std::size_t>(numbers.at(classes_[i]))] = static_cast<std::int32_t>(i);
     for (auto& one : targets_)
-      if (one != ignored_target) one = now[static_cast<std::size_t>(one)];
+      if (one != ext::ignored_target) one = now[static_cast<std::size_t>(one)];
   }
 
   void check(std::size_t sample, std::size_t given, std::size_t needed) const {
@@ -339,6 +339,6 @@ class table {
   std::size_t target_width_ = 1;
 };
 
-static_assert(feature_dataset<table<float>> && feature_dataset<table<double, double>>);
+static_assert(ext::feature_dataset<table<float>> && ext::feature_dataset<table<double, double>>);
 
 }  // namespace plait

@@ -148,7 +148,7 @@ class tensor_table {
       throw size_mismatch("tensor_table: sample " + std::to_string(sample) + " of " +
                           std::to_string(size()) + " into a span of " + std::to_string(out.size()) +
                           ", which must be " + std::to_string(from.width));
-    auto const* const row = from.data + sample * from.width * element_bytes(from.entry.type);
+    auto const* const row = from.data + sample * from.width * ext::element_bytes(from.entry.type);
     auto const same = [](auto x) { return x; };
     switch (from.entry.type) {
       case stored_type::i64: return convert<std::int64_t>(row, out, same);
@@ -191,6 +191,7 @@ class tensor_table {
   tensor x_, y_;
 };
 
-static_assert(feature_dataset<tensor_table<float>> && feature_dataset<tensor_table<double, float>>);
+static_assert(ext::feature_dataset<tensor_table<float>> &&
+              ext::feature_dataset<tensor_table<double, float>>);
 
 }  // namespace plait

@@ -242,6 +242,6 @@ class token_shards {
   std::size_t tokens_ = 0;
 };
 
-static_assert(token_dataset<token_shards>);
+static_assert(ext::token_dataset<token_shards>);
 
 }  // namespace plait

@@ -66,7 +66,8 @@ class training_log {
     writer_.emplace(path, -1, options);
   }
 
-  /// Writes loss, its terms if there are several, labels, learning_rate and gradient_norm.
+  /// Writes loss, its terms if there are several, labels, learning_rate, gradient_norm, and
+  /// waited: the seconds in which this rank waited for samples.
   ///
   /// Errors: input_error if there are names of terms, and not as many as terms.
   void write(step_report const& of) {
@@ -82,6 +83,7 @@ class training_log {
     numbers.push_back({"labels", of.labels});
     numbers.push_back({"learning_rate", of.learning_rate});
     numbers.push_back({"gradient_norm", of.gradient_norm});
+    numbers.push_back({"waited", of.waited});
     writer_->write(of.step, numbers);
   }
 

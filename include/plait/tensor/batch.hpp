@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "plait/core/namespaces.hpp"
@@ -19,8 +20,11 @@ struct batch_description {
   std::size_t samples = 0;   ///< of a global batch
   std::size_t data_set = 0;  ///< samples in all
   bool is_shuffled = false, keeps_last = false;
-  std::uint64_t content = 0;  ///< loader::fingerprint of the data set
-  std::uint64_t step = 0;     ///< of the batch that lies in their memory now
+  std::uint64_t content = 0;    ///< loader::fingerprint of the data set
+  std::string text{};           ///< what the data set says that it is, "" if it says nothing
+  bool for_evaluation = false;  ///< in it nothing is random
+  bool is_random = false;       ///< inputs are others in each epoch
+  std::uint64_t step = 0;       ///< of the batch that lies in their memory now
 };
 
 /// Neighbours in an order of samples: the indices `first` to `first + count - 1`.
@@ -77,6 +81,7 @@ struct device_batch {
   void const* host_targets = nullptr;
   double const* host_weights = nullptr;
   std::size_t const* sample_numbers = nullptr;  ///< in the data set, for messages
+  double waited = 0;                            ///< seconds until the samples were there
   /// The same for all batches that lie in the same memory.
   ext::batch_description const* description = nullptr;
 

@@ -50,6 +50,27 @@ void require_in_place(device_batch<Memory> const& batch, Trainer trainer) {
               step + ")");
 }
 
+/// Batches for evaluation are not trained on, and what is random in samples is not evaluated.
+/// trainer() is how messages begin.
+///
+/// Errors: input_error.
+template <class Memory, class Trainer>
+void require_purpose(device_batch<Memory> const& batch, bool trains, Trainer trainer) {
+  if (batch.description == nullptr) return;
+  auto const& of = *batch.description;
+  if (trains && of.for_evaluation)
+    throw input_error(trainer() +
+                      ": step got a batch for evaluation (batch_options has "
+                      ".for_evaluation = true), in whose samples nothing is random; leave that out "
+                      "for batches to train on");
+  if (!trains && of.is_random)
+    throw input_error(trainer() +
+                      ": a batch is evaluated whose samples are random, as the data set says" +
+                      (of.text.empty() ? "" : " (" + of.text + ")") +
+                      "; write .for_evaluation = true in batch_options, or trainer.evaluate(data, "
+                      "size, measures...)");
+}
+
 /// Where sums are made slice by slice, each microbatch is one of the slices `mine` of `slices`.
 ///
 /// Errors: size_mismatch.

@@ -307,6 +307,7 @@ template <class Rank, class Memory>
                                    device_batch<Memory> const& batch, std::string const& measures) {
   auto const& of = *batch.description;
   std::string const subject = "batches " + std::to_string(of.number), last = "the measures";
+  std::string const text = "what the data set says that it is";
   agreement mine(subject);
   mine.add("the number of batches made so far", of.number);
   mine.add("the samples of a global batch", of.samples);
@@ -318,13 +319,17 @@ template <class Rank, class Memory>
   mine.add("seed", of.seed);
   mine.add("how (1 if samples are shuffled)", of.is_shuffled);
   mine.add("last (1 if the last batch is kept)", of.keeps_last);
+  mine.add("for_evaluation", of.for_evaluation);
+  mine.add(text, digest().add(of.text).value());
   mine.add("the fingerprint of the data set, of which each data rank takes its share", of.content);
   mine.add("the step whose batch is used first", batch.step);
   mine.add(last, digest().add(measures).value());
   auto numbers = mine.mine();
   numbers.back() = digest_of(batch);  // behind what is the same on all ranks
   auto const all = numbers_of_all(rank, room, numbers);
-  if (mine.first_difference(all) == last) compare_text(rank, room, subject, last, measures);
+  auto const first = mine.first_difference(all);
+  if (first == last) compare_text(rank, room, subject, last, measures);
+  if (first == text) compare_text(rank, room, subject, text, of.text);
   require_equal(rank, mine, all);
   auto const digest_on = [&](int of_rank) {
     return all[std::size_t(of_rank + 1) * agreed_fields - 1];

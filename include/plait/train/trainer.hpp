@@ -106,7 +106,8 @@ class trainer_on {
       of_.rank.device().replay(of_.passes.recorded(batch.description->number), enqueue);
     else enqueue();
     numbers const now = of_.read_numbers();
-    auto const report = report_of<terms>(now, of_.held.step);
+    auto report = report_of<terms>(now, of_.held.step);
+    report.waited = batch.waited;
     here.end();  // ranks wait for each other's files without it
     if (of_.options.stop_at_nan &&
         !(std::isfinite(report.loss) && std::isfinite(report.gradient_norm)))
@@ -168,8 +169,9 @@ class trainer_on {
     auto const mine = of_.calls();
     of_.measured = sums.names();
     workload load{};
-    auto all = batches<batch_element>(data, size, of_.rank,
-                                      {.how = sample_order::sequential, .last = last_batch::keep});
+    auto all = batches<batch_element>(
+        data, size, of_.rank,
+        {.how = sample_order::sequential, .last = last_batch::keep, .for_evaluation = true});
     for (auto const& batch : all) {
       load = {.rows = batch.rows(),
               .microbatches = batch.microbatches,
@@ -193,7 +195,7 @@ class trainer_on {
     batch_type const& batch = given;
     if (which == predicted::nothing) return {};
     auto const mine = of_.calls();
-    of_.check(batch);
+    of_.check(batch, false);
     of_.averaged.gather_parameters(of_.store);
     auto& passes = of_.passes_for(batch, false);
     passes.begin(batch, of_.context_for(batch, false), {}, 0,
@@ -259,6 +261,20 @@ class trainer_on {
     return std::forward<Body>(body)();
   }
 
+  /// Bytes that the plan says that the rank with the greatest need needs for steps on these
+  /// batches.
+  template <class Batches>
+  [[nodiscard]] [[gnu::cold]] std::size_t planned_bytes(Batches const& all) const {
+    return plan::bytes_per_rank(workload{.rows = all.rows(),
+                                         .microbatches = all.microbatches(),
+                                         .data_ranks = plan::grid.ranks_at_launch(of_.rank.grid()),
+                                         .optimizer_states = Optimizer::states,
+                                         .sample_weights = all.has_weights(),
+                                         .averages = of_.options.average > 0,
+                                         .gradient_norm = of_.options.clip > 0,
+                                         .stops = of_.can_stop(),
+                                         .ranked_sums = of_.rank.sums_in_room()});
+  }
   /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.
   [[nodiscard]] memory_need allocated() const {
     auto need = of_.store.allocated();

@@ -40,7 +40,7 @@ struct trainer_options {
   stop_on_signals const* stop = nullptr;
 };
 
-/// The report of one step; the same on every rank.
+/// The report of one step; the same on every rank but for the time that the rank has waited.
 ///
 /// Example (tests/reference/names_in_use_test.cpp step_report):
 ///     plait::step_report const report = trainer.step(batches.at(0));
@@ -55,6 +55,7 @@ struct step_report {
   /// What the loss is the sum of, weighted: one number for each loss and each layer that adds to it
   /// in mid-model, in the order of the model; their names are `plan::loss_term_names()`.
   ext::static_vector<double, ext::most_loss_terms> terms{};
+  double waited = 0;  ///< seconds in which this rank waited for the samples of the batch
 };
 
 }  // namespace plait

@@ -125,8 +125,9 @@ class trainer_parts {
     return name() + ": rank " + std::to_string(rank.world_rank());
   }
 
-  void check(batch_type const& batch) {
+  void check(batch_type const& batch, bool trains) {
     require_in_place(batch, [&] { return name(); });
+    require_purpose(batch, trains, [&] { return name(); });
     if (compared.is_new(batch) && rank.world_size() > 1)
       compare_batches(rank, room_to_agree(), batch, measured);
     check_tokens<least_vocabulary(plan::tree)>(batch, [&] { return name_on_rank(); });
@@ -160,7 +161,7 @@ class trainer_parts {
   work_type begin(batch_type const& batch, trainer_program what) {
     bool const trains = what <= trainer_program::only_gradients;
     if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
-    check(batch);
+    check(batch, trains);
     averaged.gather_parameters(store);
     auto& ready = passes_for(batch, trains);
     ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);

@@ -299,6 +299,7 @@ class image_folder {
   std::vector<skipped_picture> skipped_;
 };
 
-static_assert(feature_dataset<image_folder<3, 8, 8>> && feature_dataset<image_folder<1, 8, 8>>);
+static_assert(ext::feature_dataset<image_folder<3, 8, 8>> &&
+              ext::feature_dataset<image_folder<1, 8, 8>>);
 
 }  // namespace plait

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/data/dataset.hpp"
+#include "plait/data/picture_shape.hpp"
+
+namespace plait::ext {
+
+/// A type says on purpose that it is an adaptor of data sets by `using concept_tag = adaptor_tag;`.
+struct adaptor_tag {};
+
+/// Makes a data set from another one: `data | adaptor` is adaptor.on(data).
+template <class A>
+concept data_adaptor = std::same_as<typename std::remove_cvref_t<A>::concept_tag, adaptor_tag>;
+
+/// The type in which an adaptor keeps the data set that it is given: the data set itself, if it is
+/// made in the call, or a reference to one that is named, which must outlive what is made of it.
+template <class Data>
+using held_data = std::conditional_t<std::is_lvalue_reference_v<Data>,
+                                     std::remove_cvref_t<Data> const&, std::remove_cvref_t<Data>>;
+
+/// A data set that passes all that it does not say itself on to another one: what data sets that
+/// adaptors make begin with. They have `inputs(sample, epoch, out, scratch)` and `description()`.
+///
+/// Threads: all members are const and may run at the same time.
+template <class Held>
+class adapted_data {
+ public:
+  using data_type = std::remove_cvref_t<Held>;
+  using concept_tag = dataset_tag;
+  using element = typename data_type::element;
+  using target = target_of<data_type>;
+  static constexpr bool targets_per_sample = has_targets_per_sample<data_type>;
+  static constexpr bool is_random = is_random_data<data_type>;
+  static constexpr int random_adaptors = random_adaptors_in<data_type>;
+
+  /// What is adapted.
+  [[nodiscard]] data_type const& data() const { return data_; }
+
+  [[nodiscard]] std::size_t size() const { return data_.size(); }
+  [[nodiscard]] std::size_t sequence_length() const { return data_.sequence_length(); }
+  [[nodiscard]] std::size_t width() const
+    requires feature_dataset<data_type>
+  {
+    return data_.width();
+  }
+  [[nodiscard]] std::size_t target_width() const { return target_width_of(data_); }
+  [[nodiscard]] std::size_t scratch_elements() const { return scratch_elements_of(data_); }
+  void targets(std::size_t sample, std::span<target> out) const { data_.targets(sample, out); }
+  [[nodiscard]] double weight(std::size_t sample) const
+    requires weighted_dataset<data_type>
+  {
+    return static_cast<double>(data_.weight(sample));
+  }
+  [[nodiscard]] std::uint64_t fingerprint() const
+    requires requires(data_type const& data) { data.fingerprint(); }
+  {
+    return data_.fingerprint();
+  }
+  [[nodiscard]] auto picture_shape() const
+    requires picture_dataset<data_type>
+  {
+    return data_.picture_shape();
+  }
+  [[nodiscard]] decltype(auto) classes() const
+    requires requires(data_type const& data) { data.classes(); }
+  {
+    return data_.classes();
+  }
+
+ protected:
+  template <class Data>
+  explicit adapted_data(std::in_place_t, Data&& data) : data_(std::forward<Data>(data)) {}
+
+  /// The text of what is adapted and that of the adaptor.
+  [[nodiscard]] [[gnu::cold]] std::string followed_by(std::string const& adaptor) const {
+    auto const inner = description_of(data_);
+    return (inner.empty() ? "data" : inner) + " | " + adaptor;
+  }
+
+ private:
+  Held data_;
+};
+
+}  // namespace plait::ext
+
+namespace plait::detail {
+
+/// The shortest decimal number that is read as the same one.
+[[nodiscard]] [[gnu::cold]] inline std::string to_text(double value) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
+}
+/// "0.5", or "{0.5, 0.25}".
+[[nodiscard]] [[gnu::cold]] inline std::string to_text(std::vector<double> const& values) {
+  if (values.size() == 1) return to_text(values.front());
+  std::string out;
+  for (double const value : values) out += (out.empty() ? "{" : ", ") + to_text(value);
+  return out + "}";
+}
+
+template <class Data>
+consteval void check_adapted() {
+  static_assert(
+      dataset<Data>,
+      "data | adaptor: what stands before | is no data set; write plait::in_memory<float> "
+      "data(...) for samples in memory, or give a type of your own all of concept_tag, "
+      "element, size, sequence_length, inputs and targets, as plait/data/dataset.hpp has "
+      "them");
+}
+template <class Data>
+consteval void check_pictures() {
+  static_assert(picture_dataset<Data>,
+                "data | resize, crop, random_crop or random_flip: the data set has no pictures; "
+                "give it `plait::picture_shape picture_shape() const` that returns {channels, "
+                "height, width}, and features in that order");
+}
+
+}  // namespace plait::detail
+
+namespace plait {
+
+/// Makes a data set from another one: `data | plait::take(1000) | plait::normalize(0.5, 0.25)`.
+template <class Data, ext::data_adaptor Adaptor>
+[[nodiscard]] auto operator|(Data&& data, Adaptor const& adaptor) {
+  detail::check_adapted<std::remove_cvref_t<Data>>();
+  if constexpr (dataset<std::remove_cvref_t<Data>>) return adaptor.on(std::forward<Data>(data));
+  else return 0;  // no other error
+}
+
+}  // namespace plait
+
+namespace plait::ext {
+
+using plait::operator|;
+
+}  // namespace plait::ext

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace plait::detail {
+
+/// The samples of one step of a data rank, in host memory, as a `Loader` writes them.
+template <class Loader>
+class host_batch {
+ public:
+  /// Room for as many samples.
+  [[gnu::cold]] host_batch(Loader const& of, std::size_t places)
+      : samples(places),
+        inputs(places * of.inputs_per_sample()),
+        targets(places * of.targets_per_sample()),
+        weights(places * of.weights_per_sample()) {}
+
+  [[nodiscard]] typename Loader::buffers buffers() { return {inputs, targets, weights}; }
+
+  /// Bytes of the room for one sample.
+  [[nodiscard]] static std::size_t bytes_per_sample(Loader const& of) {
+    return of.inputs_per_sample() * sizeof(typename Loader::element) +
+           of.targets_per_sample() * sizeof(typename Loader::target) +
+           of.weights_per_sample() * sizeof(double) + sizeof(std::size_t);
+  }
+
+  std::vector<std::size_t> samples;  ///< their numbers in the data set
+  std::vector<typename Loader::element> inputs;
+  std::vector<typename Loader::target> targets;
+  std::vector<double> weights;  ///< empty without weights
+};
+
+}  // namespace plait::detail

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/data/adaptor.hpp"
+#include "plait/data/dataset.hpp"
+
+namespace plait::detail {
+
+template <class Function, class Element>
+concept maps_numbers = std::is_invocable_r_v<Element, Function const&, Element>;
+template <class Function, class Element>
+concept maps_samples = std::is_invocable_v<Function const&, std::span<Element>>;
+
+template <class Function, class Element>
+consteval void check_map() {
+  static_assert(maps_numbers<Function, Element> || maps_samples<Function, Element>,
+                "data | map(f): f can be called neither with an element of the inputs, for another "
+                "one, nor with std::span<element>, all inputs of a sample, to change them in "
+                "place; as several threads call it, its operator() is const");
+}
+
+}  // namespace plait::detail
+
+namespace plait::ext {
+
+/// A data set with inputs that a function has changed: what `data | map(f)` makes.
+template <class Held, class Function>
+class mapped_data : public adapted_data<Held> {
+  using base = adapted_data<Held>;
+
+ public:
+  using typename base::element;
+
+  template <class Data>
+  [[gnu::cold]] mapped_data(Data&& data, Function function, std::string name)
+      : base(std::in_place, std::forward<Data>(data)),
+        function_(std::move(function)),
+        name_(std::move(name)) {
+    detail::check_map<Function, element>();
+  }
+
+  [[nodiscard]] std::string description() const { return this->followed_by("map(" + name_ + ")"); }
+  void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
+              std::span<element> scratch) const {
+    write_inputs(this->data(), sample, epoch, out, scratch);
+    if constexpr (detail::maps_numbers<Function, element>) {
+      for (auto& value : out) value = function_(value);
+    } else if constexpr (detail::maps_samples<Function, element>) {
+      function_(out);
+    }
+  }
+
+ private:
+  Function function_;
+  std::string name_;
+};
+
+}  // namespace plait::ext
+
+namespace plait {
+
+/// The adaptor that changes inputs by a function of each, `data | plait::map([](float x) { return
+/// std::log(x); }, "log")`, or of all those of a sample, which it changes in place: `data |
+/// plait::map([](std::span<float> sample) { ... })`.
+///
+/// The name stands for the function where ranks compare data sets and in checkpoints.
+/// Threads: several call the function at the same time.
+template <class Function>
+class map {
+ public:
+  using concept_tag = ext::adaptor_tag;
+
+  explicit map(Function function, std::string name = "f")
+      : function_(std::move(function)), name_(std::move(name)) {}
+
+  template <class Data>
+  [[nodiscard]] auto on(Data&& data) const {
+    return ext::mapped_data<ext::held_data<Data>, Function>(std::forward<Data>(data), function_,
+                                                            name_);
+  }
+
+ private:
+  Function function_;
+  std::string name_;
+};
+
+}  // namespace plait

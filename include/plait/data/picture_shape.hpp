@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+
+#include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/data/dataset.hpp"
+
+namespace plait {
+
+/// The shape of pictures, whose features are channels x height x width, row by row.
+struct picture_shape {
+  std::size_t channels = 0, height = 0, width = 0;
+
+  [[nodiscard]] constexpr std::size_t elements() const { return channels * height * width; }
+  friend constexpr bool operator==(picture_shape const&, picture_shape const&) = default;
+};
+
+}  // namespace plait
+
+namespace plait::ext {
+
+/// A data set whose samples are pictures: it says so by `picture_shape()`, which gives what has
+/// channels, height and width.
+template <class D>
+concept picture_dataset = feature_dataset<D> && requires(D const& data) {
+  { data.picture_shape().channels } -> std::convertible_to<std::size_t>;
+  { data.picture_shape().height } -> std::convertible_to<std::size_t>;
+  { data.picture_shape().width } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace plait::ext
+
+namespace plait::detail {
+
+/// "3 x 224 x 224".
+[[nodiscard]] [[gnu::cold]] inline std::string to_text(picture_shape const& of) {
+  return std::to_string(of.channels) + " x " + std::to_string(of.height) + " x " +
+         std::to_string(of.width);
+}
+
+/// The shape of the pictures of a data set, for the adaptor `who`.
+///
+/// Errors: input_error if that is not the shape of its samples.
+template <picture_dataset D>
+[[nodiscard]] [[gnu::cold]] picture_shape shape_of_pictures(D const& data, std::string const& who) {
+  auto const said = data.picture_shape();
+  picture_shape const shape{said.channels, said.height, said.width};
+  if (data.sequence_length() != 1 || shape.elements() != data.width() || shape.elements() == 0)
+    throw input_error(who + ": the data set says that its pictures are " + to_text(shape) +
+                      ", and its samples are " + std::to_string(data.sequence_length()) + " x " +
+                      std::to_string(data.width()) + " features");
+  return shape;
+}
+
+}  // namespace plait::detail

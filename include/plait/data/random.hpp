@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "plait/core/namespaces.hpp"
+#include "plait/data/adaptor.hpp"
+#include "plait/data/dataset.hpp"
+#include "plait/data/sample_random.hpp"
+
+namespace plait::ext {
+
+/// A data set with inputs that a function changes at random: what `data | random(f)` makes.
+template <class Held, class Function>
+class randomized_data : public adapted_data<Held> {
+  using base = adapted_data<Held>;
+  static constexpr int place = base::random_adaptors;
+
+ public:
+  using typename base::element;
+  static constexpr bool is_random = true;
+  static constexpr int random_adaptors = place + 1;
+
+  static_assert(std::is_invocable_v<Function const&, std::span<element>, sample_random&>,
+                "data | random(f): f cannot be called with (std::span<element> inputs of a sample, "
+                "plait::sample_random& numbers); as several threads call it, its operator() is "
+                "const");
+
+  template <class Data>
+  [[gnu::cold]] randomized_data(Data&& data, Function function, std::uint64_t seed,
+                                std::string name)
+      : base(std::in_place, std::forward<Data>(data)),
+        function_(std::move(function)),
+        seed_(seed),
+        name_(std::move(name)) {}
+
+  [[nodiscard]] std::string description() const {
+    return this->followed_by("random(" + name_ + ", seed " + std::to_string(seed_) + ")");
+  }
+  void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
+              std::span<element> scratch) const {
+    write_inputs(this->data(), sample, epoch, out, scratch);
+    if (epoch == no_epoch) return;
+    sample_random numbers(seed_, place, epoch, sample);
+    function_(out, numbers);
+  }
+
+ private:
+  Function function_;
+  std::uint64_t seed_;
+  std::string name_;
+};
+
+}  // namespace plait::ext
+
+namespace plait {
+
+/// The adaptor that changes inputs at random by a function of those of a sample, in place, and of
+/// the sample's random numbers: `data | plait::random([](std::span<float> sample,
+/// plait::sample_random& numbers) { ... })`. In evaluations it is not called.
+///
+/// Numbers of another source would be others on each rank. The name stands for the function where
+/// ranks compare data sets and in checkpoints.
+/// Threads: several call the function at the same time.
+template <class Function>
+class random {
+ public:
+  using concept_tag = ext::adaptor_tag;
+
+  explicit random(Function function, std::uint64_t seed = 0, std::string name = "f")
+      : function_(std::move(function)), seed_(seed), name_(std::move(name)) {}
+
+  template <class Data>
+  [[nodiscard]] auto on(Data&& data) const {
+    return ext::randomized_data<ext::held_data<Data>, Function>(std::forward<Data>(data), function_,
+                                                                seed_, name_);
+  }
+
+ private:
+  Function function_;
+  std::uint64_t seed_;
+  std::string name_;
+};
+
+}  // namespace plait

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "plait/core/error.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/data/adaptor.hpp"
+#include "plait/data/dataset.hpp"
+#include "plait/data/in_memory.hpp"
+
+namespace plait::ext {
+
+/// The first samples of a data set: what `data | take(n)` makes.
+template <class Held>
+class taken_data : public adapted_data<Held> {
+  using base = adapted_data<Held>;
+
+ public:
+  using typename base::element;
+
+  template <class Data>
+  [[gnu::cold]] taken_data(Data&& data, std::size_t samples)
+      : base(std::in_place, std::forward<Data>(data)), samples_(samples) {
+    if (samples == 0 || samples > this->data().size())
+      throw input_error("take: " + std::to_string(samples) + " samples are asked for of " +
+                        std::to_string(this->data().size()) +
+                        "; it takes at least 1 and no more than there are");
+  }
+
+  [[nodiscard]] std::size_t size() const { return samples_; }
+  [[nodiscard]] std::string description() const {
+    return this->followed_by("take(" + std::to_string(samples_) + ")");
+  }
+  void inputs(std::size_t sample, std::int64_t epoch, std::span<element> out,
+              std::span<element> scratch) const {
+    write_inputs(this->data(), sample, epoch, out, scratch);
+  }
+
+ private:
+  std::size_t samples_;
+};
+
+}  // namespace plait::ext
+
+namespace plait {
+
+/// The adaptor that leaves the first `samples` of a data set: `data | plait::take(1000)`.
+///
+/// Errors: input_error if there are fewer, or for 0.
+class take {
+ public:
+  using concept_tag = ext::adaptor_tag;
+
+  explicit take(std::size_t samples) : samples_(samples) {}
+
+  template <class Data>
+  [[nodiscard]] auto on(Data&& data) const {
+    return ext::taken_data<ext::held_data<Data>>(std::forward<Data>(data), samples_);
+  }
+
+ private:
+  std::size_t samples_;
+};
+
+static_assert(ext::feature_dataset<ext::taken_data<in_memory<float>>>);
+
+}  // namespace plait

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect: data | adaptor: what stands before | is no data set; write plait::in_memory<float>
+// expect: the data set has no pictures; give it `plait::picture_shape picture_shape() const`
+// expect: data | map(f): f can be called neither with an element of the inputs
+// expect: data | random(f): f cannot be called with (std::span<element> inputs of a sample
+// expect: data | normalize(mean, deviation): the data set has tokens
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/data/byte_text.hpp"
+#include "plait/data/crop.hpp"
+#include "plait/data/in_memory.hpp"
+#include "plait/data/map.hpp"
+#include "plait/data/normalize.hpp"
+#include "plait/data/random.hpp"
+#include "plait/data/random_flip.hpp"
+#include "plait/data/take.hpp"
+
+struct pictures : plait::in_memory<float> {
+  plait::picture_shape picture_shape() const { return {3, 2, 2}; }
+};
+
+void adapt(pictures const& data, plait::byte_text const& text) {
+#ifdef PLAIT_EXPECT_FAIL
+  std::vector<float> const samples(data.size());
+  (void)(samples | plait::take(3));
+  plait::in_memory<float> const& flat = data;
+  (void)(flat | plait::random_flip());
+  (void)(data | plait::map([](std::string const&) { return 1; }));
+  (void)(data | plait::random([](std::span<float>) {}));
+  (void)(text | plait::normalize(0, 1));
+#else
+  (void)(data | plait::take(3));
+  (void)(data | plait::random_flip() | plait::crop<1, 1>);
+  (void)(data | plait::map([](float number) { return number + 1; }));
+  (void)(data | plait::random([](std::span<float>, plait::sample_random&) {}));
+  (void)(data | plait::normalize(0, 1));
+  (void)text;
+#endif
+}
+
+int main() {}
