@@ -171,7 +171,7 @@ TEST(Ahead, EndsAllRanksWithWhatAReaderThrows) {
         auto trainer = plait::trainer<plain_job<data_parallel<2>>>(rank, adamw{});
         slow const data{.fails_at = rank.world_rank() == 1 ? 17 : -1};
         for (auto const& batch :
-             batches(data, global_batch<4>{}, rank,
+             batches(data, global_batch<40>{}, rank,
                      {.epochs = 0, .ahead = ahead, .readers = ahead > 0 ? 1 + run % 3 : 1}))
           trainer.step(batch);
       });
