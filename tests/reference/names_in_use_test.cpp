@@ -58,6 +58,20 @@ using every_rank =
 using objective =
     plait::objective<net, plait::nn::cross_entropy<2>>;  // what a trainer minimises
 // example-end
+// example-begin extents
+using table = plait::extents<50257, 768>;  // a matrix; plait::extents<768> is a vector
+// example-end
+// example-begin normal
+using small = plait::parameter<"weight", plait::extents<16, 4>, plait::normal(0.02)>;
+// example-end
+// example-begin fraction
+using weaker =
+    plait::times<plait::fraction(0.5), plait::nn::cross_entropy<2>>;  // half of the loss
+// example-end
+// example-begin shard
+constexpr plait::placement blocks = plait::shard<plait::dim::features>;
+static_assert(blocks != plait::replicate);
+// example-end
 // example-begin cross_entropy
 using loss = plait::nn::cross_entropy<2>;  // of 2 outputs and a class, 0 or 1
 // example-end
@@ -147,6 +161,14 @@ struct exponential {
     ops.map(differentiate{}, l.saved[plait::output_slot{}], l.dy, l.dx);
   }
 };
+
+// example-begin tokens
+using token_input = plait::tokens;  // one number for each position of each sample
+// example-end
+// example-begin reals
+using two_targets =
+    plait::inputs<plait::features<2>, plait::reals<2>>;  // outputs beside real targets
+// example-end
 
 struct half_square {  // the loss (x - t)^2 / 2 of one number
   using concept_tag = plait::layer_tag;
@@ -261,6 +283,23 @@ void train() {
   std::vector<std::int32_t> classes(64, 1);    // and the class of each
   plait::in_memory<float> const data(features, classes, 10);
   // example-end
+  // example-begin global_batch
+  plait::global_batch<64> const
+      batch_size{};  // of all data ranks: 2 of them have 32 each
+  // example-end
+  static_cast<void>(batch_size);
+  // example-begin byte_text
+  auto const text = plait::byte_text::from_text("to be or not", 4);  // 4 bytes each
+  // example-end
+  static_cast<void>(text);
+  // example-begin split_data
+  auto const [train, held_out] = plait::split_data(data, 0.75, {.seed = 1});
+  // example-end
+  static_cast<void>(train), static_cast<void>(held_out);
+  // example-begin normalize
+  auto const scaled = data | plait::normalize(0.5, 0.25);  // (x - 0.5) / 0.25
+  // example-end
+  static_cast<void>(scaled);
   // example-begin launch
   plait::launch<job>(plait::threads{},
                      [&](auto& rank) {  // runs on each of the job's ranks
@@ -283,6 +322,10 @@ void train() {
     plait::step_report const report = trainer.step(batches.at(0));
     if (rank.is_root())
       std::printf("step %ld  loss %.4f\n", long(report.step), report.loss);
+    // example-end
+    // example-begin progress
+    plait::progress bar(trainer, batches);
+    for (auto const& batch : batches) bar.update(trainer.step(batch));
     // example-end
     // example-begin csv_log
     plait::csv_log log(rank, "run.csv");
@@ -331,6 +374,13 @@ int stop_in_time() {
 }
 
 bool refuses() {
+  // example-begin error
+  try {
+    plait::launch<job>(plait::threads{}, [](auto&) { throw plait::error("no disk"); });
+  } catch (plait::error const& problem) {  // all that plait throws
+    std::printf("%s\n", problem.what());   // rank 1: no disk
+  }
+  // example-end
   // example-begin input_error
   try {
     auto const text = plait::byte_text::from_file("no such file", 8);

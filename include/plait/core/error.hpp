@@ -9,6 +9,13 @@ namespace plait {
 
 /// Base of every exception that plait throws; `what()` is one sentence that names the rank, the
 /// operation and the numbers that disagree.
+///
+/// Example (tests/reference/names_in_use_test.cpp error):
+///     try {
+///       plait::launch<job>(plait::threads{}, [](auto&) { throw plait::error("no disk"); });
+///     } catch (plait::error const& problem) {  // all that plait throws
+///       std::printf("%s\n", problem.what());   // rank 1: no disk
+///     }
 struct error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -16,6 +16,10 @@ struct nano_fraction {
 /// `value` as an option of a layer: `times<fraction(0.5), L>`. Nine digits behind the point count.
 ///
 /// Errors: does not compile for a number that is not 0 and less than 1e-9, or not below 9e9.
+///
+/// Example (tests/reference/names_in_use_test.cpp fraction):
+///     using weaker =
+///         plait::times<plait::fraction(0.5), plait::nn::cross_entropy<2>>;  // half of the loss
 consteval nano_fraction fraction(double value) {
   if (!(value > -9e9 && value < 9e9)) throw "fraction(value): value must lie between -9e9 and 9e9";
   nano_fraction const out{static_cast<std::int64_t>(value * 1e9 + (value < 0 ? -0.5 : 0.5))};

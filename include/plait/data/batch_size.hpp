@@ -36,6 +36,10 @@ constexpr std::size_t at_least_one_sample(std::size_t samples) {
 
 /// Samples of one step over all data ranks: `global_batch<64>{}`, or `global_batch<>{n}` for a
 /// number known at run time.
+///
+/// Example (tests/reference/names_in_use_test.cpp global_batch):
+///     plait::global_batch<64> const
+///         batch_size{};  // of all data ranks: 2 of them have 32 each
 template <std::size_t Samples = 0>
 struct global_batch {
   static constexpr bool is_static = true;

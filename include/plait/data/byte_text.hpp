@@ -38,6 +38,9 @@ inline void append_file(std::string& text, std::filesystem::path const& path) {
 ///
 /// Shapes: inputs, targets of a sample (sequence), values 0 to 255.
 /// Cost:   the text is read once and held in memory.
+///
+/// Example (tests/reference/names_in_use_test.cpp byte_text):
+///     auto const text = plait::byte_text::from_text("to be or not", 4);  // 4 bytes each
 class byte_text {
  public:
   using concept_tag = dataset_tag;

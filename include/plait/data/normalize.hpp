@@ -84,6 +84,9 @@ namespace plait {
 /// channel of pictures.
 ///
 /// Errors: input_error for lists of other lengths, and for a deviation that is not above 0.
+///
+/// Example (tests/reference/names_in_use_test.cpp normalize):
+///     auto const scaled = data | plait::normalize(0.5, 0.25);  // (x - 0.5) / 0.25
 class normalize {
  public:
   using concept_tag = ext::adaptor_tag;

@@ -133,6 +133,9 @@ namespace plait {
 /// A part holds a data set that is made in the call, and refers to one that is named, which must
 /// outlive it. A part can be split again.
 /// Errors: input_error if the fraction is not between 0 and 1, or a part would be empty.
+///
+/// Example (tests/reference/names_in_use_test.cpp split_data):
+///     auto const [train, held_out] = plait::split_data(data, 0.75, {.seed = 1});
 template <class Data>
 [[nodiscard]] auto split_data(Data&& data, double fraction, split_options const& options = {}) {
   using Whole = std::remove_cvref_t<Data>;

@@ -36,6 +36,12 @@ template <ext::name Label, placement Input, placement Output, class... Clauses>
 struct form {};
 
 /// Parameter `Parameter` cut along dimension `Dim` (each of `Parts` pieces of it).
+///
+/// Example (tests/reference/names_in_use_test.cpp forms):
+///     using forms = plait::forms<
+///         plait::whole,                                                   // all ranks do all
+///         plait::column<plait::split<weight, 1>, plait::split<bias, 0>>,  // blocks of outputs
+///         plait::row_split<plait::split<weight, 0>, plait::once<bias>>>;  // blocks of inputs
 template <class Parameter, int Dim, int Parts = 1>
 using split = use<Parameter, shard<Dim, Parts>>;
 

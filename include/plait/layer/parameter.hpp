@@ -12,6 +12,9 @@
 namespace plait {
 
 /// The lengths of a parameter's dimensions, slowest first; one or two of them.
+///
+/// Example (tests/reference/names_in_use_test.cpp extents):
+///     using table = plait::extents<50257, 768>;  // a matrix; plait::extents<768> is a vector
 template <std::size_t... Lengths>
 struct extents {
   static_assert(sizeof...(Lengths) == 1 || sizeof...(Lengths) == 2,
@@ -41,6 +44,9 @@ consteval initializer constant(double value) {
 }
 
 /// Elements start as normal random numbers with mean 0.
+///
+/// Example (tests/reference/names_in_use_test.cpp normal):
+///     using small = plait::parameter<"weight", plait::extents<16, 4>, plait::normal(0.02)>;
 consteval initializer normal(double standard_deviation) {
   return {initializer::kind::normal, static_cast<std::int64_t>(standard_deviation * 1e9 + 0.5)};
 }
@@ -65,6 +71,11 @@ struct parameter {
   static constexpr std::size_t padding = Padding;
 };
 
+/// The parameters of a layer, in the order in which files and `l.p` have them.
+///
+/// Example (tests/reference/names_in_use_test.cpp parameter_list):
+///     using parameters =
+///         plait::parameter_list<weight, bias>;  // in the order in which files have them
 template <class... Parameters>
 struct parameter_list {
   static constexpr int size = sizeof...(Parameters);

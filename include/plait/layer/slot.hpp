@@ -58,6 +58,11 @@ template <class... Slots>
 struct saved {};
 
 /// The slots that one call of a layer's body needs for itself alone.
+///
+/// Example (tests/reference/names_in_use_test.cpp slot):
+///     using terms =
+///         plait::slot<"terms", 1, plait::slot_element::accumulate>;  // one sum for each row
+///     using scratch = plait::scratch<terms>;
 template <class... Slots>
 struct scratch {};
 

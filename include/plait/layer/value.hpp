@@ -50,6 +50,9 @@ inline constexpr std::int32_t ignored_target = -100;
 namespace plait {
 
 /// One integer per row, for example a token or a class: (sequence, batch). It has no gradient.
+///
+/// Example (tests/reference/names_in_use_test.cpp tokens):
+///     using token_input = plait::tokens;  // one number for each position of each sample
 struct tokens {
   static constexpr ext::value_info info{ext::value_kind::tokens, 1};
 };
@@ -80,6 +83,10 @@ struct integers {
 /// Rows of `Width` real numbers of the data set, which a loss compares features with:
 /// (sequence, batch, Width). They have no gradient and are in the type in which sums are formed,
 /// float or double, for layers of every type. A number that is missing is not a number (nan).
+///
+/// Example (tests/reference/names_in_use_test.cpp reals):
+///     using two_targets =
+///         plait::inputs<plait::features<2>, plait::reals<2>>;  // outputs beside real targets
 template <std::size_t Width>
 struct reals {
   static constexpr ext::value_info info{ext::value_kind::reals, Width};

@@ -34,6 +34,10 @@ enum class progress_lines : int {
 /// there are sequences) are trained on, what share of the time the root waited for them, and what
 /// the plan says that the rank with the greatest need needs in memory.
 /// Threads: used by the thread of its rank.
+///
+/// Example (tests/reference/names_in_use_test.cpp progress):
+///     plait::progress bar(trainer, batches);
+///     for (auto const& batch : batches) bar.update(trainer.step(batch));
 class progress {
  public:
   /// Errors: input_error if `total_steps` is negative.

@@ -66,6 +66,10 @@ namespace plait {
 inline constexpr placement partial_max{ext::placement_kind::partial_max};
 
 /// Rank r holds block r of dimension `Dim` (of each of its `Parts` pieces).
+///
+/// Example (tests/reference/names_in_use_test.cpp shard):
+///     constexpr plait::placement blocks = plait::shard<plait::dim::features>;
+///     static_assert(blocks != plait::replicate);
 template <int Dim, int Parts = 1>
 inline constexpr placement shard{ext::placement_kind::shard, Dim, Parts};
 
