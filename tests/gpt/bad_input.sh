@@ -16,7 +16,8 @@ complain() {
   failures=$((failures + 1))
 }
 
-# refused WORDS ARGUMENTS...: the run must fail with one sentence that contains WORDS.
+# refused WORDS ARGUMENTS...: the run must fail with one sentence that contains WORDS, before anything is printed unless
+# is_late is set.
 refused() {
   local words="$1" before code=0 lines
   shift
@@ -26,7 +27,7 @@ refused() {
   [[ $code == 2 ]] || complain "exit code $code instead of 2: $*: $(cat ../err)"
   [[ $lines == 1 && $(cat ../err) == "train_gpt: "* ]] || complain "not one sentence: $*: $(cat ../err)"
   grep -qF -e "$words" ../err || complain "'$words' is not said: $*: $(cat ../err)"
-  [[ ! -s ../out ]] || complain "there is output before the refusal: $*: $(cat ../out)"
+  [[ -n ${is_late:-} || ! -s ../out ]] || complain "there is output before the refusal: $*: $(cat ../out)"
   [[ "$(find . | sort)" == "$before" ]] || complain "a file was written: $*: $(find . | sort)"
 }
 
@@ -362,7 +363,8 @@ if [[ -n "$("$train_gpt" --list-plans --size gpt2 2>/dev/null)" ]]; then
   refused "token file 'new_tokens' has version 2" "${gpt2[@]}" new_tokens
   refused "should have 1026 tokens of 16 bits by its header, but 2050 bytes follow it" "${gpt2[@]}" cut_tokens
   refused "has 1024 tokens; one sequence of 1024 needs at least 1024 + 1" "${gpt2[@]}" few_tokens
-  refused "has the token 50257 at place 1024" "${gpt2[@]}" strange_token
+  # Files of tokens are not read before they are trained on.
+  is_late=yes refused "has the token 50257 at place 1024" "${gpt2[@]}" strange_token
   refused "--batch 2 is more than the 1 sequences" --size gpt2 --batch 2 --data tokens
   refused "plan 'pp2' is not built for size 'gpt2'" "${gpt2[@]}" tokens --plan pp2
   refused "gpt2 has no plans with stages, as its head is the embedding's table" "${gpt2[@]}" tokens --plan pp2

@@ -51,7 +51,7 @@ def names_of(mangled):
                           universal_newlines=True).stdout.splitlines()
     names = {}
     for symbol, text in zip(mangled, said):
-        text = re.sub(r"plait::(cuda_kernels|functions)::|detail::|\(int\)", "", text)
+        text = re.sub(r"plait::(cuda_kernels|functions|ext)::|detail::|\(int\)", "", text)
         names[symbol] = re.sub(r"^void ", "", text.split("(")[0]).replace("plait::", "")
     return names
 
