@@ -2,38 +2,28 @@
 // ctest:
 // A regression: the last column of a table of numbers from the others, on two data ranks.
 // example-begin
+#include <plait/data/table.hpp>
 #include <plait/plait.hpp>
 
 #include <cmath>
 #include <cstdio>
-#include <sstream>
-#include <string>
-#include <vector>
+#include <fstream>
 
 using model = plait::sequential<plait::nn::linear<3, 32>, plait::nn::gelu<32>,  //
                                 plait::nn::linear<32, 1>>;
 using job = plait::parallel<plait::objective<model, plait::nn::mse<1>>, plait::data_parallel<2>>;
 
-// Lines of comma-separated numbers, as a file has them.
-std::string table() {
-  std::string lines;
+void write_table(char const* path) {
+  std::ofstream file(path);
   for (int i = 0; i < 500; ++i) {
     double const a = std::sin(i), b = std::cos(3 * i), c = std::sin(0.1 * i);
-    lines += std::to_string(a) + ',' + std::to_string(b) + ',' + std::to_string(c) + ',' +
-             std::to_string(a * b + 0.5 * c) + '\n';
+    file << a << ',' << b << ',' << c << ',' << a * b + 0.5 * c << '\n';
   }
-  return lines;
 }
 
 int main() {
-  std::vector<float> features, targets;
-  std::istringstream file(table());
-  for (std::string line, cell; std::getline(file, line);) {
-    std::istringstream cells(line);
-    for (int column = 0; std::getline(cells, cell, ','); ++column)
-      (column < 3 ? features : targets).push_back(std::stof(cell));
-  }
-  plait::in_memory<float, float> const data(features, targets, 3);
+  write_table("points.csv");
+  plait::table<float, float> const data("points.csv", {.targets = {"3"}, .header = false});
   plait::launch<job>(plait::threads{}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, plait::adamw{.learning_rate = 0.01});
     for (auto const& batch : plait::batches(data, plait::global_batch<50>{}, rank, {.epochs = 40}))

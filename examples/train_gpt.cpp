@@ -23,7 +23,7 @@
 #include <plait/core/file.hpp>
 #include <plait/core/finite.hpp>
 #include <plait/data/byte_text.hpp>
-#include <plait/data/token_file.hpp>
+#include <plait/data/token_shards.hpp>
 #include <plait/io/safetensors.hpp>
 #include <plait/observe/csv_log.hpp>
 #include <plait/observe/progress.hpp>
@@ -310,15 +310,19 @@ std::string printable(std::vector<std::int32_t> const& sample, bool tokens) {
   return text;
 }
 
-using byte_text_or_tokens = std::variant<plait::byte_text, plait::token_file>;
+using byte_text_or_tokens = std::variant<plait::byte_text, plait::token_shards>;
 
 byte_text_or_tokens open_text(train_gpt::options const& wanted, entry const& job) {
   if (!job.reads_tokens && wanted.data.empty())
     return plait::byte_text::from_files(own_text(), job.sequence);
   if (!job.reads_tokens) return plait::byte_text::from_file(wanted.data, job.sequence);
   if (wanted.data.empty())
-    throw plait::input_error("--size " + job.size + " needs --data FILE, a file of tokens");
-  return plait::token_file(wanted.data, job.sequence, job.vocabulary);
+    throw plait::input_error("--size " + job.size +
+                             " needs --data FILE, a file of tokens or a folder of such files");
+  plait::token_options const how{.sequence = job.sequence, .vocabulary = job.vocabulary};
+  if (std::filesystem::is_directory(wanted.data))
+    return plait::token_shards::in_folder(wanted.data, how);
+  return plait::token_shards({wanted.data}, how);
 }
 
 /// Null for a backend of threads.
@@ -468,7 +472,7 @@ int train(train_gpt::options const& wanted, entry const& job) {
   std::unique_ptr<plait::csv_log> log;
   if (!wanted.log.empty() && is_root) log = std::make_unique<plait::csv_log>(wanted.log);
 
-  auto const* const tokens = std::get_if<plait::token_file>(&opened);
+  auto const* const tokens = std::get_if<plait::token_shards>(&opened);
   if (is_root)
     std::printf("plan %s on %d rank%s (%s), size %s, %s, %zu %s\n", job.plan.c_str(), job.ranks,
                 job.ranks == 1 ? "" : "s", wanted.backend.c_str(), job.size.c_str(),

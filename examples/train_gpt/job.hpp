@@ -177,7 +177,7 @@ template <class Size, class Job, class Backend>
   job.slices = plan::slices;
   job.sequence = Size::sequence;
   job.vocabulary = Size::vocabulary;
-  job.reads_tokens = std::is_same_v<typename Size::text, plait::token_file>;
+  job.reads_tokens = std::is_same_v<typename Size::text, plait::token_shards>;
   job.parameters = parameters_of<Job>;
   job.explain = [](request const& wanted, plait::host_map const& hosts) {
     auto load = workload_of<Job>(wanted, Size::sequence);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <plait/data/token_file.hpp>
+#include <plait/data/token_shards.hpp>
 #include <plait/plait.hpp>
 
 // The model and the plans of train_gpt, as types.
@@ -59,7 +59,7 @@ struct byte_gpt : gpt_body<Layers, Width, Heads, Sequence> {
 template <std::size_t Layers, std::size_t Width, std::size_t Heads, std::size_t Sequence,
           std::size_t Vocabulary, std::size_t PaddedTo>
 struct token_gpt : gpt_body<Layers, Width, Heads, Sequence> {
-  using text = plait::token_file;
+  using text = plait::token_shards;
   static constexpr std::size_t vocabulary = Vocabulary;
 
   using table = plait::nn::embedding<Vocabulary, Width, plait::normal(0.02), PaddedTo>;

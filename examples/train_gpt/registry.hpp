@@ -12,7 +12,7 @@
 
 #include <plait/backend/process/process_engine.hpp>
 #include <plait/data/byte_text.hpp>
-#include <plait/data/token_file.hpp>
+#include <plait/data/token_shards.hpp>
 #include <plait/mesh/hosts.hpp>
 #include <plait/tensor/batch.hpp>
 #include <plait/train/saved_state.hpp>
@@ -56,7 +56,7 @@ struct simulation;
 
 struct request {
   /// What the model reads; which of the two, its size says.
-  std::variant<plait::byte_text const*, plait::token_file const*> text;
+  std::variant<plait::byte_text const*, plait::token_shards const*> text;
   std::int64_t steps = 200;
   std::size_t batch = 16;
   int microbatches = 0;  ///< 0: what the plan needs
