@@ -150,15 +150,18 @@ struct residual {
                 "what is added to itself or repeated must keep its width");
 };
 
-/// Two layers that take the same input; their outputs are the two inputs of the layer that follows.
-template <class First, class Second>
+/// Two to four layers that take the same input; their outputs are the inputs of the layer that
+/// follows, in their order.
+template <class First, class... Others>
 struct fan_out {
+  static_assert(sizeof...(Others) >= 1 && sizeof...(Others) < ext::input_placements::most,
+                "fan_out<Layers...>: write two to four layers");
   using concept_tag = layer_tag;
   using combination = fan_out;
   using input = typename First::input;
-  using output = inputs<typename First::output, typename Second::output>;
-  static_assert(std::is_same_v<typename First::input, typename Second::input>,
-                "fan_out<First, Second>: the two layers take different inputs; make them equal");
+  using output = inputs<typename First::output, typename Others::output...>;
+  static_assert((std::is_same_v<input, typename Others::input> && ...),
+                "fan_out<Layers...>: the layers take different inputs; make them equal");
 };
 
 /// `Count` copies of L one after the other, each with parameters of its own: one instantiation that

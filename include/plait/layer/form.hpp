@@ -11,6 +11,36 @@
 #include "plait/layer/slot.hpp"
 #include "plait/placement/transition.hpp"
 
+namespace plait::ext {
+
+/// The placements of a layer's inputs on one axis: one for all, or one for each.
+struct input_placements {
+  static constexpr std::size_t most = 4;
+
+  std::array<placement, most> at{};
+  std::size_t count = 0;  ///< 0: one placement for all
+
+  constexpr input_placements() = default;
+  constexpr input_placements(placement all) {  // NOLINT: implicit
+    at.fill(all);
+  }
+  template <class... Placements>
+    requires(sizeof...(Placements) > 1 && sizeof...(Placements) <= most)
+  constexpr input_placements(Placements... each) : at{each...}, count(sizeof...(Placements)) {}
+
+  [[nodiscard]] constexpr placement const& operator[](std::size_t index) const { return at[index]; }
+  /// True if `is` is true of any of them.
+  [[nodiscard]] constexpr bool any(auto is) const {
+    for (std::size_t i = 0; i < (count == 0 ? 1 : count); ++i)
+      if (is(at[i])) return true;
+    return false;
+  }
+
+  friend constexpr bool operator==(input_placements const&, input_placements const&) = default;
+};
+
+}  // namespace plait::ext
+
 namespace plait {
 
 /// In a form: the placement that the body sees `Parameter` in. Of a slot it is the placement that
@@ -32,8 +62,19 @@ struct inner {};
 /// on a tensor axis. The body is checked against it when it is compiled.
 ///
 /// Parameters without a `use` are invariant if the input is, else replicate.
-template <ext::name Label, placement Input, placement Output, class... Clauses>
+/// Several inputs have the placement `Input` together, or each its own: `plait::each<shard<...>,
+/// replicate>`.
+template <ext::name Label, ext::input_placements Input, placement Output, class... Clauses>
 struct form {};
+
+/// In a form: the placements of the inputs of a layer that has several, in their order.
+template <placement... At>
+inline constexpr ext::input_placements each{At...};
+
+/// In a form: the number that the ranks must divide where the form cuts features, in place of the
+/// layer's `units`.
+template <std::size_t Count>
+struct units_of {};
 
 /// Parameter `Parameter` cut along dimension `Dim` (each of `Parts` pieces of it).
 ///
@@ -94,7 +135,8 @@ struct form_info {
   };
 
   name label{};
-  placement input{}, output{};
+  input_placements inputs{};
+  placement output{};
   std::array<placement, most_parameters> uses{};
   std::array<inner_move, most_inner> inner{};
   int inner_count = 0;
@@ -105,6 +147,10 @@ struct form_info {
   /// form cuts, each counted in its parts.
   std::size_t divisible = 0;
   bool cuts_in_parts = true;  ///< whether its parts are equal, without which it is impossible
+  std::size_t units = 0;      ///< of the form alone; 0: those of the layer
+
+  /// The placement of the first input.
+  [[nodiscard]] constexpr placement input() const { return inputs[0]; }
 
   /// True if the form is possible on `ranks` ranks.
   [[nodiscard]] constexpr bool divides(int ranks) const {
@@ -112,7 +158,9 @@ struct form_info {
   }
 
   /// True if the ranks share the work of the layer instead of repeating it.
-  [[nodiscard]] constexpr bool shares_work() const { return is_shard(input) || is_shard(output); }
+  [[nodiscard]] constexpr bool shares_work() const {
+    return inputs.any([](placement at) { return is_shard(at); }) || is_shard(output);
+  }
 };
 
 }  // namespace plait::ext
@@ -126,9 +174,12 @@ constexpr placement stored(placement used) { return is_shard(used) ? used : inva
 
 namespace plait::detail {
 
-/// What clauses of a form may name: the parameters and slots of a layer.
-template <class Parameters, class Saved, class Scratch>
-struct clause_keys {};
+/// What clauses of a form may name, the parameters and slots of a layer, and the number of inputs
+/// that flow.
+template <class Parameters, class Saved, class Scratch, std::size_t Inputs>
+struct clause_keys {
+  static constexpr std::size_t inputs = Inputs;
+};
 
 /// What is wrong with a form. `leaf_of` says it: what compilers print before a sentence are the
 /// names of all templates on the way to it.
@@ -141,6 +192,7 @@ enum class form_problem : int {
   no_inner_move,
   inner_count,
   no_whole_value,
+  input_count,
 };
 
 template <class Keys, class Clause>
@@ -158,8 +210,8 @@ constexpr bool is_kept_parameter(placement used) {
          (!communicates(back.moves) || back.moves == collective::all_reduce);
 }
 
-template <class Parameters, class Saved, class Scratch, class Key, placement At>
-struct read_clause<clause_keys<Parameters, Saved, Scratch>, use<Key, At>> {
+template <class Parameters, class Saved, class Scratch, std::size_t Inputs, class Key, placement At>
+struct read_clause<clause_keys<Parameters, Saved, Scratch, Inputs>, use<Key, At>> {
   static constexpr int index = parameter_index<Parameters, Key>;
   static constexpr int slot = slot_number<Saved, Scratch, Key>;
   static constexpr form_problem problem = index < 0 && slot < 0 ? form_problem::unlisted
@@ -183,6 +235,12 @@ struct read_clause<Keys, inner<From, To, Width, Element>> {
   }
 };
 
+template <class Keys, std::size_t Count>
+struct read_clause<Keys, units_of<Count>> {
+  static constexpr form_problem problem = form_problem::none;
+  static constexpr void apply(form_info& info) { info.units = Count; }
+};
+
 template <class Clause>
 inline constexpr bool is_inner = false;
 template <placement From, placement To, std::size_t Width, slot_element Element>
@@ -194,21 +252,24 @@ struct read_form {
   static constexpr form_info value() { return {}; }
 };
 
-template <class Keys, name Label, placement Input, placement Output, class... Clauses>
+template <class Keys, name Label, input_placements Input, placement Output, class... Clauses>
 struct read_form<Keys, form<Label, Input, Output, Clauses...>> {
   static constexpr bool has_room = (is_inner<Clauses> + ... + 0) <= form_info::most_inner;
   static constexpr form_problem problem = [] {
     if (!has_room) return form_problem::inner_count;
-    if (!transition_between(Input, invariant).allowed() ||
-        !transition_between(Output, invariant).allowed())
-      return form_problem::no_whole_value;
+    auto const cannot_be_whole = [](placement at) {
+      return !transition_between(at, invariant).allowed();
+    };
+    if (Input.any(cannot_be_whole) || cannot_be_whole(Output)) return form_problem::no_whole_value;
+    if (Input.count != 0 && Input.count != Keys::inputs) return form_problem::input_count;
     auto found = form_problem::none;
     ((found = found == form_problem::none ? read_clause<Keys, Clauses>::problem : found), ...);
     return found;
   }();
   static constexpr form_info value() {
     form_info info{Label, Input, Output};
-    info.uses.fill(Input == invariant ? invariant : replicate);
+    bool const is_invariant = !Input.any([](placement at) { return at != invariant; });
+    info.uses.fill(is_invariant ? invariant : replicate);
     if constexpr (has_room) (read_clause<Keys, Clauses>::apply(info), ...);
     return info;
   }
@@ -256,11 +317,11 @@ constexpr placement placement_of(slot_info const& slot, form_info const& form) {
     if (auto const& use = form.slots[static_cast<std::size_t>(i)]; use.slot == slot.number)
       return use.at;
   auto const cuts = [&](int dimension) {
-    return (is_shard(form.input) && form.input.index == dimension) ||
-           (is_shard(form.output) && form.output.index == dimension);
+    auto const is_cut = [&](placement at) { return is_shard(at) && at.index == dimension; };
+    return form.inputs.any(is_cut) || is_cut(form.output);
   };
   if (cuts(dim::features)) return slot.follows_features ? shard<dim::features> : invariant;
-  return cuts(dim::sequence) ? shard<dim::sequence> : form.input;
+  return cuts(dim::sequence) ? shard<dim::sequence> : form.input();
 }
 
 }  // namespace plait::ext

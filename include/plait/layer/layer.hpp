@@ -109,7 +109,7 @@ inline constexpr int most_loss_terms = 8;
 /// The facts that a plan has about a layer that is not a combination of others.
 struct leaf_info {
   static constexpr int most_forms = 8;
-  static constexpr int most_inputs = 2;
+  static constexpr int most_inputs = int(input_placements::most);
 
   std::array<value_info, most_inputs> inputs{};
   int input_count = 1;
@@ -137,6 +137,8 @@ struct leaf_info {
   bool has_count = true;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
+  /// Inputs that come from other layers; the targets of a loss do not.
+  [[nodiscard]] constexpr int flowing_inputs() const { return is_loss ? 1 : input_count; }
   [[nodiscard]] constexpr bool has_term() const { return is_loss || adds_to_loss; }
   [[nodiscard]] constexpr bool is_trained() const { return parameter_count > 0 && !is_frozen; }
 };
@@ -228,13 +230,13 @@ constexpr void read_divisibility(leaf_info& info) {
         cut(info.parameters[static_cast<std::size_t>(k)].length(at.index), at.parts);
     auto const edge = [&](placement at, std::size_t width) {
       if (at.kind != placement_kind::shard || at.index != dim::features) return;
-      if (info.units != 0) cut(info.units, 1);
+      if (auto const units = form.units != 0 ? form.units : info.units; units != 0) cut(units, 1);
       cut(width, at.parts);
     };
     for (int k = 0; k < info.input_count; ++k)
       if (auto const& input = info.inputs[static_cast<std::size_t>(k)];
           input.kind == value_kind::features)
-        edge(form.input, input.width);
+        edge(form.inputs[static_cast<std::size_t>(k)], input.width);
     edge(form.output, info.output.width);
   }
 }
@@ -250,7 +252,10 @@ constexpr leaf_info read_leaf() {
   read_parameters(info, list{});
   using saved = typename saved_of<L>::type;
   using scratch = typename scratch_of<L>::type;
-  constexpr auto& table = form_table<clause_keys<list, saved, scratch>, typename forms_of<L>::type>;
+  constexpr auto inputs = std::size_t(read_inputs<typename L::input>::count);
+  constexpr std::size_t flowing = std::is_same_v<typename L::output, loss_value> ? 1 : inputs;
+  constexpr auto& table =
+      form_table<clause_keys<list, saved, scratch, flowing>, typename forms_of<L>::type>;
   for (auto const& form : table)
     if (info.form_count < leaf_info::most_forms)
       info.forms[static_cast<std::size_t>(info.form_count++)] = form;
@@ -297,7 +302,10 @@ struct lists_of {
   using saved = typename saved_of<L>::type;
   using scratch = typename scratch_of<L>::type;
   using forms = typename forms_of<L>::type;
-  using keys = clause_keys<parameters, saved, scratch>;
+  static constexpr std::size_t flowing = std::is_same_v<typename L::output, loss_value>
+                                             ? 1
+                                             : std::size_t(read_inputs<typename L::input>::count);
+  using keys = clause_keys<parameters, saved, scratch, flowing>;
   using problem = problem_of_forms<keys, forms>;
 };
 
@@ -338,7 +346,7 @@ inline constexpr leaf_info leaf_of = [] {
                 "this layer has `takes_weight`, which nothing reads, and no `takes_weights`; write "
                 "`static constexpr bool takes_weights = true;`");
   static_assert(detail::read_inputs<typename L::input>::count <= leaf_info::most_inputs,
-                "inputs<...>: a layer may have two inputs at most, what flows and the targets");
+                "inputs<...>: a layer may have four inputs at most; put two side by side into one");
   static_assert(!std::is_same_v<typename L::output, loss_value> ||
                     !detail::compares_with_features<typename L::input>,
                 "this loss takes plait::features<W> twice; what comes from the data set is "
@@ -383,6 +391,9 @@ inline constexpr leaf_info leaf_of = [] {
                   "form<Label, Input, Output, Clauses...>: the table lacks the row from Input or "
                   "Output to invariant, by which predictions are made whole; allowed are "
                   "replicate, invariant, shard<dimension>, partial and only<rank>");
+    static_assert(what != input_count || detail::is_sound<form>,
+                  "form<Label, each<...>, Output, Clauses...>: the layer has another number of "
+                  "inputs; each<...> has one placement for every input, in their order");
   }
   constexpr auto& table = detail::form_table<typename lists::keys, typename lists::forms>;
   static_assert(table.size() <= leaf_info::most_forms,

@@ -42,7 +42,10 @@ template <class Plan>
         auto name = names[std::size_t(now.leaf)];
         if (!name.empty()) name.pop_back();
         if (Plan::tree.leaves[now.leaf].is_frozen) name += " (frozen)";
-        line = {name, form.label.text(), to_string(form.input), to_string(form.output)};
+        auto inputs = to_string(form.input());
+        for (std::size_t k = 1; k < form.inputs.count; ++k)
+          inputs += ", " + to_string(form.inputs[k]);
+        line = {name, form.label.text(), inputs, to_string(form.output)};
         for (int k = 0; k < form.inner_count; ++k) {
           auto const& move = form.inner[std::size_t(k)];
           auto const row = transition_between(move.from, move.to);

@@ -82,13 +82,15 @@ constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const&
   }
   auto const edge = [&](placement at, std::size_t width) -> std::size_t {
     if (at.kind != placement_kind::shard || at.index != dim::features) return 0;
-    if (leaf.units != 0 && leaf.units % p != 0) return leaf.units;
+    auto const units = form.units != 0 ? form.units : leaf.units;
+    if (units != 0 && units % p != 0) return units;
     return fails(width, at.parts) ? width : 0;
   };
   for (int i = 0; i < leaf.input_count; ++i) {
     auto const& input = leaf.inputs[static_cast<std::size_t>(i)];
     if (input.kind != value_kind::features) continue;
-    if (auto const length = edge(form.input, input.width)) return length;
+    if (auto const length = edge(form.inputs[static_cast<std::size_t>(i)], input.width))
+      return length;
   }
   return edge(form.output, leaf.output.width);
 }
@@ -101,11 +103,34 @@ struct crossing {
   bool possible_to_train = false;  ///< the same, and so is the way back
 };
 
+/// What flows along an edge of the model has a placement on the axis; behind a fan_out several
+/// values do, each with its own.
+struct edge_placements {
+  std::array<placement, input_placements::most> at{};
+  int count = 1;
+
+  constexpr edge_placements(placement alone) : at{alone} {}  // NOLINT: implicit
+  /// Of the first `inputs` inputs of a form.
+  constexpr edge_placements(input_placements const& each, int inputs) : count(inputs) {
+    for (int i = 0; i < inputs; ++i) at[std::size_t(i)] = each[std::size_t(i)];
+  }
+  constexpr edge_placements() = default;
+
+  friend constexpr bool operator==(edge_placements const&, edge_placements const&) = default;
+};
+
 constexpr crossing crossing_between(placement from, placement to) {
   auto const row = row_of_move(from, to, direction::forward);
   auto const back = row_of_move(from, to, direction::backward);
   bool const possible = row.status == derivation::automatic && row.is_made();
   return {row.moves, back.moves, possible, possible && back.is_made()};
+}
+
+/// Several values reach the layer behind them as they are: each branch has moved its own.
+constexpr crossing crossing_between(edge_placements const& from, edge_placements const& to) {
+  if (from.count == 1 && to.count == 1) return crossing_between(from.at[0], to.at[0]);
+  bool const same = from == to;
+  return {local_move::none, local_move::none, same, same};
 }
 
 /// Elements per row of `width` that an operation sends. Of a million rows, so that rounding up to
@@ -134,7 +159,7 @@ constexpr form_cost crossing_cost(crossing const& row, std::size_t width, int ra
 /// count every call and statement, too, so that the inner loops go without either.
 template <class Tree>
 struct form_planner {
-  static constexpr int most_placements = 8;
+  static constexpr int most_placements = 16;
 
   /// The best way through a node between two placements, by their numbers.
   struct passage {
@@ -159,7 +184,7 @@ struct form_planner {
   Tree const& tree;
   int ranks;
   form_cuts cuts;
-  static_vector<placement, most_placements> placements{};
+  static_vector<edge_placements, most_placements> placements{};
   std::vector<crossing> crossings{};  ///< between any two placements
   std::vector<passage> passages{};    ///< of all nodes, those of a node in ascending order
   std::vector<solved> leaves{}, nodes{};
@@ -172,11 +197,25 @@ struct form_planner {
   chosen_forms<decltype(Tree::nodes)::capacity, decltype(Tree::leaves)::capacity> chosen{};
 
   constexpr int index_of(placement const& at) {
-    placement const* const known = placements.begin();
+    edge_placements const* const known = placements.begin();
     for (int i = 0; i < placements.count; ++i)
-      if (known[i] == at) return i;
+      if (known[i].count == 1 && known[i].at[0] == at) return i;
     placements.push_back(at);
     return placements.size() - 1;
+  }
+  /// Of several values, and of each of them.
+  constexpr int index_of(edge_placements const& several) {
+    for (int i = 0; i < several.count; ++i) index_of(several.at[std::size_t(i)]);
+    edge_placements const* const known = placements.begin();
+    for (int i = 0; i < placements.count; ++i)
+      if (known[i] == several) return i;
+    placements.push_back(several);
+    return placements.size() - 1;
+  }
+  /// The placement in which a branch of a node ends that ends in `to`.
+  constexpr int end_of_branch(int to, int which) {
+    auto const& ends = placements[to];
+    return ends.count == 1 ? to : index_of(ends.at[std::size_t(which)]);
   }
 
   constexpr form_cost cross(int from, int to, value_info const& value) const {
@@ -191,8 +230,8 @@ struct form_planner {
   }
 
   static constexpr bool uses(form_info const& form, int dimension) {
-    return (is_shard(form.input) && form.input.index == dimension) ||
-           (is_shard(form.output) && form.output.index == dimension);
+    auto const is_cut = [&](placement at) { return is_shard(at) && at.index == dimension; };
+    return form.inputs.any(is_cut) || is_cut(form.output);
   }
 
   constexpr form_cost cost_of(leaf_info const& leaf, form_info const& form) const {
@@ -255,7 +294,9 @@ struct form_planner {
         can_split = can_split || divides;
       }
       if (!divides) continue;
-      int const from = index_of(form.input);
+      int const inputs = leaf.flowing_inputs();
+      int const from =
+          inputs == 1 ? index_of(form.input()) : index_of(edge_placements(form.inputs, inputs));
       int const to = index_of(form.output);
       add_form(first, {from, to, i, cost_of(leaf, form)});
     }
@@ -366,7 +407,14 @@ struct form_planner {
   constexpr void solve_branches(int at) {
     int const places = placements.size();
     std::vector<form_cost> sums(std::size_t(places * places));
-    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) {
+    int branches = 0, which = 0;
+    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end) ++branches;
+    int const values = tree.nodes[at].kind == node_kind::fan_out ? branches : 1;
+    for (int from = 0; from < places; ++from)
+      for (int to = 0; to < places; ++to)
+        if (placements[from].count != 1 || placements[to].count != values)
+          sums[std::size_t(from * places + to)].possible = false;
+    for (int child = at + 1; child < tree.nodes[at].end; child = tree.nodes[child].end, ++which) {
       auto const taken = input_of(child), made = output_of(child);
       auto const through = passages_of(child);
       std::vector<form_cost> entries, exits;
@@ -379,10 +427,11 @@ struct form_planner {
         for (int to = 0; to < places; ++to) {
           auto& sum = sums[std::size_t(from * places + to)];
           if (!sum.possible) continue;
+          int const ends = end_of_branch(to, which);
           form_cost best = impossible;
           for (int k = 0; k < through.size(); ++k) {
             auto const& entry = entries[std::size_t(k * places + from)];
-            auto const& exit = exits[std::size_t(k * places + to)];
+            auto const& exit = exits[std::size_t(k * places + ends)];
             if (!entry.possible || !exit.possible) continue;
             if (auto const cost = entry + through[k].cost + exit; cost < best) best = cost;
           }
@@ -402,12 +451,6 @@ struct form_planner {
   constexpr value_info output_of(int at) const {
     auto const& here = tree.nodes[at];
     if (here.kind == node_kind::leaf) return tree.leaves[here.leaf].output;
-    if (here.kind == node_kind::fan_out) {
-      // Both outputs cross the edge behind it.
-      auto out = output_of(at + 1);
-      out.width += output_of(tree.nodes[at + 1].end).width;
-      return out;
-    }
     int last = at + 1;
     for (int child = at + 1; child < here.end; child = tree.nodes[child].end) last = child;
     return output_of(last);
@@ -445,8 +488,8 @@ struct form_planner {
   }
 
   /// What a residual stream may be placed as.
-  static constexpr bool may_carry(placement const& at) {
-    return at == invariant || at == shard<dim::sequence>;
+  static constexpr bool may_carry(edge_placements const& of) {
+    return of.count == 1 && (of.at[0] == invariant || of.at[0] == shard<dim::sequence>);
   }
 
   constexpr void choose(int at, int from, int to) {
@@ -461,18 +504,20 @@ struct form_planner {
       case node_kind::repeat: choose(at + 1, from, to); break;
       case node_kind::residual: {
         auto const ends = close(at + 1, from, from);
-        chosen.edges[static_cast<std::size_t>(at)] = placements[from];
+        chosen.edges[static_cast<std::size_t>(at)] = placements[from].at[0];
         choose(at + 1, ends.entered, ends.left);
         break;
       }
       case node_kind::fan_out:
-      case node_kind::sum_of:
-        chosen.edges[static_cast<std::size_t>(at)] = placements[from];
+      case node_kind::sum_of: {
+        chosen.edges[static_cast<std::size_t>(at)] = placements[from].at[0];
+        int which = 0;
         for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
-          auto const ends = close(child, from, to);
+          auto const ends = close(child, from, end_of_branch(to, which++));
           choose(child, ends.entered, ends.left);
         }
         break;
+      }
       case node_kind::sequential:
       case node_kind::objective:
         choose_chain(chains[std::size_t(nodes[std::size_t(at)].chain)], from, to);
@@ -482,7 +527,7 @@ struct form_planner {
 
   /// Plans the whole model; its input is invariant, its output is invariant (or a sequence shard).
   constexpr void run() {
-    index_of(invariant);
+    index_of(placement(invariant));
     // Room for leaves of three forms that are possible, so that the list seldom moves.
     passages.reserve(std::size_t(3 * tree.leaves.size() + tree.nodes.size()));
     leaves.reserve(std::size_t(tree.leaves.size()));
@@ -503,7 +548,8 @@ struct form_planner {
       for (int end = 0; end < placements.size(); ++end) {
         if (!may_carry(placements[end])) continue;
         auto const cost = entry + each.cost + cross(each.to, end, output);
-        if (cost < best.cost) best = {cost, each.from, each.to}, chosen.output = placements[end];
+        if (cost < best.cost)
+          best = {cost, each.from, each.to}, chosen.output = placements[end].at[0];
       }
     }
     if (!best.cost.possible) {

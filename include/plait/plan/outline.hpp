@@ -112,8 +112,9 @@ struct outline_of<sequential<Layers...>> : outline_of_group<node_kind::sequentia
 template <class L>
 struct outline_of<residual<L>> : outline_of_group<node_kind::residual, L> {};
 
-template <class First, class Second>
-struct outline_of<fan_out<First, Second>> : outline_of_group<node_kind::fan_out, First, Second> {};
+template <class First, class... Others>
+struct outline_of<fan_out<First, Others...>>
+    : outline_of_group<node_kind::fan_out, First, Others...> {};
 
 template <class... Losses>
 struct outline_of<sum_of<Losses...>> : outline_of_group<node_kind::sum_of, Losses...> {};

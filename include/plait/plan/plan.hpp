@@ -66,8 +66,10 @@ constexpr auto find_needed_gradients(program<Leaves> const& code, auto const& le
       auto const& now = code.steps[s];
       bool made = needed(now.in);
       if (now.kind == step_kind::leaf) {
-        // Both inputs of a layer have a gradient or neither.
-        if (now.second >= 0) made = needed(now.in) = needed(now.second) |= made;
+        // All inputs of a layer have a gradient or none.
+        for (int const more : now.more) made = made || needed(more);
+        if (now.more.size() > 0) needed(now.in) = made;
+        for (int const more : now.more) needed(more) = made;
         made = (made || leaves[now.leaf].is_trained()) &&
                code.values[now.out].info.kind == value_kind::features;
       }

@@ -34,7 +34,7 @@ struct step {
   int in = -1;
   int out = -1;
   int skip = -1;
-  int second = -1;  ///< the second input of a leaf that has two
+  static_vector<int, 3> more{};  ///< the other inputs of a leaf that has several
 };
 
 /// The row by which a move of an item goes, one way or the other.
@@ -97,7 +97,7 @@ struct program_builder {
 
   constexpr placement input_placement(int at) const {
     auto const& here = tree.nodes[at];
-    if (here.kind == node_kind::leaf) return form_of(here.leaf).input;
+    if (here.kind == node_kind::leaf) return form_of(here.leaf).input();
     if (has_edge(here.kind)) return chosen.edges[static_cast<std::size_t>(at)];
     return input_placement(at + 1);
   }
@@ -114,9 +114,10 @@ struct program_builder {
     return moved;
   }
 
-  /// The output of a part of the model: one value, or the two of a fan_out.
+  /// The output of a part of the model: one value, or those of a fan_out.
   struct made_values {
-    int first = -1, second = -1;
+    int first = -1;
+    static_vector<int, 3> more{};
   };
 
   constexpr made_values build(int at, made_values from) {
@@ -126,21 +127,18 @@ struct program_builder {
     if (has_edge(here.kind)) in = move_to(in, edge);
     switch (here.kind) {
       case node_kind::leaf: {
-        in = move_to(in, form_of(here.leaf).input);
-        int const second = from.second < 0 ? -1 : move_to(from.second, form_of(here.leaf).input);
-        int const made = add_value(tree.leaves[here.leaf].output, form_of(here.leaf).output);
-        out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, second});
+        auto const& form = form_of(here.leaf);
+        in = move_to(in, form.inputs[0]);
+        for (int i = 0; i < from.more.size(); ++i)
+          from.more[i] = move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1]);
+        int const made = add_value(tree.leaves[here.leaf].output, form.output);
+        out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, from.more});
         return {made};
       }
-      case node_kind::fan_out: {
-        auto const info = out.values[in].info;
-        int const one = add_value(info, edge), other = add_value(info, edge);
-        out.steps.push_back({step_kind::fan_out, -1, in, one, other});
-        int const first = build(at + 1, {one}).first;
-        return {first, build(tree.nodes[at + 1].end, {other}).first};
-      }
+      case node_kind::fan_out:
       case node_kind::sum_of: {
-        int made = -1;
+        made_values made;
+        bool const is_fan_out = here.kind == node_kind::fan_out;
         for (int child = at + 1; child < here.end; child = tree.nodes[child].end) {
           bool const is_last = tree.nodes[child].end == here.end;
           int const rest = in;
@@ -149,9 +147,11 @@ struct program_builder {
             in = add_value(out.values[rest].info, edge);
             out.steps.push_back({step_kind::fan_out, -1, rest, one, in});
           }
-          made = build(child, {one}).first;
+          int const last = build(child, {one}).first;
+          if (made.first < 0 || !is_fan_out) made.first = last;
+          else made.more.push_back(last);
         }
-        return {made};
+        return made;
       }
       case node_kind::residual: {
         auto const info = out.values[in].info;
@@ -236,7 +236,7 @@ struct program_builder {
       int const in = add_value(info, at);
       auto results = build(repeated ? nodes[i] + 1 : nodes[i], {in});
       // The outputs of a fan_out do not leave the item.
-      while (results.second >= 0 && i + 1 < nodes.size()) results = build(nodes[++i], results);
+      while (results.more.size() > 0 && i + 1 < nodes.size()) results = build(nodes[++i], results);
       int made = results.first;
       // The producer moves its output for the next item; a loop must end as it began.
       if (!repeated)
@@ -275,7 +275,7 @@ constexpr bool is_epilogue(program<Leaves> const& code, auto const& leaves,
   auto const& product = code.steps[before];
   if (product.kind != step_kind::leaf || !leaves[product.leaf].takes_epilogue) return false;
   return forward ? product.out == now.in
-                 : product.in == now.out && product.second < 0 &&
+                 : product.in == now.out && product.more.size() == 0 &&
                        needs_gradient[static_cast<std::size_t>(now.in)];
 }
 

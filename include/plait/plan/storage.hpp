@@ -86,7 +86,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
     if (now.kind != step_kind::leaf) continue;
     if (leaves[now.leaf].saved.keeps_input) {
       keep(now.in);
-      if (now.second >= 0) keep(now.second);
+      for (int const more : now.more) keep(more);
     }
     if (leaves[now.leaf].saved.keeps_output) keep(now.out);
   }
@@ -96,7 +96,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
     bool const leaves_item = now.out == piece.out && from_outside(now.in);
     switch (now.kind) {
       case step_kind::leaf:
-        if (leaves[now.leaf].may_alias.forward && now.second < 0 && !from_outside(now.in) &&
+        if (leaves[now.leaf].may_alias.forward && now.more.size() == 0 && !from_outside(now.in) &&
             !share.is_pinned(now.in) && share.readers_of(now.in) == 0)
           share.put(now.out, now.in);
         break;
@@ -138,7 +138,7 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
     auto const& now = code.steps[i];
     switch (now.kind) {
       case step_kind::leaf:
-        if (leaves[now.leaf].may_alias.backward && now.second < 0 && now.in != piece.in &&
+        if (leaves[now.leaf].may_alias.backward && now.more.size() == 0 && now.in != piece.in &&
             share.root(now.out) != share.root(piece.out) && share.readers_of(now.out) == 0)
           merge(now.in, now.out);
         break;

@@ -99,13 +99,14 @@ struct item_operations {
     if (!wanted && (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained())) return;
     if (forward) {
       reads(now.in), writes(now.out);
-      if (now.kind == step_kind::leaf) reads(now.second);
+      for (int const more : now.more) reads(more);
       if (now.kind == step_kind::add) reads(now.skip);
       if (now.kind == step_kind::fan_out) writes(now.skip);
     } else {
       reads(now.out);
       if (wanted) writes(now.in);
-      if (wanted && now.kind == step_kind::leaf) writes(now.second);
+      for (int const more : now.more)
+        if (wanted) writes(more);
       if (now.kind == step_kind::branch || now.kind == step_kind::fan_out) reads(now.skip);
     }
     if (now.kind == step_kind::move) {
@@ -137,7 +138,7 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
   if (index < 1 || index >= code.steps.size()) return false;
   auto const& now = code.steps[index];
   auto const& next = code.steps[index - 1];
-  if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained() || now.second >= 0 ||
+  if (now.kind != step_kind::leaf || !leaves[now.leaf].is_trained() || now.more.size() > 0 ||
       next.kind != step_kind::move || next.out != now.in ||
       !needs_gradient[static_cast<std::size_t>(next.in)])
     return false;

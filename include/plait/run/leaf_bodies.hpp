@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <type_traits>
 #include <utility>
@@ -24,14 +25,14 @@ struct no_epilogue {};
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
-  std::byte* second = nullptr;  ///< of the other input of a layer that has two
+  std::array<std::byte*, 3> more{};  ///< of the other inputs of a layer that has several
 };
 
 /// Calls the bodies of a layer in one of its forms, with the views that they see.
 ///
 /// Cost: where a model has many layers of one type in one form they share the code of their bodies,
 ///       which is then called; where it has few, compilers put it into the step.
-template <class Setting, class Rank, class Formed, bool HasSecond = false>
+template <class Setting, class Rank, class Formed, int More = 0>
 struct leaf_bodies {
   using layer = typename Formed::layer;
   using element = typename Setting::element;
@@ -40,9 +41,9 @@ struct leaf_bodies {
       std::conditional_t<Formed::info.has_term(), term_operations<Rank>, operations<Rank>>;
   using parameters = parameter_access<Setting, Formed, false>;
   using gradients = parameter_access<Setting, Formed, true>;
-  using written = slot_access<Setting, Formed, HasSecond, false>;
-  using read = slot_access<Setting, Formed, HasSecond, true>;
-  using scratch = slot_access<Setting, Formed, HasSecond, false, slot_list::scratch>;
+  using written = slot_access<Setting, Formed, More, false>;
+  using read = slot_access<Setting, Formed, More, true>;
+  using scratch = slot_access<Setting, Formed, More, false, slot_list::scratch>;
 
   /// What it writes: a view, and what its epilogue makes of it; or where its sum is added.
   template <class Epilogue>
@@ -65,7 +66,7 @@ struct leaf_bodies {
   template <class Epilogue>
   static auto forward_views(place const& at, layer_context const& context, std::byte* mapped) {
     return forward_body{parameters{at.stage, at.parameters},
-                        input_of<Setting, Formed, HasSecond>(at),
+                        input_of<Setting, Formed, More>(at),
                         output<Epilogue>(at, context, mapped),
                         written{at},
                         scratch{at},
@@ -95,15 +96,18 @@ struct leaf_bodies {
                              [[maybe_unused]] std::byte* mapped) {
     using seen = gradient_view<Setting, Formed::x_at, false>;
     auto const dx = view_at<Setting, seen>(of.dx, Formed::x, rows);
-    if constexpr (HasSecond) {
-      return std::pair{dx, view_at<Setting, seen>(of.second, Formed::x, rows)};
+    if constexpr (More > 0) {
+      return several_inputs<More>(dx, [&]<std::size_t I> {
+        using seen_too = gradient_view<Setting, Formed::inputs_at[I + 1], false>;
+        return view_at<Setting, seen_too>(of.more[I], Formed::template input<I + 1>, rows);
+      });
     } else if constexpr (std::is_same_v<Epilogue, no_epilogue>) {
       return dx;
     } else {
       using elementwise = typename Epilogue::layer;
       using seen_mapped = gradient_view<Setting, Epilogue::x_at, false>;
       auto const kept =
-          slot_access<Setting, Epilogue, false, true>{*epilogue}[typename elementwise::kept{}];
+          slot_access<Setting, Epilogue, 0, true>{*epilogue}[typename elementwise::kept{}];
       return mapped_view<seen, typename elementwise::derivative, decltype(kept)>{
           dx, view_at<Setting, seen_mapped>(mapped, Epilogue::x, rows), {}, kept};
     }

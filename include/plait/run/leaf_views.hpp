@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -41,9 +42,12 @@ struct formed_layer {
   static constexpr std::size_t number = std::size_t(Form);
   static constexpr auto& info = leaf_of<Layer>;
   static constexpr auto& form = leaf_of<Layer>.forms[number];
-  static constexpr placement x_at = form.input, y_at = form.output;
+  static constexpr auto& inputs_at = form.inputs.at;
+  static constexpr placement x_at = inputs_at[0], y_at = form.output;
   static constexpr value_kind x_kind = info.inputs[0].kind, y_kind = info.output.kind;
   static constexpr planning::value x{info.inputs[0], x_at}, y{info.output, y_at};
+  template <std::size_t Index>
+  static constexpr planning::value input{info.inputs[Index], inputs_at[Index]};
 };
 
 /// Where a unit has a parameter and its gradient, in elements.
@@ -75,7 +79,7 @@ struct leaf_place {
   slots const* scratch;               ///< from the begin of the transients
   std::byte* activations = nullptr;   ///< of the unit
   std::byte *x = nullptr, *y = nullptr;
-  std::byte* second = nullptr;  ///< the other input of a layer that has two
+  std::array<std::byte*, 3> more{};  ///< the other inputs of a layer that has several
 };
 
 // Structs, since g++ 12 dies of a function's value in an alias.
@@ -113,17 +117,34 @@ View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
   else return {reinterpret_cast<typename Setting::element*>(data), shape.rows, shape.columns};
 }
 
-/// The input of a layer as its body sees it: a view, or a pair for a layer with two inputs, of
-/// which those that have no second value get the targets of the microbatch.
-template <class Setting, class Formed, bool HasSecond>
+/// The views of several inputs: a pair of two, a tuple of more. `other` makes those behind the
+/// first.
+template <int More>
+auto several_inputs(auto const& first, auto const& other) {
+  if constexpr (More == 1) {
+    return std::pair { first, other.template operator()<0>() };
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::tuple { first, other.template operator()<I>()... };
+    }(std::make_index_sequence<std::size_t(More)>());
+  }
+}
+
+/// The input of a layer as its body sees it: a view, or several for a layer that has `More` besides
+/// the first. Of losses the second is the targets of the microbatch.
+template <class Setting, class Formed, int More>
 auto input_of(leaf_place<Setting> const& at) {
   using memory = typename Setting::memory;
   using element = typename Setting::element;
   constexpr auto& info = Formed::info;
   using seen = value_view<Setting, Formed::x_kind, Formed::x_at, true>;
   auto const x = view_at<Setting, seen>(at.x, Formed::x, at.stage.rows);
-  if constexpr (HasSecond) {
-    return std::pair{x, view_at<Setting, seen>(at.second, Formed::x, at.stage.rows)};
+  if constexpr (More > 0) {
+    return several_inputs<More>(x, [&]<std::size_t I> {
+      using seen_too =
+          value_view<Setting, Formed::info.inputs[I + 1].kind, Formed::inputs_at[I + 1], true>;
+      return view_at<Setting, seen_too>(at.more[I], Formed::template input<I + 1>, at.stage.rows);
+    });
   } else if constexpr (info.input_count == 2) {
     constexpr auto& targets = info.inputs[1];
     void const* const data = at.stage.targets;
@@ -179,8 +200,7 @@ struct parameter_access {
 enum class slot_list : int { saved, scratch };
 
 /// `l.saved` and `l.scratch`.
-template <class Setting, class Formed, bool HasSecond, bool IsConst,
-          slot_list List = slot_list::saved>
+template <class Setting, class Formed, int More, bool IsConst, slot_list List = slot_list::saved>
 struct slot_access {
   leaf_place<Setting> const& at;
 
@@ -188,7 +208,7 @@ struct slot_access {
     static_assert(Formed::info.saved.keeps_input,
                   "saved[input_slot{}]: the layer does not save its input; add input_slot to its "
                   "saved<...>");
-    return input_of<Setting, Formed, HasSecond>(at);
+    return input_of<Setting, Formed, More>(at);
   }
   auto operator[](output_slot) const {
     static_assert(Formed::info.saved.keeps_output,

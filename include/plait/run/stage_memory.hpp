@@ -147,14 +147,18 @@ class stage_memory {
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step const& now,
                                                                  pass_frame const& frame) const {
     auto const leaf = std::size_t(now.leaf);
-    return {buffers_,
-            parameters_of(now.leaf, frame.unit),
-            &layout_.saved_offset[leaf],
-            &layout_.scratch_offset[leaf],
-            frame.output,
-            value_data(now.in, frame),
-            plan::tree.leaves[now.leaf].is_loss ? nullptr : value_data(now.out, frame),
-            now.second < 0 ? nullptr : value_data(now.second, frame)};
+    leaf_place<setting> place{
+        buffers_,
+        parameters_of(now.leaf, frame.unit),
+        &layout_.saved_offset[leaf],
+        &layout_.scratch_offset[leaf],
+        frame.output,
+        value_data(now.in, frame),
+        plan::tree.leaves[now.leaf].is_loss ? nullptr : value_data(now.out, frame),
+    };
+    for (int i = 0; i < now.more.size(); ++i)
+      place.more[std::size_t(i)] = value_data(now.more[i], frame);
+    return place;
   }
 
  private:

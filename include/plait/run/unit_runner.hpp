@@ -62,7 +62,7 @@ class unit_runner {
   template <int Step>
   using formed_at = typename memory_type::template formed<code.steps[Step].leaf>;
   template <int Step>
-  using bodies = leaf_bodies<setting, Rank, formed_at<Step>, (code.steps[Step].second >= 0)>;
+  using bodies = leaf_bodies<setting, Rank, formed_at<Step>, code.steps[Step].more.size()>;
   /// Of the element-wise layer that is done with a step, `Step` itself if there is none.
   template <int Step, int Epilogue>
   struct epilogue_type {
@@ -310,7 +310,8 @@ class unit_runner {
           auto ops =
               operations_of<typename bodies<Step>::operations_type>(now, at.unit, backward_names_);
           gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
-          if constexpr (now.second >= 0) of.second = memory_.gradient_data(now.second, at);
+          for (int i = 0; i < now.more.size(); ++i)
+            of.more[std::size_t(i)] = memory_.gradient_data(now.more[i], at);
           auto const place = memory_.place_of_leaf(now, at);
           using epilogue = typename epilogue_type<Step, last>::type;
           if constexpr (last == Step) {

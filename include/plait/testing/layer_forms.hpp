@@ -51,13 +51,19 @@ inline constexpr auto form_choices = [] {
     auto const cut = [](placement at) { return is_shard(at) && at.index == dim::sequence; };
     for (std::size_t i = 0; i < out.size(); ++i) {
       auto const& form = leaf_of<L>.forms[i];
-      out[i] = {form.label, cut(form.input) || cut(form.output)};
+      out[i] = {form.label, form.inputs.any(cut) || cut(form.output)};
     }
     return out;
   } else {
     return std::array{form_choice{}, form_choice{{}, true}};
   }
 }();
+
+/// The names of what makes the inputs of a layer that has several.
+template <std::size_t Index>
+inline constexpr name probe_name = Index == 1   ? name("input_2")
+                                   : Index == 2 ? name("input_3")
+                                                : name("input_4");
 
 /// The layer between what makes its input and what takes its output.
 template <class L, name Form>
@@ -66,9 +72,13 @@ constexpr auto model_around() {
   constexpr std::size_t sequence = sequence_for<L>;
   using layer_type = named<"layer", use_form<Form, L>>;
   using one = named<"input", probe<sequence, samples_for_check, first.input().width>>;
-  using other = named<"input_2", probe<sequence, samples_for_check, first.inputs[1].width>>;
-  constexpr bool takes_two = first.input_count == 2 && !first.is_loss;
-  using source = std::conditional_t<takes_two, fan_out<one, other>, one>;
+  constexpr auto other = [&]<std::size_t I> {
+    return named<probe_name<I>, probe<sequence, samples_for_check, first.inputs[I].width>>{};
+  };
+  using source = decltype([&]<std::size_t... I>(std::index_sequence<I...>) {
+    if constexpr (sizeof...(I) == 0) return one{};
+    else return fan_out<one, decltype(other.template operator()<I + 1>())...> {};
+  }(std::make_index_sequence<std::size_t(first.flowing_inputs() - 1)>()));
   if constexpr (std::is_same_v<typename L::output, loss_value>)
     return std::type_identity<objective<source, layer_type>>{};
   else if constexpr (first.input().kind == value_kind::tokens)
@@ -88,7 +98,8 @@ enum class fit : int { divides, does_not_divide, no_chain, left_out };
 
 /// True if all ranks do the same in this form: then two of them show as much as four.
 constexpr bool repeats_work(form_info const& form) {
-  bool all = form.input == invariant && form.output == invariant;
+  bool all =
+      !form.inputs.any([](placement at) { return at != invariant; }) && form.output == invariant;
   for (auto const used : form.uses) all = all && used == invariant;
   return all;
 }

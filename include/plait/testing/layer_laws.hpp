@@ -14,12 +14,16 @@ namespace plait::testing::detail {
 
 /// True for the parameters of the probes that make the layer's inputs.
 inline bool is_input(std::string const& full) {
-  return full.find("input.values") != std::string::npos ||
-         full.find("input_2.values") != std::string::npos;
+  for (char const* const name :
+       {"input.values", "input_2.values", "input_3.values", "input_4.values"})
+    if (full.find(name) != std::string::npos) return true;
+  return false;
 }
 
 inline std::string tensor_name(std::string const& full) {
-  if (full.find("input_2.values") != std::string::npos) return "gradient of the second input";
+  for (char const* const number : {"2", "3", "4"})
+    if (full.find(std::string("input_") + number + ".values") != std::string::npos)
+      return std::string("gradient of input ") + number;
   if (is_input(full)) return "gradient of the input";
   std::string const mark = "layer.";
   return "gradient of " + full.substr(full.find(mark) + mark.size());
