@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: fan_out<First, Second>: the two layers take different inputs; make them equal
+// first: fan_out<Layers...>: the layers take different inputs; make them equal
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: inputs<...>: a layer may have two inputs at most
+// first: inputs<...>: a layer may have four inputs at most
 #include "plait/layer/layer.hpp"
 
 struct scale {
   using concept_tag = plait::layer_tag;
 
 #ifdef PLAIT_EXPECT_FAIL
-  using input = plait::inputs<plait::features<8>, plait::features<8>, plait::tokens>;
+  using input = plait::inputs<plait::features<8>, plait::features<8>, plait::features<4>,
+                              plait::features<4>, plait::features<8>>;
 #else
-  using input = plait::inputs<plait::features<8>, plait::tokens>;
+  using input =
+      plait::inputs<plait::features<8>, plait::features<8>, plait::features<4>, plait::features<4>>;
 #endif
   using output = plait::features<8>;
 };

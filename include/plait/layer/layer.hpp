@@ -199,7 +199,7 @@ struct read_inputs<inputs<Inputs...>> {
     [[maybe_unused]] int index = 0;
     if constexpr (count <= leaf_info::most_inputs)
       ((info.inputs[static_cast<std::size_t>(index++)] = Inputs::info), ...);
-    info.input_count = count;
+    info.input_count = count <= leaf_info::most_inputs ? count : leaf_info::most_inputs;
   }
 };
 

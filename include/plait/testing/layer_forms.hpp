@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "plait/core/name.hpp"
 #include "plait/layer/combinators.hpp"
@@ -59,11 +60,24 @@ inline constexpr auto form_choices = [] {
   }
 }();
 
-/// The names of what makes the inputs of a layer that has several.
+/// What makes the inputs of a layer, one by one, in parameters of these names.
 template <std::size_t Index>
-inline constexpr name probe_name = Index == 1   ? name("input_2")
-                                   : Index == 2 ? name("input_3")
-                                                : name("input_4");
+inline constexpr name probe_name =
+    std::array<name, 4>{"input", "input_2", "input_3", "input_4"}[Index];
+template <class L, std::size_t Index>
+using input_probe =
+    named<probe_name<Index>,
+          probe<sequence_for<L>, samples_for_check, first_leaf<L>.inputs[Index].width>>;
+template <class L, class Numbers>
+struct all_probes;
+template <class L>
+struct all_probes<L, std::index_sequence<0>> {
+  using type = input_probe<L, 0>;
+};
+template <class L, std::size_t... Index>
+struct all_probes<L, std::index_sequence<Index...>> {
+  using type = fan_out<input_probe<L, Index>...>;
+};
 
 /// The layer between what makes its input and what takes its output.
 template <class L, name Form>
@@ -71,14 +85,8 @@ constexpr auto model_around() {
   constexpr auto first = first_leaf<L>;
   constexpr std::size_t sequence = sequence_for<L>;
   using layer_type = named<"layer", use_form<Form, L>>;
-  using one = named<"input", probe<sequence, samples_for_check, first.input().width>>;
-  constexpr auto other = [&]<std::size_t I> {
-    return named<probe_name<I>, probe<sequence, samples_for_check, first.inputs[I].width>>{};
-  };
-  using source = decltype([&]<std::size_t... I>(std::index_sequence<I...>) {
-    if constexpr (sizeof...(I) == 0) return one{};
-    else return fan_out<one, decltype(other.template operator()<I + 1>())...> {};
-  }(std::make_index_sequence<std::size_t(first.flowing_inputs() - 1)>()));
+  using inputs = std::make_index_sequence<std::size_t(first.flowing_inputs())>;
+  using source = typename all_probes<L, inputs>::type;
   if constexpr (std::is_same_v<typename L::output, loss_value>)
     return std::type_identity<objective<source, layer_type>>{};
   else if constexpr (first.input().kind == value_kind::tokens)

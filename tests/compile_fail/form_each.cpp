@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: form<Label, each<...>, Output, Clauses...>: the layer has another number of inputs
+#include "plait/layer/layer.hpp"
+
+struct weighted {
+  using concept_tag = plait::layer_tag;
+  using input = plait::inputs<plait::features<8>, plait::features<8>, plait::features<4>>;
+  using output = plait::features<8>;
+#ifdef PLAIT_EXPECT_FAIL
+  using forms = plait::forms<
+      plait::form<"mixed", plait::each<plait::invariant, plait::replicate>, plait::invariant>>;
+#else
+  using forms = plait::forms<
+      plait::form<"mixed", plait::each<plait::invariant, plait::replicate, plait::replicate>,
+                  plait::invariant>>;
+#endif
+};
+
+int main() { return plait::ext::leaf_of<weighted>.form_count == 0; }
