@@ -164,10 +164,10 @@ TEST(Adaptor, CropsTakeTheMiddle) {
   pictures const data;
   auto const plain = sample_of(data, 2);
   std::vector<float> middle;
-  for (std::size_t row : {1, 2, 3, 4})
-    for (std::size_t column : {3, 4}) middle.push_back(plain[row * 8 + column]);
-  for (std::size_t row : {1, 2, 3, 4})
-    for (std::size_t column : {3, 4}) middle.push_back(plain[48 + row * 8 + column]);
+  for (std::size_t const row : {1u, 2u, 3u, 4u})
+    for (std::size_t const column : {3u, 4u}) middle.push_back(plain[row * 8 + column]);
+  for (std::size_t const row : {1u, 2u, 3u, 4u})
+    for (std::size_t const column : {3u, 4u}) middle.push_back(plain[48 + row * 8 + column]);
   EXPECT_EQ(sample_of(data | plait::crop<4, 2>, 2), middle);
   EXPECT_EQ(sample_of(data | plait::random_crop<4, 2>(3), 2), middle);
   EXPECT_EQ(sample_of(data | plait::random_crop<6, 8>(4), 2), plain);

@@ -20,23 +20,20 @@ using plait::detail::reads_ahead;
 /// Buffers of ten places, into which readers write the step.
 struct buffers {
   static constexpr std::size_t places = 10;
-  reads_ahead::shape how;
+  reads_ahead<buffers>::shape how;
   std::uint64_t end = 1'000'000;
   std::vector<std::vector<std::uint64_t>> of =
       std::vector<std::vector<std::uint64_t>>(how.ahead + 1, std::vector<std::uint64_t>(places));
   std::atomic<std::uint64_t> fills{0}, furthest{0};
   std::atomic<std::int64_t> fails_at{-1};
   std::atomic<bool> is_slow{false};
-  reads_ahead ahead{how,
-                    [this](int, std::size_t buffer, std::uint64_t step, std::size_t place) {
-                      fill(buffer, step, place);
-                    },
-                    [this](std::uint64_t step) { return step >= end; }};
+  reads_ahead<buffers> ahead{how, *this};
 
   explicit buffers(std::size_t ahead_of, int readers)
       : how{.ahead = ahead_of, .places = places, .readers = readers} {}
 
-  void fill(std::size_t buffer, std::uint64_t step, std::size_t place) {
+  [[nodiscard]] bool is_past_end(std::uint64_t step) const { return step >= end; }
+  void fill(int, std::size_t buffer, std::uint64_t step, std::size_t place) {
     if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     auto const number = std::int64_t(step * places + place);
     if (number >= fails_at && fails_at >= 0)
@@ -74,7 +71,7 @@ TEST_P(ReadsAhead, FillsEachPlaceOfEachStepOnce) {
 }
 
 TEST_P(ReadsAhead, BeginsAnewWhereItIsTold) {
-  for (std::uint64_t const step : {0, 1, 2, 50, 51, 7, 7, 7, 8, 0, 1}) all.expect(step);
+  for (std::uint64_t const step : {0u, 1u, 2u, 50u, 51u, 7u, 7u, 7u, 8u, 0u, 1u}) all.expect(step);
 }
 
 TEST_P(ReadsAhead, EndsWithTheLastStep) {
@@ -115,20 +112,25 @@ TEST_P(ReadsAhead, WaitsForOnePlaceAtMostWhenItEnds) {
   EXPECT_LT(took.count(), 1.0);
 }
 
+/// Counts what each of three readers fills.
+struct counts {
+  std::mutex lock{};
+  std::vector<int> seen = std::vector<int>(3);
+  [[nodiscard]] static bool is_past_end(std::uint64_t) { return false; }
+  void fill(int reader, std::size_t, std::uint64_t, std::size_t) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::scoped_lock const hold(lock);
+    ++seen[std::size_t(reader)];
+  }
+};
+
 TEST(ReadsAheadReaders, AreAsManyAsAreAskedFor) {
-  std::mutex lock;
-  std::vector<int> seen(3);
-  reads_ahead ahead(
-      {.ahead = 4, .places = 30, .readers = 3},
-      [&](int reader, std::size_t, std::uint64_t, std::size_t) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        std::scoped_lock const hold(lock);
-        ++seen[std::size_t(reader)];
-      },
-      [](std::uint64_t) { return false; });
-  (void)ahead.take(0);
-  std::scoped_lock const hold(lock);
-  for (int const count : seen) EXPECT_GT(count, 0);
+  counts of;
+  {
+    reads_ahead<counts> ahead({.ahead = 4, .places = 30, .readers = 3}, of);
+    (void)ahead.take(0);
+  }
+  for (int const count : of.seen) EXPECT_GT(count, 0);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ class batch_range {
   using element = typename loader_type::element;
   using target = typename loader_type::target;
   using host_type = detail::host_batch<loader_type>;
+  using reader_type = detail::reads_ahead<batch_range>;
   using clock = std::chrono::steady_clock;
 
  public:
@@ -234,14 +235,15 @@ class batch_range {
 
   [[gnu::cold]] void start_readers(batch_options const& options) {
     loaders_.resize(static_cast<std::size_t>(options.readers), loader_type(data_));
-    ahead_.emplace(
-        detail::reads_ahead::shape{.ahead = static_cast<std::size_t>(options.ahead),
-                                   .places = batch_.places(),
-                                   .readers = options.readers},
-        [this](int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
-          load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
-        },
-        [this](std::uint64_t step) { return is_past_end(step); });
+    ahead_.emplace(typename reader_type::shape{.ahead = static_cast<std::size_t>(options.ahead),
+                                               .places = batch_.places(),
+                                               .readers = options.readers},
+                   *this);
+  }
+  /// Called by readers, each with a loader of its own.
+  friend reader_type;
+  void fill(int reader, std::size_t buffer, std::uint64_t step, std::size_t place) {
+    load(loaders_[static_cast<std::size_t>(reader)], host_[buffer], share_in(step), place);
   }
 
   /// The samples of this rank in a step.
@@ -335,7 +337,7 @@ class batch_range {
   std::vector<host_type> host_;
   typename Rank::device_type::arena buffer_;
   batch_type batch_;
-  std::optional<detail::reads_ahead> ahead_{};  // ends before what it fills
+  std::optional<reader_type> ahead_{};  // ends before what it fills
 };
 
 }  // namespace plait::ext

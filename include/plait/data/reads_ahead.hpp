@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <initializer_list>
 #include <mutex>
 #include <optional>
@@ -32,6 +31,11 @@ namespace plait::detail {
 /// Cost:    threads are made by the constructor; nothing is allocated afterwards.
 /// Errors:  an exception of the first place of a step that throws comes out of take(step).
 /// Threads: take is called by one thread; fill runs on readers, with another number on each.
+///
+/// `Source`: fill(reader, buffer, step, place) fills a place of a buffer, is_past_end(step) is true
+/// of steps that there are not. A template, so that programs that read nothing ahead do not pay for
+/// it when they are compiled.
+template <class Source>
 class reads_ahead {
  public:
   struct shape {
@@ -39,17 +43,11 @@ class reads_ahead {
     std::size_t places = 1;  ///< of each buffer
     int readers = 1;
   };
-  /// Fills a place of a buffer for a step.
-  using fill_type =
-      std::function<void(int reader, std::size_t buffer, std::uint64_t step, std::size_t place)>;
-
   /// Errors: error if the system has no more threads.
-  [[gnu::cold]] reads_ahead(shape const& how, fill_type fill,
-                            std::function<bool(std::uint64_t)> is_past_end)
+  [[gnu::cold]] reads_ahead(shape const& how, Source& source)
       : how_(how),
         piece_(std::clamp<std::size_t>(how.places / (4 * std::size_t(how.readers)), 1, 16)),
-        fill_(std::move(fill)),
-        is_past_end_(std::move(is_past_end)),
+        source_(source),
         buffers_(how.ahead + 1) {
     // Signals are for the threads of ranks, which look at what they have to end for.
     // What a reader does itself, such as reading behind the end of a file, stays its own.
@@ -116,7 +114,7 @@ class reads_ahead {
   [[nodiscard]] buffer& buffer_of(std::uint64_t step) { return buffers_[step % buffers_.size()]; }
   void open(std::uint64_t step) {
     buffer_of(step) = {};
-    if (is_past_end_(step)) return;
+    if (source_.is_past_end(step)) return;
     buffer_of(step).is_open = true;
     buffer_of(step).step = step;
   }
@@ -167,7 +165,7 @@ class reads_ahead {
       std::exception_ptr failure;
       try {
         for (; place < end && !is_dropped_.load(std::memory_order_relaxed); ++place)
-          fill_(reader, step % buffers_.size(), step, place);
+          source_.fill(reader, step % buffers_.size(), step, place);
       } catch (...) {
         failure = std::current_exception();
       }
@@ -185,8 +183,7 @@ class reads_ahead {
 
   shape how_;
   std::size_t piece_;  // places that a reader takes at a time
-  fill_type fill_;
-  std::function<bool(std::uint64_t)> is_past_end_;
+  Source& source_;
   std::vector<buffer> buffers_;
   std::mutex mutex_{};
   std::condition_variable work_{}, over_{};
