@@ -14,7 +14,7 @@ using bias = parameter<"bias", extents<8>>;
 using inside = slot<"inside", 8>;
 using room = slot<"room", 8, follows::features>;
 using keys =
-    detail::clause_keys<parameter_list<weight, bias>, saved<input_slot, inside>, scratch<room>>;
+    detail::clause_keys<parameter_list<weight, bias>, saved<input_slot, inside>, scratch<room>, 1>;
 
 template <class Form>
 constexpr form_info read = detail::read_form<keys, Form>::value();
@@ -22,7 +22,7 @@ constexpr form_info read = detail::read_form<keys, Form>::value();
 TEST(Form, ColumnSplit) {
   constexpr auto info = read<column<split<weight, 1, 3>, split<bias, 0, 3>>>;
   EXPECT_EQ(info.label, name("column"));
-  EXPECT_EQ(info.input, replicate);
+  EXPECT_EQ(info.input(), replicate);
   EXPECT_EQ(info.output, shard<dim::features>);
   EXPECT_EQ(info.uses[0], (shard<1, 3>));
   EXPECT_EQ(info.uses[1], (shard<0, 3>));
@@ -31,7 +31,7 @@ TEST(Form, ColumnSplit) {
 
 TEST(Form, RowSplitWithABiasThatEntersOnce) {
   constexpr auto info = read<row_split<split<weight, 0>, once<bias>>>;
-  EXPECT_EQ(info.input, shard<dim::features>);
+  EXPECT_EQ(info.input(), shard<dim::features>);
   EXPECT_EQ(info.output, partial);
   EXPECT_EQ(info.uses[0], shard<0>);
   EXPECT_EQ(info.uses[1], partial);

@@ -62,7 +62,7 @@ TEST(Layer, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(info.parameter_count, 0);
   ASSERT_EQ(info.form_count, 1);
   EXPECT_EQ(info.forms[0].label, name("whole"));
-  EXPECT_EQ(info.forms[0].input, invariant);
+  EXPECT_EQ(info.forms[0].input(), invariant);
   EXPECT_EQ(info.forms[0].output, invariant);
   EXPECT_FALSE(info.forms[0].shares_work());
   EXPECT_FALSE(info.saved.keeps_input || info.saved.keeps_output);

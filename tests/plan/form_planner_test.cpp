@@ -283,11 +283,12 @@ struct all_ways {
       auto const by_sequence = [](placement at) {
         return is_shard(at) && at.index == dim::sequence;
       };
-      if ((by_sequence(form.input) || by_sequence(form.output)) && !shard_sequence) continue;
+      if ((by_sequence(form.input()) || by_sequence(form.output)) && !shard_sequence) continue;
       auto const pin = tree.pins[leaf_index];
       if (!pin.empty() && form.label != pin) continue;
-      way mine{form.input, form.output};
-      mine.flops = leaf.flops_per_row / (is_shard(form.input) || is_shard(form.output) ? ranks : 1);
+      way mine{form.input(), form.output};
+      mine.flops =
+          leaf.flops_per_row / (is_shard(form.input()) || is_shard(form.output) ? ranks : 1);
       for (int k = 0; k < leaf.parameter_count; ++k) {
         auto const& parameter = leaf.parameters[static_cast<std::size_t>(k)];
         if (parameter.rank == 2)

@@ -55,13 +55,15 @@ void expect_well_formed() {
         case step_kind::leaf: {
           EXPECT_EQ(now.leaf, next_leaf++);
           auto const& form = code.forms[now.leaf];
-          EXPECT_EQ(from.at, form.input);
+          EXPECT_EQ(from.at, form.input());
           EXPECT_EQ(to.at, form.output);
           EXPECT_EQ(to.info, Plan::tree.leaves[now.leaf].output);
-          if (now.second < 0) break;
-          EXPECT_TRUE(made.contains(now.second));
-          EXPECT_EQ(code.values[now.second].at, form.input);
-          EXPECT_EQ(code.values[now.second].info, Plan::tree.leaves[now.leaf].inputs[1]);
+          for (int i = 0; i < now.more.size(); ++i) {
+            auto const input = std::size_t(i) + 1;
+            EXPECT_TRUE(made.contains(now.more[i]));
+            EXPECT_EQ(code.values[now.more[i]].at, form.inputs[input]);
+            EXPECT_EQ(code.values[now.more[i]].info, Plan::tree.leaves[now.leaf].inputs[input]);
+          }
           break;
         }
         case step_kind::move:

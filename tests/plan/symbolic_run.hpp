@@ -175,9 +175,9 @@ class symbolic_run {
         auto const& leaf = Plan::tree.leaves[now.leaf];
         expect_holds(false, now.in, name);
         expect_no_overlap(false, now.in, now.out, leaf.may_alias.forward, name);
-        if (now.second >= 0) {
-          expect_holds(false, now.second, name);
-          expect_no_overlap(false, now.second, now.out, false, name);
+        for (int const more : now.more) {
+          expect_holds(false, more, name);
+          expect_no_overlap(false, more, now.out, false, name);
         }
         expect_not_input(now.out, name);
         make(false, now.out, name);
@@ -213,15 +213,17 @@ class symbolic_run {
         if (!wanted && !leaf.is_trained()) break;
         if (leaf.saved.keeps_input) {
           expect_saved(now.in, name);
-          if (now.second >= 0) expect_saved(now.second, name);
+          for (int const more : now.more) expect_saved(more, name);
         }
         if (leaf.saved.keeps_output) expect_saved(now.out, name);
         if (!leaf.is_loss) expect_holds(true, now.out, name);
         if (!wanted) break;
-        if (now.second >= 0) {
-          expect_no_overlap(true, now.out, now.second, false, name);
-          expect_no_overlap(true, now.in, now.second, false, name);
-          make(true, now.second, name + " second");
+        for (int const more : now.more) {
+          expect_no_overlap(true, now.out, more, false, name);
+          expect_no_overlap(true, now.in, more, false, name);
+          for (int const other : now.more)
+            if (other != more) expect_no_overlap(true, other, more, false, name);
+          make(true, more, name + " of another input");
         }
         if (!leaf.is_loss) expect_no_overlap(true, now.out, now.in, leaf.may_alias.backward, name);
         make(true, now.in, name);

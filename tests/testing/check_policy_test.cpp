@@ -76,7 +76,7 @@ TEST(CheckPolicy, FormsCutWhatThePolicySays) {
   };
   int by_positions = 0;
   for (auto const& form : plan::code.forms) {
-    EXPECT_FALSE(cuts(form.input, dim::features) || cuts(form.output, dim::features));
+    EXPECT_FALSE(cuts(form.input(), dim::features) || cuts(form.output, dim::features));
     by_positions += cuts(form.output, dim::sequence);
   }
   EXPECT_GT(by_positions, 3);
