@@ -109,7 +109,7 @@ step_figures::model_size size_of(entry const& job) {
   return out;
 }
 
-/// A file of tokens behind the header that plait::token_file reads.
+/// A file of tokens behind the header that plait::token_shards reads.
 void write_tokens(fs::path const& path, std::vector<std::uint16_t> const& tokens) {
   std::vector<std::int32_t> header(256);
   header[0] = 20240520, header[1] = 1, header[2] = static_cast<std::int32_t>(tokens.size());
@@ -139,8 +139,8 @@ struct scratch_folder {
 };
 
 /// Random tokens, or bytes, for `samples` sequences.
-std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
-                                                              std::size_t samples) {
+std::variant<plait::byte_text, plait::token_shards> random_text(entry const& job,
+                                                                std::size_t samples) {
   std::mt19937 random(1);
   std::vector<std::uint16_t> tokens(samples * job.sequence + 1);
   for (auto& token : tokens) token = static_cast<std::uint16_t>(random() % job.vocabulary);
@@ -149,7 +149,8 @@ std::variant<plait::byte_text, plait::token_file> random_text(entry const& job,
   scratch_folder const folder;
   auto const path = fs::path(folder.path) / "tokens";
   write_tokens(path, tokens);
-  return plait::token_file(path, job.sequence, job.vocabulary);  // stays mapped without its name
+  return plait::token_shards({path},  // stays mapped without its name
+                             {.sequence = job.sequence, .vocabulary = job.vocabulary});
 }
 
 /// How a step is done, beside the usual.

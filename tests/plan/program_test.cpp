@@ -58,11 +58,11 @@ void expect_well_formed() {
           EXPECT_EQ(from.at, form.input());
           EXPECT_EQ(to.at, form.output);
           EXPECT_EQ(to.info, Plan::tree.leaves[now.leaf].output);
-          for (int i = 0; i < now.more.size(); ++i) {
-            auto const input = std::size_t(i) + 1;
-            EXPECT_TRUE(made.contains(now.more[i]));
-            EXPECT_EQ(code.values[now.more[i]].at, form.inputs[input]);
-            EXPECT_EQ(code.values[now.more[i]].info, Plan::tree.leaves[now.leaf].inputs[input]);
+          for (int k = 0; k < now.more.size(); ++k) {
+            auto const input = std::size_t(k) + 1;
+            EXPECT_TRUE(made.contains(now.more[k]));
+            EXPECT_EQ(code.values[now.more[k]].at, form.inputs[input]);
+            EXPECT_EQ(code.values[now.more[k]].info, Plan::tree.leaves[now.leaf].inputs[input]);
           }
           break;
         }
