@@ -355,7 +355,7 @@ if [[ -n "$("$train_gpt" --list-plans --size gpt2 2>/dev/null)" ]]; then
   refused "--size gpt2 needs --data FILE, a file of tokens" "${gpt2[@]}"
   gpt2+=(--data)
   refused "token file 'missing' cannot be read" "${gpt2[@]}" missing
-  refused "token file 'folder' cannot be read: it is a directory" "${gpt2[@]}" folder
+  refused "folder of token files 'folder' has no file whose name ends with .bin" "${gpt2[@]}" folder
   refused "token file 'pipe' cannot be read: it is not a regular file" "${gpt2[@]}" pipe
   refused "token file '/dev/zero' cannot be read: it is not a regular file" "${gpt2[@]}" /dev/zero
   refused "token file 'empty' has 0 bytes, fewer than its header of 1024" "${gpt2[@]}" empty
