@@ -17,7 +17,6 @@
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
-#include "plait/data/token_file.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
 #include "plait/train/stop_on_signals.hpp"
