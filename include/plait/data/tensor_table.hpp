@@ -13,7 +13,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
