@@ -179,11 +179,16 @@ TEST(MapAt, WrongShapesAreSentences) {
             std::string::npos);
 }
 
-// The same training on the threads and on the simulated device, in its orders.
+// The same training on the threads and on the simulated device, in its orders; ready-made layers
+// that read rows are in it, too.
+using ready_made = plait::sequential<plait::nn::rms_norm<16>, plait::nn::rotary<16, 4, 8>,
+                                     plait::fan_out<plait::nn::silu<16>, plait::nn::relu<16>,
+                                                    plait::nn::scale<16, plait::fraction(0.5)>>,
+                                     plait::nn::sum<16, 3>>;
 struct job
     : plait::parallel<plait::objective<plait::sequential<plait::nn::embedding<256, 16>,
                                                          own_rotary::rotary<4, 4, 8>, places<16, 8>,
-                                                         plait::nn::linear<16, 256>>,
+                                                         ready_made, plait::nn::linear<16, 256>>,
                                        plait::nn::cross_entropy<256>>,
                       plait::hybrid<plait::data_parallel<2>, plait::tensor_parallel<2>>, double> {};
 

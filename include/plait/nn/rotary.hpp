@@ -13,8 +13,8 @@
 
 namespace plait::nn {
 
-/// How the angles of rotary positions are slowed down, for sequences that are longer than those of
-/// the first training; the names are Hugging Face's rope_type.
+/// The way in which the angles of rotary positions are slowed down, for sequences that are longer
+/// than those of the first training; the names are Hugging Face's rope_type.
 enum class rotary_scaling : int {
   none,
   linear,  ///< all by the factor
