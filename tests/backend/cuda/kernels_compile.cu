@@ -18,6 +18,7 @@
 #include "plait/backend/cuda/kernels/product.hpp"
 #include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
+#include "plait/nn/rotary.hpp"
 #include "plait/tensor/functions.hpp"
 #include "run/own_rotary.hpp"
 
@@ -37,13 +38,6 @@ struct first_is_sum {
   }
 };
 
-struct sum_of_three {
-  template <class A>
-  PLAIT_HOST_DEVICE A operator()(A a, A b, A c) const {
-    return a + b + c;
-  }
-};
-
 template <class T>
 void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::int32_t* ids,
                 double* d, std::size_t n) {
@@ -54,9 +48,16 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::add(stream, in, in, x, n);
   kernels::map(stream, plait::functions::gelu_tanh{}, n, in, x);
   kernels::map(stream, plait::functions::gelu_tanh_derivative{}, n, in, in, x);
-  kernels::map(stream, sum_of_three{}, n, in, in, in, x);
+  kernels::map(stream, plait::functions::sum{}, n, in, in, in, x);
   kernels::map_at(stream, own_rotary::turned<64>{1}, plait::ext::element_block{}, x,
                   plait::ext::element_operand<T>{in});
+  using sums = plait::ext::element_operand<plait::accumulate_t<T>>;
+  kernels::map_at(stream, plait::nn::detail::rotary_table<64>(plait::nn::rotary_options{}),
+                  plait::ext::element_block{}, a);
+  kernels::map_at(stream, plait::nn::detail::rotary_turn<64>{1}, plait::ext::element_block{}, x,
+                  sums{a}, plait::ext::element_operand<T>{in});
+  kernels::map(stream, plait::functions::silu{}, n, in, x);
+  kernels::map(stream, plait::functions::silu_derivative{}, n, in, in, x);
   kernels::product(stream,
                    kernels::product_operands<T, T>{false, true, true, n, n, n, in, n, in, n, x, n});
   kernels::rows(stream, first_is_sum{}, n, n, kernels::row_operand<T>{x, n},
