@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 #include "plait/backend/host/maths/cross_entropy.hpp"
@@ -96,6 +97,15 @@ struct host_queue {
   template <class Function, class T>
   void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
     host_maths::map(f, a, b, out, count);
+  }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
+    host_maths::map(f, a, b, c, out, count);
+  }
+  /// y[r][c] = f(its place, row of each view...) for the elements of a block.
+  template <class Function, class T, class... Views>
+  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
+    host_maths::map_at(f, of, y, views...);
   }
 
   /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.

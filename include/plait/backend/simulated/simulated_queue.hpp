@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/simulated/execution.hpp"
@@ -131,6 +132,24 @@ class simulated_queue {
       now.reads(b, count);
       now.writes(out, count);
       now.run([&] { host_queue{}.map(f, count, a, b, out); });
+    });
+  }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
+    put("map", [=](execution& now) {
+      now.reads(a, count);
+      now.reads(b, count);
+      now.reads(c, count);
+      now.writes(out, count);
+      now.run([&] { host_queue{}.map(f, count, a, b, c, out); });
+    });
+  }
+  template <class Function, class T, class... Views>
+  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
+    put("map_at", [=](execution& now) {
+      (now.reads(views.data, views.count), ...);
+      now.writes(y, of.rows * of.columns);
+      now.run([&] { host_queue{}.map_at(f, of, y, views...); });
     });
   }
   /// Rows of other than const elements count as written; they may be read after that.

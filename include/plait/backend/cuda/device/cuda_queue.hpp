@@ -29,6 +29,7 @@
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/products/library_epilogue.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/core/bfloat16.hpp"
@@ -214,6 +215,14 @@ class cuda_queue {
   template <class Function, class T>
   void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
     cuda_kernels::map(launcher(), f, count, a, b, out);
+  }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
+    cuda_kernels::map(launcher(), f, count, a, b, c, out);
+  }
+  template <class Function, class T, class... Views>
+  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
+    cuda_kernels::map_at(launcher(), f, of, y, views...);
   }
   template <class Function, class... Rows>
   void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
