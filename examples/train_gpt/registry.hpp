@@ -110,6 +110,7 @@ struct entry {
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
   int slices = 0;  ///< of a plan that is reproducible
+  int lora = 0;    ///< the rank of the matrices that alone are trained; 0: all are
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
