@@ -163,6 +163,49 @@ class operations : public element_operations<Rank> {
                                           x.rows, x.columns);
   }
 
+  /// y = gamma x inverse for each row, where `inverse` is 1 / sqrt(mean of the squares + epsilon)
+  /// of the row and is kept.
+  template <class X, class G, class T, class Kept, placement At, placement Shared>
+  void rms_norm(view_of<X, At> x, view_of<G, Shared> gamma, view_of<T, At> y,
+                view_of<Kept, At> inverse, double epsilon) {
+    static_assert(typing::sound_row_operation<At, Shared>);
+    constexpr auto name = "rms_norm";
+    named_shape const like = named("x", x);
+    check_row(name, named("gamma", gamma), like);
+    shapes_.equal(name, named("y", y), like);
+    check_kept(name, named("inverse", inverse), 1, like);
+    queue_.rms_norm(x.data, gamma.data, y.data, inverse.data, x.rows, x.columns, epsilon);
+  }
+  /// dx may be dy.
+  template <class Dy, class X, class Kept, class G, class T, placement At, placement Gradient,
+            placement Shared>
+  void rms_norm_backward_input(view_of<Dy, Gradient> dy, view_of<X, At> x,
+                               view_of<Kept, At> inverse, view_of<G, Shared> gamma,
+                               view_of<T, Gradient> dx) {
+    static_assert(typing::sound_row_operation<At, Shared>);
+    constexpr auto name = "rms_norm_backward_input";
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("dy", dy), like);
+    check_kept(name, named("inverse", inverse), 1, like);
+    check_row(name, named("gamma", gamma), like);
+    shapes_.equal(name, named("dx", dx), like);
+    queue_.rms_norm_backward_input(dy.data, x.data, inverse.data, gamma.data, dx.data, x.rows,
+                                   x.columns);
+  }
+  template <class Dy, class X, class Kept, class Sum, placement At, placement Gradient,
+            placement Sums>
+  void rms_norm_backward_parameters(view_of<Dy, Gradient> dy, view_of<X, At> x,
+                                    view_of<Kept, At> inverse, view_of<Sum, Sums> dgamma) {
+    static_assert(typing::sound_column_sums<Gradient, Sums>);
+    constexpr auto name = "rms_norm_backward_parameters";
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("dy", dy), like);
+    check_kept(name, named("inverse", inverse), 1, like);
+    check_row(name, named("dgamma", dgamma), like);
+    queue_.rms_norm_backward_parameters(dy.data, x.data, inverse.data, dgamma.data, x.rows,
+                                        x.columns);
+  }
+
   /// For the `prepare` of a layer that calls attention: the device gets ready what it needs for the
   /// shape once.
   template <class T, placement Qkv>

@@ -16,6 +16,7 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/product.hpp"
+#include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
 #include "run/own_rotary.hpp"
@@ -68,6 +69,9 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::layer_norm(stream, in, in, in, x, a, n, n, 1e-5);
   kernels::layer_norm_backward_input(stream, in, in, a, in, x, n, n);
   kernels::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
+  kernels::rms_norm(stream, in, in, x, a, n, n, 1e-5);
+  kernels::rms_norm_backward_input(stream, in, in, a, in, x, n, n);
+  kernels::rms_norm_backward_parameters(stream, in, in, a, a, a, n, n);
   kernels::attention(stream, in, x, a, n, n, n, n);
   kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
   kernels::row_max(stream, in, a, n, n, n);

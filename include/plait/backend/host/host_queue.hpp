@@ -150,6 +150,23 @@ struct host_queue {
     host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
   }
 
+  /// \see host_maths::rms_norm_forward
+  template <class T, class Kept>
+  void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
+                std::size_t columns, double epsilon) const {
+    host_maths::rms_norm_forward(x, gamma, y, inverse, rows, columns, static_cast<Kept>(epsilon));
+  }
+  template <class T, class Kept>
+  void rms_norm_backward_input(T const* dy, T const* x, Kept const* inverse, T const* gamma, T* dx,
+                               std::size_t rows, std::size_t columns) const {
+    host_maths::rms_norm_backward_input(dy, x, inverse, gamma, dx, rows, columns);
+  }
+  template <class T, class Kept, class Sum>
+  void rms_norm_backward_parameters(T const* dy, T const* x, Kept const* inverse, Sum* dgamma,
+                                    std::size_t rows, std::size_t columns) const {
+    host_maths::rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
+  }
+
   template <class T, class Kept>
   void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
                  std::size_t batch, std::size_t heads, std::size_t head_width) const {

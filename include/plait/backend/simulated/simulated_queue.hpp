@@ -233,6 +233,44 @@ class simulated_queue {
   }
 
   template <class T, class Kept>
+  void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
+                std::size_t columns, double epsilon) const {
+    put("rms_norm", [=](execution& now) {
+      now.reads(x, rows * columns);
+      now.reads(gamma, columns);
+      now.writes(y, rows * columns);
+      now.writes(inverse, rows);
+      now.run([&] { host_queue{}.rms_norm(x, gamma, y, inverse, rows, columns, epsilon); });
+    });
+  }
+  template <class T, class Kept>
+  void rms_norm_backward_input(T const* dy, T const* x, Kept const* inverse, T const* gamma, T* dx,
+                               std::size_t rows, std::size_t columns) const {
+    put("rms_norm_backward_input", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.reads(x, rows * columns);
+      now.reads(inverse, rows);
+      now.reads(gamma, columns);
+      now.writes(dx, rows * columns);
+      now.run(
+          [&] { host_queue{}.rms_norm_backward_input(dy, x, inverse, gamma, dx, rows, columns); });
+    });
+  }
+  template <class T, class Kept, class Sum>
+  void rms_norm_backward_parameters(T const* dy, T const* x, Kept const* inverse, Sum* dgamma,
+                                    std::size_t rows, std::size_t columns) const {
+    put("rms_norm_backward_parameters", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.reads(x, rows * columns);
+      now.reads(inverse, rows);
+      now.updates(dgamma, columns);
+      now.run([&] {
+        host_queue{}.rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
+      });
+    });
+  }
+
+  template <class T, class Kept>
   void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
                  std::size_t batch, std::size_t heads, std::size_t head_width) const {
     put("attention", [=](execution& now) {

@@ -26,6 +26,7 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/product.hpp"
+#include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/products/library_epilogue.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
@@ -266,6 +267,24 @@ class cuda_queue {
     cuda_kernels::layer_norm_backward_parameters(launcher(), dy, x, statistics, dgamma, dbeta,
                                                  column_sums_scratch<S>(rows, columns, 2), rows,
                                                  columns);
+  }
+
+  template <class T>
+  void rms_norm(T const* x, T const* gamma, T* y, of_rows<T>* inverse, std::size_t rows,
+                std::size_t columns, double epsilon) const {
+    cuda_kernels::rms_norm(launcher(), x, gamma, y, inverse, rows, columns, epsilon);
+  }
+  template <class T>
+  void rms_norm_backward_input(T const* dy, T const* x, of_rows<T> const* inverse, T const* gamma,
+                               T* dx, std::size_t rows, std::size_t columns) const {
+    cuda_kernels::rms_norm_backward_input(launcher(), dy, x, inverse, gamma, dx, rows, columns);
+  }
+  template <class T, class S>
+  void rms_norm_backward_parameters(T const* dy, T const* x, of_rows<T> const* inverse, S* dgamma,
+                                    std::size_t rows, std::size_t columns) const {
+    cuda_kernels::rms_norm_backward_parameters(launcher(), dy, x, inverse, dgamma,
+                                               column_sums_scratch<S>(rows, columns, 1), rows,
+                                               columns);
   }
 
   /// Gets ready what attention of a shape needs once, its scratch memory with it.
