@@ -16,6 +16,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/checkpoint/load_weights.hpp"
+#include "plait/checkpoint/save_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
@@ -410,6 +411,9 @@ void save_and_load(std::filesystem::path const& folder) {
     // example-begin load_weights
     auto const newest = plait::ext::list_checkpoints(folder).back().path;
     plait::load_weights(trainer, plait::weights_folder(newest));
+    // example-end
+    // example-begin save_weights
+    plait::save_weights(trainer, folder / "weights.safetensors");
     // example-end
   });
 }
