@@ -16,6 +16,7 @@
 #include "plait/layer/typing.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
+#include "plait/run/attention_operations.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operands.hpp"
@@ -33,7 +34,8 @@ namespace plait::execution {
 /// Errors: a wrong combination of placements does not compile; a wrong one of shapes is
 ///         size_mismatch, before anything is read or written.
 template <class Rank>
-class operations {
+class operations : public attention_operations<Rank> {
+  using base = attention_operations<Rank>;
   using memory = typename Rank::device_type::memory;
   template <class T, placement At>
   using view_of = view<T, At, memory>;
@@ -45,15 +47,10 @@ class operations {
 
   /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
   /// is ("mlp.c_fc backward").
-  operations(Rank& rank, layer_context const& where, int leaf, char const* body = "")
-      : context(where),
-        rank_(rank),
-        queue_(rank.device().on(stream::compute)),
-        shapes_(leaf, body),
-        leaf_(leaf) {}
+  operations(Rank& on, layer_context const& where, int leaf, char const* body = "")
+      : base(on, where, leaf, body), rank_(on), leaf_(leaf) {}
 
-  /// Step, copy, microbatch and the global place of the local block.
-  layer_context const& context;
+  using base::context;
 
   /// The first global position of the rows of a view, and how many positions it has.
   template <class View>
@@ -244,51 +241,6 @@ class operations {
     check_row(name, named("dbeta", dbeta), like);
     queue_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data, dbeta.data,
                                           x.rows, x.columns);
-  }
-
-  /// For the `prepare` of a layer that calls attention: the device gets ready what it needs for the
-  /// shape once.
-  template <class T, placement Qkv>
-  void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
-    queue_.template prepare_attention<std::remove_const_t<T>>(
-        context.sequence, context.batch, qkv.columns / (3 * head_width), head_width);
-  }
-  /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
-  ///
-  /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads);
-  ///         scratch sequence^2 elements, for the backward twice as many.
-  template <class X, class T, class Kept, placement Qkv, placement Out, placement Sums,
-            placement Any>
-  void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
-                 view_of<Kept, Any> scratch, std::size_t head_width) {
-    static_assert(typing::sound_heads<Qkv, Out>);
-    constexpr auto name = "attention";
-    named_shape const of_qkv = named("qkv", qkv);
-    shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum),
-                      context.sequence * context.batch, head_width);
-    shapes_.at_least(name, named("scratch", scratch), context.sequence * context.sequence, of_qkv);
-    queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
-                     context.batch, out.columns / head_width, head_width);
-  }
-  template <class X, class Y, class Kept, class Dy, class T, class Sum, placement Qkv,
-            placement Out, placement Sums, placement DOut, placement DQkv, placement Any>
-  void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
-                          view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, view_of<Sum, Any> scratch,
-                          std::size_t head_width) {
-    static_assert(typing::sound_heads<Qkv, Out>);
-    static_assert(typing::sound_gradient<Out, DOut>);
-    static_assert(typing::sound_gradient<Qkv, DQkv>);
-    constexpr auto name = "attention_backward";
-    named_shape const of_qkv = named("qkv", qkv), of_out = named("out", out);
-    shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum),
-                      context.sequence * context.batch, head_width);
-    shapes_.equal(name, named("dout", dout), of_out);
-    shapes_.equal(name, named("dqkv", dqkv), of_qkv);
-    shapes_.at_least(name, named("scratch", scratch), 2 * context.sequence * context.sequence,
-                     of_qkv);
-    queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
-                              context.sequence, context.batch, out.columns / head_width,
-                              head_width);
   }
 
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
@@ -495,11 +447,7 @@ class operations {
     });
   }
 
-  // Functions, since nvcc does not compile initializer lists in these calls.
-  template <class View>
-  static named_shape named(char const* operand, View const& x) {
-    return {operand, x.rows, x.columns};
-  }
+  using base::named, base::queue_, base::rank, base::shapes_;
   static named_shape named(char const* operand, token_input x) { return {operand, x.rows, 1}; }
 
  private:
@@ -526,8 +474,6 @@ class operations {
     return x.columns *
            (typing::is_columns(View::at) ? static_cast<std::size_t>(context.tensor_ranks) : 1);
   }
-
-  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
 
   /// A vector for each row of a matrix, or the sum over its rows.
   void check_row(char const* operation, named_shape row, named_shape matrix) const {
@@ -578,12 +524,6 @@ class operations {
   }
 
   Rank& rank_;
-
- protected:
-  typename Rank::device_type::queue queue_;
-  shape_checks shapes_;
-
- private:
   int leaf_;
   void const* not_begun_ = nullptr;
 };
