@@ -52,4 +52,13 @@ struct gelu
   static constexpr aliasing may_alias{.backward = true};
 };
 
+/// x / (1 + e^-x), element by element; also called swish.
+///
+/// Source: Hendrycks, Gimpel, "Gaussian error linear units", arXiv 1606.08415.
+template <std::size_t Width>
+struct silu : elementwise<Width, functions::silu, functions::silu_derivative, input_slot> {
+  static constexpr double flops_per_row = 8.0 * Width;
+  static constexpr aliasing may_alias{.backward = true};
+};
+
 }  // namespace plait::nn

@@ -88,6 +88,16 @@ struct multiply {
   }
 };
 
+/// The sum of two or three.
+struct sum {
+  static constexpr bool is_linear = true;
+
+  template <class T, class... More>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE constexpr T operator()(T a, T b, More... more) const {
+    return ((a + b) + ... + more);
+  }
+};
+
 /// max(x, 0); NaN stays NaN.
 struct relu {
   template <class T>
@@ -153,6 +163,37 @@ struct gelu_tanh_derivative {
     T const s = 1 / (1 + decay);
     T const slope = x * detail::gelu_inner<T>::derivative(x);
     return dy * s * multiply_add(slope, decay * s, T{1});
+  }
+};
+
+namespace detail {
+
+// e^-x, held below the overflow of T so that 1 / (1 + it) never meets an infinity.
+template <class T>
+PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T silu_decay(T x) {
+  constexpr T highest = 80;
+  return exponential(choose(-x > highest, highest, -x));
+}
+
+}  // namespace detail
+
+/// x / (1 + e^-x).
+struct silu {
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x) const {
+    return x / (1 + detail::silu_decay(x));
+  }
+};
+
+/// Gradient of silu at its input x: dy s (1 + x (1 - s)) with s = 1 / (1 + e^-x).
+struct silu_derivative {
+  static constexpr bool is_linear_in_last = true;
+
+  template <class T>
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x, T dy) const {
+    T const decay = detail::silu_decay(x);
+    T const s = 1 / (1 + decay);
+    return dy * s * multiply_add(x, decay * s, T{1});
   }
 };
 

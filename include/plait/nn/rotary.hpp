@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+
+#include "plait/backend/element_place.hpp"
+#include "plait/core/fraction.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/layer/layer.hpp"
+#include "plait/tensor/functions.hpp"
+
+namespace plait::nn {
+
+/// How the angles of rotary positions are slowed down, for sequences that are longer than those of
+/// the first training; the names are Hugging Face's rope_type.
+enum class rotary_scaling : int {
+  none,
+  linear,  ///< all by the factor
+  llama3,  ///< the slow ones by the factor, the fast ones not, those between in part
+};
+
+/// Options of rotary, named as rope_theta and the entries of rope_scaling in Hugging Face's
+/// configurations.
+struct rotary_options {
+  std::size_t base = 10000;
+  rotary_scaling scaling = rotary_scaling::none;
+  nano_fraction factor = fraction(1.0);  ///< with a scaling: `.factor = fraction(8.0)`
+  /// Of llama3: turns within original_positions up to which an angle is slow, and from which it is
+  /// fast.
+  nano_fraction low_frequency_factor = fraction(1.0);
+  nano_fraction high_frequency_factor = fraction(4.0);
+  std::size_t original_positions = 8192;
+};
+
+}  // namespace plait::nn
+
+namespace plait::nn::detail {
+
+/// The angle by which pair `pair` of a head's numbers is turned from one position to the next.
+///
+/// Source: Su et al., "RoFormer", arXiv 2104.09864; llama3 as `_compute_llama3_parameters` of
+///         Hugging Face's transformers.
+inline double rotary_rate(rotary_options const& of, std::size_t head_width, std::size_t pair) {
+  double const rate = std::pow(static_cast<double>(of.base),
+                               -2 * static_cast<double>(pair) / static_cast<double>(head_width));
+  double const slow = rate / of.factor.number();
+  if (of.scaling == rotary_scaling::none) return rate;
+  if (of.scaling == rotary_scaling::linear) return slow;
+  double const turns =
+      static_cast<double>(of.original_positions) * rate / (2 * std::numbers::pi_v<double>);
+  double const low = of.low_frequency_factor.number(), high = of.high_frequency_factor.number();
+  if (turns < low) return slow;
+  if (turns > high) return rate;
+  double const share = (turns - low) / (high - low);
+  return (1 - share) * slow + share * rate;
+}
+
+/// Fills a table with a row for each position: the cosines of a head's angles, then the sines.
+template <std::size_t HeadWidth>
+struct rotary_table {
+  double rate[HeadWidth / 2];
+
+  explicit rotary_table(rotary_options const& of) {
+    for (std::size_t pair = 0; pair < HeadWidth / 2; ++pair)
+      rate[pair] = rotary_rate(of, HeadWidth, pair);
+  }
+  PLAIT_HOST_DEVICE double operator()(ext::element_place const& at) const {
+    std::size_t const half = HeadWidth / 2;
+    double const angle = static_cast<double>(at.position) * rate[at.column % half];
+    return at.column < half ? std::cos(angle) : std::sin(angle);
+  }
+};
+
+/// Turns the pairs of each head, whose second numbers are half a head behind the first.
+template <std::size_t HeadWidth>
+struct rotary_turn {
+  static constexpr std::size_t block = HeadWidth;
+  int direction;
+
+  PLAIT_HOST_DEVICE auto operator()(ext::element_place const& at, auto table, auto x) const {
+    using A = decltype(x[at.column]);
+    std::size_t const half = HeadWidth / 2, in_head = at.column % HeadWidth, pair = in_head % half;
+    std::size_t const first = at.column - in_head + pair;
+    A const cosine = static_cast<A>(table[pair]);
+    A const sine = static_cast<A>(direction) * static_cast<A>(table[half + pair]);
+    if (in_head < half) return functions::multiply_add(-x[first + half], sine, x[first] * cosine);
+    return functions::multiply_add(x[first], sine, x[first + half] * cosine);
+  }
+};
+
+}  // namespace plait::nn::detail
+
+namespace plait::nn {
+
+/// Turns pairs of each head's numbers by angles that grow with the position, so that a product of
+/// two heads depends on their distance: queries and keys before an attention. A number is paired
+/// with the one half a head behind it, as in Hugging Face's models.
+///
+/// Angles are computed in double and their sines are rounded once, to the type in which sums are
+/// formed.
+/// Shapes: x, y (rows, Width), heads of HeadWidth side by side.
+/// Moves:  nothing: heads are cut like features, and positions may be.
+/// Cost:   a sine and a cosine for each position and pair of one head, each time; a table of
+///         Sequence * HeadWidth numbers.
+template <std::size_t Width, std::size_t HeadWidth, std::size_t Sequence,
+          rotary_options Options = rotary_options{}>
+struct rotary {
+  static_assert(HeadWidth > 0 && HeadWidth % 2 == 0,
+                "rotary<Width, HeadWidth, Sequence>: HeadWidth must be even, as the numbers of a "
+                "head are turned in pairs");
+  static_assert(HeadWidth == 0 || Width % (HeadWidth == 0 ? 1 : HeadWidth) == 0,
+                "rotary<Width, HeadWidth, Sequence>: Width is not a multiple of HeadWidth; heads "
+                "stand side by side, so write heads * HeadWidth");
+  static_assert(HeadWidth <= 512,
+                "rotary<Width, HeadWidth, Sequence>: HeadWidth may be 512 at most");
+  static_assert(Options.base > 0 && Options.factor.nano > 0,
+                "rotary<..., {.base, .factor}>: base and factor must be positive; leave factor out "
+                "without a scaling");
+  static_assert(Options.scaling != rotary_scaling::llama3 ||
+                    (Options.high_frequency_factor.nano > Options.low_frequency_factor.nano &&
+                     Options.low_frequency_factor.nano > 0 && Options.original_positions > 0),
+                "rotary<..., {.scaling = rotary_scaling::llama3}>: high_frequency_factor must be "
+                "greater than low_frequency_factor, and both and original_positions positive");
+  static_assert(Options.scaling != rotary_scaling::none || Options.factor.nano == 1'000'000'000,
+                "rotary<..., {.factor}>: without a scaling nothing heeds factor; write .scaling = "
+                "rotary_scaling::linear or llama3");
+  using concept_tag = layer_tag;
+  using input = features<Width>;
+  using output = features<Width>;
+  using table = slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>;
+  using scratch = plait::scratch<table>;
+  using forms = plait::forms<
+      whole, form<"features", shard<dim::features>, shard<dim::features>, use<table, replicate>>,
+      by_sequence<>>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr std::size_t units = Width / (HeadWidth == 0 ? 1 : HeadWidth);
+  static constexpr double flops_per_row = 3.0 * Width;
+
+  static void forward(auto& ops, auto const& l) { turn(ops, l, 1, l.x, l.y); }
+  static void backward_input(auto& ops, auto const& l) { turn(ops, l, -1, l.dy, l.dx); }
+
+ private:
+  static void turn(auto& ops, auto const& l, int direction, auto const& from, auto const& to) {
+    auto sines = l.scratch[table{}];  // (positions, HeadWidth)
+    sines.rows = ops.positions(from);
+    sines.columns = HeadWidth;
+    ops.map_at(detail::rotary_table<HeadWidth>(Options), sines);
+    ops.map_at(detail::rotary_turn<HeadWidth>{direction}, to, sines, from);
+  }
+};
+
+}  // namespace plait::nn

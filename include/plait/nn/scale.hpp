@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/core/fraction.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/layer/layer.hpp"
+
+namespace plait::nn {
+
+/// y = Factor * x, element by element: `scale<768, fraction(0.125)>`.
+///
+/// Shapes: x, y (rows, Width).
+/// Moves:  nothing; a sum that is still to be made may be made behind it.
+template <std::size_t Width, nano_fraction Factor>
+struct scale {
+  using concept_tag = layer_tag;
+  using input = features<Width>;
+  using output = features<Width>;
+  using forms = plait::forms<whole, by_features, by_sequence<>, form<"summands", partial, partial>>;
+  // Memory traffic only: no reason to cut what a neighbour needs whole.
+  static constexpr double flops_per_row = 0;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
+
+  struct times_factor {
+    static constexpr bool is_linear = true;
+    double factor;
+    template <class T>
+    PLAIT_IN_LOOPS PLAIT_HOST_DEVICE T operator()(T x) const {
+      return static_cast<T>(factor) * x;
+    }
+  };
+
+  static void forward(auto& ops, auto const& l) {
+    ops.map(times_factor{Factor.number()}, l.x, l.y);
+  }
+  static void backward_input(auto& ops, auto const& l) {
+    ops.map(times_factor{Factor.number()}, l.dy, l.dx);
+  }
+};
+
+}  // namespace plait::nn

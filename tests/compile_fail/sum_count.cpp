@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: sum<Width, Count>: Count inputs are added up, two to four
+#include "plait/nn/sum.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+constexpr std::size_t count = 5;
+#else
+constexpr std::size_t count = 4;
+#endif
+
+using layer = plait::nn::sum<32, count>;
+
+int main() { return layer::output::info.width == 0; }
