@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers of small Llamas in transformers, for tests/gpt/llama_oracle_test.cpp: a line for each, its name and values.
 
-Weights, tokens and targets are formulas that the test has, too. The rotation's angles are computed in double here, as
-transformers rounds them to float even in models of doubles; that both have the same frequencies is checked.
+Weights, tokens and targets are formulas that the test has, too. transformers goes to float in models of doubles for
+the rotation's angles, the norms and, by its attention "eager", the softmax: angles are computed in double here (that
+both have the same frequencies is checked), norms in the model's type, and attention is PyTorch's own.
 """
 import math
 import sys
@@ -47,7 +48,7 @@ def make(key_value_heads=2, rope=PLAIN, window=None, dtype=torch.float64):
     options = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS,
                "num_attention_heads": HEADS, "num_key_value_heads": key_value_heads, "head_dim": HEAD_WIDTH,
                "max_position_embeddings": SEQUENCE, "rms_norm_eps": 1e-6, "rope_parameters": dict(rope),
-               "tie_word_embeddings": False, "attn_implementation": "eager"}
+               "tie_word_embeddings": False, "attn_implementation": "sdpa"}
     if window:
         model = MistralForCausalLM(MistralConfig(sliding_window=window, **options))
     else:
@@ -63,7 +64,13 @@ def make(key_value_heads=2, rope=PLAIN, window=None, dtype=torch.float64):
         both = torch.cat((each, each), dim=-1)
         return both.cos().to(x.dtype), both.sin().to(x.dtype)
 
+    def norm(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
     rotary.forward = angles
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = norm.__get__(module)
     with torch.no_grad():
         for key, (name, parameter) in enumerate(sorted(model.named_parameters())):
             is_norm = name.endswith("norm.weight")
