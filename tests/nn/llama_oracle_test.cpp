@@ -81,7 +81,8 @@ using job_of = plait::parallel<
 bool is_lora(std::string const& name) { return name.find(".lora_") != std::string::npos; }
 
 /// Keys are places among the names in their order, of what LoRA adds in that of the layers.
-std::map<std::string, std::size_t> keys_of(std::vector<plait::ext::saved_tensor> const& parameters) {
+std::map<std::string, std::size_t> keys_of(
+    std::vector<plait::ext::saved_tensor> const& parameters) {
   std::vector<std::string> names;
   std::map<std::string, std::size_t> out;
   std::size_t added = 0;

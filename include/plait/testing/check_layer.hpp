@@ -349,7 +349,8 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// fewest of these ranks in that type, and compare with double: to 1e-5 and to 0.03 of the largest
 /// element.
 ///
-/// Of a combination the planner's choice is run, without and with sequence shards.
+/// Of a combination the planner's choice is run, without and with sequence shards; of frozen
+/// parameters no gradient is asked.
 /// Random layers are fine: they draw the same numbers each time.
 /// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
 template <class L, class Element = double>
