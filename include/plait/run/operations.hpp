@@ -46,8 +46,8 @@ class operations : public attention_operations<Rank> {
 
   /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
   /// is ("mlp.c_fc backward").
-  operations(Rank& rank, layer_context const& where, int leaf, char const* body = "")
-      : base(rank, where, leaf, body), rank_(rank), leaf_(leaf) {}
+  operations(Rank& on, layer_context const& where, int leaf, char const* body = "")
+      : base(on, where, leaf, body), rank_(on), leaf_(leaf) {}
 
   using base::context;
   using base::first_column;
