@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of small Llamas in transformers, for tests/gpt/llama_oracle_test.cpp: a line for each, its name and values.
+"""Numbers of small Llamas in transformers, for tests/nn/llama_oracle_test.cpp: a line for each, its name and values.
+
+With --check FILE they are compared with those of a file instead of printed.
 
 Weights, tokens and targets are formulas that the test has, too. transformers goes to float in models of doubles for
 the rotation's angles, the norms and, by its attention "eager", the softmax: angles are computed in double here (that
@@ -140,6 +142,20 @@ def lora_gradients():
     return out
 
 
+def check(lines, path):
+    with open(path) as file:
+        stored = {words[0]: [float(word) for word in words[1:]] for words in map(str.split, file)}
+    if stored.keys() != lines.keys():
+        sys.exit("%s has %s; wanted are %s" % (path, sorted(stored), sorted(lines)))
+    for name, numbers in lines.items():
+        most = 1e-4 if name.endswith("float") else 1e-9
+        pairs = list(zip(numbers, stored[name], strict=True))
+        worst = max(abs(a - b) / max(1, abs(b)) for a, b in pairs)
+        if not worst <= most:
+            sys.exit("%s of %s: off by %.1e, more than %g" % (name, path, worst, most))
+        print("%s: as stored, to %.1e" % (name, worst))
+
+
 def main():
     torch.manual_seed(1)
     whole = torch.zeros(BATCH, 1, SEQUENCE, SEQUENCE, dtype=torch.float64)
@@ -154,6 +170,8 @@ def main():
         "logits_not_causal": logits(make(), whole),
         "lora_gradients": lora_gradients(),
     }
+    if len(sys.argv) == 3 and sys.argv[1] == "--check":
+        return check(lines, sys.argv[2])
     for name, numbers in lines.items():
         print(name, *("%.17g" % number for number in numbers))
 
