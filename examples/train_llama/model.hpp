@@ -35,6 +35,7 @@ struct shape {
 /// As PyTorch's Linear stores it.
 inline constexpr linear_options matrix{.bias = false, .order = weight_order::output_input};
 
+// example-begin trained
 /// Of a model whose parameters are all trained.
 struct all_trained {
   template <class L>
@@ -51,7 +52,9 @@ struct lora_trained {
   template <class L>
   using adapted = plait::nn::lora<L, Rank, Alpha>;
 };
+// example-end
 
+// example-begin block
 /// The blocks of a Llama. `Trained` says which parameters are.
 template <shape S, class Trained>
 struct llama_block {
@@ -79,6 +82,7 @@ struct llama_block {
       residual<sequential<named<"input_layernorm", norm>, named<"self_attn", attention>>>,
       residual<sequential<named<"post_attention_layernorm", norm>, named<"mlp", mlp>>>>;
 };
+// example-end
 
 /// A Llama with `Head` behind it.
 template <shape S, class Trained, class Table, class Head>
@@ -125,6 +129,7 @@ struct tiny {
       plait::objective<llama<tiny_shape, trained>, plait::nn::cross_entropy<vocabulary>>;
 };
 
+// example-begin shape
 /// Llama-3.2-1B on 4096 tokens.
 inline constexpr shape llama_1b_shape{.layers = 16,
                                       .width = 2048,
@@ -137,6 +142,8 @@ inline constexpr shape llama_1b_shape{.layers = 16,
                                       .rotary = {.base = 500000,
                                                  .scaling = plait::nn::rotary_scaling::llama3,
                                                  .factor = plait::fraction(32.0)}};
+// example-end
+
 template <std::size_t>
 struct llama_1b {
   static constexpr bool explains_alone = true;
