@@ -36,7 +36,7 @@ class attention_operations : public element_operations<Rank> {
     static_assert(typing::sound_heads<Qkv, Out>);
     constexpr auto name = "attention";
     named_shape const of_qkv = named("qkv", qkv);
-    shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum), rows(),
+    shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum), all_rows(),
                       head_width);
     check_scratch(name, scratch, 1, of_qkv);
     queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
@@ -52,7 +52,7 @@ class attention_operations : public element_operations<Rank> {
     static_assert(typing::sound_gradient<Qkv, DQkv>);
     constexpr auto name = "attention_backward";
     named_shape const of_qkv = named("qkv", qkv), of_out = named("out", out);
-    shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum), rows(), head_width);
+    shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum), all_rows(), head_width);
     shapes_.equal(name, named("dout", dout), of_out);
     shapes_.equal(name, named("dqkv", dqkv), of_qkv);
     check_scratch(name, scratch, 2, of_qkv);
@@ -132,7 +132,7 @@ class attention_operations : public element_operations<Rank> {
     std::size_t first_key_column = 0;
   };
 
-  [[nodiscard]] std::size_t rows() const { return context.sequence * context.batch; }
+  [[nodiscard]] std::size_t all_rows() const { return context.sequence * context.batch; }
 
   template <class Groups>
   [[nodiscard]] attention_shape whole_shape(std::size_t heads) const {
@@ -148,7 +148,7 @@ class attention_operations : public element_operations<Rank> {
     auto const& [q, k, v] = qkv;
     auto const ranks = cut ? static_cast<std::size_t>(context.tensor_ranks) : std::size_t{1};
     shapes_.groups(name, named("query", q), named("key", k), named("value", v), named("out", out),
-                   named("log_sum", log_sum), rows(),
+                   named("log_sum", log_sum), all_rows(),
                    {Groups::heads, Groups::key_value_heads, Groups::head_width, ranks, shared});
     std::size_t const heads = Groups::heads / ranks;
     local_part part{whole_shape<Groups>(heads)};
