@@ -28,6 +28,7 @@
 #include "plait/nn/layer_norm.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/nn/product.hpp"
+#include "plait/nn/rms_norm.hpp"
 #include "plait/observe/csv_log.hpp"
 #include "plait/observe/progress.hpp"
 #include "plait/plan/explain.hpp"

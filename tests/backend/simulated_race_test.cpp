@@ -141,6 +141,47 @@ TEST(SimulatedRace, WeightsReadBeforeTheWrite) {
   }
 }
 
+struct sum_at_places {
+  double operator()(plait::ext::element_place const& at, auto a, auto b) const {
+    return a[at.column] + b[at.column];
+  }
+};
+struct add_three {
+  double operator()(double a, double b, double c) const { return a + b + c; }
+};
+
+// Each view that an operation of elements reads, and what it writes.
+TEST(SimulatedRace, ViewsOfElementsBeforeTheWrite) {
+  // Operand `late` is written by another stream; 2 is a row for all in map_at.
+  auto const program = [](bool waits, std::size_t late, bool at_places) {
+    return [=](bench const& with) {
+      auto const q = with.on(stream::compute);
+      for (std::size_t number = 1; number < 4; ++number)
+        if (number != late) q.fill(1.0, with.buffer(number), count);
+      with.write(stream::data, late);
+      if (waits) with.wait(stream::compute, stream::data);
+      if (at_places)
+        q.map_at(sum_at_places{}, plait::ext::element_block{4, 4, 1, 0, 0, 0}, with.buffer(3),
+                 plait::ext::element_operand<double>{with.buffer(1), 16, 4, 0, 1},
+                 plait::ext::element_operand<double>{with.buffer(2), 4, 4, 0, 4});
+      else q.map(add_three{}, 4, with.buffer(1), with.buffer(1), with.buffer(2), with.buffer(3));
+    };
+  };
+  for (bool const at_places : {false, true})
+    for (std::size_t late = 1; late < 4; ++late) {
+      expect_no_race(1, program(true, late, at_places));
+      std::string const name = at_places ? "map_at" : "map";
+      std::size_t const begin = late * 128;
+      std::size_t const bytes = at_places && late != 2 ? 128 : 32;
+      expect_race(1, program(false, late, at_places),
+                  "race on rank 0, bytes [" + std::to_string(begin) + ", " +
+                      std::to_string(begin + bytes) + ") of arena 0: fill on stream data writes " +
+                      "them, " + name + " on stream compute " + (late == 3 ? "writes" : "reads") +
+                      " them, and nothing orders the two; stream compute must wait for stream "
+                      "data after this fill");
+    }
+}
+
 TEST(SimulatedRace, OverwrittenBeforeTheRead) {
   auto const program = [](bool waits) {
     return [=](bench const& with) {

@@ -10,21 +10,7 @@
 
 #include "plait/backend/host/run_ranks.hpp"
 #include "plait/backend/host/thread_communicator.hpp"
-
-namespace {
-
-std::atomic<long> allocations{0};
-
-}  // namespace
-
-// Not inline, as the compiler would else take malloc and operator delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "testing/count_allocations.hpp"
 
 namespace {
 
@@ -39,7 +25,7 @@ TEST(ThreadCommunicator, CallsAllocateNothing) {
     auto const s = std::span{small};
     auto const b = std::span{big};
     comm.barrier();
-    if (rank == 0) before = allocations.load();
+    if (rank == 0) before = plait_test::allocations.load();
     comm.barrier();
     for (int repeat = 0; repeat < 200; ++repeat) {
       comm.all_reduce(s);
@@ -51,7 +37,7 @@ TEST(ThreadCommunicator, CallsAllocateNothing) {
       if (rank == 1) comm.receive(s, 0, 5);
     }
     comm.barrier();
-    if (rank == 0) after = allocations.load();
+    if (rank == 0) after = plait_test::allocations.load();
     comm.barrier();
   });
   EXPECT_GT(before, 0);

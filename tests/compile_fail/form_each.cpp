@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// first: each<...>: write two to four placements, one for every input of the layer, in their order
+// first: each<...>: write two to four placements, one for every input of the layer, in their order
 // first: form<Label, each<...>, Output, Clauses...>: the layer has another number of inputs
 #include "plait/layer/layer.hpp"
 
@@ -15,5 +17,16 @@ struct weighted {
                   plait::invariant>>;
 #endif
 };
+
+#ifdef PLAIT_EXPECT_FAIL
+inline constexpr auto one = plait::each<plait::replicate>;
+inline constexpr auto five = plait::each<plait::replicate, plait::replicate, plait::replicate,
+                                         plait::replicate, plait::invariant>;
+#else
+inline constexpr auto one = plait::ext::input_placements(plait::replicate);
+inline constexpr auto five =
+    plait::each<plait::replicate, plait::replicate, plait::replicate, plait::invariant>;
+#endif
+static_assert(one[0] == five[0]);
 
 int main() { return plait::ext::leaf_of<weighted>.form_count == 0; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth
+// first: residual<L>: L takes as many features as stand left of ==
 #include "plait/layer/combinators.hpp"
 #include "plait/nn/linear.hpp"
 

@@ -5,14 +5,14 @@
 #include "plait/backend/host/threads.hpp"
 #include "plait/data/batches.hpp"
 #include "plait/data/in_memory.hpp"
-#include "plait/data/token_file.hpp"
+#include "plait/data/token_shards.hpp"
 #include "plait/nn/cross_entropy.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/train/trainer.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
 using samples = plait::in_memory<double>;
-using other_samples = plait::token_file;
+using other_samples = plait::token_shards;
 #else
 using samples = plait::in_memory<float>;
 using other_samples = samples;

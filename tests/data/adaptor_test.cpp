@@ -33,20 +33,7 @@
 #include "plait/data/resize.hpp"
 #include "plait/data/split_data.hpp"
 #include "plait/data/take.hpp"
-
-namespace {
-
-std::atomic<long> allocations{0};
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "testing/count_allocations.hpp"
 
 namespace {
 
@@ -281,10 +268,10 @@ TEST(Adaptor, AllocatesNothingForASample) {
   std::vector<plait::ext::loader<decltype(adapted)>::target> targets(2);
   std::vector<double> weights(2);
   load.fill(samples, 1, {inputs, targets, weights}, 0);
-  auto const before = allocations.load();
+  auto const before = plait_test::allocations.load();
   for (std::int64_t epoch = 0; epoch < 10; ++epoch)
     load.fill(samples, 1, {inputs, targets, weights}, epoch);
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(plait_test::allocations.load(), before);
   // The loader gives what the data set does.
   auto const sample = sample_of(adapted, 17, 9);
   EXPECT_TRUE(std::ranges::equal(sample, std::span(inputs).subspan(load.inputs_per_sample())));

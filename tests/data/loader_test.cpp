@@ -17,10 +17,9 @@
 #include "plait/data/byte_text.hpp"
 #include "plait/data/in_memory.hpp"
 #include "plait/data/sampler.hpp"
+#include "testing/count_allocations.hpp"
 
 namespace {
-
-std::size_t allocations = 0;
 
 // Features whose value says which sample, position and column they are.
 struct numbered {
@@ -160,23 +159,14 @@ TEST(Loader, FillingAllocatesNothing) {
   plait::ext::loader load(text);
   ints inputs(80), targets(80);
   std::array<std::size_t, 8> mine{};
-  std::size_t const before = allocations;
+  long const before = plait_test::allocations.load();
   for (std::size_t step = 0; step < 30; ++step) {
     auto const at = order.position(plait::global_batch<16>{}, step);
     auto const slice = order.slice(plait::global_batch<16>{}, at.batch, 1, 2);
     order.fill(at.epoch, slice, mine);
     load.fill(std::span(mine).first(slice.count), 2, {inputs, targets});
   }
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(plait_test::allocations.load(), before);
 }
 
 }  // namespace
-
-// Not inline, as the compiler would else take malloc and operator delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -18,7 +18,6 @@
 #include "plait/checkpoint/load_weights.hpp"
 #include "plait/checkpoint/save_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
-#include "plait/data/token_file.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
 #include "plait/train/stop_on_signals.hpp"

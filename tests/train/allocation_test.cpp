@@ -9,44 +9,8 @@
 #include <new>
 #include <span>
 
+#include "testing/count_allocations.hpp"
 #include "train/small_gpt.hpp"
-
-namespace {
-
-std::atomic<long> allocations{0};
-
-}  // namespace
-
-// The array forms call these, and the nothrow ones do, but where a sanitizer has its own. Not
-// inline, as the compiler would else take malloc and operator delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++allocations;
-  auto const step = static_cast<std::size_t>(alignment);
-  if (void* const memory = std::aligned_alloc(step, (bytes + step - 1) / step * step))
-    return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment,
-                                     std::nothrow_t const&) noexcept {
-  try {
-    return operator new(bytes, alignment);
-  } catch (std::bad_alloc const&) {
-    return nullptr;
-  }
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 namespace {
 
@@ -68,7 +32,7 @@ TYPED_TEST(StepAllocation, StepsAfterTheFirstAllocateNothingOnAnyRank) {
         plait::batches(data, plait::global_batch<8>{}, rank, {.epochs = 0, .microbatches = 2});
     auto const count = [&](long& out) {  // of all ranks, none of which is in a step
       rank.world().barrier();
-      if (rank.is_root()) out = allocations.load();
+      if (rank.is_root()) out = plait_test::allocations.load();
       rank.world().barrier();
     };
     long before = 0, after_first = 0, after_last = 0;
@@ -117,11 +81,11 @@ TEST(ReadAhead, AllocatesNothingInAStepOnAnyThread) {
                                 {.epochs = 0, .ahead = ahead, .readers = ahead > 0 ? 2 : 1});
       trainer.step(all.at(0));
       rank.world().barrier();
-      long const before = allocations.load();
+      long const before = plait_test::allocations.load();
       rank.world().barrier();
       for (std::uint64_t step = 1; step < 12; ++step) trainer.step(all.at(step));
       rank.world().barrier();
-      long const behind = allocations.load();
+      long const behind = plait_test::allocations.load();
       rank.world().barrier();
       if (rank.is_root()) by_steps = behind - before;
     });

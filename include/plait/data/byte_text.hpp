@@ -94,10 +94,7 @@ class byte_text {
   byte_text(std::string text, std::size_t sequence) : text_(std::move(text)), sequence_(sequence) {}
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const {
-    if (sample >= size() || out.size() != sequence_)
-      throw size_mismatch("byte_text: sample " + std::to_string(sample) + " of " +
-                          std::to_string(size()) + " into a span of " + std::to_string(out.size()) +
-                          ", the sequence length is " + std::to_string(sequence_));
+    detail::check_sample("byte_text", sample, size(), out.size(), sequence_);
     char const* const begin = text_.data() + sample * sequence_ + shift;
     std::transform(begin, begin + sequence_, out.begin(), [](char byte) {
       return static_cast<std::int32_t>(static_cast<unsigned char>(byte));

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
 namespace plait {
@@ -192,3 +193,18 @@ concept feature_dataset =
     };
 
 }  // namespace plait::ext
+
+namespace plait::detail {
+
+/// Checks that a data set has the sample and that the span it is to be written to is as long as it.
+///
+/// Errors: size_mismatch with the data set's name and all four numbers.
+inline void check_sample(char const* data, std::size_t sample, std::size_t size, std::size_t given,
+                         std::size_t needed) {
+  if (sample >= size || given != needed)
+    throw size_mismatch(std::string(data) + ": sample " + std::to_string(sample) + " of " +
+                        std::to_string(size) + " into a span of " + std::to_string(given) +
+                        ", which must be " + std::to_string(needed));
+}
+
+}  // namespace plait::detail

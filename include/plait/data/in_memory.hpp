@@ -76,23 +76,16 @@ class in_memory {
   [[nodiscard]] std::size_t target_width() const { return target_width_; }
 
   void inputs(std::size_t sample, std::span<T> out) const {
-    check(sample, out.size(), width_);
+    detail::check_sample("in_memory", sample, size(), out.size(), width_);
     std::copy_n(features_.data() + sample * width_, width_, out.data());
   }
 
   void targets(std::size_t sample, std::span<Target> out) const {
-    check(sample, out.size(), target_width_);
+    detail::check_sample("in_memory", sample, size(), out.size(), target_width_);
     std::copy_n(targets_.data() + sample * target_width_, target_width_, out.data());
   }
 
  private:
-  void check(std::size_t sample, std::size_t given, std::size_t needed) const {
-    if (sample >= size() || given != needed)
-      throw size_mismatch("in_memory: sample " + std::to_string(sample) + " of " +
-                          std::to_string(size()) + " into a span of " + std::to_string(given) +
-                          ", which must be " + std::to_string(needed));
-  }
-
   std::vector<T> features_;
   std::vector<Target> targets_;
   std::size_t width_, target_width_;

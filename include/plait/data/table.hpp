@@ -136,12 +136,12 @@ class table {
   }
 
   void inputs(std::size_t sample, std::span<T> out) const {
-    check(sample, out.size(), width());
+    detail::check_sample("table", sample, size(), out.size(), width());
     std::copy_n(features_.data() + sample * width(), width(), out.data());
   }
 
   void targets(std::size_t sample, std::span<Target> out) const {
-    check(sample, out.size(), target_width_);
+    detail::check_sample("table", sample, size(), out.size(), target_width_);
     std::copy_n(targets_.data() + sample * target_width_, target_width_, out.data());
   }
 
@@ -320,13 +320,6 @@ class table {
       now[static_cast<std::size_t>(numbers.at(classes_[i]))] = static_cast<std::int32_t>(i);
     for (auto& one : targets_)
       if (one != ext::ignored_target) one = now[static_cast<std::size_t>(one)];
-  }
-
-  void check(std::size_t sample, std::size_t given, std::size_t needed) const {
-    if (sample >= size() || given != needed)
-      throw size_mismatch("table: sample " + std::to_string(sample) + " of " +
-                          std::to_string(size()) + " into a span of " + std::to_string(given) +
-                          ", which must be " + std::to_string(needed));
   }
 
   detail::file_name name_;

@@ -13,7 +13,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/number_range.hpp"
 #include "plait/core/quote.hpp"
@@ -144,10 +143,7 @@ class tensor_table {
 
   template <class To>
   void read(tensor const& from, std::size_t sample, std::span<To> out) const {
-    if (sample >= size() || out.size() != from.width)
-      throw size_mismatch("tensor_table: sample " + std::to_string(sample) + " of " +
-                          std::to_string(size()) + " into a span of " + std::to_string(out.size()) +
-                          ", which must be " + std::to_string(from.width));
+    detail::check_sample("tensor_table", sample, size(), out.size(), from.width);
     auto const* const row = from.data + sample * from.width * ext::element_bytes(from.entry.type);
     auto const same = [](auto x) { return x; };
     switch (from.entry.type) {

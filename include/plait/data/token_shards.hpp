@@ -218,10 +218,7 @@ class token_shards {
   }
 
   void copy(std::size_t sample, std::size_t shift, std::span<std::int32_t> out) const {
-    if (sample >= size() || out.size() != options_.sequence)
-      throw size_mismatch("token_shards: sample " + std::to_string(sample) + " of " +
-                          std::to_string(size()) + " into a span of " + std::to_string(out.size()) +
-                          ", the sequence length is " + std::to_string(options_.sequence));
+    detail::check_sample("token_shards", sample, size(), out.size(), options_.sequence);
     std::size_t at = sample * options_.sequence + shift;
     // The last shard that begins there or before.
     auto number =

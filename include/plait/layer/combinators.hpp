@@ -146,8 +146,8 @@ struct residual {
   using output = typename L::output;
   // Here and not in a function, so that compilers name nothing but this type before the sentence.
   static_assert(input::info.width == output::info.width,
-                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
-                "what is added to itself or repeated must keep its width");
+                "residual<L>: L takes as many features as stand left of == and makes as many as "
+                "stand right of it; what is added to its input must keep its width");
 };
 
 /// Two to four layers that take the same input; their outputs are the inputs of the layer that
@@ -181,11 +181,12 @@ struct repeat {
   using input = typename L::input;
   using output = typename L::output;
   static_assert(input::info.width == output::info.width,
-                "residual<L> and repeat<N, L>: L takes InputWidth features and makes OutputWidth; "
-                "what is added to itself or repeated must keep its width");
+                "repeat<N, L>: L takes as many features as stand left of == and makes as many as "
+                "stand right of it; what is repeated must keep its width");
 };
 
-/// L with a name that goes before the names of its parameters.
+/// L with a name that goes before the names of its parameters. With an empty name they stand as
+/// they are, without the number that layers of several have.
 ///
 /// Example (tests/reference/names_in_use_test.cpp named):
 ///     using in_files =
@@ -284,8 +285,8 @@ struct objective {
                 "objective<Model, Loss>: Loss is not a loss; write one with `using output = "
                 "plait::loss_value;`, such as nn::cross_entropy<Classes>");
   static_assert(detail::width_made<Model, Loss>() == detail::width_taken<Model, Loss>(),
-                "objective<Model, Loss>: Model makes OutputWidth features, but Loss takes "
-                "InputWidth; make the two numbers equal");
+                "objective<Model, Loss>: Model makes as many features as stand left of ==, but "
+                "Loss takes as many as stand right of it; make the two numbers equal");
   using concept_tag = layer_tag;
   using combination = objective;
   using model = Model;

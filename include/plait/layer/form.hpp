@@ -16,6 +16,7 @@ namespace plait::ext {
 /// The placements of a layer's inputs on one axis: one for all, or one for each.
 struct input_placements {
   static constexpr std::size_t most = 4;
+  static constexpr std::size_t most_more = most - 1;  ///< those besides the first
 
   std::array<placement, most> at{};
   std::size_t count = 0;  ///< 0: one placement for all
@@ -69,7 +70,14 @@ struct form {};
 
 /// In a form: the placements of the inputs of a layer that has several, in their order.
 template <placement... At>
-inline constexpr ext::input_placements each{At...};
+inline constexpr ext::input_placements each = [] {
+  constexpr bool is_for_each = sizeof...(At) > 1 && sizeof...(At) <= ext::input_placements::most;
+  static_assert(is_for_each,
+                "each<...>: write two to four placements, one for every input of the layer, in "
+                "their order; one placement for all stands in the form without each");
+  if constexpr (is_for_each) return ext::input_placements{At...};
+  else return ext::input_placements{};
+}();
 
 /// In a form: the number that the ranks must divide where the form cuts features, in place of the
 /// layer's `units`.

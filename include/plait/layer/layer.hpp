@@ -241,6 +241,20 @@ constexpr void read_divisibility(leaf_info& info) {
   }
 }
 
+/// What a layer lists.
+template <class L>
+struct lists_of {
+  using parameters = typename parameters_of<L>::type;
+  using saved = typename saved_of<L>::type;
+  using scratch = typename scratch_of<L>::type;
+  using forms = typename forms_of<L>::type;
+  static constexpr std::size_t flowing = std::is_same_v<typename L::output, loss_value>
+                                             ? 1
+                                             : std::size_t(read_inputs<typename L::input>::count);
+  using keys = clause_keys<parameters, saved, scratch, flowing>;
+  using problem = problem_of_forms<keys, forms>;
+};
+
 template <class L>
 constexpr leaf_info read_leaf() {
   check_is_layer<L>();
@@ -248,19 +262,13 @@ constexpr leaf_info read_leaf() {
   read_inputs<typename L::input>::apply(info);
   info.output = L::output::info;
   info.is_loss = std::is_same_v<typename L::output, loss_value>;
-  using list = typename parameters_of<L>::type;
-  read_parameters(info, list{});
-  using saved = typename saved_of<L>::type;
-  using scratch = typename scratch_of<L>::type;
-  constexpr auto inputs = std::size_t(read_inputs<typename L::input>::count);
-  constexpr std::size_t flowing = std::is_same_v<typename L::output, loss_value> ? 1 : inputs;
-  constexpr auto& table =
-      form_table<clause_keys<list, saved, scratch, flowing>, typename forms_of<L>::type>;
-  for (auto const& form : table)
+  using lists = lists_of<L>;
+  read_parameters(info, typename lists::parameters{});
+  for (auto const& form : form_table<typename lists::keys, typename lists::forms>)
     if (info.form_count < leaf_info::most_forms)
       info.forms[static_cast<std::size_t>(info.form_count++)] = form;
-  info.saved = read_slots(saved{});
-  info.scratch = read_slots(scratch{}, slots_info::most_slots);
+  info.saved = read_slots(typename lists::saved{});
+  info.scratch = read_slots(typename lists::scratch{}, slots_info::most_slots);
   if constexpr (requires { L::sequence; }) info.sequence = L::sequence;
   if constexpr (requires { L::units; }) info.units = L::units;
   read_divisibility(info);
@@ -269,7 +277,8 @@ constexpr leaf_info read_leaf() {
   if constexpr (requires { L::takes_weights; }) info.takes_weights = L::takes_weights;
   if constexpr (requires { L::adds_to_loss; }) info.adds_to_loss = L::adds_to_loss;
   if constexpr (requires { typename L::overwrites_gradient; })
-    info.overwrites_gradient = parameter_index<list, typename L::overwrites_gradient>;
+    info.overwrites_gradient =
+        parameter_index<typename lists::parameters, typename L::overwrites_gradient>;
   info.is_elementwise = requires {
     typename L::function;
     typename L::derivative;
@@ -294,20 +303,6 @@ consteval int place_of_overwritten() {
     return parameter_index<typename parameters_of<L>::type, typename L::overwrites_gradient>;
   else return 0;
 }
-
-/// What a layer lists.
-template <class L>
-struct lists_of {
-  using parameters = typename parameters_of<L>::type;
-  using saved = typename saved_of<L>::type;
-  using scratch = typename scratch_of<L>::type;
-  using forms = typename forms_of<L>::type;
-  static constexpr std::size_t flowing = std::is_same_v<typename L::output, loss_value>
-                                             ? 1
-                                             : std::size_t(read_inputs<typename L::input>::count);
-  using keys = clause_keys<parameters, saved, scratch, flowing>;
-  using problem = problem_of_forms<keys, forms>;
-};
 
 }  // namespace plait::detail
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <type_traits>
 
@@ -249,6 +250,66 @@ consteval void check_map() {
 }
 template <linearity How, placement Out, placement... Operands>
 inline constexpr bool sound_map = (check_map<How, Out, Operands...>(), true);
+
+/// What a function says of itself by `block`: how many columns around its own it reads of a row; 0
+/// if it may read all.
+template <class Function>
+inline constexpr std::size_t block_of = [] {
+  if constexpr (requires { Function::block; }) return std::size_t{Function::block};
+  else return std::size_t{0};
+}();
+
+/// Operands of a function of places: like the result, or beside a result that is cut what all ranks
+/// have; sums still to be made as for a map.
+constexpr bool maps_at(linearity how, placement out, std::initializer_list<placement> operands) {
+  if (out == partial) return operands.size() > 0 && maps(how, out, operands);
+  bool alike = out != partial_max;
+  for (placement const at : operands)
+    alike = alike && (at == out || (ext::is_shard(out) && at == replicate));
+  return alike;
+}
+
+template <linearity How, std::size_t Block, placement Out, placement... Operands>
+consteval void check_map_at() {
+  constexpr bool whole_rows = !is_columns(Out) && !(is_columns(Operands) || ... || false);
+  static_assert(Block > 0 || whole_rows,
+                "ops.map_at(f, y, views...): y or a view is cut by columns, and f may read the "
+                "whole row; declare in f `static constexpr std::size_t block = N;` if it reads "
+                "none but the N columns around its own, or give the form rows that are whole");
+  static_assert(((Out.parts == 1) && ... && (Operands.parts == 1)),
+                "ops.map_at(f, y, views...): y or a view is cut in several parts, so that this "
+                "rank's columns are no neighbours; give the form shard<dim::features>");
+  static_assert(maps_at(How, Out, {Operands...}),
+                "ops.map_at(f, y, views...): the views must be placed as y, or, beside a y that is "
+                "cut, replicate; partial (a sum still to be made) only if f declares `is_linear`, "
+                "or `is_linear_in_last` with the other views replicate; correct the form, or the "
+                "view that is not placed as the form says");
+}
+template <linearity How, std::size_t Block, placement Out, placement... Operands>
+inline constexpr bool sound_map_at = (check_map_at<How, Block, Out, Operands...>(), true);
+
+template <bool CanBeCalled>
+consteval void check_function_at() {
+  static_assert(CanBeCalled,
+                "ops.map_at(f, y, views...): f cannot be called with a place and a row of each "
+                "view; write `PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& "
+                "at, auto row) const`, with as many rows as there are views, which returns one "
+                "number");
+}
+template <bool CanBeCalled>
+inline constexpr bool sound_function_at = (check_function_at<CanBeCalled>(), true);
+
+/// `Piece`: the columns that the most ranks have which a form allows.
+template <std::size_t Piece, std::size_t Block>
+consteval void check_blocks() {
+  static_assert(Block == 0 || Piece % Block == 0,
+                "ops.map_at(f, y, views...): the form lets ranks cut the features into pieces of "
+                "Piece columns, and f reads blocks of Block: a cut may go through a block; write "
+                "`static constexpr std::size_t units = ...;`, the number of blocks, in the layer, "
+                "or units_of<...> in the form");
+}
+template <std::size_t Piece, std::size_t Block>
+inline constexpr bool sound_blocks = (check_blocks<Piece, Block>(), true);
 
 /// `Linear`: the kernel says that it is linear in all that it reads together.
 template <bool Linear, class... Views>

@@ -34,7 +34,8 @@ struct step {
   int in = -1;
   int out = -1;
   int skip = -1;
-  static_vector<int, 3> more{};  ///< the other inputs of a leaf that has several
+  static_vector<int, int(input_placements::most_more)>
+      more{};  ///< the other inputs of a leaf that has several
 };
 
 /// The row by which a move of an item goes, one way or the other.
@@ -117,7 +118,7 @@ struct program_builder {
   /// The output of a part of the model: one value, or those of a fan_out.
   struct made_values {
     int first = -1;
-    static_vector<int, 3> more{};
+    static_vector<int, int(input_placements::most_more)> more{};
   };
 
   constexpr made_values build(int at, made_values from) {

@@ -94,6 +94,15 @@ class forward_operations final : public Operations {
     return {x.data, x.rows, x.columns};
   }
 
+  /// \see element_operations::map_at. Here it is known how the form cuts the features of y.
+  template <class Function, class T, placement Out, class Memory, class... Views>
+  void map_at(Function f, view<T, Out, Memory> y, Views... views) {
+    if constexpr (typing::is_columns(Out) && is_shard(form.output) && form.divisible != 0)
+      static_assert(typing::sound_blocks<Formed::info.output.width / form.divisible,
+                                         typing::block_of<Function>>);
+    Operations::map_at(f, y, views...);
+  }
+
   /// Errors: plait::error on every rank if the body has made fewer moves than the form lists.
   void require_all_moves() const {
     if constexpr (form.inner_count > 0)

@@ -25,7 +25,8 @@ struct no_epilogue {};
 struct gradient_place {
   std::byte* dy = nullptr;
   std::byte* dx = nullptr;
-  std::array<std::byte*, 3> more{};  ///< of the other inputs of a layer that has several
+  std::array<std::byte*, ext::input_placements::most_more>
+      more{};  ///< of the other inputs of a layer that has several
 };
 
 /// Calls the bodies of a layer in one of its forms, with the views that they see.

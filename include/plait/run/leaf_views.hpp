@@ -79,7 +79,8 @@ struct leaf_place {
   slots const* scratch;               ///< from the begin of the transients
   std::byte* activations = nullptr;   ///< of the unit
   std::byte *x = nullptr, *y = nullptr;
-  std::array<std::byte*, 3> more{};  ///< the other inputs of a layer that has several
+  std::array<std::byte*, ext::input_placements::most_more>
+      more{};  ///< the other inputs of a layer that has several
 };
 
 // Structs, since g++ 12 dies of a function's value in an alias.
@@ -122,10 +123,10 @@ View view_at(std::byte* data, planning::value const& what, std::size_t rows) {
 template <int More>
 auto several_inputs(auto const& first, auto const& other) {
   if constexpr (More == 1) {
-    return std::pair { first, other.template operator()<0>() };
+    return std::make_pair(first, other.template operator()<0>());
   } else {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return std::tuple { first, other.template operator()<I>()... };
+      return std::make_tuple(first, other.template operator()<I>()...);
     }(std::make_index_sequence<std::size_t(More)>());
   }
 }

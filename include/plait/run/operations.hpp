@@ -14,9 +14,9 @@
 #include "plait/core/namespaces.hpp"
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
-#include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/run/context.hpp"
+#include "plait/run/element_operations.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operands.hpp"
 #include "plait/run/shapes.hpp"
@@ -33,7 +33,8 @@ namespace plait::execution {
 /// Errors: a wrong combination of placements does not compile; a wrong one of shapes is
 ///         size_mismatch, before anything is read or written.
 template <class Rank>
-class operations {
+class operations : public element_operations<Rank> {
+  using base = element_operations<Rank>;
   using memory = typename Rank::device_type::memory;
   template <class T, placement At>
   using view_of = view<T, At, memory>;
@@ -46,34 +47,13 @@ class operations {
   /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
   /// is ("mlp.c_fc backward").
   operations(Rank& rank, layer_context const& where, int leaf, char const* body = "")
-      : context(where),
-        rank_(rank),
-        queue_(rank.device().on(stream::compute)),
-        shapes_(leaf, body),
-        leaf_(leaf) {}
+      : base(rank, where, leaf, body), rank_(rank), leaf_(leaf) {}
 
-  /// Step, copy, microbatch and the global place of the local block.
-  layer_context const& context;
-
-  /// The first global position of the rows of a view, and how many positions it has.
-  template <class View>
-  [[nodiscard]] std::size_t first_position(View const& x) const {
-    return typing::is_rows(View::at) ? positions(x) * rank() : 0;
-  }
-  template <class View>
-  [[nodiscard]] std::size_t positions(View const& x) const {
-    return x.rows / context.batch;
-  }
-  /// The first global column of a view.
-  template <class View>
-  [[nodiscard]] std::size_t first_column(View const& x) const {
-    return typing::is_columns(View::at) ? x.columns * rank() : 0;
-  }
-  /// The first global row of a parameter's view.
-  template <class View>
-  [[nodiscard]] std::size_t first_row(View const& x) const {
-    return typing::is_rows(View::at) ? x.rows * rank() : 0;
-  }
+  using base::context;
+  using base::first_column;
+  using base::first_position;
+  using base::first_row;
+  using base::positions;
 
   /// out = a b. Write transposed(a) for the transpose of a. `out` is a view, or y or dx as a layer
   /// with `takes_epilogue` got it.
@@ -136,69 +116,6 @@ class operations {
     queue_.accumulate_columns(f, a.rows, a.columns, sums.data, a.data, b.data);
   }
 
-  /// y = x. y may be x.
-  template <class X, class T, placement At, placement Out>
-  void copy(view_of<X, At> x, view_of<T, Out> y) {
-    static_assert(typing::sound_written<T>);
-    static_assert(typing::sound_copy<std::is_same_v<std::remove_const_t<X>, std::remove_const_t<T>>,
-                                     At, Out>);
-    shapes_.equal("copy", named("y", y), named("x", x));
-    queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
-  }
-  /// out = a + b. out may be a or b.
-  template <class X, class Y, class T, placement A, placement B, placement Out>
-  void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
-    static_assert(typing::sound_sum<A, B, Out>);
-    static_assert(typing::sound_written<T>);
-    shapes_.equal("add", named("a", a), named("out", out));
-    shapes_.equal("add", named("b", b), named("out", out));
-    queue_.add(a.data, b.data, out.data, out.count());
-  }
-  /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
-  /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
-  template <class Function, class X, class T, placement At, placement Out>
-  void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
-    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, At>);
-    static_assert(typing::sound_written<T>);
-    check_function<Function, X>();
-    shapes_.equal("map", named("x", x), named("y", y));
-    queue_.map(f, y.count(), x.data, y.data);
-  }
-  /// y = f(a, b), element by element. `is_linear` says that f is linear in a and b together, as a
-  /// sum is; `is_linear_in_last` that it is linear in b for each a, as a product is. y may be a or
-  /// b.
-  template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
-  void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
-    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, A, B>);
-    static_assert(typing::sound_written<T>);
-    check_function<Function, X, Y>();
-    shapes_.equal("map", named("a", a), named("y", y));
-    shapes_.equal("map", named("b", b), named("y", y));
-    queue_.map(f, y.count(), a.data, b.data, y.data);
-  }
-  /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
-  /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
-  /// takes_row = true;` f is called with the number of the row first.
-  template <class Function, class First, class... Views>
-  void rows(Function f, First first, Views... views) {
-    static_assert(typing::sound_whole_rows<First::at>);
-    auto const strided = [&](auto of) {
-      shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
-      struct row_operand {
-        std::remove_pointer_t<decltype(of.data)>* data;
-        std::size_t stride;
-        std::size_t width;
-      };
-      std::size_t width = 1;  // of tokens
-      if constexpr (requires { of.columns; }) width = of.columns;
-      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : width, width};
-    };
-    if constexpr (requires { Function::takes_row; })
-      queue_.rows(numbered_rows<Function, typename First::element>{f, first.data, first.columns},
-                  first.rows, first.columns, strided(first), strided(views)...);
-    else queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
-  }
-
   /// y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each row; statistics holds the mean
   /// and the inverse deviation of each row.
   template <class X, class G, class B, class T, class Kept, placement At, placement Shared>
@@ -244,6 +161,49 @@ class operations {
     check_row(name, named("dbeta", dbeta), like);
     queue_.layer_norm_backward_parameters(dy.data, x.data, statistics.data, dgamma.data, dbeta.data,
                                           x.rows, x.columns);
+  }
+
+  /// y = gamma x inverse for each row, where `inverse` is 1 / sqrt(mean of the squares + epsilon)
+  /// of the row and is kept.
+  template <class X, class G, class T, class Kept, placement At, placement Shared>
+  void rms_norm(view_of<X, At> x, view_of<G, Shared> gamma, view_of<T, At> y,
+                view_of<Kept, At> inverse, double epsilon) {
+    static_assert(typing::sound_row_operation<At, Shared>);
+    constexpr auto name = "rms_norm";
+    named_shape const like = named("x", x);
+    check_row(name, named("gamma", gamma), like);
+    shapes_.equal(name, named("y", y), like);
+    check_kept(name, named("inverse", inverse), 1, like);
+    queue_.rms_norm(x.data, gamma.data, y.data, inverse.data, x.rows, x.columns, epsilon);
+  }
+  /// dx may be dy.
+  template <class Dy, class X, class Kept, class G, class T, placement At, placement Gradient,
+            placement Shared>
+  void rms_norm_backward_input(view_of<Dy, Gradient> dy, view_of<X, At> x,
+                               view_of<Kept, At> inverse, view_of<G, Shared> gamma,
+                               view_of<T, Gradient> dx) {
+    static_assert(typing::sound_row_operation<At, Shared>);
+    constexpr auto name = "rms_norm_backward_input";
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("dy", dy), like);
+    check_kept(name, named("inverse", inverse), 1, like);
+    check_row(name, named("gamma", gamma), like);
+    shapes_.equal(name, named("dx", dx), like);
+    queue_.rms_norm_backward_input(dy.data, x.data, inverse.data, gamma.data, dx.data, x.rows,
+                                   x.columns);
+  }
+  template <class Dy, class X, class Kept, class Sum, placement At, placement Gradient,
+            placement Sums>
+  void rms_norm_backward_parameters(view_of<Dy, Gradient> dy, view_of<X, At> x,
+                                    view_of<Kept, At> inverse, view_of<Sum, Sums> dgamma) {
+    static_assert(typing::sound_column_sums<Gradient, Sums>);
+    constexpr auto name = "rms_norm_backward_parameters";
+    named_shape const like = named("x", x);
+    shapes_.equal(name, named("dy", dy), like);
+    check_kept(name, named("inverse", inverse), 1, like);
+    check_row(name, named("dgamma", dgamma), like);
+    queue_.rms_norm_backward_parameters(dy.data, x.data, inverse.data, dgamma.data, x.rows,
+                                        x.columns);
   }
 
   /// For the `prepare` of a layer that calls attention: the device gets ready what it needs for the
@@ -495,24 +455,11 @@ class operations {
     });
   }
 
-  // Functions, since nvcc does not compile initializer lists in these calls.
-  template <class View>
-  static named_shape named(char const* operand, View const& x) {
-    return {operand, x.rows, x.columns};
-  }
-  static named_shape named(char const* operand, token_input x) { return {operand, x.rows, 1}; }
+  using base::named;
+  using base::queue_;
+  using base::shapes_;
 
  private:
-  template <class Function, class... Operands>
-  static consteval void check_function() {
-    static_assert(
-        std::is_invocable_r_v<double, Function const&,
-                              accumulate_t<std::remove_const_t<Operands>>...>,
-        "ops.map(f, operands..., y): f cannot be called with one number of each operand; give it "
-        "a call operator that is const, takes as many numbers as there are operands, and returns "
-        "one");
-  }
-
   /// How many columns of the local block lie before column `end` of the whole row.
   template <class View>
   [[nodiscard]] std::size_t local_columns(View const& x, std::size_t end) const {
@@ -526,8 +473,6 @@ class operations {
     return x.columns *
            (typing::is_columns(View::at) ? static_cast<std::size_t>(context.tensor_ranks) : 1);
   }
-
-  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
 
   /// A vector for each row of a matrix, or the sum over its rows.
   void check_row(char const* operation, named_shape row, named_shape matrix) const {
@@ -578,12 +523,6 @@ class operations {
   }
 
   Rank& rank_;
-
- protected:
-  typename Rank::device_type::queue queue_;
-  shape_checks shapes_;
-
- private:
   int leaf_;
   void const* not_begun_ = nullptr;
 };

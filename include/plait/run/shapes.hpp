@@ -77,6 +77,35 @@ class shape_checks {
     if (x.rows != positions * batch)
       fail(operation, x, {"a position", batch, x.columns}, "the rows must be whole positions");
   }
+
+  // Of ops.map_at.
+
+  /// Returns how many rows of a view belong to a position: `samples`, or 1 where there is one row
+  /// for each position.
+  [[nodiscard]] std::size_t rows_of_position(char const* operation, named_shape of,
+                                             std::size_t positions, std::size_t samples) const {
+    if (of.rows == positions * samples) return samples;
+    if (of.rows != positions)
+      fail(operation, of, {"a sequence", positions * samples, of.columns},
+           "a view has a row for each row of activations or for each position, or one row for all");
+    return 1;
+  }
+  void more_rows(char const* operation, named_shape of, named_shape y) const {
+    fail(operation, of, y, "y has one row for each position, and a view more than that");
+  }
+  void whole_blocks(char const* operation, named_shape y, std::size_t block) const {
+    if (y.columns % block != 0)
+      fail(operation, y, {"a block of f", 1, block},
+           "this rank's columns must be whole blocks; write `static constexpr std::size_t units` "
+           "of so many blocks in the layer");
+  }
+  void not_itself(char const* operation, named_shape of, void const* x, void const* y) const {
+    if (x == y && x != nullptr)
+      fail(operation, of, {"y", of.rows, of.columns},
+           "y must not be the buffer of a view, as f reads more than its own element; take "
+           "may_alias out of the layer, or say `static constexpr std::size_t block = 1;` in f");
+  }
+
   [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void fail_not_begun() const {
     throw error(
         "layer " + layer_text() +

@@ -70,7 +70,7 @@ trial_setup make_setup(layer_options const& options) {
   auto const owned = plan::blocks(0, 0, plan::grid);
   for (auto const& parameter : owned) {
     auto const& info = plan::entries[parameter.entry].info;
-    bool const from_probe = is_input(parameter.name);
+    bool const from_probe = input_number(parameter.name) > 0;
     bool const is_constant = info.initial.how == initializer::kind::constant;
     out.parameters.push_back(random_numbers(
         key(), info.count(), is_constant ? info.initial.number() : 0.0, from_probe ? 1.0 : 0.5));

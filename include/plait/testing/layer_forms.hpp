@@ -60,13 +60,9 @@ inline constexpr auto form_choices = [] {
   }
 }();
 
-/// What makes the inputs of a layer, one by one, in parameters of these names.
-template <std::size_t Index>
-inline constexpr name probe_name =
-    std::array<name, 4>{"input", "input_2", "input_3", "input_4"}[Index];
 template <class L, std::size_t Index>
 using input_probe =
-    named<probe_name<Index>,
+    named<probe_names[Index],
           probe<sequence_for<L>, samples_for_check, first_leaf<L>.inputs[Index].width>>;
 template <class L, class Numbers>
 struct all_probes;

@@ -6,25 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "plait/testing/layer_probe.hpp"
 #include "plait/testing/layer_trial.hpp"
 #include "plait/testing/report.hpp"
 
 /// What must hold between the numbers of trials.
 namespace plait::testing::detail {
 
-/// True for the parameters of the probes that make the layer's inputs.
-inline bool is_input(std::string const& full) {
-  for (char const* const name :
-       {"input.values", "input_2.values", "input_3.values", "input_4.values"})
-    if (full.find(name) != std::string::npos) return true;
-  return false;
+/// The number, from 1 on, of the input that a parameter makes, being that of a probe; 0 if none.
+inline std::size_t input_number(std::string const& parameter) {
+  for (std::size_t i = 0; i < probe_names.size(); ++i)
+    if (parameter.find(probe_names[i].text() + ".values") != std::string::npos) return i + 1;
+  return 0;
 }
 
 inline std::string tensor_name(std::string const& full) {
-  for (char const* const number : {"2", "3", "4"})
-    if (full.find(std::string("input_") + number + ".values") != std::string::npos)
-      return std::string("gradient of input ") + number;
-  if (is_input(full)) return "gradient of the input";
+  std::size_t const input = input_number(full);
+  if (input > 1) return "gradient of input " + std::to_string(input);
+  if (input == 1) return "gradient of the input";
   std::string const mark = "layer.";
   return "gradient of " + full.substr(full.find(mark) + mark.size());
 }
@@ -117,7 +116,7 @@ inline void check_independence(check_report& report, std::string const& where,
     compare(report, where, output, others(first.changed.output, first.once.output, output.columns),
             first.changed.output, 0, law);
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (!is_input(got.parameters[i].name)) continue;
+    if (input_number(got.parameters[i].name) == 0) continue;
     bool ignored = false;
     auto const now = assemble(got, &rank_record::changed, i, ignored);
     auto const what = tensor_of(got, i);
@@ -135,7 +134,7 @@ inline void check_weights(check_report& report, std::string const& where, trial_
           rounding_bound(first.unweighted.output, rounding),
           "must be the same with weights of 1 as without weights");
   for (std::size_t i = 0; i < got.parameters.size(); ++i) {
-    if (!is_input(got.parameters[i].name)) continue;
+    if (input_number(got.parameters[i].name) == 0) continue;
     bool ignored = false;
     auto expected = assemble(got, &rank_record::unweighted, i, ignored);
     auto const what = tensor_of(got, i);

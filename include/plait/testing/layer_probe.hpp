@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 
+#include "plait/core/name.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/plan/outline.hpp"
@@ -34,6 +36,10 @@ struct probe {
     ops.accumulate_column_sums(row(l.dy), row(l.dp[values{}]));
   }
 };
+
+/// The names of the probes that make a layer's inputs, in the order of these.
+inline constexpr std::array<ext::name, std::size_t(ext::leaf_info::most_inputs)> probe_names{
+    "input", "input_2", "input_3", "input_4"};
 
 /// Stands behind a layer under test and asks for its output whole: y = x, in a buffer of its own.
 template <std::size_t Sequence, std::size_t Width>

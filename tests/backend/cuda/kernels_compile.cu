@@ -16,8 +16,10 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/product.hpp"
+#include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
+#include "run/own_rotary.hpp"
 
 // Every kernel as nvcc sees it, in each element type, and every header. Nothing is run: a device
 // may be missing.
@@ -35,6 +37,13 @@ struct first_is_sum {
   }
 };
 
+struct sum_of_three {
+  template <class A>
+  PLAIT_HOST_DEVICE A operator()(A a, A b, A c) const {
+    return a + b + c;
+  }
+};
+
 template <class T>
 void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::int32_t* ids,
                 double* d, std::size_t n) {
@@ -45,6 +54,9 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::add(stream, in, in, x, n);
   kernels::map(stream, plait::functions::gelu_tanh{}, n, in, x);
   kernels::map(stream, plait::functions::gelu_tanh_derivative{}, n, in, in, x);
+  kernels::map(stream, sum_of_three{}, n, in, in, in, x);
+  kernels::map_at(stream, own_rotary::turned<64>{1}, plait::ext::element_block{}, x,
+                  plait::ext::element_operand<T>{in});
   kernels::product(stream,
                    kernels::product_operands<T, T>{false, true, true, n, n, n, in, n, in, n, x, n});
   kernels::rows(stream, first_is_sum{}, n, n, kernels::row_operand<T>{x, n},
@@ -57,6 +69,9 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::layer_norm(stream, in, in, in, x, a, n, n, 1e-5);
   kernels::layer_norm_backward_input(stream, in, in, a, in, x, n, n);
   kernels::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
+  kernels::rms_norm(stream, in, in, x, a, n, n, 1e-5);
+  kernels::rms_norm_backward_input(stream, in, in, a, in, x, n, n);
+  kernels::rms_norm_backward_parameters(stream, in, in, a, a, a, n, n);
   kernels::attention(stream, in, x, a, n, n, n, n);
   kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
   kernels::row_max(stream, in, a, n, n, n);

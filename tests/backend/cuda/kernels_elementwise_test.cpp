@@ -5,7 +5,9 @@
 #include <deque>
 
 #include "plait/backend/cuda/kernels/elementwise.hpp"
+#include "plait/backend/host/maths/elementwise.hpp"
 #include "plait/tensor/functions.hpp"
+#include "run/own_rotary.hpp"
 
 using namespace kernel_testing;
 namespace kernels = plait::cuda_kernels;
@@ -47,6 +49,70 @@ TYPED_TEST(Elementwise, AddRoundsOnceAndMayOverwriteAnOperand) {
     }
 }
 
+namespace {
+
+struct weighted {
+  template <class A>
+  PLAIT_HOST_DEVICE A operator()(A a, A b, A c) const {
+    return a + 2 * b + 4 * c;
+  }
+};
+
+// Reads a row of its own, one of each position and one for all, and its place.
+struct from_rows {
+  PLAIT_HOST_DEVICE auto operator()(plait::ext::element_place const& at, auto own, auto position,
+                                    auto all) const {
+    using A = decltype(own[at.column]);
+    A const place = static_cast<A>(at.row + 10 * at.sample + 100 * at.position);
+    return own[at.column] + own[3] * position[0] + static_cast<A>(all[1]) + place / 1024;
+  }
+};
+
+}  // namespace
+
+TYPED_TEST(Elementwise, MapAtIsThatOfTheHost) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  using plait::ext::element_operand;
+  // Columns from the fourth on of rows that are cut; three positions of `samples`.
+  for (std::size_t const samples : {1, 2, 70})
+    for (std::size_t const columns : {1, 5, 130}) {
+      plait::ext::element_block const of{3 * samples, columns, samples, 7, 4, 3};
+      auto const own = values<T>(of.rows * columns, 1), position = values<T>(3 * 2, 2);
+      auto const all = values<A>(2, 3);
+      auto const run = [&](auto const& launch, T const* a, T const* b, A const* c, T* y) {
+        launch(from_rows{}, of, y, element_operand<T>{a, of.rows * columns, columns, 3, 1},
+               element_operand<T>{b, 6, 2, 0, samples}, element_operand<A>{c, 2, 2, 0, of.rows});
+      };
+      std::vector<T> expected(of.rows * columns);
+      run([](auto... given) { plait::host_maths::map_at(given...); }, own.data(), position.data(),
+          all.data(), expected.data());
+      memory<T> a(own, 1), b(position), y(of.rows * columns, 1);
+      memory<A> c(all);
+      run([](auto... given) { kernels::map_at(launcher{}, given...); }, a.data(), b.data(),
+          c.data(), y.data());
+      expect_same(y.wide(), wide(expected), 4 * rounding<T>);
+    }
+}
+
+// One type of a user's, on the host and in a kernel.
+TYPED_TEST(Elementwise, RotaryPositionsOfAUser) {
+  using T = TypeParam;
+  plait::ext::element_block const of{12, 16, 3, 100, 0, 32};
+  auto const x = values<T>(of.rows * of.columns, 1);
+  for (double const direction : {1.0, -1.0}) {
+    own_rotary::turned<8> const turned{direction};
+    std::vector<T> expected(x.size());
+    plait::host_maths::map_at(turned, of, expected.data(),
+                              plait::ext::element_operand<T>{x.data(), x.size(), 16, 32, 1});
+    memory<T> in(x), out(x.size());
+    kernels::map_at(launcher{}, turned, of, out.data(),
+                    plait::ext::element_operand<T>{in.data(), x.size(), 16, 32, 1});
+    expect_same(out.wide(), wide(expected), 4 * rounding<T>);
+    EXPECT_NE(out.wide(), wide(x));
+  }
+}
+
 TYPED_TEST(Elementwise, MapsCallTheFunctionWithTheAccumulatingType) {
   using T = TypeParam;
   using A = accumulate_t<T>;
@@ -60,6 +126,15 @@ TYPED_TEST(Elementwise, MapsCallTheFunctionWithTheAccumulatingType) {
           functions::gelu_tanh_derivative{}(static_cast<A>(x[i]), static_cast<A>(y[i])));
     }
     memory<T> a(x, shift), b(y, shift);
+    memory<T> c(y), sum(n, shift);
+    kernels::map(launcher{}, weighted{}, n, a.data(), b.data(), c.data(), sum.data());
+    std::vector<T> third(n);
+    for (std::size_t i = 0; i < n; ++i)
+      third[i] = static_cast<T>(
+          weighted{}(static_cast<A>(x[i]), static_cast<A>(y[i]), static_cast<A>(y[i])));
+    expect_same(sum.wide(), wide(third), 4 * rounding<T>);
+    kernels::map(launcher{}, weighted{}, n, a.data(), b.data(), c.data(), c.data());
+    EXPECT_EQ(c.wide(), sum.wide());
     kernels::map(launcher{}, functions::gelu_tanh_derivative{}, n, a.data(), b.data(), b.data());
     kernels::map(launcher{}, functions::gelu_tanh{}, n, a.data(), a.data());
     expect_same(a.wide(), wide(first), 4 * rounding<T>);

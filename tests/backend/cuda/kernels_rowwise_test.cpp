@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
+#include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
@@ -141,6 +142,68 @@ TYPED_TEST(LayerNorm, Backward) {
       expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
       kernels::layer_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
                                          factor.data(), gradient.data(), rows, columns);
+      EXPECT_EQ(gradient.wide(), out.wide());
+    }
+}
+
+template <class T>
+struct RmsNorm : testing::Test {};
+TYPED_TEST_SUITE(RmsNorm, elements);
+
+TYPED_TEST(RmsNorm, ForwardAndInPlace) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  for (auto const& [rows, columns] : shapes)
+    for (std::size_t const shift : shifts) {
+      auto const x = values<T>(rows * columns, 1), gamma = values<T>(columns, 2);
+      std::vector<double> expected(rows * columns), inverse(rows);
+      maths::rms_norm_forward(wide(x).data(), wide(gamma).data(), expected.data(), inverse.data(),
+                              rows, columns, 1e-5);
+      memory<T> in(x, shift), out(rows * columns), factor(gamma);
+      memory<A> kept(rows);
+      kernels::rms_norm(launcher{}, in.data(), factor.data(), out.data(), kept.data(), rows,
+                        columns, 1e-5);
+      // A normalised value is at most sqrt(columns).
+      double const size = 1 + std::sqrt(static_cast<double>(columns));
+      expect_near(out.wide(), expected, rounding<T> * size + 40 * rounding<A> * size);
+      for (std::size_t i = 0; i < rows; ++i)
+        EXPECT_NEAR(kept.wide()[i], inverse[i], 40 * rounding<A> * std::max(1.0, inverse[i]));
+      kernels::rms_norm(launcher{}, in.data(), factor.data(), in.data(), kept.data(), rows, columns,
+                        1e-5);
+      EXPECT_EQ(in.wide(), out.wide());
+    }
+}
+
+TYPED_TEST(RmsNorm, Backward) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  for (auto const& [rows, columns] : shapes)
+    for (std::size_t const shift : shifts) {
+      auto const x = values<T>(rows * columns, 1), dy = values<T>(rows * columns, 2);
+      auto const gamma = values<T>(columns, 3);
+      // A large epsilon keeps the factor at 3, also with one column.
+      std::vector<double> unused(rows * columns), inverse(rows), dx(rows * columns);
+      maths::rms_norm_forward(wide(x).data(), wide(gamma).data(), unused.data(), inverse.data(),
+                              rows, columns, 0.1);
+      std::vector<A> kept;
+      for (double const value : inverse) kept.push_back(static_cast<A>(value));
+      maths::rms_norm_backward_input(wide(dy).data(), wide(x).data(), wide(kept).data(),
+                                     wide(gamma).data(), dx.data(), rows, columns);
+      auto const start = values<A>(columns, 4);
+      auto dgamma = wide(start);
+      maths::rms_norm_backward_parameters(wide(dy).data(), wide(x).data(), wide(kept).data(),
+                                          dgamma.data(), rows, columns);
+
+      memory<T> gradient(dy, shift), in(x), factor(gamma, shift), out(rows * columns);
+      memory<A> with(kept), sums(start), workspace(kernels::column_sums_workspace(rows, columns));
+      kernels::rms_norm_backward_parameters(launcher{}, gradient.data(), in.data(), with.data(),
+                                            sums.data(), workspace.data(), rows, columns);
+      expect_near(sums.wide(), dgamma, 8 * sum_bound<A>(rows));
+      kernels::rms_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+                                       factor.data(), out.data(), rows, columns);
+      expect_near(out.wide(), dx, 10 * rounding<T> + 100 * rounding<A>);
+      kernels::rms_norm_backward_input(launcher{}, gradient.data(), in.data(), with.data(),
+                                       factor.data(), gradient.data(), rows, columns);
       EXPECT_EQ(gradient.wide(), out.wide());
     }
 }

@@ -23,21 +23,7 @@
 #include <unistd.h>
 
 #include "plait/core/error.hpp"
-
-namespace {
-
-std::atomic<std::size_t> allocations = 0;
-
-}  // namespace
-
-// Not inline, as the compiler would else take malloc and operator delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "testing/count_allocations.hpp"
 
 namespace {
 
@@ -319,12 +305,12 @@ TEST_F(ImageFolder, SeveralThreadsReadWithoutMemoryOfPlaits) {
     alone.push_back(inputs(resized, i));
   }
   std::vector<float> whole(data.width()), small(resized.width());
-  std::size_t const before = allocations;
+  long const before = plait_test::allocations.load();
   for (std::size_t i = 0; i < names.size(); ++i) {
     data.inputs(i, whole);
     resized.inputs(i, small);
   }
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(plait_test::allocations.load(), before);
   std::vector<std::jthread> threads;
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&] {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 #include "plait/backend/host/maths/cross_entropy.hpp"
@@ -97,6 +98,15 @@ struct host_queue {
   void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
     host_maths::map(f, a, b, out, count);
   }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
+    host_maths::map(f, a, b, c, out, count);
+  }
+  /// y[r][c] = f(its place, row of each view...) for the elements of a block.
+  template <class Function, class T, class... Views>
+  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
+    host_maths::map_at(f, of, y, views...);
+  }
 
   /// Calls f(columns, row of each operand...) for every row; a stride of 0 repeats a row.
   template <class Function, class... Rows>
@@ -138,6 +148,23 @@ struct host_queue {
   void layer_norm_backward_parameters(T const* dy, T const* x, Kept const* statistics, Sum* dgamma,
                                       Sum* dbeta, std::size_t rows, std::size_t columns) const {
     host_maths::layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows, columns);
+  }
+
+  /// \see host_maths::rms_norm_forward
+  template <class T, class Kept>
+  void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
+                std::size_t columns, double epsilon) const {
+    host_maths::rms_norm_forward(x, gamma, y, inverse, rows, columns, static_cast<Kept>(epsilon));
+  }
+  template <class T, class Kept>
+  void rms_norm_backward_input(T const* dy, T const* x, Kept const* inverse, T const* gamma, T* dx,
+                               std::size_t rows, std::size_t columns) const {
+    host_maths::rms_norm_backward_input(dy, x, inverse, gamma, dx, rows, columns);
+  }
+  template <class T, class Kept, class Sum>
+  void rms_norm_backward_parameters(T const* dy, T const* x, Kept const* inverse, Sum* dgamma,
+                                    std::size_t rows, std::size_t columns) const {
+    host_maths::rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
   }
 
   template <class T, class Kept>

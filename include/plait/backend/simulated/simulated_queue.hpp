@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/simulated/execution.hpp"
@@ -133,6 +134,24 @@ class simulated_queue {
       now.run([&] { host_queue{}.map(f, count, a, b, out); });
     });
   }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
+    put("map", [=](execution& now) {
+      now.reads(a, count);
+      now.reads(b, count);
+      now.reads(c, count);
+      now.writes(out, count);
+      now.run([&] { host_queue{}.map(f, count, a, b, c, out); });
+    });
+  }
+  template <class Function, class T, class... Views>
+  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
+    put("map_at", [=](execution& now) {
+      (now.reads(views.data, views.count), ...);
+      now.writes(y, of.rows * of.columns);
+      now.run([&] { host_queue{}.map_at(f, of, y, views...); });
+    });
+  }
   /// Rows of other than const elements count as written; they may be read after that.
   template <class Function, class... Rows>
   void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
@@ -209,6 +228,44 @@ class simulated_queue {
       now.run([&] {
         host_queue{}.layer_norm_backward_parameters(dy, x, statistics, dgamma, dbeta, rows,
                                                     columns);
+      });
+    });
+  }
+
+  template <class T, class Kept>
+  void rms_norm(T const* x, T const* gamma, T* y, Kept* inverse, std::size_t rows,
+                std::size_t columns, double epsilon) const {
+    put("rms_norm", [=](execution& now) {
+      now.reads(x, rows * columns);
+      now.reads(gamma, columns);
+      now.writes(y, rows * columns);
+      now.writes(inverse, rows);
+      now.run([&] { host_queue{}.rms_norm(x, gamma, y, inverse, rows, columns, epsilon); });
+    });
+  }
+  template <class T, class Kept>
+  void rms_norm_backward_input(T const* dy, T const* x, Kept const* inverse, T const* gamma, T* dx,
+                               std::size_t rows, std::size_t columns) const {
+    put("rms_norm_backward_input", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.reads(x, rows * columns);
+      now.reads(inverse, rows);
+      now.reads(gamma, columns);
+      now.writes(dx, rows * columns);
+      now.run(
+          [&] { host_queue{}.rms_norm_backward_input(dy, x, inverse, gamma, dx, rows, columns); });
+    });
+  }
+  template <class T, class Kept, class Sum>
+  void rms_norm_backward_parameters(T const* dy, T const* x, Kept const* inverse, Sum* dgamma,
+                                    std::size_t rows, std::size_t columns) const {
+    put("rms_norm_backward_parameters", [=](execution& now) {
+      now.reads(dy, rows * columns);
+      now.reads(x, rows * columns);
+      now.reads(inverse, rows);
+      now.updates(dgamma, columns);
+      now.run([&] {
+        host_queue{}.rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
       });
     });
   }

@@ -100,7 +100,7 @@ class image_folder {
   [[nodiscard]] std::vector<skipped_picture> const& skipped() const { return skipped_; }
   /// The file of a sample.
   [[nodiscard]] std::filesystem::path path(std::size_t sample) const {
-    check(sample, 0, 0);
+    detail::check_sample("image_folder", sample, size(), 0, 0);
     return root_ / file_of(sample);
   }
 
@@ -115,7 +115,7 @@ class image_folder {
   }
 
   void inputs(std::size_t sample, std::span<T> out) const {
-    check(sample, out.size(), width());
+    detail::check_sample("image_folder", sample, size(), out.size(), width());
     try {
       auto& scratch = scratch_of_this_thread();
       auto const size = decode(file_of(sample), &scratch.rgb);
@@ -127,7 +127,7 @@ class image_folder {
   }
 
   void targets(std::size_t sample, std::span<std::int32_t> out) const {
-    check(sample, out.size(), 1);
+    detail::check_sample("image_folder", sample, size(), out.size(), 1);
     out[0] = class_of_[sample];
   }
 
@@ -280,13 +280,6 @@ class image_folder {
   // Rounded, in 65536ths.
   static std::uint32_t grey_of(std::uint32_t red, std::uint32_t green, std::uint32_t blue) {
     return (red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16;
-  }
-
-  void check(std::size_t sample, std::size_t given, std::size_t needed) const {
-    if (sample >= size() || given != needed)
-      throw size_mismatch("image_folder: sample " + std::to_string(sample) + " of " +
-                          std::to_string(size()) + " into a span of " + std::to_string(given) +
-                          ", which must be " + std::to_string(needed));
   }
 
   std::filesystem::path root_;

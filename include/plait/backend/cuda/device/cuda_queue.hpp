@@ -26,9 +26,11 @@
 #include "plait/backend/cuda/kernels/layer_norm.hpp"
 #include "plait/backend/cuda/kernels/optimizer.hpp"
 #include "plait/backend/cuda/kernels/product.hpp"
+#include "plait/backend/cuda/kernels/rms_norm.hpp"
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/backend/cuda/products/library_epilogue.hpp"
 #include "plait/backend/cuda/products/matrix_products.hpp"
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
 #include "plait/core/bfloat16.hpp"
@@ -215,6 +217,14 @@ class cuda_queue {
   void map(Function f, std::size_t count, T const* a, T const* b, T* out) const {
     cuda_kernels::map(launcher(), f, count, a, b, out);
   }
+  template <class Function, class T>
+  void map(Function f, std::size_t count, T const* a, T const* b, T const* c, T* out) const {
+    cuda_kernels::map(launcher(), f, count, a, b, c, out);
+  }
+  template <class Function, class T, class... Views>
+  void map_at(Function f, element_block const& of, T* y, element_operand<Views>... views) const {
+    cuda_kernels::map_at(launcher(), f, of, y, views...);
+  }
   template <class Function, class... Rows>
   void rows(Function f, std::size_t count, std::size_t columns, Rows... operands) const {
     cuda_kernels::rows(launcher(), f, count, columns,
@@ -257,6 +267,24 @@ class cuda_queue {
     cuda_kernels::layer_norm_backward_parameters(launcher(), dy, x, statistics, dgamma, dbeta,
                                                  column_sums_scratch<S>(rows, columns, 2), rows,
                                                  columns);
+  }
+
+  template <class T>
+  void rms_norm(T const* x, T const* gamma, T* y, of_rows<T>* inverse, std::size_t rows,
+                std::size_t columns, double epsilon) const {
+    cuda_kernels::rms_norm(launcher(), x, gamma, y, inverse, rows, columns, epsilon);
+  }
+  template <class T>
+  void rms_norm_backward_input(T const* dy, T const* x, of_rows<T> const* inverse, T const* gamma,
+                               T* dx, std::size_t rows, std::size_t columns) const {
+    cuda_kernels::rms_norm_backward_input(launcher(), dy, x, inverse, gamma, dx, rows, columns);
+  }
+  template <class T, class S>
+  void rms_norm_backward_parameters(T const* dy, T const* x, of_rows<T> const* inverse, S* dgamma,
+                                    std::size_t rows, std::size_t columns) const {
+    cuda_kernels::rms_norm_backward_parameters(launcher(), dy, x, inverse, dgamma,
+                                               column_sums_scratch<S>(rows, columns, 1), rows,
+                                               columns);
   }
 
   /// Gets ready what attention of a shape needs once, its scratch memory with it.

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "plait/backend/cuda/kernels/launch.hpp"
+#include "plait/backend/element_place.hpp"
 
 // Work on each element by itself, or on each row by one thread. Functions of elements are called
 // with values of accumulate_t<T>.
@@ -136,6 +137,49 @@ void map(Launch launch, Function f, std::size_t n, T const* x, T const* y, T* ou
   constexpr int wide = vector_elements<T>;
   launch_packs<wide>(launch, fits_vectors(x, y, out), n, map2_kernel<wide, Function, T>,
                      map2_kernel<1, Function, T>, f, x, y, out);
+}
+
+template <int V, class Function, class T>
+__global__ void map3_kernel(Function f, T const* x, T const* y, T const* z, T* out,
+                            element_range range) {
+  using A = accumulate_t<T>;
+  for_each_pack<V>(range, [&](std::size_t i) {
+    auto const first = load<V>(x + i);
+    auto const second = load<V>(y + i);
+    auto const third = load<V>(z + i);
+    pack<T, V> values;
+    PLAIT_UNROLL
+    for (int v = 0; v < V; ++v)
+      values.value[v] =
+          static_cast<T>(f(static_cast<A>(first.value[v]), static_cast<A>(second.value[v]),
+                           static_cast<A>(third.value[v])));
+    store(values, out + i);
+  });
+}
+
+/// out[i] = f(x[i], y[i], z[i]) for i in [0, n); out may be x, y or z.
+template <launcher Launch, class Function, class T>
+void map(Launch launch, Function f, std::size_t n, T const* x, T const* y, T const* z, T* out) {
+  constexpr int wide = vector_elements<T>;
+  launch_packs<wide>(launch, fits_vectors(x, y, z, out), n, map3_kernel<wide, Function, T>,
+                     map3_kernel<1, Function, T>, f, x, y, z, out);
+}
+
+template <class Function, class T, class... Views>
+__global__ void map_at_kernel(Function f, element_block of, T* y, element_operand<Views>... views) {
+  for_each_pack_of_rows<1>(of.rows, of.columns, [&](std::size_t row, std::size_t column) {
+    y[row * of.columns + column] = static_cast<T>(f(of.at(row, column), views.row(row)...));
+  });
+}
+
+/// y[r][c] = f(the place of it, row r of each view...) for the elements of a block, each by a
+/// thread. `f` is a named type with a PLAIT_HOST_DEVICE call operator.
+template <launcher Launch, class Function, class T, class... Views>
+void map_at(Launch launch, Function f, element_block const& of, T* y,
+            element_operand<Views>... views) {
+  if (of.rows == 0 || of.columns == 0) return;
+  launch(map_at_kernel<Function, T, Views...>, shape_for_rows(of.rows, of.columns, 1), f, of, y,
+         views...);
 }
 
 /// a + b.

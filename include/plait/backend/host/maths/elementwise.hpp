@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "plait/backend/element_place.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/core/bfloat16.hpp"
 
@@ -26,6 +27,26 @@ template <class Function, class T>
   generate<A>(n, out, [&](std::size_t i) PLAIT_INLINED {
     return function(static_cast<A>(x[i]), static_cast<A>(y[i]));
   });
+}
+
+/// out[i] = function(x[i], y[i], z[i]) for i in [0, n); out may be x, y or z, else nothing may
+/// overlap.
+template <class Function, class T>
+[[gnu::noinline]] void map(Function const& function, T const* x, T const* y, T const* z, T* out,
+                           std::size_t n) {
+  using A = accumulate_t<T>;
+  generate<A>(n, out, [&](std::size_t i) PLAIT_INLINED {
+    return function(static_cast<A>(x[i]), static_cast<A>(y[i]), static_cast<A>(z[i]));
+  });
+}
+
+/// y[r][c] = function(the place of it, row r of each view...) for the elements of a block.
+template <class Function, class T, class... Views>
+[[gnu::noinline]] void map_at(Function const& function, element_block const& of, T* y,
+                              element_operand<Views> const&... views) {
+  for (std::size_t r = 0; r < of.rows; ++r, y += of.columns)
+    for (std::size_t c = 0; c < of.columns; ++c)
+      y[c] = static_cast<T>(function(of.at(r, c), views.row(r)...));
 }
 
 /// out = x + y; out may be x or y.

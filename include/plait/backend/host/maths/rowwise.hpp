@@ -99,4 +99,56 @@ template <class T, class A, class Sum>
   }
 }
 
+/// y = gamma * x * inverse, with 1 / sqrt(mean of the squares + epsilon) of each row, which is kept
+/// in `inverse`. y may be x.
+///
+/// Shapes: x, y (rows, cols); gamma (cols); inverse (rows)
+template <class T, class A>
+[[gnu::noinline]] void rms_norm_forward(T const* x, T const* gamma, T* y, A* inverse,
+                                        std::size_t rows, std::size_t cols,
+                                        std::type_identity_t<A> epsilon) {
+  for (std::size_t r = 0; r < rows; ++r, x += cols, y += cols) {
+    auto const number = [=](std::size_t c) PLAIT_INLINED -> A { return x[c]; };
+    A const squares = lane_sum_of_products<A>(cols, number, number);
+    A const factor = 1 / std::sqrt(squares / static_cast<A>(cols) + epsilon);
+    generate<A>(cols, y,
+                [=](std::size_t c) PLAIT_INLINED { return A(x[c]) * factor * A(gamma[c]); });
+    inverse[r] = factor;
+  }
+}
+
+/// Gradient of rms_norm_forward by its input; dx may be dy.
+///
+/// Shapes: dy, x, dx (rows, cols); gamma (cols); inverse (rows)
+template <class T, class A>
+[[gnu::noinline]] void rms_norm_backward_input(T const* dy, T const* x, A const* inverse,
+                                               T const* gamma, T* dx, std::size_t rows,
+                                               std::size_t cols) {
+  for (std::size_t r = 0; r < rows; ++r, dy += cols, x += cols, dx += cols) {
+    A const factor = inverse[r];
+    // With g = dy * gamma and h = x * inverse: dx = inverse * (g - h * average(g * h))
+    auto const g = [=](std::size_t c) PLAIT_INLINED -> A { return A(dy[c]) * A(gamma[c]); };
+    auto const h = [=](std::size_t c) PLAIT_INLINED -> A { return A(x[c]) * factor; };
+    A const average = lane_sum_of_products<A>(cols, g, h) / static_cast<A>(cols);
+    generate<A>(cols, dx, [=](std::size_t c) PLAIT_INLINED {
+      return factor * multiply_add(-h(c), average, g(c));
+    });
+  }
+}
+
+/// Adds the gradient of rms_norm_forward by gamma, in row order, to dgamma.
+///
+/// Shapes: dy, x (rows, cols); inverse (rows); dgamma (cols)
+template <class T, class A, class Sum>
+[[gnu::noinline]] void rms_norm_backward_parameters(T const* dy, T const* x, A const* inverse,
+                                                    Sum* dgamma, std::size_t rows,
+                                                    std::size_t cols) {
+  for (std::size_t r = 0; r < rows; ++r, dy += cols, x += cols) {
+    A const factor = inverse[r];
+    generate<Sum>(cols, dgamma, [=](std::size_t c) PLAIT_INLINED {
+      return multiply_add(Sum(dy[c]), Sum(A(x[c]) * factor), dgamma[c]);
+    });
+  }
+}
+
 }  // namespace plait::host_maths

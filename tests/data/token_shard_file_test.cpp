@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plait/data/token_file.hpp"
+#include "plait/data/token_shards.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,16 +16,16 @@
 
 namespace {
 
-using plait::token_file;
+using plait::token_shards;
 
-class TokenFile : public testing::Test {
+class TokenShardFile : public testing::Test {
  protected:
-  TokenFile()
+  TokenShardFile()
       : folder_(std::filesystem::temp_directory_path() /
-                ("plait_token_file_" + std::to_string(::getpid()))) {
+                ("plait_token_shard_file_" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
   }
-  ~TokenFile() override { std::filesystem::remove_all(folder_); }
+  ~TokenShardFile() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path file(std::string const& name, std::string const& bytes) {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
@@ -51,7 +51,7 @@ class TokenFile : public testing::Test {
   static std::string refusal(std::filesystem::path const& path, std::size_t sequence = 3,
                              std::size_t vocabulary = 50257) {
     try {
-      token_file const opened(path, sequence, vocabulary);
+      token_shards const opened({path}, {.sequence = sequence, .vocabulary = vocabulary});
     } catch (plait::input_error const& problem) {
       std::string const text = problem.what(), begin = "token file '" + path.string() + "' ";
       return text.starts_with(begin) ? text.substr(begin.size()) : text;
@@ -62,20 +62,25 @@ class TokenFile : public testing::Test {
   std::filesystem::path folder_;
 };
 
-std::vector<std::int32_t> inputs(token_file const& text, std::size_t sample) {
+token_shards shard(std::filesystem::path const& path, std::size_t sequence,
+                   std::size_t vocabulary) {
+  return {{path}, {.sequence = sequence, .vocabulary = vocabulary}};
+}
+
+std::vector<std::int32_t> inputs(token_shards const& text, std::size_t sample) {
   std::vector<std::int32_t> out(text.sequence_length());
   text.inputs(sample, out);
   return out;
 }
 
-std::vector<std::int32_t> targets(token_file const& text, std::size_t sample) {
+std::vector<std::int32_t> targets(token_shards const& text, std::size_t sample) {
   std::vector<std::int32_t> out(text.sequence_length());
   text.targets(sample, out);
   return out;
 }
 
-TEST_F(TokenFile, TargetsAreTheNextTokens) {
-  token_file const text(file("f", bytes({10, 50256, 0, 300, 4, 5, 6, 7})), 3, 50257);
+TEST_F(TokenShardFile, TargetsAreTheNextTokens) {
+  auto const text = shard(file("f", bytes({10, 50256, 0, 300, 4, 5, 6, 7})), 3, 50257);
   EXPECT_EQ(text.tokens(), 8u);
   EXPECT_EQ(text.size(), 2u);
   EXPECT_EQ(inputs(text, 0), (std::vector<std::int32_t>{10, 50256, 0}));
@@ -84,32 +89,32 @@ TEST_F(TokenFile, TargetsAreTheNextTokens) {
   EXPECT_EQ(targets(text, 1), (std::vector<std::int32_t>{4, 5, 6}));
 }
 
-TEST_F(TokenFile, SizeLeavesRoomForTheLastTarget) {
+TEST_F(TokenShardFile, SizeLeavesRoomForTheLastTarget) {
   for (unsigned count = 4; count < 20; ++count) {
-    token_file const text(file("f", bytes(std::vector<unsigned>(count, 1))), 3, 2);
+    auto const text = shard(file("f", bytes(std::vector<unsigned>(count, 1))), 3, 2);
     EXPECT_EQ(text.size(), (count - 1) / 3) << count;
     EXPECT_NO_THROW((void)targets(text, text.size() - 1)) << count;
   }
 }
 
-TEST_F(TokenFile, TokensAreNotNegative) {
-  token_file const text(file("f", bytes({65535, 32768, 256})), 2, 65536);
+TEST_F(TokenShardFile, TokensAreNotNegative) {
+  auto const text = shard(file("f", bytes({65535, 32768, 256})), 2, 65536);
   EXPECT_EQ(inputs(text, 0), (std::vector<std::int32_t>{65535, 32768}));
   EXPECT_EQ(targets(text, 0), (std::vector<std::int32_t>{32768, 256}));
 }
 
-TEST_F(TokenFile, LongFilesAreReadInPlace) {
+TEST_F(TokenShardFile, LongFilesAreReadInPlace) {
   std::vector<unsigned> tokens;
   for (unsigned i = 0; i < 300000; ++i) tokens.push_back(i * 7 % 50257);
-  token_file const text(file("long", bytes(tokens)), 1000, 50257);
+  auto const text = shard(file("long", bytes(tokens)), 1000, 50257);
   EXPECT_EQ(text.size(), 299u);
   EXPECT_EQ(inputs(text, 298)[999], static_cast<std::int32_t>(tokens[298999]));
   EXPECT_EQ(targets(text, 298)[999], static_cast<std::int32_t>(tokens[299000]));
-  auto const copied = token_file(file("again", bytes(tokens)), 1000, 50257);
+  auto const copied = shard(file("again", bytes(tokens)), 1000, 50257);
   EXPECT_EQ(inputs(copied, 17), inputs(text, 17));
 }
 
-TEST_F(TokenFile, BadFilesAreRefusedInOneSentence) {
+TEST_F(TokenShardFile, BadFilesAreRefusedInOneSentence) {
   EXPECT_EQ(refusal(folder_ / "missing"), "cannot be read: No such file or directory");
   EXPECT_EQ(refusal(folder_), "cannot be read: it is a directory");
   EXPECT_EQ(refusal("/dev/zero"), "cannot be read: it is not a regular file");
@@ -143,14 +148,14 @@ TEST_F(TokenFile, BadFilesAreRefusedInOneSentence) {
 }
 
 // Nobody writes it: to open it must not wait.
-TEST_F(TokenFile, APipeIsRefused) {
+TEST_F(TokenShardFile, APipeIsRefused) {
   auto const pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(refusal(pipe), "cannot be read: it is not a regular file");
 }
 
-TEST_F(TokenFile, SamplesAndBuffersAreChecked) {
-  token_file const text(file("f", bytes({1, 2, 3, 4, 5, 6, 7, 8})), 3, 9);
+TEST_F(TokenShardFile, SamplesAndBuffersAreChecked) {
+  auto const text = shard(file("f", bytes({1, 2, 3, 4, 5, 6, 7, 8})), 3, 9);
   std::vector<std::int32_t> three(3), two(2);
   EXPECT_THROW(text.inputs(2, three), plait::size_mismatch);
   EXPECT_THROW(text.targets(0, two), plait::size_mismatch);

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
+
+// What ops.map_at gives to its function, and to the queue of a device; plain data for all devices.
+namespace plait::ext {
+
+/// The place of the element that the function of ops.map_at is called for.
+struct element_place {
+  std::size_t row = 0;       ///< of this rank's view
+  std::size_t column = 0;    ///< of the whole row
+  std::size_t position = 0;  ///< of the whole sequence
+  std::size_t sample = 0;    ///< of the global batch, where y has a row for each sample
+};
+
+/// A row of a view as the function of ops.map_at reads it: `row[c]` is the number in column c of
+/// the whole row, in the type in which sums are formed. Of a row that is cut this rank has some.
+template <class T>
+struct element_row {
+  T const* data = nullptr;
+  std::size_t first_column = 0;  ///< of the whole row
+
+  PLAIT_IN_LOOPS PLAIT_HOST_DEVICE accumulate_t<T> operator[](std::size_t column) const {
+    return static_cast<accumulate_t<T>>(data[column - first_column]);
+  }
+};
+
+/// The elements that one ops.map_at makes: a block of the whole.
+struct element_block {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::size_t samples = 1;  ///< rows of each position
+  std::size_t first_position = 0;
+  std::size_t first_sample = 0;
+  std::size_t first_column = 0;
+
+  [[nodiscard]] PLAIT_IN_LOOPS PLAIT_HOST_DEVICE element_place at(std::size_t row,
+                                                                  std::size_t column) const {
+    return {row, first_column + column, first_position + row / samples,
+            first_sample + row % samples};
+  }
+};
+
+/// A view that ops.map_at reads.
+template <class T>
+struct element_operand {
+  T const* data = nullptr;
+  std::size_t count = 0;  ///< elements, of which the rows of the block are some
+  std::size_t columns = 0;
+  std::size_t first_column = 0;
+  std::size_t shared_by = 1;  ///< neighbouring rows of the block that get the same row
+
+  [[nodiscard]] PLAIT_IN_LOOPS PLAIT_HOST_DEVICE element_row<T> row(std::size_t of_block) const {
+    return {data + of_block / shared_by * columns, first_column};
+  }
+};
+
+}  // namespace plait::ext

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "plait/backend/element_place.hpp"
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/layer/typing.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/run/context.hpp"
+#include "plait/run/operands.hpp"
+#include "plait/run/shapes.hpp"
+#include "plait/tensor/view.hpp"
+
+namespace plait::execution {
+
+/// The operations of a layer's body that make one element, or one row, at a time, and the place of
+/// its views in the whole. \see operations
+template <class Rank>
+class element_operations {
+  template <class T, placement At>
+  using view_of = view<T, At, typename Rank::device_type::memory>;
+  using token_input = token_view<typename Rank::device_type::memory>;
+
+ public:
+  element_operations(Rank& rank, layer_context const& where, int leaf, char const* body)
+      : context(where), queue_(rank.device().on(stream::compute)), shapes_(leaf, body) {}
+
+  /// Step, copy, microbatch and the global place of the local block.
+  layer_context const& context;
+
+  /// The first global position of the rows of a view, and how many positions it has.
+  template <class View>
+  [[nodiscard]] std::size_t first_position(View const& x) const {
+    return typing::is_rows(View::at) ? positions(x) * rank() : 0;
+  }
+  template <class View>
+  [[nodiscard]] std::size_t positions(View const& x) const {
+    return x.rows / context.batch;
+  }
+  /// The first global column of a view.
+  template <class View>
+  [[nodiscard]] std::size_t first_column(View const& x) const {
+    return typing::is_columns(View::at) ? x.columns * rank() : 0;
+  }
+  /// The first global row of a parameter's view.
+  template <class View>
+  [[nodiscard]] std::size_t first_row(View const& x) const {
+    return typing::is_rows(View::at) ? x.rows * rank() : 0;
+  }
+
+  /// y = x. y may be x.
+  template <class X, class T, placement At, placement Out>
+  void copy(view_of<X, At> x, view_of<T, Out> y) {
+    static_assert(typing::sound_written<T>);
+    static_assert(typing::sound_copy<std::is_same_v<std::remove_const_t<X>, std::remove_const_t<T>>,
+                                     At, Out>);
+    shapes_.equal("copy", named("y", y), named("x", x));
+    queue_.copy_bytes(x.data, y.data, x.count() * sizeof(T));
+  }
+  /// out = a + b. out may be a or b.
+  template <class X, class Y, class T, placement A, placement B, placement Out>
+  void add(view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> out) {
+    static_assert(typing::sound_sum<A, B, Out>);
+    static_assert(typing::sound_written<T>);
+    shapes_.equal("add", named("a", a), named("out", out));
+    shapes_.equal("add", named("b", b), named("out", out));
+    queue_.add(a.data, b.data, out.data, out.count());
+  }
+  /// y = f(x), element by element. `f` is a named type with a PLAIT_HOST_DEVICE call operator; if
+  /// it is linear it may say `static constexpr bool is_linear = true;`. y may be x.
+  template <class Function, class X, class T, placement At, placement Out>
+  void map(Function f, view_of<X, At> x, view_of<T, Out> y) {
+    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, At>);
+    static_assert(typing::sound_written<T>);
+    check_function<Function, X>();
+    shapes_.equal("map", named("x", x), named("y", y));
+    queue_.map(f, y.count(), x.data, y.data);
+  }
+  /// y = f(a, b), element by element. `is_linear` says that f is linear in a and b together, as a
+  /// sum is; `is_linear_in_last` that it is linear in b for each a, as a product is. y may be a or
+  /// b.
+  template <class Function, class X, class Y, class T, placement A, placement B, placement Out>
+  void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<T, Out> y) {
+    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, A, B>);
+    static_assert(typing::sound_written<T>);
+    check_function<Function, X, Y>();
+    shapes_.equal("map", named("a", a), named("y", y));
+    shapes_.equal("map", named("b", b), named("y", y));
+    queue_.map(f, y.count(), a.data, b.data, y.data);
+  }
+  /// y = f(a, b, c), element by element, with the rules of two operands: `is_linear_in_last` says
+  /// that f is linear in c. y may be a, b or c.
+  template <class Function, class X, class Y, class Z, class T, placement A, placement B,
+            placement C, placement Out>
+  void map(Function f, view_of<X, A> a, view_of<Y, B> b, view_of<Z, C> c, view_of<T, Out> y) {
+    static_assert(typing::sound_map<typing::linearity_of<Function>, Out, A, B, C>);
+    static_assert(typing::sound_written<T>);
+    check_function<Function, X, Y, Z>();
+    shapes_.equal("map", named("a", a), named("y", y));
+    shapes_.equal("map", named("b", b), named("y", y));
+    shapes_.equal("map", named("c", c), named("y", y));
+    queue_.map(f, y.count(), a.data, b.data, c.data, y.data);
+  }
+  /// y[r][c] = f(at, row of each view...): one element at a time, from its place in the whole and
+  /// from rows that f may read where it likes. `at` is an ext::element_place and a row an
+  /// ext::element_row, which is asked for columns of the whole row; `f` is as for `map`.
+  ///
+  /// f says `static constexpr std::size_t block = N;` if it reads none but the N columns around its
+  /// own, [at.column / N * N, that + N): then y may be cut by columns in whole blocks, and y may be
+  /// one of the views if N is 1.
+  /// Shapes: y has a row for each row of activations, or one for each position; a view the same, or
+  ///         one row for all. What is cut by columns has those of y.
+  template <class Function, class T, placement Out, class... Views>
+  void map_at(Function f, view_of<T, Out> y, Views... views) {
+    constexpr std::size_t block = typing::block_of<Function>;
+    static_assert(typing::sound_map_at<typing::linearity_of<Function>, block, Out, Views::at...>);
+    static_assert(typing::sound_written<T>);
+    static_assert(
+        typing::sound_function_at<
+            std::is_invocable_r_v<double, Function const&, element_place const&,
+                                  element_row<std::remove_const_t<typename Views::element>>...>>);
+    constexpr auto name = "map_at";
+    std::size_t const samples =
+        shapes_.rows_of_position(name, named("y", y), positions_at<Out>(), context.batch);
+    element_block const of{y.rows,
+                           y.columns,
+                           samples,
+                           typing::is_rows(Out) ? positions_at<Out>() * rank() : 0,
+                           samples == 1 && context.batch != 1 ? 0 : context.first_sample,
+                           first_column(y)};
+    if constexpr (typing::is_columns(Out)) shapes_.whole_blocks(name, named("y", y), block);
+    queue_.map_at(f, of, y.data, operand_at<block>(y, of, views)...);
+  }
+  /// Calls f(columns, row of each view...) for every row; a view of one row is given every time.
+  /// Pointers are to const where the view is; f is as for `map`. With `static constexpr bool
+  /// takes_row = true;` f is called with the number of the row first.
+  template <class Function, class First, class... Views>
+  void rows(Function f, First first, Views... views) {
+    static_assert(typing::sound_whole_rows<First::at>);
+    auto const strided = [&](auto of) {
+      shapes_.row_by_row("rows", named("a view", of), named("the first view", first));
+      struct row_operand {
+        std::remove_pointer_t<decltype(of.data)>* data;
+        std::size_t stride;
+        std::size_t width;
+      };
+      std::size_t width = 1;  // of tokens
+      if constexpr (requires { of.columns; }) width = of.columns;
+      return row_operand{of.data, of.rows == 1 && first.rows != 1 ? 0 : width, width};
+    };
+    if constexpr (requires { Function::takes_row; })
+      queue_.rows(numbered_rows<Function, typename First::element>{f, first.data, first.columns},
+                  first.rows, first.columns, strided(first), strided(views)...);
+    else queue_.rows(f, first.rows, first.columns, strided(first), strided(views)...);
+  }
+
+ protected:
+  // Functions, since nvcc does not compile initializer lists in these calls.
+  template <class View>
+  static named_shape named(char const* operand, View const& x) {
+    return {operand, x.rows, x.columns};
+  }
+  static named_shape named(char const* operand, token_input x) { return {operand, x.rows, 1}; }
+
+  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(context.tensor_rank); }
+
+  typename Rank::device_type::queue queue_;
+  shape_checks shapes_;
+
+ private:
+  template <class Function, class... Operands>
+  static consteval void check_function() {
+    static_assert(
+        std::is_invocable_r_v<double, Function const&,
+                              accumulate_t<std::remove_const_t<Operands>>...>,
+        "ops.map(f, operands..., y): f cannot be called with one number of each operand; give it "
+        "a call operator that is const, takes as many numbers as there are operands, and returns "
+        "one");
+  }
+
+  /// The positions that a view has which is placed `At`.
+  template <placement At>
+  [[nodiscard]] std::size_t positions_at() const {
+    return typing::is_rows(At) ? context.sequence / static_cast<std::size_t>(context.tensor_ranks)
+                               : context.sequence;
+  }
+
+  /// A view as map_at reads it beside y.
+  template <std::size_t Block, class Y, class View>
+  auto operand_at(Y const& y, element_block const& of, View const& x) const {
+    using element = std::remove_const_t<typename View::element>;
+    constexpr auto name = "map_at";
+    named_shape const shape = named("a view", x);
+    if constexpr (Block != 1) shapes_.not_itself(name, shape, x.data, y.data);
+    if constexpr (typing::is_columns(View::at))
+      shapes_.expect(name, shape, x.rows, y.columns, named("y", y));
+    element_operand<element> out{x.data, x.count(), x.columns, first_column(x), 1};
+    if (x.rows == 1) {
+      out.shared_by = of.rows == 0 ? 1 : of.rows;
+      return out;
+    }
+    std::size_t const rows =
+        shapes_.rows_of_position(name, shape, positions_at<View::at>(), context.batch);
+    if (rows > of.samples) shapes_.more_rows(name, shape, named("y", y));
+    out.shared_by = of.samples / rows;
+    // Beside rows that are cut, a view that all ranks have is read from this rank's rows on.
+    if constexpr (typing::is_rows(Y::at) && !typing::is_rows(View::at)) {
+      std::size_t const skipped = of.first_position * rows * x.columns;
+      out.data += skipped;
+      out.count -= skipped;
+    }
+    return out;
+  }
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+// Counts what a program asks operator new for. One source file of a program includes it, and that
+// stands alone (`// test: alone`).
+namespace plait_test {
+
+inline std::atomic<long> allocations{0};
+
+}  // namespace plait_test
+
+// The array forms call these, and the nothrow ones do, but where a sanitizer has its own. Not
+// inline, as the compiler would else take malloc and operator delete for a mismatched pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  ++plait_test::allocations;
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc{};
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  ++plait_test::allocations;
+  auto const step = static_cast<std::size_t>(alignment);
+  if (void* const memory = std::aligned_alloc(step, (bytes + step - 1) / step * step))
+    return memory;
+  throw std::bad_alloc{};
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment,
+                                     std::nothrow_t const&) noexcept {
+  try {
+    return operator new(bytes, alignment);
+  } catch (std::bad_alloc const&) {
+    return nullptr;
+  }
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
