@@ -97,10 +97,7 @@ outcome run(request const& wanted, Backend const& backend) {
         rank,
         plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
         {.seed = wanted.seed, .clip = wanted.clip, .replay = wanted.replay, .stop = wanted.stop});
-    if (wanted.init != nullptr)
-      trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
-        wanted.init->read(name, values);
-      });
+    if (wanted.load) wanted.load(*trainer.state());
     auto batches = plait::batches(
         data, plait::global_batch<>{wanted.batch}, rank,
         {.seed = wanted.seed,

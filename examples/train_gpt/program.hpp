@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <system_error>
@@ -17,6 +16,8 @@
 #include <vector>
 
 #include <plait/checkpoint/checkpoints.hpp>
+#include <plait/checkpoint/load_weights.hpp>
+#include <plait/checkpoint/save_weights.hpp>
 #include <plait/checkpoint/weights_folder.hpp>
 #include <plait/core/file.hpp>
 #include <plait/core/finite.hpp>
@@ -38,38 +39,16 @@ namespace train_gpt {
 namespace fs = std::filesystem;
 using command_line::in_quotes;
 
-struct file_source : tensor_source {
-  plait::safetensors_reader reader;
-  explicit file_source(std::string const& path) : reader(path) {}
-  void read(std::string const& name, std::span<float> values) override {
-    reader.read(name, values);
-  }
-  void read(std::string const& name, std::span<double> values) override {
-    reader.read(name, values);
-  }
-};
+/// What --lora trains and --save then writes; what --init need not have.
+inline constexpr char const* lora_names = "*.lora_*";
 
-/// The same of a folder of files that have parts of them.
-struct folder_source : tensor_source {
-  plait::weights_folder folder;
-  explicit folder_source(std::string const& path) : folder(path) {}
-  void read(std::string const& name, std::span<float> values) override {
-    std::lock_guard const alone(mutex_);  // ranks are threads
-    folder.read(name, values);
-  }
-  void read(std::string const& name, std::span<double> values) override {
-    std::lock_guard const alone(mutex_);
-    folder.read(name, values);
-  }
-
- private:
-  std::mutex mutex_;
-};
-
-struct file_sink : tensor_sink {
-  plait::safetensors_writer writer;
-  file_sink(std::string const& path, entry const& job)
-      : writer(path, tensors_of(job), {{"format", "pt"}}) {}
+/// A path that ends in / is a folder.
+struct weights_sink : tensor_sink {
+  plait::ext::weights_writer writer;
+  weights_sink(options const& wanted, entry const& job)
+      : writer(wanted.save, tensors_of(job), options_of(wanted),
+               wanted.save.ends_with('/') ? plait::ext::weights_writer::form::by_name
+                                          : plait::ext::weights_writer::form::one_file) {}
   void write(std::string const& name, std::span<float const> values) override {
     checked_write(name, values);
   }
@@ -86,6 +65,14 @@ struct file_sink : tensor_sink {
     writer.write(name, values);
   }
 
+  static plait::save_weights_options options_of(options const& wanted) {
+    plait::save_weights_options out;
+    if (wanted.lora > 0) {
+      out.only = {lora_names};
+      out.names = {{"*", "base_model.model.*"}};  // as in PEFT's files
+    }
+    return out;
+  }
   static std::vector<plait::safetensors_entry> tensors_of(entry const& job) {
     auto const type = job.precision == "double" ? plait::stored_type::f64 : plait::stored_type::f32;
     std::vector<plait::safetensors_entry> out;
@@ -93,6 +80,13 @@ struct file_sink : tensor_sink {
     return out;
   }
 };
+
+/// Calls use(weights) with the file or folder of --init.
+template <class Use>
+void with_weights(std::string const& path, Use use) {
+  if (std::error_code none; fs::is_directory(path, none)) use(plait::weights_folder(path));
+  else use(plait::safetensors_reader(path));
+}
 
 inline std::string kind_of(options const& wanted) {
   return "size " + in_quotes(wanted.size) + " in precision " + in_quotes(wanted.precision) +
@@ -444,25 +438,24 @@ inline int train(options const& wanted, entry const& job) {
   bool const is_root = request.engine == nullptr || request.engine->ranks().rank == 0;
   no_sink nowhere;
 
-  std::unique_ptr<tensor_source> init;
-  auto const open_init = [&](auto source, auto const& of) {
-    for (auto const& tensor : job.parameters()) of.expect_shape(tensor.name, tensor.lengths);
-    init = std::move(source);
-    request.init = init.get();
-  };
-  if (std::error_code none; fs::is_directory(wanted.init, none)) {
-    auto source = std::make_unique<folder_source>(wanted.init);
-    auto const& of = source->folder;
-    open_init(std::move(source), of);
-  } else if (!wanted.init.empty()) {
-    auto source = std::make_unique<file_source>(wanted.init);
-    auto const& of = source->reader;
-    open_init(std::move(source), of);
+  if (!wanted.init.empty()) {
+    std::vector<std::string> missing;
+    if (wanted.lora > 0) missing = {lora_names};
+    with_weights(wanted.init, [&](auto const& of) {
+      for (auto const& tensor : job.parameters())
+        if (of.contains(tensor.name) || !plait::detail::matches_any(missing, tensor.name))
+          of.expect_shape(tensor.name, tensor.lengths);
+    });
+    request.load = [&wanted, missing](plait::saved_state& state) {
+      with_weights(wanted.init, [&](auto&& from) {
+        plait::load_weights(state, from, {.missing = missing, .extra = {"*"}});
+      });
+    };
   }
-  std::unique_ptr<file_sink> save;
+  std::unique_ptr<weights_sink> save;
   if (!wanted.save.empty() && !is_root) request.save = &nowhere;
   if (!wanted.save.empty() && is_root) {
-    save = std::make_unique<file_sink>(wanted.save, job);
+    save = std::make_unique<weights_sink>(wanted, job);
     request.save = save.get();
   }
   std::string unsaved;

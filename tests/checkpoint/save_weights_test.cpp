@@ -41,7 +41,7 @@ void write_all(ext::weights_writer& to) {
 }
 void save(files::path const& path, save_weights_options const& options,
           detail::disk& on = detail::the_disk()) {
-  ext::weights_writer to(path, four, options, on);
+  ext::weights_writer to(path, four, options, ext::weights_writer::form::by_name, on);
   write_all(to);
   to.commit();
 }
@@ -191,6 +191,12 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   refused(above / "file", of("file") +
                               "a file is there; name another folder, or a file that ends "
                               "in .safetensors");
+  {  // which can be asked to be a file
+    ext::weights_writer to(above / "file", four, several, ext::weights_writer::form::one_file);
+    write_all(to);
+    to.commit();
+    EXPECT_EQ(safetensors_reader(above / "file").names().size(), 4u);
+  }
   files::create_directory(above / "empty");
   save(above / "empty/", several);
   EXPECT_EQ(names_in(above / "empty").size(), 4u);

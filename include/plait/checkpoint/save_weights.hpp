@@ -206,11 +206,16 @@ namespace ext {
 /// Threads: used by one thread.
 class weights_writer {
  public:
+  /// What there is in the end: as save_weights takes it from the path's name, or one file of any
+  /// name.
+  enum class form { by_name, one_file };
+
   /// `tensors`: all of the model, by its names, in the order in which they will be written.
   weights_writer(std::filesystem::path const& path, std::span<safetensors_entry const> tensors,
-                 save_weights_options const& options = {}, detail::disk& on = detail::the_disk())
-      : path_(path), of_(tensors, options, detail::is_weights_file(path)) {
-    if (!detail::is_weights_file(path)) folder_.emplace(path, on);
+                 save_weights_options const& options = {}, form as = form::by_name,
+                 detail::disk& on = detail::the_disk())
+      : path_(path), of_(tensors, options, is_file(path, as)) {
+    if (!is_file(path, as)) folder_.emplace(path, on);
     begin(0);
   }
 
@@ -240,6 +245,9 @@ class weights_writer {
   }
 
  private:
+  static bool is_file(std::filesystem::path const& path, form as) {
+    return as == form::one_file || detail::is_weights_file(path);
+  }
   [[gnu::cold]] void begin(std::size_t file) {
     file_ = file;
     open_.emplace(folder_ ? folder_->file(of_.name_of(file)) : path_, of_.files[file],
