@@ -97,10 +97,7 @@ outcome run(request const& wanted, Backend const& backend) {
         rank,
         plait::adamw{.learning_rate = wanted.learning_rate, .weight_decay = wanted.weight_decay},
         {.seed = wanted.seed, .clip = wanted.clip, .replay = wanted.replay, .stop = wanted.stop});
-    if (wanted.init != nullptr)
-      trainer.import_parameters([&](std::string const& name, auto const&, std::span<T> values) {
-        wanted.init->read(name, values);
-      });
+    if (wanted.load) wanted.load(*trainer.state());
     auto batches = plait::batches(
         data, plait::global_batch<>{wanted.batch}, rank,
         {.seed = wanted.seed,
@@ -162,8 +159,9 @@ outcome run(request const& wanted, Backend const& backend) {
   return out;
 }
 
-/// Enters a job; Backend::make(request) gives what to launch it on.
-template <class Size, class Job, class Backend>
+/// Enters a job; Backend::make(request) gives what to launch it on. Without a run where the size
+/// `explains_alone`.
+template <class Size, class Job, class Backend, int Lora = 0>
 [[gnu::cold]] registration enter(char const* size, char const* plan_name, char const* precision) {
   using plan = typename Job::plan_type;
   entry job;
@@ -175,6 +173,7 @@ template <class Size, class Job, class Backend>
   job.data_ranks = plan::grid.size(plait::axis::data);
   job.stages = plan::stages;
   job.slices = plan::slices;
+  job.lora = Lora;
   job.sequence = Size::sequence;
   job.vocabulary = Size::vocabulary;
   job.reads_tokens = std::is_same_v<typename Size::text, plait::token_shards>;
@@ -190,7 +189,8 @@ template <class Size, class Job, class Backend>
       plait::launch<Job>(Backend::make(wanted), [&](auto& rank) { hosts = rank.hosts(); });
       return hosts;
     };
-  job.run = [](request const& wanted) { return run<Size, Job>(wanted, Backend::make(wanted)); };
+  if constexpr (!requires { Size::explains_alone; })
+    job.run = [](request const& wanted) { return run<Size, Job>(wanted, Backend::make(wanted)); };
   return registration(job);
 }
 

@@ -103,6 +103,9 @@ using tp4 = tp<4>;
 using pp4 = pp<4>;
 // example-end
 
+// With the rows between the layers cut by positions.
+using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;
+
 // For --reproducible: of any number of data ranks, which is given at launch.
 using dpN = dp<plait::at_launch>;
 using dpN_zero = plait::data_parallel<plait::at_launch, plait::zero<1>>;

@@ -1,27 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <plait/core/error.hpp>
 
 #include "train_gpt/command_line.hpp"
 
-// The command line of train_gpt.
+// The command line of train_gpt and train_llama.
 namespace train_gpt {
 
 /// Most samples of a step: far more than any machine holds, and few enough that no count of bytes
 /// overflows.
 inline constexpr std::int64_t most_batch = 1'000'000;
 
+/// What is one program's own: train_gpt and train_llama have the rest in common.
+struct program_description {
+  char const* name;
+  char const* usage;                      ///< what it does, and its words on --data and --size
+  std::array<std::string_view, 3> sizes;  ///< behind the last empty ones
+  char const* tied_size;                  ///< whose head is the embedding's table
+  char const* variables;                  ///< what the names of CMake's variables begin with
+  bool has_lora = false;                  ///< else it has --reproducible
+
+  [[nodiscard]] std::string sizes_text() const {
+    std::string out;
+    for (auto const size : sizes)
+      if (!size.empty()) out += (out.empty() ? "" : ", ") + std::string(size);
+    return out;
+  }
+};
+
 struct options {
-  std::string data, plan = "serial", size = "tiny", precision = "float", backend = "host",
-                    attention;
+  program_description const* of = nullptr;
+  std::string data, plan = "serial", size, precision = "float", backend = "host", attention;
   std::string init, save, losses, log, checkpoint, allow;
   std::int64_t every = 0, keep = 0;  // 0: not given
-  std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, seed = 0,
+  std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, lora = 0, seed = 0,
                generate = 200, schedule_seed = 0;
   double timeout = 0;  // 0: not given
   double learning_rate = 3e-3, weight_decay = 0.01, clip = 1.0;
@@ -30,13 +50,8 @@ struct options {
        share_gpu = false, tf32 = false, help = false;
 };
 
-inline constexpr char const* usage =
-    "train_gpt: trains a GPT-2 on the bytes of a text or on tokens, under a plan of data, tensor\n"
-    "and pipeline parallel ranks (threads of this process)\n\n"
-    "  --data FILE            the text; without it, the project's own README, docs and headers.\n"
-    "                         For size gpt2 the tokens: 16 bit each, behind llm.c's header\n"
+inline constexpr char const* usage_of_plans =
     "  --plan NAME            see --list-plans (serial)\n"
-    "  --size tiny|small|gpt2 2 layers of width 64, 4 of width 256, or 12 of width 768 (tiny)\n"
     "  --precision float|double|bfloat16\n"
     "                         bfloat16 keeps weights and sums in float (float)\n"
     "  --backend host|simulated|mpi|gloo|cuda\n"
@@ -52,21 +67,30 @@ inline constexpr char const* usage =
     "in)\n"
     "  --steps N              0 is allowed: --save then writes the initial weights (200)\n"
     "  --batch N              samples of one step, over all ranks (16)\n"
-    "  --microbatches M       pieces of a step (what the plan needs)\n"
+    "  --microbatches M       pieces of a step (what the plan needs)\n";
+
+inline constexpr char const* usage_of_reproducible =
     "  --reproducible G       cut a step into G pieces over all data ranks, whose sums are made "
     "so\n"
     "                         that any number of data ranks gives the same bits: serial, dp1 to\n"
-    "                         dpG, pp2, gpipe2, tp2, zero, and dp3.pp2 and so on\n"
+    "                         dpG, pp2, gpipe2, tp2, zero, and dp3.pp2 and so on\n";
+
+inline constexpr char const* usage_of_lora =
+    "  --lora RANK            train two matrices of this rank beside each q_proj and v_proj and "
+    "nothing\n"
+    "                         else; --save then writes those alone\n";
+
+inline constexpr char const* usage_of_training =
     "  --seed S               of the initial weights and the order of samples (0)\n"
     "  --learning-rate X      (0.003)\n"
     "  --weight-decay X       (0.01)\n"
     "  --clip X               greatest gradient norm, 0 for none (1)\n"
     "  --in-order             sample i of step s starts at byte (or token)\n"
     "                         (s * batch + i) * sequence\n"
-    "  --init FILE            start from these weights (safetensors), or from a folder of files "
-    "with\n"
-    "                         parts of them (PyTorch's, or a checkpoint)\n"
-    "  --save FILE            write the weights at the end (safetensors)\n"
+    "  --init FILE            start from these weights (safetensors), or from a folder of them\n"
+    "                         (Hugging Face's, with its index; PyTorch's; a checkpoint)\n"
+    "  --save FILE            write the weights at the end (safetensors); FOLDER/ is a new folder\n"
+    "                         as Hugging Face has it, with an index of several files\n"
     "  --checkpoint DIR       save all that training needs to go on in a folder, while the next\n"
     "                         steps run; also behind the last step and on a signal\n"
     "  --every N              steps from one checkpoint to the next (100)\n"
@@ -86,9 +110,14 @@ inline constexpr char const* usage =
     "  --program              with --explain: also the operations of a step, one by one\n"
     "  --list-plans           print the names of the plans and stop\n";
 
+[[nodiscard]] inline std::string usage_of(program_description const& of) {
+  return std::string(of.usage) + usage_of_plans +
+         (of.has_lora ? usage_of_lora : usage_of_reproducible) + usage_of_training;
+}
+
 /// Errors: input_error for an unknown or repeated option, a missing or a wrong value, and options
 ///         that the backend does not use.
-inline options parse(int count, char const* const* words) {
+inline options parse(program_description const& of, int count, char const* const* words) {
   using command_line::number;
   using whole = number<std::int64_t>;
   using real = number<double>;
@@ -96,7 +125,9 @@ inline options parse(int count, char const* const* words) {
   constexpr std::int64_t most_seed = std::numeric_limits<std::int64_t>::max();
   constexpr double most_real = 1e300;
   options out;
-  command_line::option known[]{
+  out.of = &of;
+  out.size = of.sizes[0];
+  std::vector<command_line::option> known{
       {"--data", &out.data},
       {"--plan", &out.plan},
       {"--size", &out.size},
@@ -121,6 +152,7 @@ inline options parse(int count, char const* const* words) {
       {"--batch", whole{&out.batch, 1, most_batch}},
       {"--microbatches", whole{&out.microbatches, 1, most_batch}},
       {"--reproducible", whole{&out.reproducible, 1, most_batch}},
+      {"--lora", whole{&out.lora, 1, most_batch}},
       {"--seed", whole{&out.seed, 0, most_seed}},
       {"--generate", whole{&out.generate, 0, most_int}},
       {"--learning-rate", real{&out.learning_rate, 0, most_real}},
@@ -133,6 +165,8 @@ inline options parse(int count, char const* const* words) {
       {"--help", &out.help},
       {"-h", &out.help},
   };
+  std::string_view const not_here = of.has_lora ? "--reproducible" : "--lora";
+  std::erase_if(known, [&](auto const& one) { return one.name == not_here; });
   command_line::parse(known, count, words);
   if (out.program && !out.explain)
     throw plait::input_error("--program says more of --explain; write --explain --program");

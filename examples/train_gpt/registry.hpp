@@ -29,12 +29,7 @@ struct tensor_shape {
   std::vector<std::size_t> lengths;
 };
 
-/// Whole parameters by name, from or to a file.
-struct tensor_source {
-  virtual ~tensor_source() = default;
-  virtual void read(std::string const& name, std::span<float> values) = 0;
-  virtual void read(std::string const& name, std::span<double> values) = 0;
-};
+/// Whole parameters by name, to a file.
 struct tensor_sink {
   virtual ~tensor_sink() = default;
   virtual void write(std::string const& name, std::span<float const> values) = 0;
@@ -81,7 +76,8 @@ struct request {
   double timeout = 0;  ///< seconds that a process waits for others; 0: as the backend has it
   simulation const* simulated = nullptr;  ///< how else it is run, for tests of plait itself
   plait::stop_on_signals const* stop = nullptr;
-  tensor_source* init = nullptr;
+  /// Gives a rank's trainer its first weights; those of its seed if it is empty.
+  std::function<void(plait::saved_state&)> load;
   tensor_sink* save = nullptr;
   /// Makes the checkpoints of a rank; none if it is empty. The main program alone knows how.
   std::function<std::unique_ptr<rank_checkpoints>(std::unique_ptr<plait::saved_state>,
@@ -110,6 +106,7 @@ struct entry {
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
   int slices = 0;  ///< of a plan that is reproducible
+  int lora = 0;    ///< the rank of the matrices that alone are trained; 0: all are
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text

@@ -143,9 +143,9 @@ TEST(LoadWeights, FineTunesWithAnotherHeadAndOtherNames) {
       EXPECT_EQ(trainer.step_number(), 0);
     });
   };
-  auto const tuned = load({.prefixes = {{"net.", "body."}, {"head.", "new."}},
-                           .missing = {"head."},
-                           .extra = {"head.", "nothing."}});
+  auto const tuned = load({.names = {{"net.*", "body.*"}, {"head.*", "new.*"}},
+                           .missing = {"head.*"},
+                           .extra = {"head.*", "nothing.*"}});
   EXPECT_EQ(tuned.at("net.first.weight"), trained.at("body.first.weight"));
   EXPECT_EQ(tuned.at("net.first.bias"), trained.at("body.first.bias"));
   EXPECT_NE(tuned.at("net.first.weight"), start.at("net.first.weight"));
@@ -165,10 +165,10 @@ TEST(LoadWeights, FineTunesWithAnotherHeadAndOtherNames) {
             })),
             trained);
 
-  EXPECT_TRUE(says(refusal([&] { load({.prefixes = {{"net.", "body."}}}); }),
+  EXPECT_TRUE(says(refusal([&] { load({.names = {{"net.*", "body.*"}}}); }),
                    "tensor 'head.weight' has the shape (8, 4), but (8, 3) is needed"));
   auto const text =
-      refusal([&] { load({.prefixes = {{"head.", "new."}}, .extra = {"body.first.b"}}); });
+      refusal([&] { load({.names = {{"head.*", "new.*"}}, .extra = {"body.first.b*"}}); });
   EXPECT_TRUE(says(text,
                    "the file lacks 4 tensors, 'net.first.weight', 'net.first.bias', "
                    "'new.weight', ...; name what may keep its start values in "

@@ -1050,7 +1050,10 @@ def a_sample_cannot_be_read():
         job.add(4)
         got = job.end()
         expect(set(got) == {1}, str(got))
+        job.seconds = time.time() - max(event[5] for event in job.events())
         expect("sample 17 cannot be read" in job.texts(), job.texts())
+        expect(job.seconds < 10, "the job ended %.1f s after it began" % job.seconds)
+        return "%.1f s from the first line of the program to the end of all" % job.seconds
 
 
 def times_are_refused():

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fuzz/fuzzing.hpp"
+#include "train_gpt/gpt.hpp"
 #include "train_gpt/options.hpp"
 
 int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
@@ -15,7 +16,8 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   std::vector<char const*> words;
   for (auto const& text : texts) words.push_back(text.c_str());
   fuzzing::accepts([&] {
-    auto const read = train_gpt::parse(static_cast<int>(words.size()), words.data());
+    auto const read =
+        train_gpt::parse(train_gpt::gpt, static_cast<int>(words.size()), words.data());
     auto const in_range = [](std::int64_t value, std::int64_t least, std::int64_t most) {
       fuzzing::expect(least <= value && value <= most, "a number out of range");
     };

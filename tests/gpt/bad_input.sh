@@ -129,7 +129,7 @@ refused "--timeout needs a number from 0.001 to 3.1536e+07, got '0'" "${some[@]}
 # Files that cannot be written are found before the training.
 refused "'nowhere/w' cannot be written, since its folder takes no new file" "${some[@]}" --save nowhere/w
 refused "'folder' cannot be written: it is there and not a regular file" "${some[@]}" --save folder
-refused "'new/' cannot be written: its name is that of a folder" "${some[@]}" --save new/
+refused "folder of weights 'nowhere/new' cannot be written: No such file" "${some[@]}" --save nowhere/new/
 refused "'pipe' cannot be written: it is there and not a regular file" "${some[@]}" --save pipe
 refused "'empty/w' cannot be written: Not a directory" "${some[@]}" --save empty/w
 refused "$long' cannot be written: File name too long" "${some[@]}" --save "$long"
@@ -312,6 +312,14 @@ succeeds "${some[@]}" --steps 2 --losses from_seed
 succeeds "${some[@]}" --steps 2 --losses from_file --init good --seed 0
 [[ "$(first from_seed)" == "$(first from_file)" ]] ||
   complain "the first loss is $(first from_seed), from saved weights $(first from_file)"
+# The same of a folder, which an index may spoil.
+succeeds "${some[@]}" --steps 0 --save hf/
+[[ "$(ls hf)" == model.safetensors ]] || complain "--save hf/ wrote $(ls hf)"
+succeeds "${some[@]}" --steps 2 --losses from_folder --init hf --seed 0
+[[ "$(first from_seed)" == "$(first from_folder)" ]] || complain "the first loss of a folder is $(first from_folder)"
+refused "folder of weights 'hf' cannot be written: it is there and not empty" "${some[@]}" --save hf/
+printf '{' >hf/model.safetensors.index.json
+refused "index 'hf/model.safetensors.index.json' is not JSON (at its byte 2)" "${init[@]}" hf
 cp from_seed old
 succeeds "${some[@]}" --steps 3 --losses from_seed
 [[ "$(head -n 3 from_seed)" == "$(cat old)" && $(wc -l <from_seed) == 4 ]] ||

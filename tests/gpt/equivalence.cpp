@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a GPT under every compiled plan and compares losses, gradients and final weights with the
-// serial run's on the same microbatches.
-//   equivalence TEXT SIZE PRECISION    every plan must agree
+// Trains a GPT, or a Llama, under every compiled plan and compares losses, gradients and final
+// weights with the serial run's on the same microbatches.
+//   equivalence TEXT SIZE PRECISION [LORA]
+//                                      every plan must agree; LORA: those of train_llama's --lora
 //   equivalence TEXT mutants           every planted bug must be reported
 // Plans with pipeline stages only must agree bit for bit, with and without clipping.
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -33,6 +35,7 @@ struct task {
   std::int64_t steps = 20;
   std::size_t batch = 8;
   double learning_rate = 3e-3;
+  int lora = 0;
   int gradient_steps = 20;  ///< steps whose gradients are compared
   double loss_limit = 0, gradient_limit = 0, weight_limit = 0;
 };
@@ -168,7 +171,7 @@ class references {
   explicit references(task const& what) : task_(what) {
     for (auto const& job : train_gpt::entries())
       if (job.plan == "serial" && job.size == what.size && job.precision == what.precision &&
-          job.backend == "host")
+          job.backend == "host" && job.lora == what.lora)
         serial_ = &job;
   }
   [[nodiscard]] bool exist() const { return serial_ != nullptr; }
@@ -209,7 +212,7 @@ int compare_plans(task const& what) {
   int plans = 0, wrong = 0;
   for (auto const& job : train_gpt::entries()) {
     if (job.size != what.size || job.precision != what.precision || job.backend != "host" ||
-        job.plan == "serial")
+        job.plan == "serial" || job.lora != what.lora)
       continue;
     ++plans;
     bool const stages_only = job.ranks == job.stages;
@@ -251,13 +254,14 @@ int find_mutants(task const& what) {
 
 int run(std::span<char*> words) {
   if (words.size() < 3)
-    return std::puts("usage: equivalence TEXT SIZE PRECISION | TEXT mutants"), 2;
+    return std::puts("usage: equivalence TEXT SIZE PRECISION [LORA] | TEXT mutants"), 2;
   std::string const size = words[2];
   bool const mutants = size == "mutants";
   bool const small = size == "small";
   std::string const precision = mutants ? "double" : words.size() > 3 ? words[3] : "float";
   auto const text = plait::byte_text::from_file(words[1], small ? 128 : 64);
   task what{.size = mutants ? "tiny" : size, .precision = precision, .text = text};
+  if (words.size() > 4) what.lora = std::atoi(words[4]);
   if (small) {
     what.batch = 4;
     what.learning_rate = 3e-4;

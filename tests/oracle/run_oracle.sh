@@ -98,6 +98,21 @@ if [[ -n $python ]]; then
   "$python" "$here/gpt_reference.py" --self-check --size tiny "${common[@]}"
 fi
 
+# The Llamas of tests/nn/llama_oracle_test.cpp, which needs no program.
+numbers="$here/llama_numbers.txt"
+if [[ -n $python ]] && "$python" -c 'import transformers' >/dev/null 2>&1; then
+  if [[ $mode == renew ]]; then
+    "$python" "$here/llama_reference.py" >"$out/llama_numbers.txt" && mv "$out/llama_numbers.txt" "$numbers"
+    echo "wrote $numbers"
+  else
+    "$python" "$here/llama_reference.py" --check "$numbers" || exit 1
+  fi
+elif [[ $mode == renew ]]; then
+  fail 2 "--renew needs transformers (pip install transformers)"
+elif [[ -n $python ]]; then
+  echo "llama: transformers is not installed"
+fi
+
 compared=""
 for run in "${runs[@]}"; do
   read -r name size precision learning_rate tolerance <<<"$run"

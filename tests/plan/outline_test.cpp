@@ -46,6 +46,8 @@ TEST(Outline, NamesAndRepeatsOpenScopes) {
   EXPECT_EQ((names<sequential<dense, named<"x", sequential<dense, dense>>, dense>>()),
             (strings{"0.", "x.0.", "x.1.", "2."}));
   EXPECT_EQ((names<named<"h", repeat<3, dense>>>()), strings{"h.*."});
+  EXPECT_EQ((names<named<"q", sequential<named<"", dense>, named<"a", dense>, dense>>>()),
+            (strings{"q.", "q.a.", "q.2."}));
   EXPECT_EQ((names<sequential<dense, repeat<3, sequential<dense, dense>>>>()),
             (strings{"0.", "1.*.0.", "1.*.1."}));
 }

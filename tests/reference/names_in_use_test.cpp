@@ -16,6 +16,7 @@
 #include "plait/backend/simulated/simulated.hpp"
 #include "plait/checkpoint/checkpoints.hpp"
 #include "plait/checkpoint/load_weights.hpp"
+#include "plait/checkpoint/save_weights.hpp"
 #include "plait/checkpoint/weights_folder.hpp"
 #include "plait/plait.hpp"
 #include "plait/testing/check_layer.hpp"
@@ -29,6 +30,13 @@ namespace of_models {
 using classifier = plait::nn::linear<10, 2>;                // y = x w + b
 using no_bias = plait::nn::linear<10, 2, {.bias = false}>;  // y = x w
 // example-end
+// example-begin grouped_attention
+using q = plait::nn::linear<64, 64>;
+using k_or_v = plait::nn::linear<64, 16>;  // one of four heads of 16
+using attention = plait::sequential<plait::fan_out<q, k_or_v, k_or_v>,
+                                    plait::nn::attention<4, 1, 16, 128, {.window = 32}>>;
+// example-end
+
 // example-begin sequential
 using net = plait::sequential<plait::nn::linear<10, 32>, plait::nn::gelu<32>,
                               plait::nn::linear<32, 2>>;
@@ -410,6 +418,9 @@ void save_and_load(std::filesystem::path const& folder) {
     // example-begin load_weights
     auto const newest = plait::ext::list_checkpoints(folder).back().path;
     plait::load_weights(trainer, plait::weights_folder(newest));
+    // example-end
+    // example-begin save_weights
+    plait::save_weights(trainer, folder / "weights.safetensors");
     // example-end
   });
 }

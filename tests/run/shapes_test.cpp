@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "plait/plait.hpp"
@@ -273,6 +274,42 @@ TEST_F(WrongShape, Attention) {
   refuses(
       "scratch is 1 x 9, qkv is 6 x 12: scratch must have at least 18 elements",
       [&](auto& ops) { ops.attention_backward(qkv, out, sums, dout, dqkv, matrix(1, 9), head); });
+}
+
+TEST_F(WrongShape, AttentionOfGroups) {
+  using groups = plait::ext::head_groups<4, 2, 2>;
+  constexpr std::size_t width = 8, key_width = 4;
+  auto const q = matrix(rows, width), k = matrix(rows, key_width), v = k, out = matrix(rows, width);
+  auto const sums = matrix(rows, 4), scratch = matrix(1, 2 * sequence * sequence);
+  auto const forward = [&](auto const& a, auto const& b, auto const& c, auto const& y,
+                           auto const& z, auto const& room) {
+    return [=](auto& ops) { ops.attention(groups{}, std::tuple{a, b, c}, y, z, room); };
+  };
+  fits(forward(q, k, v, out, sums, scratch));
+  refuses("ops.attention in layer 3: query is 6 x 4, out is 6 x 8: query must be 6 x 8",
+          forward(k, k, v, out, sums, scratch));
+  refuses("key is 6 x 8, query is 6 x 8: key must be 6 x 4", forward(q, q, v, out, sums, scratch));
+  refuses("value is 6 x 8, key is 6 x 4", forward(q, k, q, out, sums, scratch));
+  refuses("out is 6 x 4, query is 6 x 8", forward(q, k, v, v, sums, scratch));
+  refuses("log_sum is 6 x 3, out is 6 x 8: log_sum must be 6 x 4",
+          forward(q, k, v, out, matrix(rows, 3), scratch));
+  refuses("scratch is 1 x 8, query is 6 x 8: scratch must have at least 9 elements",
+          forward(q, k, v, out, sums, matrix(1, 8)));
+
+  auto const backward = [&](auto const& dy, auto const& a, auto const& b, auto const& c,
+                            auto const& room) {
+    return [=, x = std::tuple{q, k, v}](auto& ops) {
+      ops.attention_backward(groups{}, x, out, sums, dy, std::tuple{a, b, c}, room);
+    };
+  };
+  fits(backward(out, q, k, v, scratch));
+  refuses("ops.attention_backward in layer 3: dout is 6 x 4, out is 6 x 8",
+          backward(k, q, k, v, scratch));
+  refuses("dquery is 6 x 4, query is 6 x 8", backward(out, k, k, v, scratch));
+  refuses("dkey is 6 x 8, key is 6 x 4", backward(out, q, q, v, scratch));
+  refuses("dvalue is 6 x 8, value is 6 x 4", backward(out, q, k, q, scratch));
+  refuses("scratch is 1 x 9, query is 6 x 8: scratch must have at least 18 elements",
+          backward(out, q, k, v, matrix(1, 9)));
 }
 
 TEST_F(WrongShape, LookUps) {

@@ -21,7 +21,9 @@ struct InOtherTypes : testing::Test {};
 using layers =
     testing::Types<nn::linear<12, 24>, nn::embedding<24, 12>, nn::positions<12, 12>,
                    nn::layer_norm<12>, nn::relu<12>, nn::gelu<12>, nn::attention_heads<12, 4, 12>,
-                   nn::dropout<12, 200>, nn::product<12>, nn::cross_entropy<12>,
+                   nn::attention<12, 2, 3, 12>, nn::attention<6, 1, 3, 12, {.window = 4}>,
+                   nn::attention<4, 4, 3, 12, {.causal = false}>, nn::dropout<12, 200>,
+                   nn::product<12>, nn::cross_entropy<12>,
                    nn::cross_entropy<12, {.smoothing = plait::fraction(0.3)}>>;
 TYPED_TEST_SUITE(InOtherTypes, layers);
 
@@ -36,8 +38,9 @@ TYPED_TEST(InOtherTypes, Bfloat16IsNearDouble) {
 // double.
 template <class L>
 struct InFloat : testing::Test {};
-using layers_that_add_up = testing::Types<nn::linear<12, 24>, nn::layer_norm<12>,
-                                          nn::attention_heads<12, 4, 12>, nn::cross_entropy<12>>;
+using layers_that_add_up =
+    testing::Types<nn::linear<12, 24>, nn::layer_norm<12>, nn::attention_heads<12, 4, 12>,
+                   nn::attention<12, 2, 3, 12>, nn::cross_entropy<12>>;
 TYPED_TEST_SUITE(InFloat, layers_that_add_up);
 
 TYPED_TEST(InFloat, IsNearDouble) {

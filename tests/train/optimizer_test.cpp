@@ -242,20 +242,6 @@ TEST(DecayGroups, AreChosenByNameAndRank) {
   EXPECT_EQ(some[0].count, 192u);
 }
 
-TEST(ParameterGroups, StarsAreAnyCharacters) {
-  using plait::execution::matches;
-  std::string const name = "h.3.attn.c_attn.weight";
-  for (auto const* pattern : {"h.3.attn.c_attn.weight", "*", "**", "h.*.attn.*", "*.weight", "h*",
-                              "*c_attn*", "h.*.*.*.weight", "*t", "h.3.attn.c_attn.weight*"})
-    EXPECT_TRUE(matches(pattern, name)) << pattern;
-  for (auto const* pattern : {"", "h", "h.3.attn", "*.bias", "attn*", "*.attn", "h.*.mlp.*",
-                              "h.?.attn.*", "h.3.attn.c_attn.weight.*", "**x"})
-    EXPECT_FALSE(matches(pattern, name)) << pattern;
-  EXPECT_TRUE(matches("", ""));
-  EXPECT_TRUE(matches("*", ""));
-  EXPECT_TRUE(matches("a*b*ab", "aabxbab"));
-}
-
 TEST(ParameterGroups, TheFirstThatMatchesCounts) {
   auto const parameters = serial_plan::blocks(0, 0, serial_plan::grid);
   auto const end = serial_plan::parameter_layout_for(0, serial_plan::grid).count();

@@ -11,19 +11,22 @@
 #include <utility>
 #include <vector>
 
+#include "plait/checkpoint/elements.hpp"
 #include "plait/core/error.hpp"
+#include "plait/core/name_pattern.hpp"
 #include "plait/core/quote.hpp"
-#include "plait/layer/parameter.hpp"
+#include "plait/train/saved_state.hpp"
 
 namespace plait {
 
-/// The names by which tensors of a file stand for parameters of a model. Names are given by what
-/// they begin with.
+/// The names by which tensors of a file stand for parameters of a model. All are patterns, as those
+/// of `parameter_group`: a star stands for any characters, or none.
 struct weight_names {
-  /// What the model says and what the file says instead: `{{"body.", "transformer."}}`. The first
-  /// pair that fits counts.
-  std::vector<std::pair<std::string, std::string>> prefixes{};
-  /// Parameters that the file need not have, `{"head."}`: they keep their start values.
+  /// What the model says and what the file says instead: `{{"body.*", "transformer.*"}}`. What the
+  /// stars of one stand for, those of the other do, in their order. The first pair that matches
+  /// counts.
+  std::vector<std::pair<std::string, std::string>> names{};
+  /// Parameters that the file need not have, `{"head.*"}`: they keep their start values.
   std::vector<std::string> missing{};
   /// Tensors of the file that no parameter takes.
   std::vector<std::string> extra{};
@@ -31,17 +34,34 @@ struct weight_names {
 
 namespace detail {
 
-[[nodiscard]] inline bool begins_with_any(std::string_view name,
-                                          std::vector<std::string> const& starts) {
-  return std::ranges::any_of(starts, [&](auto const& start) { return name.starts_with(start); });
-}
+/// What a file calls a parameter.
+class names_in_file {
+ public:
+  /// `call` is what messages begin with. Errors: input_error if two patterns of a pair have not as
+  /// many stars.
+  [[gnu::cold]] names_in_file(std::string const& call,
+                              std::vector<std::pair<std::string, std::string>> const& names)
+      : names_(names) {
+    for (auto const& [ours, theirs] : names) {
+      auto const stars = std::ranges::count(ours, '*'), others = std::ranges::count(theirs, '*');
+      if (stars != others)
+        throw input_error(call + ": " + in_quotes(ours) + " has " + std::to_string(stars) +
+                          (stars == 1 ? " star" : " stars") + " and " + in_quotes(theirs) +
+                          ", the file's name for it, has " + std::to_string(others) +
+                          "; write as many, as each is for what the same one of the other is for");
+    }
+  }
 
-[[nodiscard]] [[gnu::cold]] inline std::string name_in_file(std::string const& name,
-                                                            weight_names const& names) {
-  for (auto const& [ours, theirs] : names.prefixes)
-    if (name.starts_with(ours)) return theirs + name.substr(ours.size());
-  return name;
-}
+  [[nodiscard]] [[gnu::cold]] std::string of(std::string const& name) const {
+    std::vector<std::string_view> parts;
+    for (auto const& [ours, theirs] : names_)
+      if (matches(ours, name, &parts)) return filled_in(theirs, parts);
+    return name;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> const& names_;
+};
 
 /// "5 tensors, 'a', 'b', 'c', ..."
 [[nodiscard]] [[gnu::cold]] inline std::string list_of_names(std::vector<std::string> const& names,
@@ -52,41 +72,54 @@ namespace detail {
   return names.size() > 3 ? out + ", ..." : out;
 }
 
+/// Gives a state elements out of a file or folder, by the file's names.
+template <class Source>
+class weights_source final : public state_source {
+ public:
+  /// `taken`: the tensors of the file that parameters take.
+  weights_source(Source& from, names_in_file const& names,
+                 std::set<std::string, std::less<>> const& taken, std::size_t element_bytes)
+      : from_(from), names_(names), taken_(taken), element_bytes_(element_bytes) {}
+
+  [[nodiscard]] bool contains(std::string_view name) const override {
+    return taken_.contains(names_.of(std::string(name)));
+  }
+  void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
+            void* out) override {
+    read_elements(element_bytes_, where.count(), out, [&](auto numbers) {
+      from_.read_block(names_.of(name), sizes_of(info, where.row, where.column),
+                       sizes_of(info, where.rows, where.columns), numbers);
+    });
+  }
+
+ private:
+  Source& from_;
+  names_in_file const& names_;
+  std::set<std::string, std::less<>> const& taken_;
+  std::size_t element_bytes_;
+};
+
 }  // namespace detail
 
-/// Gives a trainer the weights of a file or folder and nothing else of it: the step stays 0, and so
-/// does what its optimizer holds. For fine-tuning, from weights of any plan or program:
-///
-///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
-///                         {.missing = {"head."}, .extra = {"lm_head."}});
-///
-/// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call it.
-/// Moves:  what `import_parameters` does.
-/// Cost:   each rank reads the whole tensors of its stage.
-/// Errors: input_error that names what the file lacks, what no parameter takes and what has another
-///         shape, unless `names` allow it; on all ranks, since all compare all names. Also if a
-///         value is not finite or another one than on another rank.
-///
-/// Example (tests/reference/names_in_use_test.cpp load_weights):
-///     auto const newest = plait::ext::list_checkpoints(folder).back().path;
-///     plait::load_weights(trainer, plait::weights_folder(newest));
-template <class Trainer, class Source>
-[[gnu::cold]] void load_weights(Trainer& trainer, Source&& source, weight_names const& names = {}) {
+/// The same of a trainer's state, for programs that hold trainers of several types as that.
+template <class Source>
+[[gnu::cold]] void load_weights(saved_state& state, Source&& source,
+                                weight_names const& names = {}) {
+  detail::names_in_file const in_file("load_weights", names.names);
   std::vector<std::string> lacking, unused;
   std::set<std::string, std::less<>> taken;
-  for (auto const& [name, info] : trainer.parameters()) {
-    auto const theirs = detail::name_in_file(name, names);
+  for (auto const& [name, info] : state.parameters()) {
+    auto const theirs = in_file.of(name);
     if (source.contains(theirs)) {
       std::array<std::size_t, 2> const sizes{info.rows, info.columns};
       source.expect_shape(theirs, std::span(sizes).last(info.rank == 2 ? 2 : 1));
       taken.insert(theirs);
-    } else if (!detail::begins_with_any(name, names.missing)) {
+    } else if (!detail::matches_any(names.missing, name)) {
       lacking.push_back(theirs);
     }
   }
   for (auto const& name : source.names())
-    if (!taken.contains(name) && !detail::begins_with_any(name, names.extra))
-      unused.push_back(name);
+    if (!taken.contains(name) && !detail::matches_any(names.extra, name)) unused.push_back(name);
   if (!lacking.empty() || !unused.empty())
     throw input_error(
         "load_weights: " +
@@ -97,12 +130,29 @@ template <class Trainer, class Source>
         (unused.empty() ? ""
                         : "No parameter takes " + detail::list_of_names(unused, "tensor") +
                               " of the file; name what may be left out in weight_names::extra"));
-  trainer.import_parameters([&](std::string const& name, auto const&, auto values) {
-    auto const theirs = detail::name_in_file(name, names);
-    bool const is_there = taken.contains(theirs);
-    if (is_there) source.read(theirs, values);
-    return is_there;
-  });
+  detail::weights_source from(source, in_file, taken, state.element_bytes());
+  state.import_parameters(from);
+}
+
+/// Gives a trainer the weights of a file or folder and nothing else of it: the step stays 0, and so
+/// does what its optimizer holds. For fine-tuning, from weights of any plan or program:
+///
+///     plait::load_weights(trainer, plait::weights_folder("run/step-00001000"),
+///                         {.missing = {"head.*"}, .extra = {"lm_head.*"}});
+///
+/// `source` is a `weights_folder` or a `safetensors_reader`. All ranks call it.
+/// Moves:  what `import_parameters` does.
+/// Cost:   each rank reads the bytes of its own blocks, one piece of a row after the other.
+/// Errors: input_error that names what the file lacks, what no parameter takes and what has another
+///         shape, unless `names` allow it; on all ranks, since all compare all names. Also if a
+///         value is not finite or another one than on a rank that has it, too.
+///
+/// Example (tests/reference/names_in_use_test.cpp load_weights):
+///     auto const newest = plait::ext::list_checkpoints(folder).back().path;
+///     plait::load_weights(trainer, plait::weights_folder(newest));
+template <class Trainer, class Source>
+[[gnu::cold]] void load_weights(Trainer& trainer, Source&& source, weight_names const& names = {}) {
+  load_weights(*trainer.state(), source, names);
 }
 
 }  // namespace plait

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plait/checkpoint/checksum.hpp"
+#include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/core/error.hpp"
@@ -26,19 +27,6 @@ namespace plait::detail {
 
 /// What a file says of the CRC-32 of its tensors, beside the metadata of PyTorch.
 inline constexpr char const* crc_key = "plait_crc32";
-
-/// The sizes of a parameter or of a rectangle of it, as files have them: a vector has one.
-[[nodiscard]] inline std::vector<std::size_t> sizes_of(parameter_info const& info, std::size_t rows,
-                                                       std::size_t columns) {
-  return info.rank == 2 ? std::vector{rows, columns} : std::vector{columns};
-}
-
-/// The type in files of elements of so many bytes.
-[[nodiscard]] inline stored_type type_in_files(std::size_t element_bytes) {
-  return element_bytes == 8   ? stored_type::f64
-         : element_bytes == 4 ? stored_type::f32
-                              : stored_type::bf16;
-}
 
 /// What one rank saves: copies of all its kinds.
 struct rank_copies {

@@ -14,13 +14,34 @@
 #include <vector>
 
 #include "plait/checkpoint/checksum.hpp"
+#include "plait/checkpoint/elements.hpp"
 #include "plait/checkpoint/manifest.hpp"
-#include "plait/checkpoint/state_files.hpp"
-#include "plait/core/bfloat16.hpp"
 #include "plait/core/error.hpp"
 #include "plait/io/safetensors.hpp"
+#include "plait/train/saved_state.hpp"
 
 namespace plait::detail {
+
+/// Files of a folder that are open, by name: some of them, so that there is no limit to how many it
+/// has.
+class open_weights {
+ public:
+  explicit open_weights(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  /// Valid until the next call.
+  safetensors_reader const& file(std::string const& name) {
+    constexpr std::size_t most_open = 64;
+    auto const found = files_.find(name);
+    if (found != files_.end()) return *found->second;
+    if (files_.size() == most_open) files_.clear();
+    return *files_.emplace(name, std::make_unique<safetensors_reader>(folder_ / name))
+                .first->second;
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
+};
 
 /// Reads elements of whole tensors out of a complete checkpoint of any number of ranks.
 ///
@@ -29,15 +50,23 @@ namespace plait::detail {
 /// Threads: used by one thread.
 class state_reader final : public state_source {
  public:
-  /// What is read gets the type of elements of `element_bytes`.
+  /// What read() reads gets the type of elements of `element_bytes`. `files`: what is open already.
   state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
                std::size_t element_bytes)
-      : folder_(std::move(folder)), manifest_(manifest), element_bytes_(element_bytes) {
+      : state_reader(folder, manifest, element_bytes, open_weights(folder)) {}
+  state_reader(std::filesystem::path folder, checkpoint_manifest const& manifest,
+               std::size_t element_bytes, open_weights files)
+      : folder_(std::move(folder)),
+        manifest_(manifest),
+        element_bytes_(element_bytes),
+        files_(std::move(files)) {
     for (auto const& tensor : manifest_.tensors) tensors_[tensor.name].whole = &tensor;
     for (auto const& block : manifest_.blocks) tensors_[block.tensor].blocks.push_back(&block);
   }
 
-  [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
+  [[nodiscard]] bool contains(std::string_view name) const override {
+    return tensors_.contains(name);
+  }
   /// Whether there is a tensor of this kind; what it is called ends so.
   [[nodiscard]] bool has_kind(std::string_view kind) const {
     return std::ranges::any_of(tensors_,
@@ -47,14 +76,36 @@ class state_reader final : public state_source {
   /// Errors: also input_error if there is no such tensor or it has another shape than `info`.
   void read(std::string const& name, parameter_info const& info, parameter_rectangle const& where,
             void* out) override {
-    if (element_bytes_ == 8)
-      return read_numbers(name, info, where, std::span(static_cast<double*>(out), where.count()));
-    if (element_bytes_ == 4)
-      return read_numbers(name, info, where, std::span(static_cast<float*>(out), where.count()));
-    std::vector<float> wide(where.count());
-    read_numbers(name, info, where, std::span(wide));
-    std::ranges::transform(wide, static_cast<bfloat16*>(out),
-                           [](float value) { return static_cast<bfloat16>(value); });
+    read_elements(element_bytes_, where.count(), out,
+                  [&](auto numbers) { read_numbers(name, info, where, numbers); });
+  }
+
+  /// The same as numbers of type T, float or double.
+  template <class T>
+  void read_numbers(std::string const& name, parameter_info const& info,
+                    parameter_rectangle const& where, std::span<T> out) {
+    std::vector<T> rows;
+    for (auto const* const block : find(name, sizes_of(info, info.rows, info.columns)).blocks) {
+      auto const has = rectangle_of(block->offset, block->extent);
+      std::size_t const row = std::max(has.row, where.row);
+      std::size_t const column = std::max(has.column, where.column);
+      std::size_t const end_row = std::min(has.row + has.rows, where.row + where.rows);
+      std::size_t const end_column =
+          std::min(has.column + has.columns, where.column + where.columns);
+      if (row >= end_row || column >= end_column) continue;
+      std::size_t const height = end_row - row, width = end_column - column;
+      // Rows that lie together in `out` are read to where they belong.
+      bool const in_place = width == where.columns;
+      std::size_t const first = (row - where.row) * where.columns + (column - where.column);
+      rows.resize(in_place ? 0 : height * width);
+      auto const to = in_place ? out.subspan(first, height * width) : std::span(rows);
+      file(block->file)
+          .read_block(name, sizes_of(info, row - has.row, column - has.column),
+                      sizes_of(info, height, width), to);
+      for (std::size_t i = 0; i < (in_place ? 0 : height); ++i)
+        std::ranges::copy(to.subspan(i * width, width),
+                          out.begin() + static_cast<std::ptrdiff_t>(first + i * where.columns));
+    }
   }
 
   /// Compares type, shape and CRC of every `ranks`-th rectangle, from the `rank`-th on.
@@ -91,33 +142,6 @@ class state_reader final : public state_source {
     return {.row = offset[0], .column = offset[1], .rows = extent[0], .columns = extent[1]};
   }
 
-  template <class T>
-  void read_numbers(std::string const& name, parameter_info const& info,
-                    parameter_rectangle const& where, std::span<T> out) {
-    std::vector<T> rows;
-    for (auto const* const block : find(name, sizes_of(info, info.rows, info.columns)).blocks) {
-      auto const has = rectangle_of(block->offset, block->extent);
-      std::size_t const row = std::max(has.row, where.row);
-      std::size_t const column = std::max(has.column, where.column);
-      std::size_t const end_row = std::min(has.row + has.rows, where.row + where.rows);
-      std::size_t const end_column =
-          std::min(has.column + has.columns, where.column + where.columns);
-      if (row >= end_row || column >= end_column) continue;
-      std::size_t const height = end_row - row, width = end_column - column;
-      // Rows that lie together in `out` are read to where they belong.
-      bool const in_place = width == where.columns;
-      std::size_t const first = (row - where.row) * where.columns + (column - where.column);
-      rows.resize(in_place ? 0 : height * width);
-      auto const to = in_place ? out.subspan(first, height * width) : std::span(rows);
-      file(block->file)
-          .read_block(name, sizes_of(info, row - has.row, column - has.column),
-                      sizes_of(info, height, width), to);
-      for (std::size_t i = 0; i < (in_place ? 0 : height); ++i)
-        std::ranges::copy(to.subspan(i * width, width),
-                          out.begin() + static_cast<std::ptrdiff_t>(first + i * where.columns));
-    }
-  }
-
   known const& find(std::string const& name, std::vector<std::size_t> const& sizes) const {
     auto const found = tensors_.find(name);
     if (found == tensors_.end())
@@ -130,20 +154,13 @@ class state_reader final : public state_source {
     return found->second;
   }
 
-  safetensors_reader const& file(std::string const& name) {
-    constexpr std::size_t most_open = 64;
-    auto const found = files_.find(name);
-    if (found != files_.end()) return *found->second;
-    if (files_.size() == most_open) files_.clear();
-    return *files_.emplace(name, std::make_unique<safetensors_reader>(folder_ / name))
-                .first->second;
-  }
+  safetensors_reader const& file(std::string const& name) { return files_.file(name); }
 
   std::filesystem::path folder_;
   checkpoint_manifest const& manifest_;
   std::size_t element_bytes_;
+  open_weights files_;
   std::map<std::string, known, std::less<>> tensors_{};
-  std::map<std::string, std::unique_ptr<safetensors_reader>> files_{};
 };
 
 }  // namespace plait::detail

@@ -10,11 +10,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "plait/checkpoint/manifest.hpp"
 #include "plait/checkpoint/manifest_rules.hpp"
 #include "plait/checkpoint/state_reader.hpp"
+#include "plait/checkpoint/weights_index.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/file.hpp"
 #include "plait/core/quote.hpp"
@@ -27,21 +30,22 @@ namespace plait {
 /// distributed checkpoint writes for Hugging Face, or the weights of a checkpoint of plait. A file
 /// without metadata of parts has its tensors whole. Folders within are not looked at.
 ///
+/// Where the folder has a `model.safetensors.index.json`, as those of Hugging Face do whose weights
+/// are in several files, only the files that it names are opened; a second copy beside them, such
+/// as `consolidated.safetensors`, is let alone.
+///
 /// Cost:    reads the headers of all files at first, then the bytes that are asked for.
-/// Errors:  input_error that names the folder or the file, also if the parts of a tensor do not
-///          cover it exactly once.
+/// Errors:  input_error that names the folder, the file or the index, also if the parts of a tensor
+///          do not cover it exactly once, and if the index and the files do not say the same.
 /// Threads: used by one thread.
 class weights_folder {
  public:
   explicit weights_folder(std::filesystem::path const& folder)
-      : name_("folder of weights", folder),
-        manifest_(manifest_of(folder, name_)),
-        floats_(folder, manifest_, sizeof(float)),
-        doubles_(folder, manifest_, sizeof(double)) {}
+      : weights_folder(folder, detail::open_weights(folder)) {}
   weights_folder(weights_folder const&) = delete;
   weights_folder& operator=(weights_folder const&) = delete;
 
-  [[nodiscard]] bool contains(std::string_view name) const { return floats_.contains(name); }
+  [[nodiscard]] bool contains(std::string_view name) const { return reader_.contains(name); }
   [[nodiscard]] std::vector<ext::checkpoint_tensor> const& tensors() const {
     return manifest_.tensors;
   }
@@ -74,9 +78,35 @@ class weights_folder {
       name_.refuse_part("tensor " + detail::in_quotes(name),
                         "has the shape " + detail::shape_text(shape) + ", but " +
                             std::to_string(out.size()) + " elements are needed");
-    ext::parameter_rectangle const all{.rows = info.rows, .columns = info.columns};
-    (sizeof(T) == sizeof(float) ? floats_ : doubles_)
-        .read(std::string(name), info, all, out.data());
+    reader_.read_numbers(std::string(name), info, {.rows = info.rows, .columns = info.columns},
+                         out);
+  }
+
+  /// Reads the rectangle of `extent` elements from `offset` on of a matrix or vector, row-major.
+  ///
+  /// Cost:   as safetensors_reader::read_block; nothing else of the tensor is read.
+  /// Errors: as read; input_error that names the tensor's shape and the rectangle if that is not
+  ///         within it or `out` has another size.
+  template <std::floating_point T>
+  void read_block(std::string_view name, std::span<std::size_t const> offset,
+                  std::span<std::size_t const> extent, std::span<T> out) {
+    auto const& shape = find(name).shape;
+    if (shape.empty() || shape.size() > 2 || !detail::is_block_of(shape, offset, extent) ||
+        detail::elements_of(extent) != out.size())
+      name_.refuse_part("tensor " + detail::in_quotes(name),
+                        "has the shape " + detail::shape_text(shape) + ", without a rectangle " +
+                            detail::block_text(offset, extent) + " of " +
+                            std::to_string(out.size()) + " elements");
+    bool const is_matrix = shape.size() == 2;
+    reader_.read_numbers(std::string(name),
+                         {.rank = static_cast<int>(shape.size()),
+                          .rows = is_matrix ? shape[0] : 1,
+                          .columns = shape.back()},
+                         {.row = is_matrix ? offset[0] : 0,
+                          .column = offset.back(),
+                          .rows = is_matrix ? extent[0] : 1,
+                          .columns = extent.back()},
+                         out);
   }
 
  private:
@@ -86,19 +116,66 @@ class weights_folder {
     return *found;
   }
 
-  [[gnu::cold]] static ext::checkpoint_manifest manifest_of(std::filesystem::path const& folder,
-                                                            detail::file_name const& name) {
+  [[gnu::cold]] weights_folder(std::filesystem::path const& folder, detail::open_weights files)
+      : name_("folder of weights", folder),
+        manifest_(manifest_of(folder, name_, files)),
+        reader_(folder, manifest_, sizeof(float), std::move(files)) {}
+
+  /// The files that are read. With an index, the names of their tensors have to be its own.
+  [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
+                                                      detail::file_name const& name) {
     std::error_code problem;
-    std::set<std::filesystem::path> paths;
+    std::set<std::string> out;
     for (std::filesystem::directory_iterator at(folder, problem), end; !problem && at != end;
          at.increment(problem))
-      if (at->path().extension() == ".safetensors") paths.insert(at->path());
+      if (at->path().extension() == ".safetensors") out.insert(at->path().filename().string());
     if (problem) name.fail("cannot be read", problem.value());
-    if (paths.empty()) name.refuse("has no safetensors file");
+    if (out.empty()) name.refuse("has no safetensors file");
+    return out;
+  }
+  [[gnu::cold]] static std::set<std::string> files_of(std::filesystem::path const& folder,
+                                                      detail::file_name const& index,
+                                                      detail::weights_index const& files) {
+    std::set<std::string> out;
+    for (auto const& [tensor, file] : files) out.insert(file);
+    for (auto const& file : out)
+      if (std::error_code problem; !std::filesystem::exists(folder / file, problem))
+        index.refuse("names the file " + detail::in_quotes(file) + ", which is not there");
+    return out;
+  }
+  /// Errors: input_error if the index says something else than a file.
+  [[gnu::cold]] static void compare(detail::file_name const& index,
+                                    detail::weights_index const& files, std::string const& file,
+                                    safetensors_reader const& reader) {
+    for (auto const& [tensor, of] : files)
+      if (of == file && !reader.contains(tensor))
+        index.refuse("says that tensor " + detail::in_quotes(tensor) + " is in " +
+                     detail::in_quotes(file) + ", which does not have it");
+    for (auto const& tensor : reader.names())
+      if (auto const found = files.find(tensor); found == files.end() || found->second != file)
+        index.refuse(
+            "says " +
+            (found == files.end() ? "nothing of" : detail::in_quotes(found->second) + " has") +
+            " tensor " + detail::in_quotes(tensor) + ", which is in " + detail::in_quotes(file));
+  }
+
+  [[gnu::cold]] static ext::checkpoint_manifest manifest_of(std::filesystem::path const& folder,
+                                                            detail::file_name const& name,
+                                                            detail::open_weights& open) {
+    auto const index_path = folder / detail::weights_index_file;
+    detail::file_name const index_name("index", index_path);
+    detail::weights_index index;
+    // A link that leads nowhere is there, too.
+    if (std::error_code problem;
+        std::filesystem::exists(std::filesystem::symlink_status(index_path, problem)))
+      index = detail::read_weights_index(index_path);
+    auto const names = index.empty() ? files_of(folder, name) : files_of(folder, index_name, index);
     ext::checkpoint_manifest out;
     std::map<std::string, ext::checkpoint_tensor> by_name;
-    for (auto const& path : paths) {
-      safetensors_reader const file(path);
+    for (auto const& file_in_folder : names) {
+      auto const& file = open.file(file_in_folder);
+      auto const path = folder / file_in_folder;
+      if (!index.empty()) compare(index_name, index, file_in_folder, file);
       auto const offsets = ext::parse_sharding_metadata(file.metadata(), path);
       for (auto const& tensor : file.names()) {
         auto const& entry = file.info(tensor);
@@ -115,7 +192,7 @@ class weights_folder {
         all.shape.resize(std::max(all.shape.size(), entry.shape.size()));
         for (std::size_t i = 0; i < entry.shape.size(); ++i)
           all.shape[i] = std::max(all.shape[i], offset[i] + entry.shape[i]);
-        out.blocks.push_back({path.filename().string(), tensor, std::move(offset), entry.shape, 0});
+        out.blocks.push_back({file_in_folder, tensor, std::move(offset), entry.shape, 0});
       }
     }
     std::map<std::string_view, std::vector<ext::checkpoint_block const*>> blocks;
@@ -129,7 +206,7 @@ class weights_folder {
 
   detail::file_name name_;
   ext::checkpoint_manifest manifest_;
-  detail::state_reader floats_, doubles_;
+  detail::state_reader reader_;
 };
 
 }  // namespace plait

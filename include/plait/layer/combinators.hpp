@@ -185,7 +185,8 @@ struct repeat {
                 "stand right of it; what is repeated must keep its width");
 };
 
-/// L with a name that goes before the names of its parameters.
+/// L with a name that goes before the names of its parameters. With an empty name they stand as
+/// they are, without the number that layers of several have.
 ///
 /// Example (tests/reference/names_in_use_test.cpp named):
 ///     using in_files =

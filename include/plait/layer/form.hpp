@@ -80,8 +80,8 @@ inline constexpr ext::input_placements each = [] {
 }();
 
 /// In a form: the number that the ranks must divide where the form cuts features, in place of the
-/// layer's `units`.
-template <std::size_t Count>
+/// layer's `units`; and one that they must be a multiple of.
+template <std::size_t Count, std::size_t MultipleOf = 1>
 struct units_of {};
 
 /// Parameter `Parameter` cut along dimension `Dim` (each of `Parts` pieces of it).
@@ -156,13 +156,15 @@ struct form_info {
   std::size_t divisible = 0;
   bool cuts_in_parts = true;  ///< whether its parts are equal, without which it is impossible
   std::size_t units = 0;      ///< of the form alone; 0: those of the layer
+  std::size_t multiple = 1;   ///< what the number of ranks must be a multiple of
 
   /// The placement of the first input.
   [[nodiscard]] constexpr placement input() const { return inputs[0]; }
 
   /// True if the form is possible on `ranks` ranks.
   [[nodiscard]] constexpr bool divides(int ranks) const {
-    return cuts_in_parts && divisible % static_cast<std::size_t>(ranks) == 0;
+    auto const count = static_cast<std::size_t>(ranks);
+    return cuts_in_parts && divisible % count == 0 && count % multiple == 0;
   }
 
   /// True if the ranks share the work of the layer instead of repeating it.
@@ -243,10 +245,16 @@ struct read_clause<Keys, inner<From, To, Width, Element>> {
   }
 };
 
-template <class Keys, std::size_t Count>
-struct read_clause<Keys, units_of<Count>> {
+template <class Keys, std::size_t Count, std::size_t MultipleOf>
+struct read_clause<Keys, units_of<Count, MultipleOf>> {
+  static_assert(MultipleOf > 0 && Count % MultipleOf == 0,
+                "units_of<Count, MultipleOf>: Count is not a multiple of MultipleOf, so no number "
+                "of ranks divides the one and is a multiple of the other");
   static constexpr form_problem problem = form_problem::none;
-  static constexpr void apply(form_info& info) { info.units = Count; }
+  static constexpr void apply(form_info& info) {
+    info.units = Count;
+    info.multiple = MultipleOf;
+  }
 };
 
 template <class Clause>

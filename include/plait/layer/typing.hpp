@@ -390,6 +390,19 @@ consteval void check_heads() {
 template <placement Qkv, placement Out>
 inline constexpr bool sound_heads = (check_heads<Qkv, Out>(), true);
 
+template <placement Query, placement Key, placement Value, placement Out>
+consteval void check_groups() {
+  static_assert(
+      Query == Out && Key == Value &&
+          (Query == Key ? ext::is_whole(Query) || (is_columns(Query) && Query.parts == 1)
+                        : is_columns(Query) && Query.parts == 1 && Key == replicate),
+      "ops.attention(groups, qkv, out, ...): query, key and value must be whole, or cut by "
+      "features (whole heads), or the query cut by features and key and value replicate; and out "
+      "must be like the query");
+}
+template <placement Query, placement Key, placement Value, placement Out>
+inline constexpr bool sound_groups = (check_groups<Query, Key, Value, Out>(), true);
+
 template <placement Table, placement Out>
 consteval void check_lookup() {
   static_assert(is_rows(Table) ? Out == partial

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
+#include "plait/backend/attention_shape.hpp"
 #include "plait/layer/combinators.hpp"
 #include "plait/layer/layer.hpp"
 #include "plait/nn/linear.hpp"
@@ -23,8 +25,8 @@ struct attention_heads {
   using output = features<Width>;
   using forms = plait::forms<whole, form<"heads", shard<dim::features, 3>, shard<dim::features>>>;
   using log_sum = slot<"log_sum", Heads, follows::features, slot_element::accumulate>;
-  // At most a block of queries against all keys, twice.
-  using scores = slot<"scores", 0, 2 * Sequence * Sequence, slot_element::accumulate>;
+  // Twice a block of queries against all keys.
+  using scores = slot<"scores", 0, 2 * ext::attention_scratch(Sequence), slot_element::accumulate>;
   using saved = plait::saved<input_slot, output_slot, log_sum>;
   using scratch = plait::scratch<scores>;
   static constexpr std::size_t sequence = Sequence;
@@ -52,5 +54,59 @@ using causal_self_attention =
     sequential<named<"c_attn", linear<Width, 3 * Width, linear_options{.parts = 3}>>,
                attention_heads<Width, Heads, Sequence>,
                named<"c_proj", linear<Width, Width, linear_options{.weight = Projection}>>>;
+
+using ext::attention_options;
+
+/// Attention of `Heads` query heads, Heads / KeyValueHeads of which read one key-value head, on the
+/// keys that the options let them see.
+///
+/// Shapes: inputs q (Sequence * batch, Heads HeadWidth), k and v (Sequence * batch, KeyValueHeads
+///         HeadWidth); y as q.
+/// Moves:  "heads": ranks that divide KeyValueHeads cut all by heads. "groups": ranks that are a
+///         multiple of KeyValueHeads and divide Heads cut the queries alone, and each reads one
+///         key-value head; the gradients of k and v are sums over the ranks. The sequence is whole.
+///
+/// Example (tests/reference/names_in_use_test.cpp grouped_attention):
+///     using q = plait::nn::linear<64, 64>;
+///     using k_or_v = plait::nn::linear<64, 16>;  // one of four heads of 16
+///     using attention = plait::sequential<plait::fan_out<q, k_or_v, k_or_v>,
+///                                         plait::nn::attention<4, 1, 16, 128, {.window = 32}>>;
+template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth, std::size_t Sequence,
+          attention_options Options = attention_options{}>
+struct attention {
+  static_assert(Options.window <= Sequence,
+                "attention<..., Sequence, {.window}>: the window is longer than the sequence; "
+                "leave it out to see all earlier keys, or write one of at most Sequence");
+  using groups = ext::head_groups<Heads, KeyValueHeads, HeadWidth, Options>;
+  using concept_tag = layer_tag;
+  using input = inputs<features<Heads * HeadWidth>, features<KeyValueHeads * HeadWidth>,
+                       features<KeyValueHeads * HeadWidth>>;
+  using output = features<Heads * HeadWidth>;
+  using by_heads = form<"heads", shard<dim::features>, shard<dim::features>>;
+  using by_groups = form<"groups", each<shard<dim::features>, replicate, replicate>,
+                         shard<dim::features>, units_of<Heads, KeyValueHeads>>;
+  using forms =
+      std::conditional_t<Heads == KeyValueHeads, plait::forms<whole, by_heads>,
+                         std::conditional_t<KeyValueHeads == 1, plait::forms<whole, by_groups>,
+                                            plait::forms<whole, by_heads, by_groups>>>;
+  using log_sum = slot<"log_sum", Heads, follows::features, slot_element::accumulate>;
+  // Twice a block of queries against all keys.
+  using scores = slot<"scores", 0, 2 * ext::attention_scratch(Sequence), slot_element::accumulate>;
+  using saved = plait::saved<input_slot, output_slot, log_sum>;
+  using scratch = plait::scratch<scores>;
+  static constexpr std::size_t sequence = Sequence;
+  static constexpr std::size_t units = groups::key_value_heads;
+  static constexpr double flops_per_row =
+      4.0 * Heads * HeadWidth * (Options.window != 0 ? Options.window : Sequence);
+
+  static void prepare(auto& ops, auto const& l) { ops.prepare_attention(groups{}, l.x); }
+  static void forward(auto& ops, auto const& l) {
+    ops.attention(groups{}, l.x, l.y, l.saved[log_sum{}], l.scratch[scores{}]);
+  }
+  static void backward_input(auto& ops, auto const& l) {
+    ops.attention_backward(groups{}, l.saved[input_slot{}], l.saved[output_slot{}],
+                           l.saved[log_sum{}], l.dy, l.dx, l.scratch[scores{}]);
+  }
+};
 
 }  // namespace plait::nn

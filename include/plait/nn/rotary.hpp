@@ -131,11 +131,14 @@ struct rotary {
   using output = features<Width>;
   using table = slot<"table", 0, Sequence * HeadWidth, slot_element::accumulate>;
   using scratch = plait::scratch<table>;
-  using forms = plait::forms<
-      whole, form<"features", shard<dim::features>, shard<dim::features>, use<table, replicate>>,
-      by_sequence<>>;
+  // Of the form alone: heads that ranks do not divide, as those of keys that several ranks read,
+  // are turned by all.
+  using whole_heads = units_of<Width / (HeadWidth == 0 ? 1 : HeadWidth)>;
+  using forms = plait::forms<whole,
+                             form<"features", shard<dim::features>, shard<dim::features>,
+                                  use<table, replicate>, whole_heads>,
+                             by_sequence<>>;
   static constexpr std::size_t sequence = Sequence;
-  static constexpr std::size_t units = Width / (HeadWidth == 0 ? 1 : HeadWidth);
   static constexpr double flops_per_row = 3.0 * Width;
 
   static void forward(auto& ops, auto const& l) { turn(ops, l, 1, l.x, l.y); }

@@ -93,6 +93,12 @@ consteval void report_indivisible() {
           has_form_that_divides<LayerName, Layer, Length, Ranks>,
       "use_form<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
       "pin another form, or choose a Ranks that divides it");
+  static_assert(Error != planning_error::nothing_multiple ||
+                    has_form_that_divides<LayerName, Layer, Length, Ranks>,
+                "tensor_parallel<Ranks>: Ranks neither divides the Length that one form of Layer "
+                "cuts (key-value heads) nor is such a multiple of it as another form needs (one "
+                "that divides the query heads); choose a Ranks that does, or write "
+                "use_form<\"whole\", Layer> to let every rank do all its work");
 }
 
 template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.form_count>>
@@ -117,7 +123,8 @@ inline constexpr bool has_forms = [] {
     report_unknown_pin<printed<leaf_name<Model, Leaf>{}>, printed<pin_of_leaf<Model, Leaf>{}>,
                        typename printed_labels<leaf_type<Model, Leaf>>::type>();
   if constexpr (Error == planning_error::nothing_divides ||
-                Error == planning_error::form_not_divisible)
+                Error == planning_error::form_not_divisible ||
+                Error == planning_error::nothing_multiple)
     report_indivisible<Error, printed<leaf_name<Model, Leaf>{}>, leaf_type<Model, Leaf>, Length,
                        Ranks>();
   report_no_chain<Error>();

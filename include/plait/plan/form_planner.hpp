@@ -53,6 +53,7 @@ enum class planning_error : int {
   nothing_divides,     ///< a layer that could be split has no form that divides
   unknown_form,        ///< the form of use_form is not among the layer's forms
   form_not_divisible,  ///< the form of use_form does not divide
+  nothing_multiple,    ///< nor are the ranks a multiple of what another form needs
   no_chain,            ///< no chain of forms leads from the first layer to the last
 };
 
@@ -69,9 +70,11 @@ struct chosen_forms {
   std::size_t error_length = 0;  ///< the length that the ranks do not divide
 };
 
-/// The length that `ranks` must divide but does not, 0 if the form is possible.
+/// The length that `ranks` must divide but does not, or be a multiple of but is not; 0 if the form
+/// is possible.
 constexpr std::size_t indivisible_length(leaf_info const& leaf, form_info const& form, int ranks) {
   auto const p = static_cast<std::size_t>(ranks);
+  if (p % form.multiple != 0) return form.multiple;
   auto const fails = [&](std::size_t length, int parts) {
     return length % (static_cast<std::size_t>(parts) * p) != 0;
   };
@@ -278,7 +281,7 @@ struct form_planner {
     auto const& pin = tree.pins[index];
     bool const is_pinned = !pin.empty();
     bool const may_split = cuts.features && (leaf.parameter_count > 0 || leaf.units > 0);
-    bool known_pin = !is_pinned, wants_split = false, can_split = false;
+    bool known_pin = !is_pinned, wants_split = false, can_split = false, in_multiples = false;
     auto const first = passages.size();
     for (int i = 0; i < leaf.form_count; ++i) {
       auto const& form = leaf.forms[static_cast<std::size_t>(i)];
@@ -292,6 +295,7 @@ struct form_planner {
       if (is_meant && may_split && !uses_sequence && form.shares_work()) {
         wants_split = true;
         can_split = can_split || divides;
+        in_multiples = in_multiples || form.multiple > 1;
       }
       if (!divides) continue;
       int const inputs = leaf.flowing_inputs();
@@ -304,8 +308,9 @@ struct form_planner {
     if (chosen.error != planning_error::none) return;
     if (!known_pin) chosen.error = planning_error::unknown_form;
     else if (wants_split && !can_split)
-      chosen.error =
-          is_pinned ? planning_error::form_not_divisible : planning_error::nothing_divides;
+      chosen.error = in_multiples ? planning_error::nothing_multiple
+                     : is_pinned  ? planning_error::form_not_divisible
+                                  : planning_error::nothing_divides;
     if (chosen.error == planning_error::none) return;
     chosen.error_leaf = index;
     for (int i = 0; i < leaf.form_count && chosen.error_length == 0; ++i)

@@ -213,7 +213,9 @@ constexpr void name_leaves(auto const& tree, int at, characters const& prefix, b
   switch (here.kind) {
     case node_kind::leaf: out.push_back(numbered()), ++number; return;
     case node_kind::named:
-      open_scope(at + 1, joined(prefix, here.label, name("."))), ++number;
+      if (here.label.empty()) open_scope(at + 1, prefix);
+      else open_scope(at + 1, joined(prefix, here.label, name(".")));
+      ++number;
       return;
     case node_kind::repeat: open_scope(at + 1, joined(numbered(), name("*."))), ++number; return;
     case node_kind::objective:

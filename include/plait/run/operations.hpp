@@ -15,8 +15,8 @@
 #include "plait/core/precision.hpp"
 #include "plait/layer/typing.hpp"
 #include "plait/plan/synchronization.hpp"
+#include "plait/run/attention_operations.hpp"
 #include "plait/run/context.hpp"
-#include "plait/run/element_operations.hpp"
 #include "plait/run/move.hpp"
 #include "plait/run/operands.hpp"
 #include "plait/run/shapes.hpp"
@@ -33,8 +33,8 @@ namespace plait::execution {
 /// Errors: a wrong combination of placements does not compile; a wrong one of shapes is
 ///         size_mismatch, before anything is read or written.
 template <class Rank>
-class operations : public element_operations<Rank> {
-  using base = element_operations<Rank>;
+class operations : public attention_operations<Rank> {
+  using base = attention_operations<Rank>;
   using memory = typename Rank::device_type::memory;
   template <class T, placement At>
   using view_of = view<T, At, memory>;
@@ -46,8 +46,8 @@ class operations : public element_operations<Rank> {
 
   /// For the body of layer `leaf` of the plan, on stream compute; `body` says for messages which it
   /// is ("mlp.c_fc backward").
-  operations(Rank& rank, layer_context const& where, int leaf, char const* body = "")
-      : base(rank, where, leaf, body), rank_(rank), leaf_(leaf) {}
+  operations(Rank& on, layer_context const& where, int leaf, char const* body = "")
+      : base(on, where, leaf, body), rank_(on), leaf_(leaf) {}
 
   using base::context;
   using base::first_column;
@@ -204,51 +204,6 @@ class operations : public element_operations<Rank> {
     check_row(name, named("dgamma", dgamma), like);
     queue_.rms_norm_backward_parameters(dy.data, x.data, inverse.data, dgamma.data, x.rows,
                                         x.columns);
-  }
-
-  /// For the `prepare` of a layer that calls attention: the device gets ready what it needs for the
-  /// shape once.
-  template <class T, placement Qkv>
-  void prepare_attention(view_of<T, Qkv> qkv, std::size_t head_width) {
-    queue_.template prepare_attention<std::remove_const_t<T>>(
-        context.sequence, context.batch, qkv.columns / (3 * head_width), head_width);
-  }
-  /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
-  ///
-  /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads);
-  ///         scratch sequence^2 elements, for the backward twice as many.
-  template <class X, class T, class Kept, placement Qkv, placement Out, placement Sums,
-            placement Any>
-  void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
-                 view_of<Kept, Any> scratch, std::size_t head_width) {
-    static_assert(typing::sound_heads<Qkv, Out>);
-    constexpr auto name = "attention";
-    named_shape const of_qkv = named("qkv", qkv);
-    shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum),
-                      context.sequence * context.batch, head_width);
-    shapes_.at_least(name, named("scratch", scratch), context.sequence * context.sequence, of_qkv);
-    queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
-                     context.batch, out.columns / head_width, head_width);
-  }
-  template <class X, class Y, class Kept, class Dy, class T, class Sum, placement Qkv,
-            placement Out, placement Sums, placement DOut, placement DQkv, placement Any>
-  void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
-                          view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, view_of<Sum, Any> scratch,
-                          std::size_t head_width) {
-    static_assert(typing::sound_heads<Qkv, Out>);
-    static_assert(typing::sound_gradient<Out, DOut>);
-    static_assert(typing::sound_gradient<Qkv, DQkv>);
-    constexpr auto name = "attention_backward";
-    named_shape const of_qkv = named("qkv", qkv), of_out = named("out", out);
-    shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum),
-                      context.sequence * context.batch, head_width);
-    shapes_.equal(name, named("dout", dout), of_out);
-    shapes_.equal(name, named("dqkv", dqkv), of_qkv);
-    shapes_.at_least(name, named("scratch", scratch), 2 * context.sequence * context.sequence,
-                     of_qkv);
-    queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
-                              context.sequence, context.batch, out.columns / head_width,
-                              head_width);
   }
 
   /// Row r of out is row ids[r] of the table; zeros where another rank has that row.
@@ -455,9 +410,7 @@ class operations : public element_operations<Rank> {
     });
   }
 
-  using base::named;
-  using base::queue_;
-  using base::shapes_;
+  using base::named, base::queue_, base::rank, base::shapes_;
 
  private:
   /// How many columns of the local block lie before column `end` of the whole row.

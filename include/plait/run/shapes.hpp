@@ -16,6 +16,13 @@ struct named_shape {
   std::size_t columns;
 };
 
+/// The heads of an attention, and how many ranks share its queries.
+struct head_counts {
+  std::size_t heads, key_value_heads, head_width;
+  std::size_t ranks;
+  bool shared;  ///< whether each rank has all of key and value
+};
+
 /// Compares the shapes of an operation's operands, before it reads or writes anything.
 ///
 /// Cost:   a few comparisons of integers; a text is made only where it throws.
@@ -58,6 +65,26 @@ class shape_checks {
     expect(operation, out, rows, out.columns, qkv);
     expect(operation, qkv, rows, 3 * out.columns, out);
     expect(operation, log_sum, rows, out.columns / head_width, out);
+  }
+  /// Query, key and value, each its own.
+  void groups(char const* operation, named_shape query, named_shape key, named_shape value,
+              named_shape out, named_shape log_sum, std::size_t rows, head_counts const& of) const {
+    std::size_t const ranks = of.ranks, per_key = of.heads / of.key_value_heads;
+    if (of.heads % ranks != 0)
+      fail(operation, query, {"a row of all heads", rows, of.heads * of.head_width},
+           std::to_string(ranks) + " ranks do not divide " + std::to_string(of.heads) + " heads");
+    if (of.shared ? per_key % (of.heads / ranks) != 0 : of.key_value_heads % ranks != 0)
+      fail(operation, query, key,
+           std::to_string(of.key_value_heads) + " key-value heads on " + std::to_string(ranks) +
+               " ranks: the ranks must divide them, or be a multiple of them where each rank has "
+               "all of key and value");
+    std::size_t const heads = of.heads / ranks;
+    std::size_t const keys = of.key_value_heads / (of.shared ? 1 : ranks);
+    expect(operation, query, rows, heads * of.head_width, out);
+    expect(operation, key, rows, keys * of.head_width, query);
+    equal(operation, value, key);
+    equal(operation, out, query);
+    expect(operation, log_sum, rows, heads, out);
   }
   void at_least(char const* operation, named_shape of, std::size_t count, named_shape other) const {
     if (of.rows * of.columns < count) too_small(operation, of, count, other);

@@ -174,9 +174,8 @@ class precision_checker {
  private:
   template <name Form, bool Sharded>
   void check_form() {
-    constexpr int ranks = fit_of<L, Form, 2, Sharded>() == fit::divides   ? 2
-                          : fit_of<L, Form, 3, Sharded>() == fit::divides ? 3
-                                                                          : 1;
+    constexpr int least = least_ranks<L, Form, Sharded>();
+    constexpr int ranks = least > 0 ? least : 1;
     if constexpr (fit_of<L, Form, ranks, Sharded>() == fit::divides) {
       auto const where = form_choice{Form, Sharded}.text() + " on " + std::to_string(ranks) +
                          " tensor ranks, in " +
@@ -262,7 +261,10 @@ class layer_checker {
     bool const on_two = check_ranks<choice.pin, choice.sharded, 2>();
     bool const on_three = check_ranks<choice.pin, choice.sharded, 3>();
     bool const on_four = check_ranks<choice.pin, choice.sharded, 4>();
-    if (!on_two && !on_three && !on_four)
+    bool on_more = false;
+    if constexpr (constexpr int least = least_ranks<L, choice.pin, choice.sharded>(); least > 4)
+      on_more = check_ranks<choice.pin, choice.sharded, least>();
+    if (!on_two && !on_three && !on_four && !on_more)
       report_.failures.push_back(choice.text() +
                                  ": none of 2, 3 and 4 ranks divides what it cuts, "
                                  "so it was not checked; check the layer with widths (and heads, "
@@ -325,8 +327,8 @@ template <class L>
 inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::samples_for_check;
 
 /// Runs a layer, a loss layer or a combination of layers in each of its forms on 1, 2, 3 and 4
-/// tensor ranks (those that divide; 1 and 2 where all ranks do the same), in double on the threads
-/// backend, and reports what does not hold:
+/// tensor ranks (those that divide; 1 and 2 where all ranks do the same; on more where a form is of
+/// a multiple of more), in double on the threads backend, and reports what does not hold:
 ///
 /// - output, input gradient and parameter gradients are those of the `whole` form on one rank, to
 ///   1e-10 of the largest element, and the same bits on all ranks that have them;
@@ -343,10 +345,12 @@ inline constexpr std::size_t checked_rows = detail::sequence_for<L> * detail::sa
 /// - the forward moves what its form lists, and the communicators count the bytes that the plan
 ///   says.
 ///
-/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` run each form on two or
-/// three ranks in that type, and compare with double: to 1e-5 and to 0.03 of the largest element.
+/// `check_layer<L, float>` and `check_layer<L, precision<bfloat16, float>>` run each form on the
+/// fewest of these ranks in that type, and compare with double: to 1e-5 and to 0.03 of the largest
+/// element.
 ///
-/// Of a combination the planner's choice is run, without and with sequence shards.
+/// Of a combination the planner's choice is run, without and with sequence shards; of frozen
+/// parameters no gradient is asked.
 /// Random layers are fine: they draw the same numbers each time.
 /// Cost:   one instantiation of the run half for each form and number of ranks, about 0.6 s each.
 template <class L, class Element = double>

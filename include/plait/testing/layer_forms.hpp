@@ -125,4 +125,27 @@ constexpr fit fit_of() {
   return error == planning_error::no_chain ? fit::no_chain : fit::does_not_divide;
 }
 
+/// What the ranks of a form must be a multiple of.
+template <class L>
+constexpr int multiple_of(name form) {
+  if constexpr (is_leaf<L>)
+    for (int i = 0; i < leaf_of<L>.form_count; ++i)
+      if (auto const& of = leaf_of<L>.forms[static_cast<std::size_t>(i)]; of.label == form)
+        return static_cast<int>(of.multiple);
+  return 1;
+}
+
+/// The fewest ranks on which a form works, of 2, 3, 4 and what they must be a multiple of; 0 if it
+/// works on none of these.
+template <class L, name Form, bool Sharded>
+constexpr int least_ranks() {
+  constexpr int multiple = multiple_of<L>(Form);
+  if constexpr (fit_of<L, Form, 2, Sharded>() == fit::divides) return 2;
+  else if constexpr (fit_of<L, Form, 3, Sharded>() == fit::divides) return 3;
+  else if constexpr (fit_of<L, Form, 4, Sharded>() == fit::divides) return 4;
+  else if constexpr (multiple > 4)
+    return fit_of<L, Form, multiple, Sharded>() == fit::divides ? multiple : 0;
+  else return 0;
+}
+
 }  // namespace plait::testing::detail

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plait/core/name_pattern.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/train/optimizer.hpp"
 
@@ -22,26 +22,6 @@ struct parameter_group {
 }  // namespace plait
 
 namespace plait::execution {
-
-/// Whether the whole of `name` is as `pattern` says.
-[[gnu::cold]] inline bool matches(std::string_view pattern, std::string_view name) {
-  constexpr auto none = std::string_view::npos;
-  std::size_t at = 0, star = none, behind = 0;  // behind: the part of `name` that the star is for
-  for (std::size_t i = 0; i < name.size();) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      star = at++;
-      behind = i;
-    } else if (at < pattern.size() && pattern[at] == name[i]) {
-      ++at, ++i;
-    } else if (star != none) {
-      at = star + 1;
-      i = ++behind;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', at) == none;
-}
 
 /// What a parameter's learning rate and weight decay are multiplied by.
 struct update_factors {

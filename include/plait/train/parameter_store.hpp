@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
-#include "plait/core/digest.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/finite.hpp"
 #include "plait/plan/arena_layout.hpp"
@@ -18,6 +18,7 @@
 #include "plait/plan/memory_text.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/imported_values.hpp"
+#include "plait/train/saved_state.hpp"
 #include "plait/train/start_values.hpp"
 
 namespace plait::execution {
@@ -154,10 +155,46 @@ class parameter_store {
         throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
       take_block<parameter_element>(parameter.in_block(), info.columns, values, block);
       set(parameter, block);
-      auto const number = digest().add_many(std::as_bytes(whole)).value();
-      out.back().digest = std::max(number, imported_values::kept + 1);
+      out.back().read(values);
     }
     return out;
+  }
+
+  /// The same of this rank's block of each parameter, which is all that is asked of the source.
+  [[gnu::cold]] std::vector<imported_values> import_blocks(state_source& source) {
+    std::vector<imported_values> out;
+    std::vector<parameter_element> block;
+    for (auto const& parameter : local_) {
+      out.push_back({.name = parameter.name});
+      if (!source.contains(parameter.name)) continue;
+      read_block(source, parameter, block);
+      if (auto const problem = not_finite<parameter_element>(parameter.name, block);
+          !problem.empty())
+        throw input_error("import_parameters: " + problem +
+                          " in this rank's block; nothing can be trained from there");
+      set(parameter, block);
+      out.back().read(block);
+    }
+    return out;
+  }
+
+  /// Fills `block` with this rank's elements of a parameter, and with zeros where it is padded.
+  [[gnu::cold]] void read_block(state_source& source, parameter_block const& parameter,
+                                std::vector<parameter_element>& block) {
+    block.assign(parameter.count, parameter_element{0});
+    for (auto const& each : parameter.rectangles)
+      read_rectangle(source, parameter.name, entry_of(parameter).info.unpadded(), each, block,
+                     parameter.offset);
+  }
+  /// One rectangle, row by row, to where it lies behind `base`.
+  [[gnu::cold]] void read_rectangle(state_source& source, std::string const& name,
+                                    parameter_info const& info, parameter_rectangle const& each,
+                                    std::span<parameter_element> out, std::size_t base) {
+    rows_.resize(each.count());
+    source.read(name, info, each, rows_.data());
+    for (std::size_t i = 0; i < each.rows; ++i)
+      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(i * each.columns), each.columns,
+                  out.begin() + static_cast<std::ptrdiff_t>(each.place + i * each.stride - base));
   }
 
   /// \see export_tensors
@@ -278,6 +315,7 @@ class parameter_store {
   static_vector<owned_block, 2> owned_;
   std::size_t owned_count_;
   slice_arena slices_;
+  std::vector<parameter_element> rows_{};
 };
 
 }  // namespace plait::execution

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,11 @@ class state_source {
   state_source& operator=(state_source const&) = delete;
   virtual ~state_source() = default;
 
+  /// Parameters that a source lacks are left as they are by import_parameters.
+  [[nodiscard]] virtual bool contains(std::string_view name) const {
+    (void)name;
+    return true;
+  }
   /// Fills `out` with the elements of a rectangle of tensor `name`, row by row, in the type of the
   /// state that asks.
   virtual void read(std::string const& name, parameter_info const& info,
@@ -88,6 +94,8 @@ class saved_state {
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> settings() const = 0;
   /// All tensors of all kinds, of the whole model.
   [[nodiscard]] virtual std::vector<ext::saved_tensor> tensors() const = 0;
+  /// Those of the parameters alone.
+  [[nodiscard]] virtual std::vector<ext::saved_tensor> parameters() const = 0;
   [[nodiscard]] virtual std::vector<std::string> const& kinds() const = 0;
   /// Bytes of an element: 8 for double, 4 for float, 2 for bfloat16.
   [[nodiscard]] virtual std::size_t element_bytes() const = 0;
@@ -106,6 +114,11 @@ class saved_state {
   /// A kind besides the parameters is as if training began with the parameters that there are:
   /// zeros of an optimizer, averages that are the parameters.
   virtual void start_anew(std::size_t kind) = 0;
+
+  /// Takes the parameters alone, as a start: of each that the source has, this rank's block. Ranks
+  /// that have the same block compare it. All ranks call it. What `trainer.import_parameters` says
+  /// of elastic jobs, of values that are not finite and of ranks that differ holds here, too.
+  virtual void import_parameters(ext::state_source& from) = 0;
 
   /// Steps that are done.
   [[nodiscard]] virtual std::int64_t step() const = 0;

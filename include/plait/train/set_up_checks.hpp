@@ -43,6 +43,7 @@ template <class Rank>
 struct model_parameter {
   std::string name;
   int rank = 1;
+  axis_set cut{};  ///< over which ranks have blocks of it
 };
 
 /// All of them, in the order of the layers.
@@ -50,8 +51,12 @@ template <class Plan>
 [[gnu::cold]] std::vector<model_parameter> parameters_of_model(mesh const& grid) {
   std::vector<model_parameter> out;
   for (int stage = 0; stage < Plan::stages; ++stage)
-    for (auto const& parameter : Plan::blocks(stage, 0, grid))
-      out.push_back({parameter.name, Plan::entries[parameter.entry].info.rank});
+    for (auto const& parameter : Plan::blocks(stage, 0, grid)) {
+      auto const& entry = Plan::entries[parameter.entry];
+      auto const kept = placements_of(entry, Plan::rules).kept;
+      out.push_back({parameter.name, entry.info.rank,
+                     is_shard(entry.stored) ? kept.axes_with(entry.stored) : axis_set{}});
+    }
   return out;
 }
 
@@ -127,7 +132,7 @@ template <class Optimizer>
     Optimizer const& optimizer, trainer_options const& options,
     std::vector<model_parameter> const& parameters) {
   std::vector<named_factors> out;
-  for (auto const& [name, rank] : parameters)
+  for (auto const& [name, rank, cut] : parameters)
     out.push_back({name, factors_of({name, rank}, optimizer.decays, options.groups)});
   return out;
 }

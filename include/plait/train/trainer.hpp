@@ -56,6 +56,8 @@ class trainer_on {
   using numbers = step_scalars<Optimizer, terms::count>;
 
  public:
+  using parameter_element = typename Job::parameter_element;
+
   static_assert(plan::code.has_loss,
                 "trainer<Job>: the job's model has no loss; write parallel<objective<Model, Loss>, "
                 "Policy>");
@@ -233,12 +235,7 @@ class trainer_on {
   ///         ranks, that ranks give other values.
   template <class Source>
   void import_parameters(Source source) {
-    of_.averaged.require_parameters("import_parameters");
-    if (of_.generation.is_held()) return;
-    auto const mine = of_.calls();
-    compare_imported<plan>(of_.rank, of_.room_to_agree(), of_.name(),
-                           of_.store.import_from(source));
-    of_.averaged.restart(of_.store);
+    of_.take_parameters([&] { return of_.store.import_from(source); }, imported_values::whole);
   }
 
   /// What this rank saves, and how it takes it back, see plait/checkpoint. The trainer outlives it.

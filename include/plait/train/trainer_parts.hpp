@@ -21,6 +21,7 @@
 #include "plait/train/batch_checks.hpp"
 #include "plait/train/gradients.hpp"
 #include "plait/train/held_state.hpp"
+#include "plait/train/imported_values.hpp"
 #include "plait/train/loss_terms.hpp"
 #include "plait/train/not_finite.hpp"
 #include "plait/train/parameter_store.hpp"
@@ -188,6 +189,15 @@ class trainer_parts {
   }
   [[gnu::cold]] void start() {
     store.start(options.seed);
+    averaged.restart(store);
+  }
+  /// Calls load(), which says what this rank has imported; ranks compare it.
+  template <class Load>
+  [[gnu::cold]] void take_parameters(Load load, imported_values::extent extent) {
+    averaged.require_parameters("import_parameters");
+    if (generation.is_held()) return;
+    auto const mine = calls();
+    compare_imported<plan>(rank, room_to_agree(), name(), load(), extent);
     averaged.restart(store);
   }
   /// Does the step whose reduced gradients are here and that others have done.

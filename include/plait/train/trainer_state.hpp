@@ -14,6 +14,7 @@
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
+#include "plait/train/imported_values.hpp"
 #include "plait/train/newcomers.hpp"
 #include "plait/train/optimizer.hpp"
 #include "plait/train/saved_state.hpp"
@@ -72,6 +73,9 @@ class trainer_state final : public saved_state {
 
   [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> tensors() const override {
     return tensors_of<plan>(of_.rank.grid(), kinds_);
+  }
+  [[nodiscard]] [[gnu::cold]] std::vector<saved_tensor> parameters() const override {
+    return tensors_of<plan>(of_.rank.grid());
   }
 
   [[nodiscard]] [[gnu::cold]] std::vector<std::vector<std::uint64_t>> of_all_ranks(
@@ -139,6 +143,9 @@ class trainer_state final : public saved_state {
     else restore_owned(kind, from);
     of_.rank.device().synchronize();
   }
+  [[gnu::cold]] void import_parameters(state_source& from) override {
+    of_.take_parameters([&] { return of_.store.import_blocks(from); }, imported_values::blocks);
+  }
   [[gnu::cold]] void start_anew(std::size_t kind) override {
     if (kind > states) return of_.averaged.restart(of_.store);
     for (auto const& block : of_.store.owned())
@@ -183,23 +190,10 @@ class trainer_state final : public saved_state {
     return of_.averaged.data_of(block);
   }
 
-  /// One rectangle, row by row, to where it lies behind `base`.
-  void read_to(state_source& from, std::string const& name, parameter_info const& info,
-               parameter_rectangle const& each, std::span<element> out, std::size_t base) {
-    rows_.resize(each.count());
-    from.read(name, info, each, rows_.data());
-    for (std::size_t i = 0; i < each.rows; ++i)
-      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(i * each.columns), each.columns,
-                  out.begin() + static_cast<std::ptrdiff_t>(each.place + i * each.stride - base));
-  }
-
   void restore_parameters(state_source& from) {
     std::vector<element> block;
     for (auto const& parameter : of_.store.local()) {
-      auto const info = plan::entries[parameter.entry].info.unpadded();
-      block.assign(parameter.count, element{0});
-      for (auto const& each : parameter.rectangles)
-        read_to(from, parameter.name, info, each, block, parameter.offset);
+      of_.store.read_block(from, parameter, block);
       of_.store.set(parameter, block);
     }
   }
@@ -215,8 +209,8 @@ class trainer_state final : public saved_state {
         for (auto const& each : parameter.rectangles)
           planning::add_common(each, block.elements, mine);
         for (auto const& each : mine)
-          read_to(from, parameter.name + kinds_[kind], entry.info.unpadded(), each, values,
-                  block.elements.offset);
+          of_.store.read_rectangle(from, parameter.name + kinds_[kind], entry.info.unpadded(), each,
+                                   values, block.elements.offset);
       }
       of_.rank.device().upload(values.data(), data_of(kind, block),
                                values.size() * sizeof(element));
@@ -227,7 +221,6 @@ class trainer_state final : public saved_state {
   Parts& of_;
   static_vector<owned_block, 3> shares_;
   std::vector<std::string> kinds_{};
-  std::vector<element> rows_{};
 };
 
 }  // namespace plait::execution

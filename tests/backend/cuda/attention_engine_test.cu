@@ -83,7 +83,7 @@ class negating_engine final : public plait::ext::attention_engine {
 };
 
 std::unique_ptr<plait::ext::attention_engine> negating(plait::ext::cuda_place at,
-                                                       plait::ext::attention_options const& how) {
+                                                       plait::ext::attention_engine_options const& how) {
   calls.deterministic = how.deterministic;
   return std::make_unique<negating_engine>(at);
 }

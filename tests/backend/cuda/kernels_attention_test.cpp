@@ -14,12 +14,12 @@ namespace maths = plait::host_maths;
 
 namespace {
 
-struct shape {
+struct packed_shape {
   std::size_t sequence, batch, heads, head_width;
 };
 // Tiles are of 16 to 64 positions and of 64, 128 or 256 columns.
-constexpr shape shapes[] = {{0, 1, 1, 8},  {1, 1, 1, 1},    {17, 2, 3, 5},  {64, 1, 1, 64},
-                            {70, 2, 2, 8}, {133, 1, 1, 24}, {66, 1, 2, 72}, {35, 1, 1, 136}};
+constexpr packed_shape shapes[] = {{0, 1, 1, 8},  {1, 1, 1, 1},    {17, 2, 3, 5},  {64, 1, 1, 64},
+                                   {70, 2, 2, 8}, {133, 1, 1, 24}, {66, 1, 2, 72}, {35, 1, 1, 136}};
 
 template <class T>
 struct Attention : testing::Test {};
@@ -38,9 +38,11 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
       for (T& value : qkv) value = static_cast<T>(static_cast<A>(value) * 2);
       auto const dout = values<T>(count, 2);
       std::vector<double> out(count), log_sum(sums), dqkv(3 * count),
-          scratch(maths::attention_backward_scratch(sequence, head_width));
-      maths::attention_forward(wide(qkv).data(), out.data(), log_sum.data(), scratch.data(),
-                               sequence, batch, heads, head_width);
+          scratch(2 * plait::ext::attention_scratch(sequence));
+      plait::ext::attention_shape const shape{sequence, batch, heads, head_width};
+      auto const wide_qkv = wide(qkv);
+      auto const host_in = plait::ext::side_by_side(wide_qkv.data(), heads, head_width);
+      maths::attention_forward(shape, host_in, out.data(), log_sum.data(), scratch.data());
 
       memory<T> in(qkv, shift), result(count, shift), gradient(3 * count, shift);
       memory<A> result_sums(sums),
@@ -54,9 +56,9 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
 
       // Backward starts from the rounded results of the kernel.
       auto const rounded = result.wide(), rounded_sums = result_sums.wide();
-      maths::attention_backward(wide(qkv).data(), rounded.data(), rounded_sums.data(),
-                                wide(dout).data(), dqkv.data(), scratch.data(), sequence, batch,
-                                heads, head_width);
+      maths::attention_backward(
+          shape, host_in, rounded.data(), rounded_sums.data(), wide(dout).data(),
+          plait::ext::side_by_side(dqkv.data(), heads, head_width), scratch.data());
       memory<T> from(dout);
       kernels::attention_backward(launcher{}, in.data(), result.data(), result_sums.data(),
                                   from.data(), gradient.data(), products.data(), sequence, batch,

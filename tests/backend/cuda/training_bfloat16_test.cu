@@ -30,7 +30,7 @@ TEST(CudaTrainingInBfloat16, WhatAttentionNeedsIsAskedForAtTheStart) {
   plait::cuda backend = one_gpu(1);
   backend.options.attention =
       [](plait::ext::cuda_place,
-         plait::ext::attention_options const&) -> std::unique_ptr<plait::ext::attention_engine> {
+         plait::ext::attention_engine_options const&) -> std::unique_ptr<plait::ext::attention_engine> {
     return std::make_unique<greedy_engine>();
   };
   auto const text = cuda_testing::message_of<plait::out_of_memory>(

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/maths/attention.hpp"
@@ -167,17 +168,32 @@ struct host_queue {
     host_maths::rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
   }
 
+  /// Causal attention of equal heads, whose query, key and value lie side by side.
   template <class T, class Kept>
   void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
                  std::size_t batch, std::size_t heads, std::size_t head_width) const {
-    host_maths::attention_forward(qkv, out, log_sum, scratch, sequence, batch, heads, head_width);
+    attention(attention_shape{sequence, batch, heads, head_width},
+              side_by_side(qkv, heads, head_width), out, log_sum, scratch);
   }
   template <class T, class Kept>
   void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
                           Kept* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
                           std::size_t head_width) const {
-    host_maths::attention_backward(qkv, out, log_sum, dout, dqkv, scratch, sequence, batch, heads,
-                                   head_width);
+    attention_backward(attention_shape{sequence, batch, heads, head_width},
+                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
+                       side_by_side(dqkv, heads, head_width), scratch);
+  }
+  /// Attention of any shape.
+  template <class T, class Kept>
+  void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
+                 Kept* log_sum, Kept* scratch) const {
+    host_maths::attention_forward(shape, in, out, log_sum, scratch);
+  }
+  template <class T, class Kept>
+  void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
+                          T const* out, Kept const* log_sum, T const* dout,
+                          attention_operands<T> const& gradient, Kept* scratch) const {
+    host_maths::attention_backward(shape, in, out, log_sum, dout, gradient, scratch);
   }
 
   template <class T>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
 #include "plait/backend/host/host_queue.hpp"
@@ -273,32 +274,49 @@ class simulated_queue {
   template <class T, class Kept>
   void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
                  std::size_t batch, std::size_t heads, std::size_t head_width) const {
-    put("attention", [=](execution& now) {
-      std::size_t const rows = sequence * batch, width = heads * head_width;
-      now.reads(qkv, rows * 3 * width);
-      now.writes(out, rows * width);
-      now.writes(log_sum, rows * heads);
-      now.writes(scratch, host_maths::attention_forward_scratch(sequence, head_width));
-      now.run([&] {
-        host_queue{}.attention(qkv, out, log_sum, scratch, sequence, batch, heads, head_width);
-      });
-    });
+    attention(attention_shape{sequence, batch, heads, head_width},
+              side_by_side(qkv, heads, head_width), out, log_sum, scratch);
   }
   template <class T, class Kept>
   void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
                           Kept* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
                           std::size_t head_width) const {
+    attention_backward(attention_shape{sequence, batch, heads, head_width},
+                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
+                       side_by_side(dqkv, heads, head_width), scratch);
+  }
+  template <class T, class Kept>
+  void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
+                 Kept* log_sum, Kept* scratch) const {
+    put("attention", [=](execution& now) {
+      std::size_t const rows = shape.sequence * shape.batch;
+      for_each_operand(shape, in, [&](T const* data, std::size_t stride, std::size_t width) {
+        now.reads_rows(data, stride, rows, width);
+      });
+      now.writes(out, rows * shape.heads * shape.head_width);
+      now.writes(log_sum, rows * shape.heads);
+      now.writes(scratch, attention_scratch(shape.sequence));
+      now.run([&] { host_queue{}.attention(shape, in, out, log_sum, scratch); });
+    });
+  }
+  template <class T, class Kept>
+  void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
+                          T const* out, Kept const* log_sum, T const* dout,
+                          attention_operands<T> const& gradient, Kept* scratch) const {
     put("attention_backward", [=](execution& now) {
-      std::size_t const rows = sequence * batch, width = heads * head_width;
-      now.reads(qkv, rows * 3 * width);
-      now.reads(out, rows * width);
-      now.reads(log_sum, rows * heads);
-      now.reads(dout, rows * width);
-      now.writes(dqkv, rows * 3 * width);
-      now.writes(scratch, host_maths::attention_backward_scratch(sequence, head_width));
+      std::size_t const rows = shape.sequence * shape.batch;
+      for_each_operand(shape, in, [&](T const* data, std::size_t stride, std::size_t width) {
+        now.reads_rows(data, stride, rows, width);
+      });
+      now.reads(out, rows * shape.heads * shape.head_width);
+      now.reads(log_sum, rows * shape.heads);
+      now.reads(dout, rows * shape.heads * shape.head_width);
+      for_each_operand(shape, gradient, [&](T* data, std::size_t stride, std::size_t width) {
+        now.writes_rows(data, stride, rows, width);
+      });
+      now.writes(scratch, 2 * attention_scratch(shape.sequence));
       now.run([&] {
-        host_queue{}.attention_backward(qkv, out, log_sum, dout, dqkv, scratch, sequence, batch,
-                                        heads, head_width);
+        host_queue{}.attention_backward(shape, in, out, log_sum, dout, gradient, scratch);
       });
     });
   }
@@ -522,6 +540,15 @@ class simulated_queue {
   static void touch_view(execution& now, View const& of) {
     if constexpr (requires { of.count(); }) touch<IsRead>(now, of.data, of.count());
     else touch<IsRead>(now, of.data, of.rows);
+  }
+
+  // Calls use(data, elements between rows, width of a row) for query, key and value.
+  template <class T, class Use>
+  static void for_each_operand(attention_shape const& shape, attention_operands<T> const& of,
+                               Use use) {
+    use(of.q, of.query_stride, shape.heads * shape.head_width);
+    use(of.k, of.key_stride, shape.key_value_heads() * shape.head_width);
+    use(of.v, of.key_stride, shape.key_value_heads() * shape.head_width);
   }
 
   // What an optimizer touches; the list of ranges can be looked at only if it is defined. Gaps

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <memory>
 #include <string>
 
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/core/bfloat16.hpp"
@@ -13,20 +13,14 @@
 
 namespace plait::ext {
 
-/// The numbers of one causal attention.
-struct attention_shape {
-  std::size_t sequence = 0, batch = 0, heads = 0, head_width = 0;
-
-  friend auto operator<=>(attention_shape const&, attention_shape const&) = default;
-};
-
-/// Attention of one shape, ready to run on the device of one rank.
+/// Causal attention of equal heads of one shape, ready to run on the device of one rank.
 ///
 /// Shapes: qkv (sequence * batch, 3, heads, head_width), out (sequence * batch, heads, head_width),
 ///         rows in the order of the sequence; log_sum has sequence * batch * heads elements, which
 ///         only backward reads, so their meaning and order are its own.
 /// Cost:   puts work at the end of the stream and returns; neither waits nor allocates. The bits of
-///         the results are the same from run to run, if attention_options::deterministic says so.
+///         the results are the same from run to run, if attention_engine_options::deterministic
+///         says so.
 /// Errors: cuda_error.
 /// Threads: that of the rank.
 class prepared_attention {
@@ -44,7 +38,7 @@ class prepared_attention {
 };
 
 /// The options of an attention engine.
-struct attention_options {
+struct attention_engine_options {
   bool deterministic = true;  ///< backward gives the same bits from run to run
 };
 
@@ -63,8 +57,8 @@ class attention_engine {
 };
 
 /// Makes the engine of a rank; see cuda_options::attention.
-using attention_engine_factory = std::unique_ptr<attention_engine> (*)(cuda_place,
-                                                                       attention_options const&);
+using attention_engine_factory =
+    std::unique_ptr<attention_engine> (*)(cuda_place, attention_engine_options const&);
 
 }  // namespace plait::ext
 
@@ -83,7 +77,7 @@ namespace plait::ext {
 /// cuDNN's attention if it is linked into the program, that is, if one of its source files includes
 /// plait/backend/cuda/attention/cudnn_attention.hpp; else null.
 [[nodiscard]] inline std::unique_ptr<attention_engine> linked_attention(
-    cuda_place at, attention_options const& how) {
+    cuda_place at, attention_engine_options const& how) {
   auto const make = detail::linked_engine();
   return make == nullptr ? nullptr : make(at, how);
 }

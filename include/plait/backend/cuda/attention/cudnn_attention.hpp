@@ -214,7 +214,7 @@ class cudnn_prepared_attention final : public prepared_attention {
 
 class cudnn_attention_engine final : public attention_engine {
  public:
-  cudnn_attention_engine(cuda_place at, attention_options const& how) : at_(at), how_(how) {
+  cudnn_attention_engine(cuda_place at, attention_engine_options const& how) : at_(at), how_(how) {
     cuda_requirements::check_cudnn(cudnnGetVersion(), CUDNN_VERSION);
     int major = 0, minor = 0;
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, at.device),
@@ -243,7 +243,7 @@ class cudnn_attention_engine final : public attention_engine {
 
  private:
   cuda_place at_;
-  attention_options how_;
+  attention_engine_options how_;
   int capability_ = 0;
   std::unique_ptr<cudnnContext, released_by<cudnnDestroy>> handle_;
 };
@@ -261,7 +261,7 @@ namespace plait {
 
 ext::attention_engine_factory cudnn_attention() {
   return [](ext::cuda_place at,
-            ext::attention_options const& how) -> std::unique_ptr<ext::attention_engine> {
+            ext::attention_engine_options const& how) -> std::unique_ptr<ext::attention_engine> {
     return std::make_unique<detail::cudnn_attention_engine>(at, how);
   };
 }

@@ -6,56 +6,52 @@
 #include <cstddef>
 #include <limits>
 
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/host/maths/elementwise.hpp"
 #include "plait/backend/host/maths/lanes.hpp"
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/tensor/functions.hpp"
 
-// Causal self-attention, one (sample, head) after the other. Queries are taken in blocks and a
-// block sees only the keys up to its last query, so most of the masked triangle is never computed.
-// The probabilities are not kept: backward makes them again from the logarithm of their sum.
+// Attention, one (sample, head) after the other. Queries are taken in blocks and a block sees only
+// the keys from the first that its first query sees to the last that its last query sees, so most
+// of what is masked is never computed. The probabilities are not kept: backward makes them again
+// from the logarithm of their sum.
 
 namespace plait::host_maths {
 
 namespace detail {
-
-/// Queries whose scores are in the scratch at a time.
-inline constexpr std::size_t attention_query_block = 64;
-
-// Row strides, in elements, of one (sample, head) inside the packed arrays.
-struct attention_strides {
-  std::size_t qkv;      // (sequence, batch, 3, heads, head_width), from position to position
-  std::size_t out;      // (sequence, batch, heads, head_width)
-  std::size_t log_sum;  // (sequence, batch, heads)
-  std::size_t to_key;   // from a query to the key of the same position
-};
-
-inline attention_strides strides_of_attention(std::size_t batch, std::size_t heads,
-                                              std::size_t head_width) {
-  return {batch * 3 * heads * head_width, batch * heads * head_width, batch * heads,
-          heads * head_width};
-}
 
 template <class T>
 T attention_scale(std::size_t head_width) {
   return static_cast<T>(1 / std::sqrt(static_cast<double>(head_width)));
 }
 
-// How many keys of a row are worked on of which the first `visible` are not masked: whole blocks,
-// as the last part of a block is done one by one.
+// Of the keys of a row those in [first, end) are not masked, and those up to `count` are worked on:
+// whole blocks of lanes, as the last part of a block is done one by one.
+struct visible_part {
+  std::size_t first, end, count;
+};
 template <class T>
-std::size_t keys_in_blocks(std::size_t visible, std::size_t keys) {
-  return std::min(keys, (visible + lanes<T> - 1) / lanes<T> * lanes<T>);
+visible_part visible_part_of(std::size_t first, std::size_t end, std::size_t keys) {
+  return {first, end, std::min(keys, (end + lanes<T> - 1) / lanes<T> * lanes<T>)};
 }
 
-// scores[0, visible) become e^(score - largest) and the masked rest 0. Returns their sum and leaves
+// Scores that are masked become minus infinity where they are worked on, and 0 behind.
+template <class T>
+void mask_scores(T* scores, visible_part const& seen, std::size_t keys) {
+  constexpr T masked = -std::numeric_limits<T>::infinity();
+  std::fill(scores, scores + seen.first, masked);
+  std::fill(scores + seen.end, scores + seen.count, masked);
+  std::fill(scores + seen.count, scores + keys, T{0});
+}
+
+// The visible scores become e^(score - largest) and the masked ones 0. Returns their sum and leaves
 // the logarithm of the sum of e^score in log_sum.
 template <class T>
-T exponentiate_scores(T* scores, std::size_t visible, std::size_t keys, T& log_sum) {
+T exponentiate_scores(T* scores, visible_part const& seen, std::size_t keys, T& log_sum) {
   constexpr T masked = -std::numeric_limits<T>::infinity();
-  std::size_t const count = keys_in_blocks<T>(visible, keys);
-  std::fill(scores + visible, scores + count, masked);
-  std::fill(scores + count, scores + keys, T{0});
+  std::size_t const count = seen.count;
+  mask_scores(scores, seen, keys);
   auto const score = [=](std::size_t key) PLAIT_INLINED { return scores[key]; };
   T const largest = lane_max(count, masked, score);
   generate<T>(count, scores,
@@ -65,125 +61,154 @@ T exponentiate_scores(T* scores, std::size_t visible, std::size_t keys, T& log_s
   return sum;
 }
 
+// One sample and key-value head of an attention, and what all its blocks of queries share.
+struct attention_blocks {
+  ext::attention_shape const& shape;
+  std::size_t queries_from(std::size_t first) const {
+    return std::min(ext::attention_query_block, shape.sequence - first);
+  }
+  // The keys that some of the queries [first, first + queries) see.
+  ext::key_range keys_of(std::size_t first, std::size_t queries) const {
+    return {ext::visible_keys(shape.options, first, shape.sequence).first,
+            ext::visible_keys(shape.options, first + queries - 1, shape.sequence).last};
+  }
+  // Of these keys those that `query` sees.
+  template <class A>
+  visible_part part_of(std::size_t query, ext::key_range const& keys) const {
+    auto const seen = ext::visible_keys(shape.options, query, shape.sequence);
+    return visible_part_of<A>(seen.first - keys.first, seen.last + 1 - keys.first,
+                              keys.last + 1 - keys.first);
+  }
+};
+
 }  // namespace detail
 
-/// Elements of scratch that attention_forward needs.
-constexpr std::size_t attention_forward_scratch(std::size_t sequence, std::size_t /*head_width*/) {
-  return std::min(sequence, detail::attention_query_block) * sequence;
-}
-
-/// Elements of scratch that attention_backward needs.
-constexpr std::size_t attention_backward_scratch(std::size_t sequence, std::size_t head_width) {
-  return 2 * attention_forward_scratch(sequence, head_width);
-}
-
-/// Every head's query attends to the keys of its own sample at its own and earlier positions:
+/// Every head's query attends to the keys of its own sample that shape.options lets it see:
 /// out = softmax(q k^T / sqrt(head_width)) v.
 ///
-/// Shapes: qkv (sequence * batch, 3, heads, head_width); out (sequence * batch, heads, head_width);
-///         log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for backward;
-///         scratch (attention_forward_scratch(sequence, head_width)). Nothing overlaps.
-/// Cost:   about 2 * batch * heads * head_width * sequence * (sequence + 64) FLOPs.
+/// Shapes: in as attention_operands, rows (sequence, batch); out (sequence * batch, heads,
+///         head_width); log_sum (sequence * batch, heads), the logarithm of the sum of e^score, for
+///         backward; scratch (ext::attention_scratch(sequence)). Nothing overlaps.
+/// Cost:   about 2 * batch * heads * head_width * sequence * (sequence + 64) FLOPs with the causal
+///         mask, twice as many without, 4 * ... * sequence * (window + 64) with a window.
 template <class T, class A>
-void attention_forward(T const* qkv, T* out, A* log_sum, A* scratch, std::size_t sequence,
-                       std::size_t batch, std::size_t heads, std::size_t head_width) {
-  if (sequence == 0) return;
+void attention_forward(ext::attention_shape const& shape,
+                       ext::attention_operands<T const> const& in, T* out, A* log_sum, A* scratch) {
   using enum transpose;
-  auto const stride = detail::strides_of_attention(batch, heads, head_width);
+  auto const& [sequence, batch, heads, head_width, queries_per_key, options] = shape;
+  if (sequence == 0) return;
+  detail::attention_blocks const blocks{shape};
+  std::size_t const q_stride = batch * in.query_stride, k_stride = batch * in.key_stride;
+  std::size_t const o_stride = batch * heads * head_width;  // from position to position, all three
   A const scale = detail::attention_scale<A>(head_width);
   for (std::size_t sample = 0; sample < batch; ++sample) {
     for (std::size_t head = 0; head < heads; ++head) {
-      T const* const q = qkv + (sample * 3 * heads + head) * head_width;
-      T const* const k = q + stride.to_key;
-      T const* const v = k + stride.to_key;
+      std::size_t const of_key = sample * in.key_stride + head / queries_per_key * head_width;
+      T const* const q = in.q + sample * in.query_stride + head * head_width;
       T* const o = out + (sample * heads + head) * head_width;
       A* const log_sums = log_sum + sample * heads + head;
-      for (std::size_t first = 0; first < sequence; first += detail::attention_query_block) {
-        std::size_t const queries = std::min(detail::attention_query_block, sequence - first);
-        std::size_t const keys = first + queries;
-        matmul<A>(no, yes, queries, keys, head_width, scale, q + first * stride.qkv, stride.qkv, k,
-                  stride.qkv, 0, scratch, keys);  // (queries, keys)
+      for (std::size_t first = 0; first < sequence; first += ext::attention_query_block) {
+        std::size_t const queries = blocks.queries_from(first);
+        auto const seen = blocks.keys_of(first, queries);
+        std::size_t const keys = seen.last + 1 - seen.first;
+        T const* const k = in.k + of_key + seen.first * k_stride;
+        T const* const v = in.v + of_key + seen.first * k_stride;
+        matmul<A>(no, yes, queries, keys, head_width, scale, q + first * q_stride, q_stride, k,
+                  k_stride, 0, scratch, keys);  // (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
           A* const scores = scratch + i * keys;
-          A const sum = detail::exponentiate_scores(scores, first + i + 1, keys,
-                                                    log_sums[(first + i) * stride.log_sum]);
-          host_maths::scale(1 / sum, scores, scores,
-                            detail::keys_in_blocks<A>(first + i + 1, keys));
+          auto const part = blocks.template part_of<A>(first + i, seen);
+          A const sum = detail::exponentiate_scores(scores, part, keys,
+                                                    log_sums[(first + i) * batch * heads]);
+          host_maths::scale(1 / sum, scores, scores, part.count);
         }
-        matmul<A>(no, no, queries, head_width, keys, 1, scratch, keys, v, stride.qkv, 0,
-                  o + first * stride.out, stride.out);  // (queries, head_width)
+        matmul<A>(no, no, queries, head_width, keys, 1, scratch, keys, v, k_stride, 0,
+                  o + first * o_stride, o_stride);  // (queries, head_width)
       }
     }
   }
 }
 
-/// Gradient of attention_forward by qkv, from its results out and log_sum; dqkv is overwritten.
+/// Gradient of attention_forward by its operands, from its results out and log_sum; `gradient` is
+/// overwritten. Each key-value head adds up its query heads in their order.
 ///
-/// Shapes: as attention_forward; dout as out; dqkv as qkv;
-///         scratch (attention_backward_scratch(sequence, head_width)). Nothing overlaps.
+/// Shapes: as attention_forward; dout as out; gradient with the strides of `in`;
+///         scratch (2 * ext::attention_scratch(sequence)). Nothing overlaps.
 /// Cost:   2.5 times attention_forward.
 /// Source: Dao, Fu, Ermon, Rudra, Re, "FlashAttention", NeurIPS 2022, algorithm 4 (the identities).
 template <class T, class A>
-void attention_backward(T const* qkv, T const* out, A const* log_sum, T const* dout, T* dqkv,
-                        A* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
-                        std::size_t head_width) {
-  if (sequence == 0) return;
+void attention_backward(ext::attention_shape const& shape,
+                        ext::attention_operands<T const> const& in, T const* out, A const* log_sum,
+                        T const* dout, ext::attention_operands<T> const& gradient, A* scratch) {
   using enum transpose;
-  constexpr std::size_t block = detail::attention_query_block;
-  auto const stride = detail::strides_of_attention(batch, heads, head_width);
+  auto const& [sequence, batch, heads, head_width, queries_per_key, options] = shape;
+  if (sequence == 0) return;
+  constexpr std::size_t block = ext::attention_query_block;
+  detail::attention_blocks const blocks{shape};
+  std::size_t const q_stride = batch * in.query_stride, k_stride = batch * in.key_stride;
+  std::size_t const o_stride = batch * heads * head_width;  // from position to position, all three
   A const scale = detail::attention_scale<A>(head_width);
   A* const probabilities = scratch;
-  A* const dscores = scratch + attention_forward_scratch(sequence, head_width);
+  A* const dscores = scratch + ext::attention_scratch(sequence);
   for (std::size_t sample = 0; sample < batch; ++sample) {
+    std::size_t begun = sequence;  // dk and dv have values from this key on
     for (std::size_t head = 0; head < heads; ++head) {
-      std::size_t const qkv_begin = (sample * 3 * heads + head) * head_width;
-      std::size_t const out_begin = (sample * heads + head) * head_width;
-      T const* const k = qkv + qkv_begin + stride.to_key;
-      T const* const v = k + stride.to_key;
-      T* const dk = dqkv + qkv_begin + stride.to_key;
-      T* const dv = dk + stride.to_key;
-      // From the last block of queries to the first: the last one sees all keys and overwrites dk
-      // and dv, the others add to a part of them.
-      for (std::size_t blocks = (sequence + block - 1) / block; blocks-- > 0;) {
-        std::size_t const first = blocks * block;
-        std::size_t const queries = std::min(block, sequence - first);
-        std::size_t const keys = first + queries;
-        A const keep = keys == sequence ? A{0} : A{1};
-        T const* const q = qkv + qkv_begin + first * stride.qkv;
-        T const* const o = out + out_begin + first * stride.out;
-        T const* const d_o = dout + out_begin + first * stride.out;
-        T* const dq = dqkv + qkv_begin + first * stride.qkv;
-        matmul<A>(no, yes, queries, keys, head_width, scale, q, stride.qkv, k, stride.qkv, 0,
+      if (head % queries_per_key == 0) begun = sequence;
+      std::size_t const of_query = sample * in.query_stride + head * head_width;
+      std::size_t const of_key = sample * in.key_stride + head / queries_per_key * head_width;
+      std::size_t const of_out = (sample * heads + head) * head_width;
+      // From the last block of queries to the first: the last sees the last keys, without a window
+      // all of them, and overwrites dk and dv; the others mostly add.
+      for (std::size_t number = (sequence + block - 1) / block; number-- > 0;) {
+        std::size_t const first = number * block;
+        std::size_t const queries = blocks.queries_from(first);
+        auto const seen = blocks.keys_of(first, queries);
+        std::size_t const keys = seen.last + 1 - seen.first;
+        T const* const k = in.k + of_key + seen.first * k_stride;
+        T const* const v = in.v + of_key + seen.first * k_stride;
+        T* const dk = gradient.k + of_key + seen.first * k_stride;
+        T* const dv = gradient.v + of_key + seen.first * k_stride;
+        A const keep = seen.last < begun ? A{0} : A{1};
+        if (keep != 0)
+          for (std::size_t key = 0; seen.first + key < begun; ++key) {
+            std::fill_n(dk + key * k_stride, head_width, T{});
+            std::fill_n(dv + key * k_stride, head_width, T{});
+          }
+        begun = std::min(begun, seen.first);
+        T const* const q = in.q + of_query + first * q_stride;
+        T const* const o = out + of_out + first * o_stride;
+        T const* const d_o = dout + of_out + first * o_stride;
+        T* const dq = gradient.q + of_query + first * q_stride;
+        matmul<A>(no, yes, queries, keys, head_width, scale, q, q_stride, k, k_stride, 0,
                   probabilities, keys);  // scores (queries, keys)
-        matmul<A>(no, yes, queries, keys, head_width, 1, d_o, stride.out, v, stride.qkv, 0, dscores,
+        matmul<A>(no, yes, queries, keys, head_width, 1, d_o, o_stride, v, k_stride, 0, dscores,
                   keys);  // gradient by the probabilities (queries, keys)
         for (std::size_t i = 0; i < queries; ++i) {
-          std::size_t const visible = first + i + 1;
+          auto const part = blocks.template part_of<A>(first + i, seen);
           A* const p = probabilities + i * keys;
           A* const ds = dscores + i * keys;
-          T const* const o_row = o + i * stride.out;
-          T const* const do_row = d_o + i * stride.out;
+          T const* const o_row = o + i * o_stride;
+          T const* const do_row = d_o + i * o_stride;
           A const log_of_sum = log_sum[(sample + (first + i) * batch) * heads + head];
           // The sum over keys of p times its gradient is the product of the output and its own.
           A const average = lane_sum_of_products<A>(
               head_width, [=](std::size_t column) PLAIT_INLINED { return A(o_row[column]); },
               [=](std::size_t column) PLAIT_INLINED { return A(do_row[column]); });
-          std::size_t const count = detail::keys_in_blocks<A>(visible, keys);
-          std::fill(p + visible, p + count, -std::numeric_limits<A>::infinity());
-          std::fill(p + count, p + keys, A{0});
-          std::fill(ds + visible, ds + keys, A{0});
-          generate<A>(count, p, [=](std::size_t key) PLAIT_INLINED {
+          detail::mask_scores(p, part, keys);
+          std::fill(ds, ds + part.first, A{0});
+          std::fill(ds + part.end, ds + keys, A{0});
+          generate<A>(part.count, p, [=](std::size_t key) PLAIT_INLINED {
             return exponential(p[key] - log_of_sum);
           });
-          generate<A>(count, ds,
+          generate<A>(part.count, ds,
                       [=](std::size_t key) PLAIT_INLINED { return p[key] * (ds[key] - average); });
         }
-        matmul<A>(no, no, queries, head_width, keys, scale, dscores, keys, k, stride.qkv, 0, dq,
-                  stride.qkv);  // (queries, head_width)
-        matmul<A>(yes, no, keys, head_width, queries, scale, dscores, keys, q, stride.qkv, keep, dk,
-                  stride.qkv);  // (keys, head_width)
-        matmul<A>(yes, no, keys, head_width, queries, 1, probabilities, keys, d_o, stride.out, keep,
-                  dv, stride.qkv);  // (keys, head_width)
+        matmul<A>(no, no, queries, head_width, keys, scale, dscores, keys, k, k_stride, 0, dq,
+                  q_stride);  // (queries, head_width)
+        matmul<A>(yes, no, keys, head_width, queries, scale, dscores, keys, q, q_stride, keep, dk,
+                  k_stride);  // (keys, head_width)
+        matmul<A>(yes, no, keys, head_width, queries, 1, probabilities, keys, d_o, o_stride, keep,
+                  dv, k_stride);  // (keys, head_width)
       }
     }
   }

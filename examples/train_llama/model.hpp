@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <plait/data/token_shards.hpp>
+#include <plait/nn/lora.hpp>
+#include <plait/plait.hpp>
+
+// The models of train_llama, as types; their parameters have Hugging Face's names.
+namespace train_llama {
+
+using plait::fan_out;
+using plait::frozen;
+using plait::named;
+using plait::residual;
+using plait::sequential;
+using plait::nn::attention_options;
+using plait::nn::embedding;
+using plait::nn::linear;
+using plait::nn::linear_options;
+using plait::nn::rms_norm_options;
+using plait::nn::rotary_options;
+using plait::nn::weight_order;
+
+/// The numbers of a Llama, as its config.json has them.
+struct shape {
+  std::size_t layers, width, hidden, heads, key_value_heads, head_width, sequence, vocabulary;
+  rms_norm_options norm{};
+  rotary_options rotary{};
+  attention_options attention{};
+};
+
+/// As PyTorch's Linear stores it.
+inline constexpr linear_options matrix{.bias = false, .order = weight_order::output_input};
+
+// example-begin trained
+/// Of a model whose parameters are all trained.
+struct all_trained {
+  template <class L>
+  using layer = L;
+  template <class L>
+  using adapted = L;
+};
+
+/// Of one that stays as it is, but for two matrices beside each `adapted` layer.
+template <std::size_t Rank, std::size_t Alpha = 2 * Rank>
+struct lora_trained {
+  template <class L>
+  using layer = frozen<L>;
+  template <class L>
+  using adapted = plait::nn::lora<L, Rank, Alpha>;
+};
+// example-end
+
+// example-begin block
+/// The blocks of a Llama. `Trained` says which parameters are.
+template <shape S, class Trained>
+struct llama_block {
+  template <class L>
+  using whole = typename Trained::template layer<L>;
+  template <class L>
+  using adapted = typename Trained::template adapted<L>;
+
+  static constexpr std::size_t query_width = S.heads * S.head_width;
+  static constexpr std::size_t key_width = S.key_value_heads * S.head_width;
+  using norm = whole<plait::nn::rms_norm<S.width, S.norm>>;
+  template <std::size_t Width>
+  using rotary = plait::nn::rotary<Width, S.head_width, S.sequence, S.rotary>;
+  using q = sequential<named<"q_proj", adapted<linear<S.width, query_width, matrix>>>,
+                       rotary<query_width>>;
+  using k =
+      sequential<named<"k_proj", whole<linear<S.width, key_width, matrix>>>, rotary<key_width>>;
+  using v = named<"v_proj", adapted<linear<S.width, key_width, matrix>>>;
+  using attention = sequential<
+      fan_out<q, k, v>,
+      plait::nn::attention<S.heads, S.key_value_heads, S.head_width, S.sequence, S.attention>,
+      named<"o_proj", whole<linear<query_width, S.width, matrix>>>>;
+  using mlp = whole<plait::nn::swiglu<S.width, S.hidden>>;
+  using type = sequential<
+      residual<sequential<named<"input_layernorm", norm>, named<"self_attn", attention>>>,
+      residual<sequential<named<"post_attention_layernorm", norm>, named<"mlp", mlp>>>>;
+};
+// example-end
+
+/// A Llama with `Head` behind it.
+template <shape S, class Trained, class Table, class Head>
+using llama_with = sequential<
+    named<
+        "model",
+        sequential<named<"embed_tokens", Table>,
+                   named<"layers", plait::repeat<S.layers, typename llama_block<S, Trained>::type>>,
+                   named<"norm", typename llama_block<S, Trained>::norm>>>,
+    named<"lm_head", Head>>;
+
+/// A Llama with a head of its own.
+template <shape S, class Trained = all_trained>
+using llama =
+    llama_with<S, Trained, typename Trained::template layer<embedding<S.vocabulary, S.width>>,
+               typename Trained::template layer<linear<S.width, S.vocabulary, matrix>>>;
+
+/// One whose head is the table of the embedding; on a tensor axis both cut it by vocabulary.
+template <shape S>
+using free_head = linear<S.width, S.vocabulary, matrix>;
+template <shape S>
+using tied_llama =
+    llama_with<S, all_trained, plait::use_form<"vocabulary", embedding<S.vocabulary, S.width>>,
+               plait::use_form<"column", plait::tied<free_head<S>, typename free_head<S>::weight,
+                                                     "model.embed_tokens.weight">>>;
+
+namespace sizes {
+
+/// On bytes: two blocks.
+inline constexpr shape tiny_shape{.layers = 2,
+                                  .width = 64,
+                                  .hidden = 160,
+                                  .heads = 4,
+                                  .key_value_heads = 2,
+                                  .head_width = 16,
+                                  .sequence = 64,
+                                  .vocabulary = plait::byte_text::vocabulary};
+template <std::size_t Lora>
+struct tiny {
+  using text = plait::byte_text;
+  static constexpr std::size_t sequence = tiny_shape.sequence, vocabulary = tiny_shape.vocabulary;
+  using trained = std::conditional_t<Lora == 0, all_trained, lora_trained<Lora == 0 ? 1 : Lora>>;
+  using objective =
+      plait::objective<llama<tiny_shape, trained>, plait::nn::cross_entropy<vocabulary>>;
+};
+
+// example-begin shape
+/// Llama-3.2-1B on 4096 tokens.
+inline constexpr shape llama_1b_shape{.layers = 16,
+                                      .width = 2048,
+                                      .hidden = 8192,
+                                      .heads = 32,
+                                      .key_value_heads = 8,
+                                      .head_width = 64,
+                                      .sequence = 4096,
+                                      .vocabulary = 128256,
+                                      .rotary = {.base = 500000,
+                                                 .scaling = plait::nn::rotary_scaling::llama3,
+                                                 .factor = plait::fraction(32.0)}};
+// example-end
+
+template <std::size_t>
+struct llama_1b {
+  static constexpr bool explains_alone = true;
+  using text = plait::token_shards;
+  static constexpr std::size_t sequence = llama_1b_shape.sequence,
+                               vocabulary = llama_1b_shape.vocabulary;
+  using objective =
+      plait::objective<tied_llama<llama_1b_shape>, plait::nn::cross_entropy<vocabulary>>;
+};
+
+}  // namespace sizes
+
+}  // namespace train_llama

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+
+#include "plait/core/macros.hpp"
+#include "plait/core/namespaces.hpp"
+
+// What attention takes besides pointers; plain data for all devices.
+namespace plait::ext {
+
+/// The keys that a query sees, of those of its own sample.
+struct attention_options {
+  bool causal = true;      ///< those of its own and earlier positions; else all
+  std::size_t window = 0;  ///< of the causal ones the last so many, its own included; 0: all
+  friend constexpr auto operator<=>(attention_options const&, attention_options const&) = default;
+};
+
+/// The keys [first, last].
+struct key_range {
+  std::size_t first, last;
+};
+
+/// The first and the last key that a query sees: what every device asks. Both grow with the query.
+PLAIT_HOST_DEVICE constexpr key_range visible_keys(attention_options const& how, std::size_t query,
+                                                   std::size_t sequence) {
+  std::size_t const last = how.causal ? query : sequence - 1;
+  return {how.window != 0 && last >= how.window ? last - how.window + 1 : 0, last};
+}
+
+/// The first query that sees a key.
+PLAIT_HOST_DEVICE constexpr std::size_t first_query_of(attention_options const& how,
+                                                       std::size_t key) {
+  return how.causal ? key : 0;
+}
+
+/// The numbers of one attention, as one rank computes it.
+struct attention_shape {
+  std::size_t sequence = 0;
+  std::size_t batch = 0;
+  std::size_t heads = 0;  ///< of queries
+  std::size_t head_width = 0;
+  /// Query head h reads key-value head h / queries_per_key.
+  std::size_t queries_per_key = 1;
+  attention_options options{};
+
+  [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t key_value_heads() const {
+    return heads / queries_per_key;
+  }
+  friend constexpr auto operator<=>(attention_shape const&, attention_shape const&) = default;
+};
+
+/// Query, key and value of an attention, or their gradients, of T const or T: for each row, a
+/// position of a sample, the heads side by side.
+template <class T>
+struct attention_operands {
+  T *q, *k, *v;
+  std::size_t query_stride;  ///< elements from one row of q to the next
+  std::size_t key_stride;    ///< the same of k and of v
+};
+
+/// The operands that lie side by side in each row: (rows, 3, heads, head_width).
+template <class T>
+constexpr attention_operands<T> side_by_side(T* qkv, std::size_t heads, std::size_t head_width) {
+  std::size_t const width = heads * head_width;
+  return {qkv, qkv + width, qkv + 2 * width, 3 * width, 3 * width};
+}
+
+/// Queries whose scores are in the scratch of attention at a time.
+inline constexpr std::size_t attention_query_block = 64;
+
+/// Elements of scratch that attention needs on a device without scratch memory of its own; its
+/// gradient needs twice as many.
+constexpr std::size_t attention_scratch(std::size_t sequence) {
+  return std::min(sequence, attention_query_block) * sequence;
+}
+
+/// The heads of a layer before any cut, and their mask: Heads / KeyValueHeads neighbours of the
+/// `Heads` query heads read one key-value head.
+template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth,
+          attention_options Options = attention_options{}>
+struct head_groups {
+  static_assert(KeyValueHeads > 0 && Heads % KeyValueHeads == 0,
+                "attention<Heads, KeyValueHeads, ...>: Heads is not a multiple of KeyValueHeads; "
+                "each key-value head is read by Heads / KeyValueHeads query heads");
+  static_assert(HeadWidth > 0,
+                "attention<Heads, KeyValueHeads, HeadWidth, ...>: HeadWidth is 0; it is the number "
+                "of features of one head");
+  static_assert(Options.window == 0 || Options.causal,
+                "attention<..., {.causal, .window}>: a window is the last keys of the causal mask, "
+                "and causal is false; write .causal = true or leave out .window");
+  static constexpr std::size_t heads = Heads;
+  static constexpr std::size_t key_value_heads = KeyValueHeads;
+  static constexpr std::size_t queries_per_key = Heads / KeyValueHeads;
+  static constexpr std::size_t head_width = HeadWidth;
+  static constexpr attention_options options = Options;
+};
+
+}  // namespace plait::ext

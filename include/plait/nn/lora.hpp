@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "plait/core/fraction.hpp"
+#include "plait/layer/combinators.hpp"
+#include "plait/nn/linear.hpp"
+#include "plait/nn/scale.hpp"
+#include "plait/nn/sum.hpp"
+
+namespace plait::nn {
+
+namespace detail {
+
+/// The deviation of uniform random numbers between -1 / sqrt(inputs) and 1 / sqrt(inputs).
+consteval double deviation_of_lora(double inputs) {
+  double root = inputs;
+  for (int i = 0; i < 60; ++i) root = 0.5 * (root + 3 * inputs / root);
+  return 1 / root;
+}
+
+template <class L, std::size_t Rank, std::size_t Alpha>
+struct lora_parts {
+  static_assert(Rank >= 1, "lora<L, Rank, Alpha>: Rank is 0; write at least 1, or L alone");
+  static constexpr std::size_t in = L::input::info.width, out = L::output::info.width;
+  static constexpr linear_options first{.bias = false,
+                                        .order = weight_order::output_input,
+                                        .weight = normal(deviation_of_lora(double(in)))};
+  static constexpr linear_options second{
+      .bias = false, .order = weight_order::output_input, .weight = constant(0)};
+  using added = sequential<named<"lora_A", linear<in, Rank, first>>,
+                           scale<Rank, fraction(double(Alpha) / double(Rank))>,
+                           named<"lora_B", linear<Rank, out, second>>>;
+  using layer = sequential<fan_out<named<"", frozen<L>>, added>, sum<out, 2>>;
+};
+
+}  // namespace detail
+
+/// L with its parameters frozen, plus x A B * Alpha / Rank, of which A and B are trained: a matrix
+/// of few parameters beside one of many. As B starts as zeros, the layer starts as L.
+///
+/// Parameter names: those of L as they are, and lora_A.weight, lora_B.weight.
+/// Shapes: x (rows, In), y (rows, Out) as L has them; A (Rank, In), B (Out, Rank), as stored.
+/// Source: Hu et al., "LoRA: low-rank adaptation of large language models", arXiv 2106.09685.
+template <class L, std::size_t Rank, std::size_t Alpha = Rank>
+struct lora : detail::lora_parts<L, Rank, Alpha>::layer {};
+
+}  // namespace plait::nn
