@@ -74,10 +74,10 @@ using ext::attention_options;
 template <std::size_t Heads, std::size_t KeyValueHeads, std::size_t HeadWidth, std::size_t Sequence,
           attention_options Options = attention_options{}>
 struct attention {
-  static_assert(Options.window <= Sequence,
+  using groups = ext::head_groups<Heads, KeyValueHeads, HeadWidth, Options>;
+  static_assert(groups::options.window <= Sequence,
                 "attention<..., Sequence, {.window}>: the window is longer than the sequence; "
                 "leave it out to see all earlier keys, or write one of at most Sequence");
-  using groups = ext::head_groups<Heads, KeyValueHeads, HeadWidth, Options>;
   using concept_tag = layer_tag;
   using input = inputs<features<Heads * HeadWidth>, features<KeyValueHeads * HeadWidth>,
                        features<KeyValueHeads * HeadWidth>>;
@@ -95,7 +95,7 @@ struct attention {
   using saved = plait::saved<input_slot, output_slot, log_sum>;
   using scratch = plait::scratch<scores>;
   static constexpr std::size_t sequence = Sequence;
-  static constexpr std::size_t units = groups::key_value_heads;
+  static constexpr std::size_t units = KeyValueHeads;
   static constexpr double flops_per_row =
       4.0 * Heads * HeadWidth * (Options.window != 0 ? Options.window : Sequence);
 
