@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=600 seconds=20
+// test: alone timeout=600 seconds=20
 //
 // Small Llamas against transformers, whose numbers tests/oracle/llama_reference.py prints.
 #include <gtest/gtest.h>
