@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# train_llama from the command line: weights that are saved are started from, with LoRA and without, in files and in
+# folders; what is asked for in vain is one sentence.
+#   llama.sh TRAIN_LLAMA TEXT FOLDER
+set -euo pipefail
+export LC_ALL=C
+program="$1" text="$2" out="$3"
+rm -rf "$out"
+mkdir -p "$out"
+
+fail() {
+  printf 'llama.sh: %s\n' "$1" >&2
+  exit 1
+}
+train() {
+  "$program" --data "$text" --precision double --batch 8 --generate 0 --in-order "$@" >"$out/said" 2>&1 ||
+    fail "this failed: $* ($(cat "$out/said"))"
+}
+# The loss of the first step.
+first_loss() { sed -n 's/^loss \([0-9.]*\) -> .*/\1/p' "$out/said"; }
+# refused TEXT OPTIONS...
+refused() {
+  local said code=0
+  said="$("$program" "${@:2}" 2>&1)" || code=$?
+  [[ $code == 2 && $said == "train_llama: "*"$1"* ]] || fail "'${*:2}' said ($code) '$said', not '$1'"
+}
+names_of() {  # of a safetensors file
+  local length
+  length="$(od -An -t u8 -N 8 "$1")"
+  head -c $((8 + length)) "$1" | tail -c "$length" | tr '{},' '\n\n\n' | sed -n 's/^"\([^"]*\.weight\)":.*/\1/p' | sort
+}
+
+train --steps 5 --save "$out/base.safetensors"
+train --steps 0 --init "$out/base.safetensors" --save "$out/base/"
+train --steps 1 --init "$out/base.safetensors"
+from_file="$(first_loss)"
+train --steps 1 --init "$out/base" --plan tp4
+[[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file from a file and $(first_loss) from a folder under tp4"
+
+# B starts as zeros, so that the first loss is that of the base.
+train --steps 5 --init "$out/base" --lora 8 --plan dp2.tp2.pp2 --save "$out/adapter_model.safetensors"
+[[ $from_file == "$(first_loss)" ]] || fail "the loss is $from_file, with LoRA $(first_loss)"
+expected="$(for layer in 0 1; do
+  for name in q v; do
+    for matrix in A B; do
+      echo "base_model.model.model.layers.$layer.self_attn.${name}_proj.lora_$matrix.weight"
+    done
+  done
+done)"
+[[ $(names_of "$out/adapter_model.safetensors") == "$expected" ]] ||
+  fail "the adapter has $(names_of "$out/adapter_model.safetensors")"
+
+"$program" --explain --size llama_1b --precision bfloat16 --plan tp4 >"$out/said"
+grep -q '^mesh: tensor 4, .* 1235814400 parameters of 2 bytes$' "$out/said" || fail "$(head -1 "$out/said")"
+
+refused "--size llama_1b is built for --explain alone" --size llama_1b --precision bfloat16 --plan tp4
+refused "sizes are tiny, llama_1b" --size large
+refused "with --lora 3; none is; configure with -D PLAIT_LLAMA_MODELS=tiny.double" --precision double --lora 3
+refused "unknown option '--reproducible'" --reproducible 4
+refused "--lora needs a whole number from 1" --lora 0
+refused "has no tensor 'model.embed_tokens.weight'" --precision double --init "$out/adapter_model.safetensors"
