@@ -53,7 +53,7 @@ std::vector<float> train(entry const& job, plait::byte_text const& text,
 entry const* on_host(entry const& like) {
   for (auto const& job : train_gpt::entries())
     if (job.backend == "host" && job.plan == like.plan && job.size == like.size &&
-        job.precision == like.precision)
+        job.precision == like.precision && job.lora == like.lora)
       return &job;
   return nullptr;
 }
