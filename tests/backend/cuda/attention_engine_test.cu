@@ -235,6 +235,26 @@ TEST_F(AttentionEngine, RankZeroSaysOnceWhoDoesIt) {
   EXPECT_EQ(said(1, {}, 8), "");
 }
 
+TEST_F(AttentionEngine, IsNotAskedWhereQueryKeyAndValueAreApart) {
+  cuda_device device({0, 0}, {.attention = negating});
+  auto const queue = device.on(stream::compute);
+  attention_shape shape{35, 2, 4, 8, 2, {.window = 16}};
+  testing::internal::CaptureStderr();
+  for (std::size_t const batch : {1, 2, 1}) {
+    shape.batch = batch;
+    queue.prepare_attention<bfloat16>(shape);
+  }
+  shape.options = {.causal = false};
+  queue.prepare_attention<bfloat16>(shape);
+  std::string const of = "plait: attention in bfloat16 of 35 positions and 4 x 8 columns with 2 "
+                         "key-value heads ";
+  std::string const by = " is by plait's own kernels, as negation 1.2 takes query, key and value "
+                         "side by side\n";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            of + "in a window of 16" + by + of + "without mask" + by);
+  EXPECT_EQ(calls.prepared, 0);
+}
+
 namespace needs = plait::cuda_requirements;
 
 TEST(CudnnRequirements, CudnnIsNewEnoughAndOfTheMajorVersionOfTheHeader) {
@@ -254,7 +274,10 @@ TEST(CudnnRequirements, HeadsAreMultiplesOf8UpTo128) {
                                       {64, 2, 2, 136},
                                       {64, 2, 0, 64},
                                       {64, 0, 2, 64},
-                                      {1, 2, 2, 64}})
+                                      {1, 2, 2, 64},
+                                      {64, 2, 2, 64, 2},
+                                      {64, 2, 2, 64, 1, {.window = 8}},
+                                      {64, 2, 2, 64, 1, {.causal = false}}})
     EXPECT_FALSE(needs::cudnn_may_take(shape)) << shape.sequence << ' ' << shape.head_width;
 }
 

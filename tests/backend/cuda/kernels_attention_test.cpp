@@ -3,6 +3,7 @@
 #include "backend/cuda/kernel_testing.hpp"  // first: the words of kernels
 
 #include <algorithm>
+#include <vector>
 
 #include "plait/backend/cuda/kernels/attention.hpp"
 #include "plait/backend/cuda/kernels/attention_backward.hpp"
@@ -66,6 +67,89 @@ TYPED_TEST(Attention, ForwardAndBackwardEqualTheHost) {
       double largest = 1;
       for (double const value : dqkv) largest = std::max(largest, std::abs(value));
       expect_near(gradient.wide(), dqkv, largest * (rounding<T> + 20 * score_error));
+    }
+}
+
+namespace {
+
+using plait::ext::attention_options;
+using plait::ext::attention_shape;
+
+/// Every mask with every number of query heads for a key, and windows that begin within tiles, at
+/// their edges and in others.
+std::vector<attention_shape> general_shapes() {
+  std::vector<attention_shape> out = {
+      {1, 1, 2, 8, 2},
+      {17, 2, 3, 5, 3, {.window = 1}},
+      {133, 1, 2, 24, 2, {.window = 20}},
+      {150, 1, 2, 8, 1, {.window = 65}},
+      {66, 1, 2, 72, 1, {.window = 3}},
+      {66, 1, 2, 72, 2, {.causal = false}},
+      {35, 1, 4, 136, 2, {.causal = false}},
+      {40, 1, 2, 136, 2, {.window = 5}},
+  };
+  for (std::size_t const group : {1, 2, 4})
+    for (attention_options const how :
+         {attention_options{}, attention_options{.causal = false}, attention_options{.window = 16}})
+      out.push_back({70, 1, 4, 8, group, how});
+  return out;
+}
+
+}  // namespace
+
+// The keys and values lie in wider rows, of which the kernel has the middle.
+TYPED_TEST(Attention, OfAnyHeadsAndMaskEqualsTheHost) {
+  using T = TypeParam;
+  using A = accumulate_t<T>;
+  for (auto const& shape : general_shapes())
+    for (std::size_t const shift : shifts) {
+      if (shift > 0 && shape.sequence > 66) continue;
+      std::size_t const rows = shape.sequence * shape.batch, width = shape.heads * shape.head_width;
+      std::size_t const key_width = shape.key_value_heads() * shape.head_width;
+      std::size_t const key_row = 3 * key_width, sums = rows * shape.heads;
+      auto const doubled = [](std::vector<T> all) {
+        for (T& value : all) value = static_cast<T>(static_cast<A>(value) * 2);
+        return all;
+      };
+      auto const q = doubled(values<T>(rows * width, 1)), k = doubled(values<T>(rows * key_row, 2)),
+                 v = doubled(values<T>(rows * key_row, 3)), dout = values<T>(rows * width, 4);
+      auto const wide_q = wide(q), wide_k = wide(k), wide_v = wide(v);
+      plait::ext::attention_operands<double const> const host_in{
+          wide_q.data(), wide_k.data() + key_width, wide_v.data() + key_width, width, key_row};
+      std::vector<double> out(rows * width), log_sum(sums), dq(q.size()), dk(k.size(), 7.0),
+          dv(v.size(), 7.0), scratch(2 * plait::ext::attention_scratch(shape.sequence));
+      maths::attention_forward(shape, host_in, out.data(), log_sum.data(), scratch.data());
+
+      memory<T> of_q(q, shift), of_k(k, shift), of_v(v, shift), result(rows * width, shift);
+      memory<T> for_q(q.size(), shift), for_k(k.size(), shift), for_v(v.size(), shift);
+      memory<A> result_sums(sums),
+          products(kernels::attention_backward_scratch(shape.sequence, shape.batch, shape.heads));
+      plait::ext::attention_operands<T const> const in{of_q.data(), of_k.data() + key_width,
+                                                       of_v.data() + key_width, width, key_row};
+      kernels::attention(launcher{}, shape, in, result.data(), result_sums.data());
+      double const score_error =
+          10 * rounding<A> * 4 * std::sqrt(static_cast<double>(shape.head_width));
+      expect_near(result_sums.wide(), log_sum, 2 * score_error);
+      expect_near(result.wide(), out, 2 * (rounding<T> + 4 * score_error));
+
+      auto const rounded = result.wide(), rounded_sums = result_sums.wide();
+      maths::attention_backward(
+          shape, host_in, rounded.data(), rounded_sums.data(), wide(dout).data(),
+          {dq.data(), dk.data() + key_width, dv.data() + key_width, width, key_row},
+          scratch.data());
+      memory<T> from(dout);
+      kernels::attention_backward(
+          launcher{}, shape, in, result.data(), result_sums.data(), from.data(),
+          plait::ext::attention_operands<T>{for_q.data(), for_k.data() + key_width,
+                                            for_v.data() + key_width, width, key_row},
+          products.data());
+      double largest = 1;
+      for (auto const* of : {&dq, &dk, &dv})
+        for (double const value : *of) largest = std::max(largest, std::abs(value));
+      double const bound = largest * (rounding<T> + 20 * score_error);
+      expect_near(for_q.wide(), dq, bound);
+      expect_near(for_k.wide(), dk, bound);
+      expect_near(for_v.wide(), dv, bound);
     }
 }
 

@@ -75,6 +75,10 @@ void launch_all(stream_launcher stream, T* x, plait::accumulate_t<T>* a, std::in
   kernels::rms_norm_backward_parameters(stream, in, in, a, a, a, n, n);
   kernels::attention(stream, in, x, a, n, n, n, n);
   kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
+  plait::ext::attention_operands<T const> const apart{in, in, in, n, n};
+  kernels::attention(stream, plait::ext::attention_shape{}, apart, x, a);
+  kernels::attention_backward(stream, plait::ext::attention_shape{}, apart, in, a, in,
+                              plait::ext::attention_operands<T>{x, x, x, n, n}, a);
   kernels::row_max(stream, in, a, n, n, n);
   kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
   kernels::cross_entropy_sum(stream, a, ids, -1, n, d, d);

@@ -17,7 +17,7 @@
 #include "plait/backend/cuda/kernels/rowwise.hpp"
 #include "plait/tensor/functions.hpp"
 
-// The kernels of a step of GPT-2 in bfloat16, optimised: check_kernel_counts.py reads what nvcc has
+// The kernels of a step of GPT-2 in bfloat16, and attention of other heads and masks, optimised: check_kernel_counts.py reads what nvcc has
 // made of them. Nothing is run.
 int main(int count, char**) {
   if (count < 1000) return 0;
@@ -38,6 +38,10 @@ int main(int count, char**) {
   kernels::layer_norm_backward_parameters(stream, in, in, a, a, a, a, n, n);
   kernels::attention(stream, in, x, a, n, n, n, n);
   kernels::attention_backward(stream, in, in, a, in, x, a, n, n, n, n);
+  plait::ext::attention_operands<plait::bfloat16 const> const apart{in, in, in, n, n};
+  kernels::attention(stream, plait::ext::attention_shape{}, apart, x, a);
+  kernels::attention_backward(stream, plait::ext::attention_shape{}, apart, in, a, in,
+                              plait::ext::attention_operands<plait::bfloat16>{x, x, x, n, n}, a);
   kernels::row_max(stream, in, a, n, n, n);
   kernels::cross_entropy_terms(stream, in, ids, a, a, n, n, n, n);
   kernels::cross_entropy_backward(stream, in, ids, a, a, d, x, n, -1, n, n, n);

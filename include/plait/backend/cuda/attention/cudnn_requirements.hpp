@@ -32,7 +32,8 @@ inline void check_cudnn(std::size_t found, std::size_t built_with) {
 [[nodiscard]] inline bool cudnn_may_take(attention_shape const& shape) {
   // Backward of a single position is unknown to it.
   return shape.sequence > 1 && shape.batch > 0 && shape.heads > 0 && shape.head_width > 0 &&
-         shape.head_width % 8 == 0 && shape.head_width <= 128;
+         shape.head_width % 8 == 0 && shape.head_width <= 128 && shape.queries_per_key == 1 &&
+         shape.options == attention_options{};
 }
 
 }  // namespace plait::cuda_requirements

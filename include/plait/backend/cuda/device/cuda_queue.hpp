@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plait/backend/arguments.hpp"
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/device/cuda_error.hpp"
 #include "plait/backend/cuda/device/cuda_headers.hpp"
 #include "plait/backend/cuda/device/cuda_state.hpp"
@@ -327,6 +328,25 @@ class cuda_queue {
         sequence, batch, heads, head_width);
   }
 
+  /// The same for any attention, always by plait's own kernels.
+  template <class T>
+  void prepare_attention(attention_shape const& shape) const {
+    if constexpr (std::is_same_v<T, bfloat16>) state_->attend_by_own_kernels(shape);
+    (void)attention_products<T>(shape);
+  }
+  template <class T>
+  void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
+                 of_rows<T>* log_sum, of_rows<T>*) const {
+    cuda_kernels::attention(launcher(), shape, in, out, log_sum);
+  }
+  template <class T>
+  void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
+                          T const* out, of_rows<T> const* log_sum, T const* dout,
+                          attention_operands<T> const& gradient, of_rows<T>*) const {
+    cuda_kernels::attention_backward(launcher(), shape, in, out, log_sum, dout, gradient,
+                                     attention_products<T>(shape));
+  }
+
   template <class T>
   void gather_rows(std::int32_t const* ids, T const* table, std::size_t first_row,
                    std::size_t table_rows, T* out, std::size_t count, std::size_t columns) const {
@@ -460,6 +480,11 @@ class cuda_queue {
     if (!state_->products.knows(what))
       state_->require_no_capture("a matrix product of a new shape was asked for");
     return state_->products.run(what, a, b, c, more, state_->workspace(on_), stream());
+  }
+  template <class T>
+  of_rows<T>* attention_products(attention_shape const& shape) const {
+    return scratch<of_rows<T>>(
+        cuda_kernels::attention_backward_scratch(shape.sequence, shape.batch, shape.heads));
   }
   template <class U>
   U* scratch(std::size_t count) const {

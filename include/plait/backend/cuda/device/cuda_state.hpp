@@ -126,6 +126,11 @@ class cuda_state {
     return found->second.get();
   }
 
+  // For attention that no engine is asked for, as its query, key and value are apart.
+  void attend_by_own_kernels(attention_shape const& shape) {
+    if (place.rank == 0) say_who_attends(shape, false, "takes query, key and value side by side");
+  }
+
   void require_no_capture(char const* what) const {
     if (capturing)
       throw cuda_error(place_text(place) + what +
@@ -251,13 +256,20 @@ class cuda_state {
   bool capturing = false;
 
  private:
-  // Once for shapes that differ in the batch alone.
-  [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine) {
+  // Once for shapes that differ in the batch alone; `why` is what the engine has against it.
+  [[gnu::cold]] void say_who_attends(attention_shape const& shape, bool by_engine,
+                                     char const* why = "does not take it") {
     std::string text = "plait: attention in bfloat16 of " + std::to_string(shape.sequence) +
                        " positions and " + std::to_string(shape.heads) + " x " +
-                       std::to_string(shape.head_width) + " columns is by ";
+                       std::to_string(shape.head_width) + " columns";
+    if (shape.queries_per_key > 1)
+      text += " with " + std::to_string(shape.key_value_heads()) + " key-value heads";
+    if (!shape.options.causal) text += " without mask";
+    if (shape.options.window != 0)
+      text += " in a window of " + std::to_string(shape.options.window);
+    text += " is by ";
     if (by_engine) text += engine_->name();
-    else if (engine_) text += "plait's own kernels, as " + engine_->name() + " does not take it";
+    else if (engine_) text += "plait's own kernels, as " + engine_->name() + " " + why;
     else if (options.attention == nullptr) text += "plait's own kernels, as the options say";
     else text += "plait's own kernels, as plait::cudnn is not linked into the program";
     if (said_.insert(text).second) std::fprintf(stderr, "%s\n", text.c_str());

@@ -23,31 +23,25 @@ struct attention_memory {
 
 }  // namespace detail
 
-// A block does a tile of queries of one (sample, head) and goes through the keys up to the last
-// query; the largest score and the sum so far correct what was added before.
-template <class Sizes, int V, class T>
-__global__ __launch_bounds__(detail::tile_threads,
-                             2) void attention_kernel(T const* qkv, T* out,
-                                                      accumulate_t<T>* log_sum,
-                                                      detail::attention_extents extents,
-                                                      accumulate_t<T> scale) {
+// A block does a tile of queries of one (sample, head) and goes through the keys that some of them
+// see; the largest score and the sum so far correct what was added before.
+template <class Sizes, int V, class T, class Extents>
+__global__ __launch_bounds__(detail::tile_threads, 2) void attention_kernel(
+    typename Extents::template operands<T const> in, T* out, accumulate_t<T>* log_sum,
+    Extents extents, accumulate_t<T> scale) {
   using A = accumulate_t<T>;
   constexpr std::size_t tile = Sizes::tile;
   auto const greater = [](A a, A b) { return b > a ? b : a; };
   auto& memory = shared_memory<detail::attention_memory<Sizes>>();
   std::size_t const places = extents.batch * extents.heads;
-  detail::attention_place const place(extents, blockIdx.x % places);
+  auto const place = extents.place(blockIdx.x % places);
   // The last queries see the most keys and go first.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * tile;
-  T const* const q = qkv + place.qkv;
-  T const* const k = q + extents.to_key();
-  T const* const v = k + extents.to_key();
-  auto const fetch = [&](A* to, T const* from, std::size_t first) {
-    detail::load_tile<Sizes, V>(to, from, extents.qkv_stride(), first, extents.sequence,
-                                extents.head_width);
+  auto const fetch = [&](A* to, T const* from, std::size_t stride, std::size_t first) {
+    detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
   };
 
-  fetch(memory.queries, q, first_query);
+  fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
   typename Sizes::row_sums sums{};
   A largest[Sizes::rows], total[Sizes::rows];
   PLAIT_UNROLL
@@ -55,43 +49,45 @@ __global__ __launch_bounds__(detail::tile_threads,
     largest[i] = minus_infinity<A>;
     total[i] = 0;
   }
-  for (std::size_t first_key = 0; first_key <= first_query; first_key += tile) {
+  auto const keys = detail::keys_of_tile(extents, first_query, tile);
+  for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
     __syncthreads();  // the values of the last turn have been used
-    fetch(memory.keys_or_values, k, first_key);
+    fetch(memory.keys_or_values, extents.key(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     typename Sizes::scores scores{};
     detail::multiply_by_rows<Sizes>(memory.queries, memory.keys_or_values, scores);
     PLAIT_UNROLL
     for (int i = 0; i < Sizes::rows; ++i) {
       int const row = detail::tile_y() + detail::tile_side * i;
+      detail::seen_keys<Extents> const seen(extents, first_query + static_cast<std::size_t>(row));
       A row_largest = largest[i];
       PLAIT_UNROLL
       for (int j = 0; j < Sizes::rows; ++j) {
         std::size_t const key =
             first_key + static_cast<std::size_t>(detail::tile_x() + detail::tile_side * j);
-        bool const visible =
-            key <= first_query + static_cast<std::size_t>(row) && key < extents.sequence;
+        bool const visible = seen.has(key) && key < extents.sequence;
         scores[i][j] = visible ? scores[i][j] * scale : minus_infinity<A>;
         row_largest = greater(row_largest, scores[i][j]);
       }
       row_largest = detail::reduce_row(row_largest, greater);
+      A const base = detail::exponent_base<Extents>(row_largest);
       A row_sum = 0;
       PLAIT_UNROLL
       for (int j = 0; j < Sizes::rows; ++j) {
-        A const probability = functions::exponential(scores[i][j] - row_largest);
+        A const probability = functions::exponential(scores[i][j] - base);
         row_sum += probability;
         memory.scores[row * Sizes::score_stride + detail::tile_x() + detail::tile_side * j] =
             probability;
       }
       row_sum = detail::reduce_row(row_sum, [](A a, A b) { return a + b; });
-      A const correction = functions::exponential(largest[i] - row_largest);
+      A const correction = functions::exponential(largest[i] - base);
       total[i] = total[i] * correction + row_sum;
       largest[i] = row_largest;
       PLAIT_UNROLL
       for (int c = 0; c < Sizes::columns; ++c) sums[i][c] *= correction;
     }
     __syncthreads();  // the keys have been used
-    fetch(memory.keys_or_values, v, first_key);
+    fetch(memory.keys_or_values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     detail::multiply_scores<Sizes>(memory.scores, memory.keys_or_values, sums);
   }
@@ -106,9 +102,41 @@ __global__ __launch_bounds__(detail::tile_threads,
     if (detail::tile_x() == 0 && query < extents.sequence)
       log_sum[query * places + place.row] = largest[i] + std::log(total[i]);
   }
-  detail::store_rows<Sizes, V>(sums, out + place.out, extents.out_stride(), first_query,
+  detail::store_rows<Sizes, V>(sums, extents.out(out, place), extents.out_stride(), first_query,
                                extents.sequence, extents.head_width);
 }
+
+namespace detail {
+
+template <class Launch, class T, class Extents>
+void launch_attention(Launch launch, bool vectors, typename Extents::template operands<T const> in,
+                      T* out, accumulate_t<T>* log_sum, Extents const& extents) {
+  using A = accumulate_t<T>;
+  constexpr int wide = vector_elements<T>;
+  std::size_t const head_width = extents.head_width, places = extents.batch * extents.heads;
+  A const scale = attention_scale<A>(head_width);
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (vectors && fits_tensor_cores(head_width)) {
+      std::size_t const blocks = divide_up(extents.sequence, core_tile) * places;
+      launch(
+          attention_core_kernel<T, Extents>,
+          launch_shape{static_cast<unsigned>(blocks), core_threads, sizeof(attention_core_memory)},
+          in, out, log_sum, extents, scale);
+      return;
+    }
+  }
+  choose_attention_width(head_width, [&](auto width) {
+    using sizes = forward_sizes<A, decltype(width)::value>;
+    std::size_t const blocks = divide_up(extents.sequence, sizes::tile) * places;
+    launch(
+        vectors ? attention_kernel<sizes, wide, T, Extents>
+                : attention_kernel<sizes, 1, T, Extents>,
+        launch_shape{static_cast<unsigned>(blocks), tile_threads, sizeof(attention_memory<sizes>)},
+        in, out, log_sum, extents, scale);
+  });
+}
+
+}  // namespace detail
 
 /// Every head's query attends to the keys of its own sample at its own and earlier positions:
 /// out = softmax(q k^T / sqrt(head_width)) v.
@@ -125,28 +153,21 @@ template <launcher Launch, class T>
 void attention(Launch launch, T const* qkv, T* out, accumulate_t<T>* log_sum, std::size_t sequence,
                std::size_t batch, std::size_t heads, std::size_t head_width) {
   if (sequence * batch * heads * head_width == 0) return;
-  using A = accumulate_t<T>;
-  constexpr int wide = vector_elements<T>;
-  bool const vectors = fits_vectors(qkv, out, head_width * sizeof(T));
-  detail::attention_extents const extents{sequence, batch, heads, head_width};
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    if (vectors && detail::fits_tensor_cores(head_width)) {
-      std::size_t const blocks = divide_up(sequence, detail::core_tile) * batch * heads;
-      launch(detail::attention_core_kernel<T>,
-             launch_shape{static_cast<unsigned>(blocks), detail::core_threads,
-                          sizeof(detail::attention_core_memory)},
-             qkv, out, log_sum, extents, detail::attention_scale<A>(head_width));
-      return;
-    }
-  }
-  detail::choose_attention_width(head_width, [&](auto width) {
-    using sizes = detail::forward_sizes<A, decltype(width)::value>;
-    std::size_t const blocks = divide_up(sequence, sizes::tile) * batch * heads;
-    launch(vectors ? attention_kernel<sizes, wide, T> : attention_kernel<sizes, 1, T>,
-           launch_shape{static_cast<unsigned>(blocks), detail::tile_threads,
-                        sizeof(detail::attention_memory<sizes>)},
-           qkv, out, log_sum, extents, detail::attention_scale<A>(head_width));
-  });
+  detail::launch_attention(launch, fits_vectors(qkv, out, head_width * sizeof(T)), qkv, out,
+                           log_sum, detail::attention_extents{sequence, batch, heads, head_width});
+}
+
+/// The same with any heads and mask, as host_maths::attention_forward.
+///
+/// Cost:   as above, twice as much without the causal mask; with a window 4 * ... * sequence *
+///         (window + 64).
+template <launcher Launch, class T>
+void attention(Launch launch, ext::attention_shape const& shape,
+               ext::attention_operands<T const> const& in, T* out, accumulate_t<T>* log_sum) {
+  if (shape.sequence * shape.batch * shape.heads * shape.head_width == 0) return;
+  bool const vectors = fits_vectors(in.q, in.k, in.v, out, in.query_stride * sizeof(T),
+                                    in.key_stride * sizeof(T), shape.head_width * sizeof(T));
+  detail::launch_attention(launch, vectors, in, out, log_sum, detail::general_extents{shape});
 }
 
 }  // namespace plait::cuda_kernels

@@ -28,10 +28,10 @@ struct attention_backward_memory {
 
 // The probabilities of this thread's queries and keys, and scale times the gradients by the scores,
 // from the tiles in shared memory; zeros where a query does not see a key.
-template <class Sizes, class A>
+template <class Sizes, class Extents, class A>
 __device__ __forceinline__ void remake_scores(attention_backward_memory<Sizes> const& memory,
                                               A const* log_sum, A const* products,
-                                              attention_extents const& extents, std::size_t row,
+                                              Extents const& extents, std::size_t row,
                                               std::size_t first_query, std::size_t first_key,
                                               A scale, A (&probabilities)[Sizes::rows][Sizes::rows],
                                               A (&dscores)[Sizes::rows][Sizes::rows]) {
@@ -44,13 +44,14 @@ __device__ __forceinline__ void remake_scores(attention_backward_memory<Sizes> c
   for (int i = 0; i < Sizes::rows; ++i) {
     std::size_t const query = first_query + static_cast<std::size_t>(tile_y() + tile_side * i);
     bool const real = query < extents.sequence;
+    seen_keys<Extents> const seen(extents, query);
     std::size_t const at = query * extents.batch * extents.heads + row;
     A const log_of_sum = real ? log_sum[at] : A{0};
     A const product = real ? products[at] : A{0};
     PLAIT_UNROLL
     for (int j = 0; j < Sizes::rows; ++j) {
       std::size_t const key = first_key + static_cast<std::size_t>(tile_x() + tile_side * j);
-      bool const visible = real && key <= query;
+      bool const visible = real && seen.has(key);
       A const probability =
           visible ? functions::exponential(probabilities[i][j] * scale - log_of_sum) : A{0};
       probabilities[i][j] = probability;
@@ -93,33 +94,34 @@ __global__ void row_products_kernel(T const* a, T const* b, accumulate_t<T>* pro
 }
 
 // Two blocks of a multiprocessor; 0 leaves it to nvcc, which comes to the same without a spill.
-template <class Sizes, int V, class T>
+template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(
     detail::tile_threads,
     Sizes::tile == 32
         ? 2
-        : 0) void attention_backward_queries_kernel(T const* qkv, accumulate_t<T> const* log_sum,
+        : 0) void attention_backward_queries_kernel(typename Extents::template operands<T const> in,
+                                                    accumulate_t<T> const* log_sum,
                                                     accumulate_t<T> const* products, T const* dout,
-                                                    T* dqkv, detail::attention_extents extents,
-                                                    accumulate_t<T> scale) {
+                                                    typename Extents::template operands<T> gradient,
+                                                    Extents extents, accumulate_t<T> scale) {
   constexpr std::size_t tile = Sizes::tile;
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
-  std::size_t const places = extents.batch * extents.heads;
-  detail::attention_place const place(extents, blockIdx.x % places);
+  auto const places = static_cast<typename Extents::position>(extents.batch * extents.heads);
+  auto const place = extents.place(blockIdx.x % places);
   // The last queries see the most keys and go first.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * tile;
-  T const* const q = qkv + place.qkv;
   auto const fetch = [&](auto* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
   };
 
-  fetch(memory.queries, q, extents.qkv_stride(), first_query);
-  fetch(memory.douts, dout + place.out, extents.out_stride(), first_query);
+  fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
+  fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
   typename Sizes::row_sums dq{};
-  for (std::size_t first_key = 0; first_key <= first_query; first_key += tile) {
+  auto const keys = detail::keys_of_tile(extents, first_query, tile);
+  for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += tile) {
     __syncthreads();  // the keys and scores of the last turn have been used
-    fetch(memory.keys, q + extents.to_key(), extents.qkv_stride(), first_key);
-    fetch(memory.values, q + 2 * extents.to_key(), extents.qkv_stride(), first_key);
+    fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
+    fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     typename Sizes::scores probabilities, dscores;
     detail::remake_scores<Sizes>(memory, log_sum, products, extents, place.row, first_query,
@@ -128,50 +130,110 @@ __global__ __launch_bounds__(
     __syncthreads();
     detail::multiply_scores<Sizes>(memory.scores, memory.keys, dq);
   }
-  detail::store_rows<Sizes, V>(dq, dqkv + place.qkv, extents.qkv_stride(), first_query,
-                               extents.sequence, extents.head_width);
+  detail::store_rows<Sizes, V>(dq, extents.query(gradient, place), extents.query_stride(gradient),
+                               first_query, extents.sequence, extents.head_width);
 }
 
-template <class Sizes, int V, class T>
+template <class Sizes, int V, class T, class Extents>
 __global__ __launch_bounds__(detail::tile_threads, 2) void attention_backward_keys_kernel(
-    T const* qkv, accumulate_t<T> const* log_sum, accumulate_t<T> const* products, T const* dout,
-    T* dqkv, detail::attention_extents extents, accumulate_t<T> scale) {
+    typename Extents::template operands<T const> in, accumulate_t<T> const* log_sum,
+    accumulate_t<T> const* products, T const* dout, typename Extents::template operands<T> gradient,
+    Extents extents, accumulate_t<T> scale) {
   constexpr std::size_t tile = Sizes::tile;
   auto& memory = shared_memory<detail::attention_backward_memory<Sizes>>();
-  std::size_t const places = extents.batch * extents.heads;
-  detail::attention_place const place(extents, blockIdx.x % places);
+  auto const places = static_cast<typename Extents::position>(extents.batch * extents.key_heads());
+  auto place = extents.place_of_key(blockIdx.x % places);
   // The first keys are seen by the most queries and go first.
   std::size_t const first_key = blockIdx.x / places * tile;
-  T const* const q = qkv + place.qkv;
   auto const fetch = [&](auto* to, T const* from, std::size_t stride, std::size_t first) {
     detail::load_tile<Sizes, V>(to, from, stride, first, extents.sequence, extents.head_width);
   };
 
-  fetch(memory.keys, q + extents.to_key(), extents.qkv_stride(), first_key);
-  fetch(memory.values, q + 2 * extents.to_key(), extents.qkv_stride(), first_key);
+  fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
+  fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
   typename Sizes::row_sums dk{}, dv{};
-  for (std::size_t first_query = first_key; first_query < extents.sequence; first_query += tile) {
-    __syncthreads();  // the queries and scores of the last turn have been used
-    fetch(memory.queries, q, extents.qkv_stride(), first_query);
-    fetch(memory.douts, dout + place.out, extents.out_stride(), first_query);
-    __syncthreads();
-    typename Sizes::scores probabilities, dscores;
-    detail::remake_scores<Sizes>(memory, log_sum, products, extents, place.row, first_query,
-                                 first_key, scale, probabilities, dscores);
-    detail::keep_scores<Sizes>(probabilities, memory.scores);
-    __syncthreads();
-    detail::multiply_transposed_scores<Sizes>(memory.scores, memory.douts, dv);
-    __syncthreads();  // the probabilities have been used
-    detail::keep_scores<Sizes>(dscores, memory.scores);
-    __syncthreads();
-    detail::multiply_transposed_scores<Sizes>(memory.scores, memory.queries, dk);
+  // The query heads are added up in their order.
+  for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
+    for (std::size_t first_query = ext::first_query_of(extents.mask(), first_key);
+         detail::is_seen_from(extents, first_query, first_key, tile); first_query += tile) {
+      __syncthreads();  // the queries and scores of the last turn have been used
+      fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
+      fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
+      __syncthreads();
+      typename Sizes::scores probabilities, dscores;
+      detail::remake_scores<Sizes>(memory, log_sum, products, extents, place.row, first_query,
+                                   first_key, scale, probabilities, dscores);
+      detail::keep_scores<Sizes>(probabilities, memory.scores);
+      __syncthreads();
+      detail::multiply_transposed_scores<Sizes>(memory.scores, memory.douts, dv);
+      __syncthreads();  // the probabilities have been used
+      detail::keep_scores<Sizes>(dscores, memory.scores);
+      __syncthreads();
+      detail::multiply_transposed_scores<Sizes>(memory.scores, memory.queries, dk);
+    }
   }
-  T* const dkey = dqkv + place.qkv + extents.to_key();
-  detail::store_rows<Sizes, V>(dk, dkey, extents.qkv_stride(), first_key, extents.sequence,
+  T* const dkey = extents.key(gradient, place);
+  detail::store_rows<Sizes, V>(dk, dkey, extents.key_stride(gradient), first_key, extents.sequence,
                                extents.head_width);
-  detail::store_rows<Sizes, V>(dv, dkey + extents.to_key(), extents.qkv_stride(), first_key,
-                               extents.sequence, extents.head_width);
+  detail::store_rows<Sizes, V>(dv, extents.value_of(dkey, gradient, place),
+                               extents.key_stride(gradient), first_key, extents.sequence,
+                               extents.head_width);
 }
+
+namespace detail {
+
+template <class Launch, class T, class Extents>
+void launch_attention_backward(Launch launch, bool vectors,
+                               typename Extents::template operands<T const> in, T const* out,
+                               accumulate_t<T> const* log_sum, T const* dout,
+                               typename Extents::template operands<T> gradient,
+                               accumulate_t<T>* scratch, Extents const& extents) {
+  using A = accumulate_t<T>;
+  constexpr int wide = vector_elements<T>;
+  std::size_t const head_width = extents.head_width, places = extents.batch * extents.heads;
+  std::size_t const key_places = extents.batch * extents.key_heads();
+  std::size_t const rows = extents.sequence * places;
+  A const scale = attention_scale<A>(head_width);
+  auto const multiply_rows = [&] {
+    launch(vectors ? row_products_kernel<wide, T> : row_products_kernel<1, T>,
+           launch_shape{static_cast<unsigned>(divide_up(rows, block_threads / product_threads)),
+                        block_threads},
+           out, dout, scratch, rows, head_width);
+  };
+  auto const shape = [&](std::size_t tile, std::size_t of, std::size_t threads,
+                         std::size_t shared_bytes) {
+    return launch_shape{static_cast<unsigned>(divide_up(extents.sequence, tile) * of),
+                        static_cast<unsigned>(threads), shared_bytes};
+  };
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (vectors && fits_tensor_cores(head_width)) {
+      constexpr std::size_t bytes = sizeof(attention_backward_core_memory);
+      multiply_rows();
+      launch(attention_backward_queries_core_kernel<T, Extents>,
+             shape(core_tile, places, core_threads, bytes), in, log_sum, scratch, dout, gradient,
+             extents, scale);
+      launch(attention_backward_keys_core_kernel<T, Extents>,
+             shape(core_tile, key_places, core_threads, bytes), in, log_sum, scratch, dout,
+             gradient, extents, scale);
+      return;
+    }
+  }
+  choose_attention_width(head_width, [&](auto width) {
+    using sizes = backward_sizes<A, decltype(width)::value>;
+    std::size_t const bytes = sizeof(attention_backward_memory<sizes>);
+    multiply_rows();
+    launch(vectors ? attention_backward_queries_kernel<sizes, wide, T, Extents>
+                   : attention_backward_queries_kernel<sizes, 1, T, Extents>,
+           shape(sizes::tile, places, tile_threads, bytes), in, log_sum, scratch, dout, gradient,
+           extents, scale);
+    launch(vectors ? attention_backward_keys_kernel<sizes, wide, T, Extents>
+                   : attention_backward_keys_kernel<sizes, 1, T, Extents>,
+           shape(sizes::tile, key_places, tile_threads, bytes), in, log_sum, scratch, dout,
+           gradient, extents, scale);
+  });
+}
+
+}  // namespace detail
 
 /// Elements of scratch, of accumulate_t<T>, that attention_backward needs.
 constexpr std::size_t attention_backward_scratch(std::size_t sequence, std::size_t batch,
@@ -191,45 +253,25 @@ void attention_backward(Launch launch, T const* qkv, T const* out, accumulate_t<
                         T const* dout, T* dqkv, accumulate_t<T>* scratch, std::size_t sequence,
                         std::size_t batch, std::size_t heads, std::size_t head_width) {
   if (sequence * batch * heads * head_width == 0) return;
-  using A = accumulate_t<T>;
-  constexpr int wide = vector_elements<T>;
   bool const vectors = fits_vectors(qkv, out, dout, dqkv, head_width * sizeof(T));
-  std::size_t const rows = sequence * batch * heads;
-  A const scale = detail::attention_scale<A>(head_width);
-  detail::attention_extents const extents{sequence, batch, heads, head_width};
-  auto const multiply_rows = [&] {
-    launch(vectors ? row_products_kernel<wide, T> : row_products_kernel<1, T>,
-           launch_shape{
-               static_cast<unsigned>(divide_up(rows, block_threads / detail::product_threads)),
-               block_threads},
-           out, dout, scratch, rows, head_width);
-  };
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    if (vectors && detail::fits_tensor_cores(head_width)) {
-      std::size_t const blocks = divide_up(sequence, detail::core_tile) * batch * heads;
-      launch_shape const shape{static_cast<unsigned>(blocks), detail::core_threads,
-                               sizeof(detail::attention_backward_core_memory)};
-      multiply_rows();
-      launch(detail::attention_backward_queries_core_kernel<T>, shape, qkv, log_sum, scratch, dout,
-             dqkv, extents, scale);
-      launch(detail::attention_backward_keys_core_kernel<T>, shape, qkv, log_sum, scratch, dout,
-             dqkv, extents, scale);
-      return;
-    }
-  }
-  detail::choose_attention_width(head_width, [&](auto width) {
-    using sizes = detail::backward_sizes<A, decltype(width)::value>;
-    std::size_t const blocks = divide_up(sequence, sizes::tile) * batch * heads;
-    launch_shape const shape{static_cast<unsigned>(blocks), detail::tile_threads,
-                             sizeof(detail::attention_backward_memory<sizes>)};
-    multiply_rows();
-    launch(vectors ? attention_backward_queries_kernel<sizes, wide, T>
-                   : attention_backward_queries_kernel<sizes, 1, T>,
-           shape, qkv, log_sum, scratch, dout, dqkv, extents, scale);
-    launch(vectors ? attention_backward_keys_kernel<sizes, wide, T>
-                   : attention_backward_keys_kernel<sizes, 1, T>,
-           shape, qkv, log_sum, scratch, dout, dqkv, extents, scale);
-  });
+  detail::launch_attention_backward(launch, vectors, qkv, out, log_sum, dout, dqkv, scratch,
+                                    detail::attention_extents{sequence, batch, heads, head_width});
+}
+
+/// The same with any heads and mask, as host_maths::attention_backward; each key-value head adds up
+/// its query heads in their order.
+template <launcher Launch, class T>
+void attention_backward(Launch launch, ext::attention_shape const& shape,
+                        ext::attention_operands<T const> const& in, T const* out,
+                        accumulate_t<T> const* log_sum, T const* dout,
+                        ext::attention_operands<T> const& gradient, accumulate_t<T>* scratch) {
+  if (shape.sequence * shape.batch * shape.heads * shape.head_width == 0) return;
+  bool const vectors = fits_vectors(in.q, in.k, in.v, out, dout, gradient.q, gradient.k, gradient.v,
+                                    in.query_stride * sizeof(T), in.key_stride * sizeof(T),
+                                    gradient.query_stride * sizeof(T),
+                                    gradient.key_stride * sizeof(T), shape.head_width * sizeof(T));
+  detail::launch_attention_backward(launch, vectors, in, out, log_sum, dout, gradient, scratch,
+                                    detail::general_extents{shape});
 }
 
 }  // namespace plait::cuda_kernels

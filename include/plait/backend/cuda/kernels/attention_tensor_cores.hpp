@@ -137,20 +137,20 @@ __device__ __forceinline__ float reduce_score_row(float value, Join join) {
   return join(value, __shfl_xor_sync(whole_warp, value, 2));
 }
 
-template <class T>
-__global__ __launch_bounds__(core_threads,
-                             3) void attention_core_kernel(T const* qkv, T* out, float* log_sum,
-                                                           attention_extents extents, float scale) {
+template <class T, class Extents>
+__global__ __launch_bounds__(core_threads, 3) void attention_core_kernel(
+    typename Extents::template operands<T const> in, T* out, float* log_sum, Extents extents,
+    float scale) {
   auto const greater = [](float a, float b) { return b > a ? b : a; };
   auto& memory = shared_memory<attention_core_memory>();
   std::size_t const places = extents.batch * extents.heads;
-  attention_place const place(extents, blockIdx.x % places);
+  auto const place = extents.place(blockIdx.x % places);
   // The last queries see the most keys and go first.
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * core_tile;
   std::size_t const query = first_query + static_cast<std::size_t>(score_row());
-  T const* const q = qkv + place.qkv;
-  auto const fetch = [&](T* to, T const* from, std::size_t first) {
-    load_factors(to, from, extents.qkv_stride(), first, extents.sequence, extents.head_width);
+  seen_keys<Extents> const seen(extents, query);
+  auto const fetch = [&](T* to, T const* from, std::size_t stride, std::size_t first) {
+    load_factors(to, from, stride, first, extents.sequence, extents.head_width);
   };
   // The scores of this thread, minus infinity where its query does not see the key.
   auto const for_each_score = [&](std::size_t first_key, auto use) {
@@ -158,16 +158,17 @@ __global__ __launch_bounds__(core_threads,
     for (int j = 0; j < core_tile / row_threads; ++j) {
       int const column = score_column() + j * row_threads;
       std::size_t const key = first_key + static_cast<std::size_t>(column);
-      bool const visible = key <= query && key < extents.sequence;
+      bool const visible = seen.has(key) && key < extents.sequence;
       use(column, visible ? memory.scores[score_row() * score_stride + column] * scale
                           : minus_infinity<float>);
     }
   };
 
-  fetch(memory.queries, q, first_query);
+  fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
   float largest = minus_infinity<float>, total = 0;
-  for (std::size_t first_key = 0; first_key <= first_query; first_key += core_tile) {
-    fetch(memory.keys, q + extents.to_key(), first_key);
+  auto const keys = keys_of_tile(extents, first_query, core_tile);
+  for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
+    fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     multiply_by_rows(memory.queries, memory.keys, memory.scores);
     __syncthreads();
@@ -175,9 +176,10 @@ __global__ __launch_bounds__(core_threads,
     for_each_score(first_key,
                    [&](int, float score) { tile_largest = greater(tile_largest, score); });
     tile_largest = reduce_score_row(tile_largest, greater);
-    total *= functions::exponential(largest - tile_largest);
+    float const base = exponent_base<Extents>(tile_largest);
+    total *= functions::exponential(largest - base);
     for_each_score(first_key, [&](int, float score) {  // read again: registers are few
-      total += functions::exponential(score - tile_largest);
+      total += functions::exponential(score - base);
     });
     largest = tile_largest;
   }
@@ -187,10 +189,10 @@ __global__ __launch_bounds__(core_threads,
     log_sum[query * places + place.row] = log_of_sum;
 
   core_sums sums;
-  for (std::size_t first_key = 0; first_key <= first_query; first_key += core_tile) {
+  for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
     __syncthreads();  // the values and probabilities of the last turn have been used
-    fetch(memory.keys, q + extents.to_key(), first_key);
-    fetch(memory.values, q + 2 * extents.to_key(), first_key);
+    fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
+    fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     multiply_by_rows(memory.queries, memory.keys, memory.scores);
     __syncthreads();
@@ -201,22 +203,24 @@ __global__ __launch_bounds__(core_threads,
     __syncthreads();
     add_product<false>(memory.probabilities, memory.values, sums);
   }
-  store_sums(sums, memory.scores, out + place.out, extents.out_stride(), first_query,
+  store_sums(sums, memory.scores, extents.out(out, place), extents.out_stride(), first_query,
              extents.sequence, extents.head_width);
 }
 
 // The probabilities and scale times the gradients by the scores, from the tiles of queries and keys
 // in shared memory; zeros where a query does not see a key. Ends with a barrier.
+template <class Extents>
 __device__ __forceinline__ void remake_core_scores(attention_backward_core_memory& memory,
                                                    float const* log_sum, float const* products,
-                                                   attention_extents const& extents,
-                                                   std::size_t row, std::size_t first_query,
-                                                   std::size_t first_key, float scale) {
+                                                   Extents const& extents, std::size_t row,
+                                                   std::size_t first_query, std::size_t first_key,
+                                                   float scale) {
   multiply_by_rows(memory.queries, memory.keys, memory.scores);
   multiply_by_rows(memory.douts, memory.values, memory.dprobabilities);
   __syncthreads();
   std::size_t const query = first_query + static_cast<std::size_t>(score_row());
   bool const real = query < extents.sequence;
+  seen_keys<Extents> const seen(extents, query);
   std::size_t const at = query * extents.batch * extents.heads + row;
   float const log_of_sum = real ? log_sum[at] : 0;
   float const product = real ? products[at] : 0;
@@ -224,7 +228,8 @@ __device__ __forceinline__ void remake_core_scores(attention_backward_core_memor
   for (int j = 0; j < core_tile / row_threads; ++j) {
     int const column = score_column() + j * row_threads;
     int const score = score_row() * score_stride + column;
-    bool const visible = real && first_key + static_cast<std::size_t>(column) <= query;
+    std::size_t const key = first_key + static_cast<std::size_t>(column);
+    bool const visible = real && seen.has(key);
     float const probability =
         visible ? functions::exponential(memory.scores[score] * scale - log_of_sum) : 0;
     memory.probabilities[score_row() * factor_stride + column] = probability;
@@ -234,67 +239,71 @@ __device__ __forceinline__ void remake_core_scores(attention_backward_core_memor
   __syncthreads();
 }
 
-template <class T>
+template <class T, class Extents>
 __global__ __launch_bounds__(core_threads, 2) void attention_backward_queries_core_kernel(
-    T const* qkv, float const* log_sum, float const* products, T const* dout, T* dqkv,
-    attention_extents extents, float scale) {
+    typename Extents::template operands<T const> in, float const* log_sum, float const* products,
+    T const* dout, typename Extents::template operands<T> gradient, Extents extents, float scale) {
   auto& memory = shared_memory<attention_backward_core_memory>();
   std::size_t const places = extents.batch * extents.heads;
-  attention_place const place(extents, blockIdx.x % places);
+  auto const place = extents.place(blockIdx.x % places);
   std::size_t const first_query = (gridDim.x / places - 1 - blockIdx.x / places) * core_tile;
-  T const* const q = qkv + place.qkv;
   auto const fetch = [&](T* to, T const* from, std::size_t stride, std::size_t first) {
     load_factors(to, from, stride, first, extents.sequence, extents.head_width);
   };
 
-  fetch(memory.queries, q, extents.qkv_stride(), first_query);
-  fetch(memory.douts, dout + place.out, extents.out_stride(), first_query);
+  fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
+  fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
   core_sums dq;
-  for (std::size_t first_key = 0; first_key <= first_query; first_key += core_tile) {
+  auto const keys = keys_of_tile(extents, first_query, core_tile);
+  for (std::size_t first_key = keys.first; first_key <= keys.last; first_key += core_tile) {
     __syncthreads();  // the keys and scores of the last turn have been used
-    fetch(memory.keys, q + extents.to_key(), extents.qkv_stride(), first_key);
-    fetch(memory.values, q + 2 * extents.to_key(), extents.qkv_stride(), first_key);
+    fetch(memory.keys, extents.key(in, place), extents.key_stride(in), first_key);
+    fetch(memory.values, extents.value(in, place), extents.key_stride(in), first_key);
     __syncthreads();
     remake_core_scores(memory, log_sum, products, extents, place.row, first_query, first_key,
                        scale);
     add_product<false>(memory.dscores, memory.keys, dq);
   }
-  store_sums(dq, memory.scores, dqkv + place.qkv, extents.qkv_stride(), first_query,
-             extents.sequence, extents.head_width);
+  store_sums(dq, memory.scores, extents.query(gradient, place), extents.query_stride(gradient),
+             first_query, extents.sequence, extents.head_width);
 }
 
-template <class T>
+template <class T, class Extents>
 __global__ __launch_bounds__(core_threads, 2) void attention_backward_keys_core_kernel(
-    T const* qkv, float const* log_sum, float const* products, T const* dout, T* dqkv,
-    attention_extents extents, float scale) {
+    typename Extents::template operands<T const> in, float const* log_sum, float const* products,
+    T const* dout, typename Extents::template operands<T> gradient, Extents extents, float scale) {
   auto& memory = shared_memory<attention_backward_core_memory>();
-  std::size_t const places = extents.batch * extents.heads;
-  attention_place const place(extents, blockIdx.x % places);
-  std::size_t const first_key = blockIdx.x / places * core_tile;
-  T const* const q = qkv + place.qkv;
+  using position = typename Extents::position;
+  auto const places = static_cast<position>(extents.batch * extents.key_heads());
+  auto place = extents.place_of_key(blockIdx.x % places);
+  auto const first_key = static_cast<position>(blockIdx.x / places * core_tile);
   auto const fetch = [&](T* to, T const* from, std::size_t stride, std::size_t first) {
     load_factors(to, from, stride, first, extents.sequence, extents.head_width);
   };
 
-  fetch(memory.keys, q + extents.to_key(), extents.qkv_stride(), first_key);
-  fetch(memory.values, q + 2 * extents.to_key(), extents.qkv_stride(), first_key);
+  T const* const key = extents.key(in, place);
+  fetch(memory.keys, key, extents.key_stride(in), first_key);
+  fetch(memory.values, extents.value_of(key, in, place), extents.key_stride(in), first_key);
   core_sums dk, dv;
-  for (std::size_t first_query = first_key; first_query < extents.sequence;
-       first_query += core_tile) {
-    __syncthreads();  // the queries and scores of the last turn have been used
-    fetch(memory.queries, q, extents.qkv_stride(), first_query);
-    fetch(memory.douts, dout + place.out, extents.out_stride(), first_query);
-    __syncthreads();
-    remake_core_scores(memory, log_sum, products, extents, place.row, first_query, first_key,
-                       scale);
-    add_product<true>(memory.probabilities, memory.douts, dv);
-    add_product<true>(memory.dscores, memory.queries, dk);
+  // The query heads are added up in their order.
+  for (unsigned member = 0; member < extents.group(); ++member, extents.advance(place)) {
+    for (auto first_query = static_cast<position>(ext::first_query_of(extents.mask(), first_key));
+         is_seen_from(extents, first_query, first_key, core_tile); first_query += core_tile) {
+      __syncthreads();  // the queries and scores of the last turn have been used
+      fetch(memory.queries, extents.query(in, place), extents.query_stride(in), first_query);
+      fetch(memory.douts, extents.out(dout, place), extents.out_stride(), first_query);
+      __syncthreads();
+      remake_core_scores(memory, log_sum, products, extents, place.row, first_query, first_key,
+                         scale);
+      add_product<true>(memory.probabilities, memory.douts, dv);
+      add_product<true>(memory.dscores, memory.queries, dk);
+    }
   }
-  T* const dkey = dqkv + place.qkv + extents.to_key();
-  store_sums(dk, memory.scores, dkey, extents.qkv_stride(), first_key, extents.sequence,
+  T* const dkey = extents.key(gradient, place);
+  store_sums(dk, memory.scores, dkey, extents.key_stride(gradient), first_key, extents.sequence,
              extents.head_width);
-  store_sums(dv, memory.dprobabilities, dkey + extents.to_key(), extents.qkv_stride(), first_key,
-             extents.sequence, extents.head_width);
+  store_sums(dv, memory.dprobabilities, extents.value_of(dkey, gradient, place),
+             extents.key_stride(gradient), first_key, extents.sequence, extents.head_width);
 }
 
 }  // namespace plait::cuda_kernels::detail

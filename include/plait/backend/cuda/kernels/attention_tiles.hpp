@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "plait/backend/attention_shape.hpp"
 #include "plait/backend/cuda/kernels/launch.hpp"
 #include "plait/core/error.hpp"
 
@@ -19,24 +20,173 @@ namespace plait::cuda_kernels::detail {
 inline constexpr int tile_side = 16;
 inline constexpr int tile_threads = tile_side * tile_side;
 
-/// Extents of attention and strides in elements.
+// Kernels know an attention by its extents, which say where its operands lie, which heads belong
+// together and which keys a query sees. There are two types of them: what the first does not leave
+// open is not computed at run time.
+
+/// Causal attention of equal heads whose query, key and value lie side by side, (rows, 3, heads,
+/// head_width), and strides in elements.
 struct attention_extents {
   std::size_t sequence, batch, heads, head_width;
 
+  template <class T>
+  using operands = T*;
+  using position = std::size_t;  ///< that keys are compared in
+  /// Where one (sample, head) begins.
+  struct place_type {
+    std::size_t qkv, out, row;
+  };
+  /// Whether a query sees a key of every tile of keys that its tile of queries is multiplied by.
+  static constexpr bool sees_every_tile = true;
+
+  static PLAIT_HOST_DEVICE constexpr ext::attention_options mask() { return {}; }
+  static PLAIT_HOST_DEVICE constexpr unsigned group() { return 1; }
+  PLAIT_HOST_DEVICE constexpr std::size_t key_heads() const { return heads; }
   PLAIT_HOST_DEVICE constexpr std::size_t out_stride() const { return batch * heads * head_width; }
-  PLAIT_HOST_DEVICE constexpr std::size_t qkv_stride() const { return 3 * out_stride(); }
-  PLAIT_HOST_DEVICE constexpr std::size_t to_key() const { return heads * head_width; }
+  PLAIT_HOST_DEVICE constexpr place_type place(std::size_t index) const {
+    return {(index / heads * 3 * heads + index % heads) * head_width, index * head_width, index};
+  }
+  /// Of the first query head that reads one (sample, key-value head), and the next one.
+  PLAIT_HOST_DEVICE constexpr place_type place_of_key(std::size_t index) const {
+    return place(index);
+  }
+  PLAIT_HOST_DEVICE constexpr void advance(place_type&) const {}
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* out(T* of, place_type const& at) const {
+    return of + at.out;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr std::size_t query_stride(T*) const {
+    return 3 * out_stride();
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr std::size_t key_stride(T*) const {
+    return 3 * out_stride();
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* query(T* qkv, place_type const& at) const {
+    return qkv + at.qkv;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* key(T* qkv, place_type const& at) const {
+    return query(qkv, at) + heads * head_width;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* value(T* qkv, place_type const& at) const {
+    return query(qkv, at) + 2 * heads * head_width;
+  }
+  /// `value` where `key` is known.
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* value_of(T* key, T*, place_type const&) const {
+    return key + heads * head_width;
+  }
 };
 
-/// Where one (sample, head) begins in the arrays.
-struct attention_place {
-  std::size_t qkv, out, row;
+/// Any attention.
+struct general_extents : ext::attention_shape {
+  template <class T>
+  using operands = ext::attention_operands<T>;
+  using position = unsigned;
+  struct place_type {
+    unsigned sample, head, key_head, row;
+  };
+  static constexpr bool sees_every_tile = false;  // the window of the first query begins earlier
 
-  PLAIT_HOST_DEVICE constexpr attention_place(attention_extents const& e, std::size_t index)
-      : qkv((index / e.heads * 3 * e.heads + index % e.heads) * e.head_width),
-        out(index * e.head_width),
-        row(index) {}
+  PLAIT_HOST_DEVICE constexpr ext::attention_options mask() const { return options; }
+  PLAIT_HOST_DEVICE constexpr unsigned group() const {
+    return static_cast<unsigned>(queries_per_key);
+  }
+  PLAIT_HOST_DEVICE constexpr std::size_t key_heads() const { return key_value_heads(); }
+  PLAIT_HOST_DEVICE constexpr std::size_t out_stride() const { return batch * heads * head_width; }
+  PLAIT_HOST_DEVICE constexpr place_type place(std::size_t index) const {
+    auto const count = static_cast<unsigned>(heads), at = static_cast<unsigned>(index);
+    unsigned const head = at % count;
+    return {at / count, head, head / static_cast<unsigned>(queries_per_key), at};
+  }
+  PLAIT_HOST_DEVICE constexpr place_type place_of_key(std::size_t index) const {
+    return place(index * queries_per_key);
+  }
+  PLAIT_HOST_DEVICE constexpr void advance(place_type& at) const {
+    ++at.head;
+    ++at.row;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* out(T* of, place_type const& at) const {
+    return of + at.row * head_width;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr std::size_t query_stride(operands<T> const& of) const {
+    return batch * of.query_stride;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr std::size_t key_stride(operands<T> const& of) const {
+    return batch * of.key_stride;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* query(operands<T> const& of, place_type const& at) const {
+    return of.q + at.sample * of.query_stride + at.head * head_width;
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* key(operands<T> const& of, place_type const& at) const {
+    return of.k + key_begin(of, at);
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* value(operands<T> const& of, place_type const& at) const {
+    return of.v + key_begin(of, at);
+  }
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr T* value_of(T*, operands<T> const& of, place_type const& at) const {
+    return value(of, at);
+  }
+
+ private:
+  template <class T>
+  PLAIT_HOST_DEVICE constexpr std::size_t key_begin(operands<T> const& of,
+                                                    place_type const& at) const {
+    return at.sample * of.key_stride + at.key_head * head_width;
+  }
 };
+
+template <class Extents>
+PLAIT_HOST_DEVICE constexpr ext::key_range visible_keys(Extents const& extents, std::size_t query) {
+  return ext::visible_keys(extents.mask(), query, extents.sequence);
+}
+/// The keys that one query sees, to be asked of many.
+template <class Extents>
+struct seen_keys {
+  using position = typename Extents::position;
+  position first, last;
+
+  PLAIT_HOST_DEVICE constexpr seen_keys(Extents const& extents, std::size_t query)
+      : first(static_cast<position>(visible_keys(extents, query).first)),
+        last(static_cast<position>(visible_keys(extents, query).last)) {}
+  PLAIT_HOST_DEVICE constexpr bool has(std::size_t key) const {
+    return static_cast<position>(key) >= first && static_cast<position>(key) <= last;
+  }
+};
+/// The keys of which the queries [first, first + tile) see one, from the begin of a tile on.
+template <class Extents>
+PLAIT_HOST_DEVICE constexpr ext::key_range keys_of_tile(Extents const& extents, std::size_t first,
+                                                        std::size_t tile) {
+  return {visible_keys(extents, first).first / tile * tile,
+          visible_keys(extents, first + tile - 1).last};
+}
+/// Whether one of the queries from `first` on sees one of the keys [first_key, first_key + tile).
+template <class Extents>
+PLAIT_HOST_DEVICE constexpr bool is_seen_from(Extents const& extents, std::size_t first,
+                                              std::size_t first_key, std::size_t tile) {
+  using position = typename Extents::position;
+  return static_cast<position>(first) < static_cast<position>(extents.sequence) &&
+         static_cast<position>(visible_keys(extents, first).first) <=
+             static_cast<position>(first_key + tile - 1);
+}
+/// What scores are made smaller by before their exponential: the largest, or 0 where none is
+/// visible.
+template <class Extents, class A>
+__device__ __forceinline__ A exponent_base(A largest) {
+  if constexpr (Extents::sees_every_tile) return largest;
+  else return largest == minus_infinity<A> ? A{0} : largest;
+}
 
 /// Sizes for heads of up to `Width` in arithmetic of type A. The tiles are such that shared memory
 /// takes at most 99 KiB, which every device from sm_80 on has; 132 KiB in backward for double and
