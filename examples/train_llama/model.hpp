@@ -24,6 +24,7 @@ using plait::nn::rms_norm_options;
 using plait::nn::rotary_options;
 using plait::nn::weight_order;
 
+// example-begin numbers
 /// The numbers of a Llama, as its config.json has them.
 struct shape {
   std::size_t layers, width, hidden, heads, key_value_heads, head_width, sequence, vocabulary;
@@ -34,6 +35,7 @@ struct shape {
 
 /// As PyTorch's Linear stores it.
 inline constexpr linear_options matrix{.bias = false, .order = weight_order::output_input};
+// example-end
 
 // example-begin trained
 /// Of a model whose parameters are all trained.
@@ -84,6 +86,7 @@ struct llama_block {
 };
 // example-end
 
+// example-begin model
 /// A Llama with `Head` behind it.
 template <shape S, class Trained, class Table, class Head>
 using llama_with = sequential<
@@ -99,6 +102,8 @@ template <shape S, class Trained = all_trained>
 using llama =
     llama_with<S, Trained, typename Trained::template layer<embedding<S.vocabulary, S.width>>,
                typename Trained::template layer<linear<S.width, S.vocabulary, matrix>>>;
+
+// example-end
 
 /// One whose head is the table of the embedding; on a tensor axis both cut it by vocabulary.
 template <shape S>

@@ -26,7 +26,7 @@ struct weight_names {
   /// stars of one stand for, those of the other do, in their order. The first pair that matches
   /// counts.
   std::vector<std::pair<std::string, std::string>> names{};
-  /// Parameters that the file need not have, `{"head.*"}`: they keep their start values.
+  /// Parameters that the file need not have, `{"head.*"}`: they keep what they have.
   std::vector<std::string> missing{};
   /// Tensors of the file that no parameter takes.
   std::vector<std::string> extra{};
@@ -125,7 +125,7 @@ template <class Source>
         "load_weights: " +
         (lacking.empty() ? ""
                          : "the file lacks " + detail::list_of_names(lacking, "tensor") +
-                               "; name what may keep its start values in weight_names::missing") +
+                               "; name what may keep its values in weight_names::missing") +
         (lacking.empty() || unused.empty() ? "" : ". ") +
         (unused.empty() ? ""
                         : "No parameter takes " + detail::list_of_names(unused, "tensor") +
