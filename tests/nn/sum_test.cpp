@@ -27,13 +27,10 @@ void expect_laws(std::size_t least) {
 }
 
 // Four forms: on one rank each, on 2, 3 and 4 those that share work, on 2 whole ones.
-TEST(Sum, KeepsTheLaws) {
-  expect_laws<nn::sum<12, 2>, double>(1 + 2 + 3 * 4);
-  expect_laws<nn::sum<12, 4>, double>(1 + 2 + 3 * 4);
-}
+TEST(Sum, KeepsTheLaws) { expect_laws<nn::sum<12, 4>, double>(1 + 2 + 3 * 4); }
 TEST(Sum, KeepsTheLawsInOtherTypes) {
   expect_laws<nn::sum<12, 4>, float>(1 + 4);
-  expect_laws<nn::sum<12, 4>, mixed>(1 + 4);
+  expect_laws<nn::sum<12, 2>, mixed>(1 + 4);
 }
 TEST(Scale, KeepsTheLaws) {
   using layer = nn::scale<12, plait::fraction(-1.25)>;
