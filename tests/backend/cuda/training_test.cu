@@ -24,6 +24,11 @@ TEST(CudaTraining, TwoTensorRanks) { train_on_two_tensor_ranks_each(1); }
 TEST(CudaTraining, TwoDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(2); }
 TEST(CudaTraining, FourDataByTwoTensorRanks) { train_on_two_tensor_ranks_each(4); }
 
+// Two ranks have the queries of each key.
+TEST(CudaTraining, GroupsOfHeadsOnFourTensorRanks) {
+  expect_losses_of_host<grouped, tensor<4>>(one_gpu(1, 4), float_tolerance);
+}
+
 // Ranks exchange roots and add them up by a kernel; NCCL adds up numbers among zeros.
 TEST(CudaTraining, SlicesHaveTheSameBitsOnAnyNumberOfDataRanks) {
   using sliced_job = job<tied_gpt, plait::hybrid<any_data, plait::reproducible<4>>, float>;

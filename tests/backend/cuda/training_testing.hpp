@@ -32,6 +32,24 @@ using tied_gpt = train_gpt::token_gpt<layers, width, heads, length, 250, 256>;
 /// Its head is its own, so that it can be cut into stages.
 using untied_gpt = train_gpt::byte_gpt<layers, width, heads, length>;
 
+/// Attention whose query heads share keys and see a window of them.
+struct grouped {
+  static constexpr std::size_t more_heads = 4, less_width = 2 * head_width;
+  using block = plait::residual<plait::sequential<
+      plait::fan_out<plait::named<"q", plait::nn::linear<width, more_heads * head_width>>,
+                     plait::named<"k", plait::nn::linear<width, less_width>>,
+                     plait::named<"v", plait::nn::linear<width, less_width>>>,
+      plait::nn::attention<more_heads, 2, head_width, length,
+                           plait::nn::attention_options{.window = length / 2}>,
+      plait::named<"o", plait::nn::linear<more_heads * head_width, width>>>>;
+  using objective =
+      plait::objective<plait::sequential<plait::named<"wte", plait::nn::embedding<256, width>>,
+                                         plait::named<"wpe", plait::nn::positions<length, width>>,
+                                         plait::named<"h", plait::repeat<layers, block>>,
+                                         plait::named<"head", plait::nn::linear<width, 256>>>,
+                       plait::nn::cross_entropy<256>>;
+};
+
 using any_data = plait::data_parallel<>;
 template <int Ranks>
 using tensor = plait::tensor_parallel<Ranks>;
