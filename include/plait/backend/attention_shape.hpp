@@ -15,6 +15,7 @@ namespace plait::ext {
 struct attention_options {
   bool causal = true;      ///< those of its own and earlier positions; else all
   std::size_t window = 0;  ///< of the causal ones the last so many, its own included; 0: all
+  friend constexpr bool operator==(attention_options const&, attention_options const&) = default;
   friend constexpr auto operator<=>(attention_options const&, attention_options const&) = default;
 };
 
@@ -49,6 +50,7 @@ struct attention_shape {
   [[nodiscard]] PLAIT_HOST_DEVICE constexpr std::size_t key_value_heads() const {
     return heads / queries_per_key;
   }
+  friend constexpr bool operator==(attention_shape const&, attention_shape const&) = default;
   friend constexpr auto operator<=>(attention_shape const&, attention_shape const&) = default;
 };
 
