@@ -2,6 +2,7 @@
 // Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
 // digit.
 //   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] [timeout=MS]
+//     [in_turn=1]
 // ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
 // wrong in the fourth step, or, for dp2, differently behind the third. Rank 0 says on standard
 // error what was allocated after the first steps: after five of twelve, or, of N, after a hundred,
@@ -38,7 +39,7 @@ using namespace plait::ext;
 struct wish {
   std::string engine, fault;
   process_reduction reduction = process_reduction::ranked;
-  int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000;
+  int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000, in_turn = 0;
 };
 
 /// What this process has allocated so far, and the bytes that it has now.
@@ -151,6 +152,8 @@ void train(wish const& wanted) {
                         .timeout = std::chrono::milliseconds{wanted.timeout},
                         .start_timeout = std::chrono::seconds{60},  // of a busy machine
                         .reduction = wanted.reduction,
+                        .streams = wanted.in_turn != 0 ? process_streams::in_turn
+                                                       : process_streams::concurrent,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
               program);
 }
@@ -173,7 +176,7 @@ int main(int count, char** words) {
     if (count < 4 || !plans.contains(words[2])) {
       std::fputs(
           "trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] "
-          "[timeout=MS]\n",
+          "[timeout=MS] [in_turn=1]\n",
           stderr);
       return 2;
     }
@@ -187,7 +190,8 @@ int main(int count, char** words) {
         return true;
       };
       if (!has("steps", wanted.steps) && !has("seed", wanted.seed) && !has("batch", wanted.batch) &&
-          !has("data", wanted.data) && !has("timeout", wanted.timeout))
+          !has("data", wanted.data) && !has("timeout", wanted.timeout) &&
+          !has("in_turn", wanted.in_turn))
         wanted.fault = word;
     }
     plans.at(words[2])(wanted);
