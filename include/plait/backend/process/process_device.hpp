@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "plait/backend/device.hpp"
@@ -51,9 +50,7 @@ class process_device : public host_device {
       return *this;
     }
     ~arena() {
-      if (second_ == nullptr || memory_.size() == 0 || second_->rest()) return;
-      // A library may still write there.
-      static_cast<void>(new (std::nothrow) host_device::arena(std::move(memory_)));
+      if (second_ != nullptr && memory_.size() > 0 && !second_->rest()) memory_.leave();
     }
     [[nodiscard]] std::byte* data() const { return memory_.data(); }
     [[nodiscard]] std::size_t size() const { return memory_.size(); }

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=4 timeout=120
+#include "plait/backend/process/second_thread.hpp"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/process/memory_engine.hpp"
+#include "plait/backend/host/threads.hpp"
+#include "plait/backend/process/process_device.hpp"
+#include "plait/backend/process/processes.hpp"
+#include "plait/plait.hpp"
+#include "plait/testing/slow_link.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::ext;
+using namespace std::chrono_literals;
+using plait::detail::collective_call;
+using plait::detail::second_thread;
+using plait_test::in_memory_processes;
+using plait_test::memory_engine;
+
+/// A gate that calls wait at.
+class gate {
+ public:
+  void open() {
+    {
+      std::scoped_lock const lock{mutex_};
+      is_open_ = true;
+    }
+    opens_.notify_all();
+  }
+  /// Whether it was opened in time.
+  bool wait(std::chrono::milliseconds most = 20s) {
+    std::unique_lock lock{mutex_};
+    return opens_.wait_for(lock, most, [this] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opens_;
+  bool is_open_ = false;
+};
+
+/// Hands over what a function does.
+struct function_calls {
+  second_thread& to;
+  std::vector<std::function<void()>> all = std::vector<std::function<void()>>(1000);
+  std::size_t count = 0;
+
+  void hand_over(std::function<void()> work) {
+    all[count] = std::move(work);
+    to.hand_over({.carry_out = [](void* of, collective_call const&,
+                                  std::size_t) { (*static_cast<std::function<void()>*>(of))(); },
+                  .of = &all[count++]});
+  }
+};
+
+TEST(SecondThread, CarriesOutInOrderAndWhatEitherWritesTheOtherReads) {
+  second_thread second([] {});
+  process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
+  function_calls calls{second};
+  std::vector<int> numbers(900), seen;
+  std::vector<process_device::event> events(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {  // more than there is room for
+    numbers[i] = int(i);
+    calls.hand_over([&, i] {
+      seen.push_back(numbers[i]);
+      numbers[i] = -numbers[i];
+    });
+    device.record(events[i], stream::data);
+    if (i % 7 != 6) continue;
+    device.wait(stream::compute, events[i - 3], {});
+    EXPECT_EQ(numbers[i - 3], -int(i - 3));
+  }
+  device.synchronize();
+  ASSERT_EQ(seen.size(), numbers.size());
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], int(i));
+}
+
+TEST(SecondThread, RunsBesideTheRanksOwnAndWaitsHoldTheLatterBack) {
+  second_thread second([] {});
+  process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
+  function_calls calls{second};
+  gate computed;
+  bool was_beside = false;
+  calls.hand_over([&] { was_beside = computed.wait(); });
+  process_device::event of_data, of_tensor;
+  device.record(of_data, stream::data);
+  device.record(of_tensor, stream::tensor);
+  device.wait(stream::compute, of_tensor, {});  // has ended
+  device.wait(stream::data, of_data, {});       // comes in order
+  computed.open();
+  device.wait(stream::tensor, of_data, {});
+  EXPECT_TRUE(was_beside);
+  // What the rank does on stream data itself comes behind what it has handed over.
+  bool is_done = false;
+  calls.hand_over([&] {
+    std::this_thread::sleep_for(5ms);
+    is_done = true;
+  });
+  (void)device.on(stream::data);
+  EXPECT_TRUE(is_done);
+}
+
+TEST(SecondThread, AnErrorIsThrownByWhatComesNextAndLaterCallsAreDropped) {
+  second_thread second([] {});
+  process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
+  function_calls calls{second};
+  gate handed;
+  bool is_dropped = true;
+  calls.hand_over([&] {
+    handed.wait();
+    throw size_mismatch("the first");
+  });
+  calls.hand_over([&] { is_dropped = false; });
+  process_device::event event;
+  device.record(event, stream::data);
+  handed.open();
+  auto const text_of = [](auto work) -> std::string {
+    try {
+      work();
+    } catch (size_mismatch const& problem) {
+      return problem.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(text_of([&] { device.wait(stream::compute, event, {}); }), "the first");
+  EXPECT_EQ(text_of([&] { device.wait(stream::compute, {}, {}); }), "the first");
+  EXPECT_EQ(text_of([&] { device.record(event, stream::data); }), "the first");
+  EXPECT_EQ(text_of([&] { device.record(event, stream::stage); }), "the first");
+  EXPECT_EQ(text_of([&] { device.synchronize(); }), "the first");
+  EXPECT_EQ(text_of([&] { (void)device.on(stream::data); }), "the first");
+  EXPECT_EQ(text_of([&] { calls.hand_over([&] { is_dropped = false; }); }), "the first");
+  EXPECT_EQ(text_of([&] { second.rethrow_earlier(false); }), "the first");
+  (void)device.on(stream::compute);
+  EXPECT_TRUE(second.rest());
+  EXPECT_TRUE(is_dropped);
+}
+
+TEST(SecondThread, MemoryThatIsFreedIsFreedBehindTheCallsAndByAnExceptionTheyAreGivenUp) {
+  gate given_up;
+  second_thread second([&] { given_up.open(); });
+  process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
+  function_calls calls{second};
+  bool has_written = false, is_dropped = true;
+  {
+    auto const room = device.allocate(1000);
+    calls.hand_over([&, data = room.data()] {
+      std::this_thread::sleep_for(5ms);
+      std::memset(data, 1, 1000);
+      has_written = true;
+    });
+  }
+  EXPECT_TRUE(has_written);
+  has_written = false;
+  try {
+    auto const room = device.allocate(1000);
+    calls.hand_over([&, data = room.data()] {
+      EXPECT_TRUE(given_up.wait());
+      std::memset(data, 1, 1000);
+      has_written = true;
+    });
+    calls.hand_over([&] { is_dropped = false; });
+    throw error("the program has failed");
+  } catch (error const&) {
+  }
+  EXPECT_TRUE(has_written);
+  EXPECT_TRUE(is_dropped);
+}
+
+TEST(SecondThread, MemoryThatALibraryMayStillWriteIsNotFreed) {
+  second_thread second([] {});
+  process_device device(std::shared_ptr<second_thread>(&second, [](auto*) {}));
+  function_calls calls{second};
+  auto room = std::make_optional(device.allocate(1000));
+  auto* const data = room->data();
+  calls.hand_over([] { throw call_left("left"); });
+  room.reset();
+  std::memset(data, 1, 1000);
+  ::operator delete(data, std::align_val_t{64});  // as nobody else will
+}
+
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+}
+
+TEST(SecondThread, DoesNotSpinBesideAComputationNorDoesTheRankThatWaits) {
+  second_thread second([] {});
+  function_calls calls{second};
+  gate looks;
+  double taken = 1;
+  int times = 0;
+  calls.hand_over([&] {
+    auto const begin = processor_seconds();
+    auto const end = std::chrono::steady_clock::now() + 300ms;
+    for (; std::chrono::steady_clock::now() < end; ++times) second.pause(times);
+    taken = processor_seconds() - begin;
+    looks.open();
+  });
+  EXPECT_TRUE(looks.wait());  // which is no wait of the rank's own thread for the second
+  EXPECT_LT(taken, 0.1);
+  EXPECT_GT(times, 10);
+  calls.hand_over([] { std::this_thread::sleep_for(300ms); });
+  auto const begin = processor_seconds();
+  second.drain();
+  EXPECT_LT(processor_seconds() - begin, 0.1);
+}
+
+// ---- Jobs
+
+mesh two_ranks() {
+  mesh grid;
+  grid.add(axis::data, 2);
+  return grid;
+}
+processes with(std::shared_ptr<process_engine> engine, process_streams streams = {}) {
+  return {.engine = std::move(engine),
+          .timeout = 20s,
+          .start_timeout = 20s,
+          .streams = streams,
+          .flight_record = "off"};
+}
+
+/// Whether a call over data waits until the rank has come further.
+std::vector<bool> are_beside(process_streams streams) {
+  std::vector<bool> out(2);
+  std::mutex mutex;
+  auto const errors = in_memory_processes(2, [&](int rank, auto const& engine) {
+    gate computed;
+    std::atomic<bool> waits{false};
+    std::vector<bool> found;
+    auto const look = [&] {
+      if (waits) found.push_back(computed.wait(200ms));
+    };
+    engine->rank().before_second = engine->rank().before_own = look;
+    with(engine, streams).run(two_ranks(), [&](auto& mine) {
+      auto const room = mine.device().allocate(sizeof(float));
+      auto* const number = reinterpret_cast<float*>(room.data());
+      *number = 1;
+      auto const trainer = mine.calls_for(1);
+      waits = true;
+      mine.wait_across(stream::data, {}, [&] {
+        mine.group(axis::data).all_reduce(std::span<float>(number, 1));
+        computed.open();
+      });
+      EXPECT_EQ(*number, 2);
+      waits = false;
+    });
+    std::scoped_lock const lock{mutex};
+    out[std::size_t(rank)] = found.at(0);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+  return out;
+}
+
+TEST(ConcurrentStreams, ACallRunsBesideTheRankAndInTurnItDoesNot) {
+  EXPECT_EQ(are_beside(process_streams::concurrent), std::vector<bool>(2, true));
+  EXPECT_EQ(are_beside(process_streams::in_turn), std::vector<bool>(2, false));
+}
+
+using net =
+    sequential<named<"first", nn::linear<6, 16>>, nn::gelu<16>, named<"last", nn::linear<16, 4>>>;
+using policy = hybrid<pipeline<2>, data_parallel<2, zero<1>>, tensor_parallel<2>>;
+struct job : parallel<objective<net, nn::cross_entropy<4>>, policy, float> {};
+
+/// The losses of some steps and a sum of the weights.
+template <class Backend>
+std::vector<double> trained(Backend const& backend) {
+  auto const data = in_memory<float>::random_classes(64, 6, 4, 1);
+  std::vector<double> out;
+  std::mutex mutex;
+  launch<job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<job>(rank, adamw{.learning_rate = 0.01F}, {.clip = 1});
+    std::vector<double> mine;
+    for (auto const& batch : batches(data, global_batch<24>{}, rank, {.epochs = 3}))
+      mine.push_back(trainer.step(batch).loss);
+    double sum = 0;
+    trainer.export_parameters([&](auto const&, auto const&, auto values) {
+      for (auto const value : values) sum = 0.999 * sum + double(value);
+    });
+    mine.push_back(sum);
+    std::scoped_lock const lock{mutex};
+    if (rank.is_root()) out = mine;
+  });
+  return out;
+}
+
+TEST(ConcurrentStreams, HaveTheBitsOfThreadsAndOfInTurn) {
+  auto const expected = trained(threads{});
+  ASSERT_EQ(expected.size(), 7u);
+  for (auto const streams : {process_streams::concurrent, process_streams::in_turn}) {
+    std::vector<double> got;
+    auto const errors = in_memory_processes(8, [&](int rank, auto const& engine) {
+      auto const mine = trained(with(engine, streams));
+      if (rank == 0) got = mine;
+      // Groups over data, over all that a loss is summed over, and the world.
+      EXPECT_EQ(engine->second_groups > 0, streams == process_streams::concurrent);
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(8));
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(ConcurrentStreams, WithoutBatchAxesThereIsNoSecondThread) {
+  auto const errors = in_memory_processes(2, [&](int, auto const& engine) {
+    mesh grid;
+    grid.add(axis::tensor, 2);
+    with(engine).run(grid, [&](auto& mine) {
+      float number = 1;
+      mine.world().all_reduce(std::span<float>(&number, 1));
+      EXPECT_EQ(number, 2);
+    });
+    EXPECT_EQ(engine->second_groups, 0);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST(ConcurrentStreams, AnEngineForOneThreadOnAnyRankMakesAllTakeTurnsAndRank0SaysSo) {
+  for (int const which : {0, 1}) {
+    ::testing::internal::CaptureStderr();
+    auto const errors = in_memory_processes(2, [&](int rank, auto const& engine) {
+      engine->serves_one = rank == which;
+      with(engine).run(two_ranks(), [&](auto& mine) { mine.world().barrier(); });
+      EXPECT_EQ(engine->second_groups, 0);
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(2));
+    auto const why = which == 0 ? std::string("this engine is told to serve one thread")
+                                : std::string("the engine of process 1 serves one thread");
+    EXPECT_EQ(
+        ::testing::internal::GetCapturedStderr(),
+        "plait: processes: " + why + "; calls over batch axes and computations run in turn\n");
+  }
+}
+
+TEST(ConcurrentStreams, RanksThatAreToldOtherwiseAreRefused) {
+  auto const errors = in_memory_processes(2, [&](int rank, auto const& engine) {
+    with(engine, rank == 0 ? process_streams::concurrent : process_streams::in_turn)
+        .run(two_ranks(), [](auto&) {});
+  });
+  for (auto const& text : errors)
+    EXPECT_NE(text.find(".streams: concurrent on rank 0, in_turn on rank 1"), std::string::npos)
+        << text;
+}
+
+/// What two ranks throw whose programs are `program(rank, numbers on the device)`.
+std::vector<std::string> errors_of(
+    std::function<void(processes::rank_type&, std::span<float>)> const& program,
+    std::function<void(int, plait_test::memory_rank&)> const& prepare = {}) {
+  return in_memory_processes(2, [&](int rank, auto const& engine) {
+    if (prepare) prepare(rank, engine->rank());
+    with(engine).run(two_ranks(), [&](auto& mine) {
+      auto const room = mine.device().allocate(100 * sizeof(float));
+      auto const trainer = mine.calls_for(1);
+      program(mine, {reinterpret_cast<float*>(room.data()), 100});
+    });
+  });
+}
+
+TEST(ConcurrentStreams, AMismatchInTheSecondThreadIsThrownOnAllRanks) {
+  auto const errors = errors_of([](auto& rank, auto numbers) {
+    auto& data = rank.group(axis::data);
+    data.all_reduce(numbers.first(rank.world_rank() == 0 ? 4 : 5));
+    data.all_reduce(numbers);  // may be dropped
+    rank.device().synchronize();
+    ADD_FAILURE() << "rank " << rank.world_rank() << " goes on";
+  });
+  for (auto const& text : errors)
+    EXPECT_NE(text.find("rank 0 called all_reduce of 16 bytes on group {0,1} (float32, sum) for "
+                        "trainer 1, but rank 1 called all_reduce of 20 bytes"),
+              std::string::npos)
+        << text;
+}
+
+TEST(ConcurrentStreams, AProgramThatFailsEndsTheCallUnderWayAndItsTextIsTheFirst) {
+  auto const errors = errors_of([](auto& rank, auto numbers) {
+    if (rank.world_rank() == 1) {  // while the other is in the call
+      rank.group(axis::data).all_reduce(numbers.first(4));
+      rank.device().synchronize();
+      throw input_error("this rank has had enough");
+    }
+    rank.group(axis::data).all_reduce(numbers.first(4));
+    rank.group(axis::data).all_reduce(numbers);
+    rank.device().synchronize();
+  });
+  EXPECT_EQ(errors[1], "this rank has had enough");
+  EXPECT_NE(errors[0].find(": all_reduce of 400 bytes on group {0,1} (data): rank 1 on host "),
+            std::string::npos)
+      << errors[0];
+}
+
+TEST(ConcurrentStreams, ARankThatFailsInsideOfItsOwnCallEndsAll) {
+  auto const errors = errors_of(
+      [](auto& rank, auto numbers) {
+        rank.group(axis::data).all_reduce(numbers);
+        if (rank.world_rank() == 0)
+          throw input_error("this rank has had enough");  // it waits for 1
+        while (true) {                                    // until the call has failed
+          std::this_thread::sleep_for(1ms);
+          process_device::event event;
+          rank.device().record(event, stream::compute);
+        }
+      },
+      [](int rank, plait_test::memory_rank& of) {
+        if (rank == 1)
+          of.before_second = [&of, calls = std::make_shared<int>(0)] {
+            if (++*calls == 1)
+              while (!of.job->gone[0]) std::this_thread::sleep_for(1ms);
+          };
+      });
+  EXPECT_EQ(errors[0], "this rank has had enough");
+  EXPECT_NE(errors[1].find("rank 0 on host "), std::string::npos) << errors[1];
+}
+
+TEST(ConcurrentStreams, CallsOutsideOfTrainersAndBarriersReturnWhenTheyHaveEnded) {
+  auto const errors = in_memory_processes(2, [&](int, auto const& engine) {
+    engine->rank().before_second = [] { std::this_thread::sleep_for(2ms); };
+    with(engine).run(two_ranks(), [&](auto& mine) {
+      std::vector<float> numbers(10, 1);  // which no device knows
+      mine.world().all_reduce(std::span<float>(numbers));
+      EXPECT_EQ(numbers, std::vector<float>(10, 2));
+    });
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+// ---- A slow link
+
+TEST(SlowLink, MakesEachCallTakeItsTimeAndAConcurrentRankGoesOnMeanwhile) {
+  for (auto const streams : {process_streams::concurrent, process_streams::in_turn}) {
+    auto const errors = in_memory_processes(2, [&](int, auto const& engine) {
+      auto backend = with(
+          plait::testing::slow_link(engine, {.latency = 100ms, .bytes_per_second = 4000}), streams);
+      backend.compare_calls = false;
+      backend.run(two_ranks(), [&](auto& mine) {
+        auto const room = mine.device().allocate(1200);
+        std::span<float> const numbers(reinterpret_cast<float*>(room.data()), 300);
+        std::span<float> const half = numbers.first(150);
+        auto const trainer = mine.calls_for(1);
+        auto const begin = std::chrono::steady_clock::now();
+        mine.group(axis::data).all_gather(half, numbers);  // 600 bytes from the other
+        auto const handed = std::chrono::steady_clock::now();
+        mine.device().synchronize();
+        auto const end = std::chrono::steady_clock::now();
+        EXPECT_GE(end - begin, 250ms);
+        if (streams == process_streams::in_turn) EXPECT_GE(handed - begin, 250ms);
+        else EXPECT_LT(handed - begin, 250ms);
+      });
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(2));
+  }
+}
+
+TEST(SlowLink, ChecksItsOptionsAndEndsWhenTheEngineIsAbandoned) {
+  auto const engine =
+      std::make_shared<memory_engine>(std::make_shared<plait_test::memory_job>(2), 0);
+  EXPECT_THROW((void)plait::testing::slow_link(engine, {.latency = -1ns}), input_error);
+  EXPECT_THROW((void)plait::testing::slow_link(engine, {.bytes_per_second = 0}), input_error);
+  EXPECT_THROW((void)plait::testing::slow_link(nullptr, {}), input_error);
+  auto const alone = std::make_shared<plait_test::memory_job>(1);
+  auto const slow =
+      plait::testing::slow_link(std::make_shared<memory_engine>(alone, 0), {.latency = 24h});
+  auto const group = slow->make_group({0});
+  std::jthread const other([&] { slow->abandon(); });
+  group->barrier();
+}
+
+}  // namespace
