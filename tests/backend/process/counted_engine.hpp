@@ -34,10 +34,16 @@ inline thread_local bool is_plaits_own = false;
 
 namespace plait_test {
 
+/// What a second thread does in its next call of an engine, once.
+inline std::atomic<void (*)()> inside_next_call = nullptr;
+
 /// While it lives, the thread's allocations are the engine's.
 class inside_engine {
  public:
-  inside_engine() : before_(std::exchange(is_plaits_own, false)) {}
+  explicit inside_engine(bool is_second) : before_(std::exchange(is_plaits_own, false)) {
+    if (is_second)
+      if (auto* const work = inside_next_call.exchange(nullptr)) work();
+  }
   inside_engine(inside_engine const&) = delete;
   inside_engine& operator=(inside_engine const&) = delete;
   ~inside_engine() { is_plaits_own = before_; }
@@ -50,8 +56,8 @@ class inside_engine {
 /// second thread.
 class counted_group final : public plait::ext::process_group {
  public:
-  explicit counted_group(std::unique_ptr<plait::ext::process_group> inner)
-      : process_group({}, 0), inner_(std::move(inner)) {}
+  counted_group(std::unique_ptr<plait::ext::process_group> inner, bool is_second)
+      : process_group({}, 0), inner_(std::move(inner)), is_second_(is_second) {}
 
   void name(plait::ext::group_names names) override { inner_->name(std::move(names)); }
   void serve(plait::detail::collective_call const* call) override {
@@ -59,37 +65,38 @@ class counted_group final : public plait::ext::process_group {
     inner_->serve(call);
   }
   void barrier() override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     inner_->barrier();
   }
   void all_gather(void const* send, void* receive, std::size_t bytes) override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     inner_->all_gather(send, receive, bytes);
   }
   void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     inner_->all_to_all(send, stride, receive, bytes);
   }
   void broadcast(void* inout, std::size_t bytes, int root) override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     inner_->broadcast(inout, bytes, root);
   }
   void send(void const* data, std::size_t bytes, int to) override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     inner_->send(data, bytes, to);
   }
   void receive(void* data, std::size_t bytes, int from) override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     inner_->receive(data, bytes, from);
   }
   bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
                   plait::ext::reduction operation) override {
-    inside_engine const here;
+    inside_engine const here(is_second_);
     return inner_->all_reduce(inout, count, type, operation);
   }
 
  private:
   std::unique_ptr<plait::ext::process_group> inner_;
+  bool is_second_;
 };
 
 /// An engine whose groups are counted_group.
@@ -103,13 +110,14 @@ class counted_engine final : public plait::ext::process_engine {
   }
   void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
   std::unique_ptr<plait::ext::process_group> make_group(std::vector<int> const& members) override {
-    return std::make_unique<counted_group>(inner_->make_group(members));
+    return std::make_unique<counted_group>(inner_->make_group(members), false);
   }
   void want_second_thread(bool wanted) override { inner_->want_second_thread(wanted); }
   std::string why_one_thread() override { return inner_->why_one_thread(); }
   std::unique_ptr<plait::ext::process_group> make_group_of_second_thread(
       std::vector<int> const& members, plait::ext::call_pause& pause) override {
-    return std::make_unique<counted_group>(inner_->make_group_of_second_thread(members, pause));
+    return std::make_unique<counted_group>(inner_->make_group_of_second_thread(members, pause),
+                                           true);
   }
   void abandon() noexcept override { inner_->abandon(); }
 

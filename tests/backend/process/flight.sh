@@ -108,6 +108,12 @@ while (($# > 0)); do
     # Open MPI lets it run again at the end, and ranks whose time was not over go on for a moment.
     says 1 "$one (was stopped for [1-9][0-9]*[.]|was killed or has ended)" "${waits[@]}"
     [[ $(head -n 2 said) == *"rank 1 (process"* ]] || complain "not the first: $(cat said)"
+    what="$library, stopped in a call of the second thread"
+    mpi "$library" "$launcher" "$trained" stop_inside
+    [[ $code != 0 ]] || complain "it ends well"
+    ended "$trained"
+    says 1 "$one (was stopped for [1-9]|was killed or has ended).* in operation [0-9]+ of its second thread, all_reduce of 8 bytes on group .0,1. .data. for trainer 1" \
+      "rank 0 on host $host waited for rank 1 for [0-9.]+ s in all_reduce of 8 bytes on group .0,1. .data."
     what="$library, failed"
     mpi "$library" "$launcher" "$trained" throw
     [[ $code != 0 ]] || complain "it ends well"

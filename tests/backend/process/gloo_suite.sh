@@ -10,7 +10,7 @@ mkdir -p "$scratch"
 cd "$scratch" || exit 1
 export PLAIT_RENDEZVOUS="$PWD/rendezvous"
 unset PLAIT_INTERFACE GLOO_SOCKET_IFNAME TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT MASTER_PORT
-failures=0
+failures=0 processes=()
 
 # job RANKS COMMAND...: each rank ends well.
 job() {
@@ -57,6 +57,32 @@ for case in "3 zero3" "8 dp2.tp2.pp2"; do
     printf 'gloo_suite.sh: %s %s: not the numbers of threads: %s\n' "$plan" "$how" "$(diff threads 0.out)" >&2
     failures=$((failures + 1))
   done
+done
+# In turn, with the same numbers.
+job 3 "$trained" gloo zero3 ranked in_turn=1
+"$trained" threads zero3 ranked >threads
+cmp -s threads 0.out || {
+  printf 'gloo_suite.sh: in turn: not the numbers of threads: %s\n' "$(diff threads 0.out)" >&2
+  failures=$((failures + 1))
+}
+# What rank 1 does in a call of its second thread, or beside one: what it ends with, and what rank 0 says.
+for case in "kill_inside|137|the connection to rank 1 on host .* is lost" "leave_inside|3|the connection to rank 1 on host .* is lost" \
+  "throw_inside|1|the connection to rank 1 on host .* is lost" "throw_beside|1|the connection to rank 1 on host .* is lost" \
+  "stop_inside|1|all_reduce of 8 bytes on group .0,1. .data. has waited 1000 ms for rank 1 on host"; do
+  IFS='|' read -r fault expected words <<<"$case"
+  for rank in 0 1; do
+    RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE=2 timeout 100 "$trained" gloo dp2 ranked "$fault" \
+      timeout="$([[ $fault == stop_inside ]] && echo 1000 || echo 200000)" >"$rank.out" 2>"$rank.err" &
+    processes[rank]=$!
+  done
+  codes=(0 0)
+  wait "${processes[0]}" 2>/dev/null || codes[0]=$?
+  [[ $fault != stop_inside ]] || pkill -CONT -P "${processes[1]}"
+  wait "${processes[1]}" 2>/dev/null || codes[1]=$?
+  [[ ${codes[*]} == "1 $expected" ]] && grep -qE "^trained: rank 0 on host .*: .*$words" 0.err &&
+    { [[ $fault != throw* ]] || grep -q "^trained: this .* has had enough" 1.err; } && continue
+  printf 'gloo_suite.sh: %s: exit codes %s: %s\n' "$fault" "${codes[*]}" "$(cat 0.err 1.err)" >&2
+  failures=$((failures + 1))
 done
 # What all ranks find says each.
 for case in "import 'second.bias': digest" "measure in the measures: '.*<1>' on rank 0, '.*<2>' on rank 1"; do

@@ -53,9 +53,13 @@ values() {
       [[ $plan == dp2.pp2 ]] || # in bfloat16
       complain "$plan, library: not near the numbers of threads: $(diff threads out)"
   done
-  job 2 "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
   "$trained" threads dp2 ranked >threads
+  job 2 "$trained" mpi dp2 ranked in_turn=1 || complain "in turn: exit code $?: $(cat err)"
+  cmp -s threads out || complain "in turn there are other numbers: $(diff threads out)"
+  job 2 "$trained" mpi_guest dp2 ranked || complain "a guest: exit code $?: $(cat err)"
   cmp -s threads out || complain "a guest has other numbers: $(diff threads out)"
+  # It has called MPI_Init, behind which a second thread may not call MPI.
+  says 1 "^plait: processes: MPI was started with MPI_THREAD_[A-Z]*, and a second thread needs MPI_THREAD_MULTIPLE; calls over batch axes and computations run in turn"
 
   for case in "2 library" "2 ranked" "3 ranked" "4 ranked"; do
     read -r ranks how <<<"$case"
@@ -83,7 +87,14 @@ wrong_steps() {
   says 2 "^trained: rank 0 called .* on group .0,1. .* for trainer 1 over data.*, but rank 1 called all_reduce of"
   job 2 "$trained" mpi dp2 ranked throw
   says 1 "^trained: this rank has had enough"
-  for fault in kill leave; do
+  # The same in a call of the second thread, and beside one.
+  job 2 "$trained" mpi dp2 ranked stop_inside timeout=2000
+  says 1 "^plait: rank 0 on host [^ ]*: all_reduce of 8 bytes on group .0,1. .data. has waited 2000 ms for rank 1 on host [^ ]* \(MPI\); the job ends here"
+  job 2 "$trained" mpi dp2 ranked throw_inside
+  says 1 "^trained: this call has had enough"
+  job 2 "$trained" mpi dp2 ranked throw_beside timeout=200000
+  says 1 "^trained: this rank has had enough"
+  for fault in kill leave kill_inside; do
     begin=$SECONDS
     if job 2 "$trained" mpi dp2 ranked "$fault" timeout=200000; then complain "$fault: the job ends well"; fi
     ((SECONDS - begin < 50)) || complain "$fault: the job took $((SECONDS - begin)) s to end"

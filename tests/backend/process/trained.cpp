@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -63,14 +64,30 @@ using model =
 template <class Policy, class Element>
 struct job : parallel<objective<model, nn::cross_entropy<4>>, Policy, Element> {};
 
-/// What rank 1 does, or the guests of MPI, in the fourth step.
+/// Rank 1 fails while its second thread is in a call to which the other does not come.
+void throw_beside(auto& rank) {
+  if (rank.world_rank() != 1) return std::this_thread::sleep_for(std::chrono::seconds{1});
+  auto const room = rank.device().allocate(4 * sizeof(float));
+  auto const other_calls = rank.calls_for(99);
+  rank.world().all_reduce(std::span<float>(reinterpret_cast<float*>(room.data()), 4));
+  throw input_error("this rank has had enough");
+}
+
+/// What rank 1 does, or the guests of MPI, in the fourth step; "_inside": in a call that its second
+/// thread makes, at the begin of the fifth.
 void go_wrong(std::string const& fault, auto& rank, auto& trainer, auto const& batch) {
   if (fault == "finalize") return (void)plait_test::engines().at("mpi_finalize")();
+  if (fault == "throw_beside") return throw_beside(rank);
   if (rank.world_rank() != 1 || fault.empty()) return;
   std::vector<float> numbers(4);
   if (fault == "stop") ::raise(SIGSTOP);
   else if (fault == "kill") ::raise(SIGKILL);
   else if (fault == "leave") ::_exit(3);
+  else if (fault == "stop_inside") plait_test::inside_next_call = [] { ::raise(SIGSTOP); };
+  else if (fault == "kill_inside") plait_test::inside_next_call = [] { ::raise(SIGKILL); };
+  else if (fault == "leave_inside") plait_test::inside_next_call = [] { ::_exit(3); };
+  else if (fault == "throw_inside")
+    plait_test::inside_next_call = [] { throw input_error("this call has had enough"); };
   else if (fault == "throw") throw input_error("this rank has had enough");
   else if (fault == "evaluate") trainer.evaluate(batch);
   else if (fault == "call") rank.world().all_reduce(std::span<float>(numbers));
