@@ -42,18 +42,22 @@ consteval void check_reduced() {
 template <placement OnBatch>
 inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
-/// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
+/// Adds the accumulators of tied uses to their owners' in a bucket, on stream compute; they have
+/// its placement.
 template <class Job, class Rank>
-void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout) {
+void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout,
+                        int bucket) {
   using plan = typename Job::plan_type;
+  auto const& here = layout.buckets[std::size_t(bucket)];
   for (int e = 0; e < plan::entries.size(); ++e) {
     auto const& entry = plan::entries[e];
-    if (!layout.entries[std::size_t(e)].is_tied) continue;
+    auto const& place = layout.entries[std::size_t(e)];
+    if (!place.is_tied || place.region != here.region || !here.units.contains(place.unit)) continue;
     bool const counts_once =
         tie_transition(entry, plan::entries[entry.owner]).moves == local_move::mask;
     if (counts_once && !holds_the_one_copy(placements_of(entry, plan::rules).summed, rank.place()))
       continue;
-    int const unit = layout.entries[std::size_t(e)].unit;  // of the owner
+    int const unit = place.unit;  // of the owner
     auto* const owner = mine.data + layout.gradient_offset(entry.owner, unit);
     auto* const use = mine.data + layout.gradient_offset(e, unit);
     rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
@@ -65,8 +69,8 @@ void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layo
 /// without one.
 ///
 /// Moves: what the plan's list has for ties and gradients: for each region of the arena one
-///        all_reduce over the axes that it is summed over, in place, or a reduce_scatter along each
-///        axis whose ranks own blocks.
+///        all_reduce of each of its buckets over the axes that it is summed over, in place, or a
+///        reduce_scatter along each axis whose ranks own blocks.
 template <class Job, class Rank>
 gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
@@ -79,10 +83,10 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
     gradients<Job, partial> mine;
     parameter_layout const& layout;
     void compute(program_operation const& now) const {
-      if (now.what == operation_kind::add) add_tied_gradients(rank, mine, layout);
+      if (now.what == operation_kind::add) add_tied_gradients(rank, mine, layout, now.bucket);
     }
     void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-      if constexpr (plan::grid.world_size() != 1) exchanges.run(now.row, mine.data);
+      if constexpr (plan::grid.world_size() != 1) exchanges.run(now, mine.data);
     }
   } const work{rank, mine, plan::parameter_layout_for(rank.stage(), rank.grid())};
   auto const list = exchanges_on<plan>(rank, {}, job_part::training);
@@ -92,14 +96,14 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   return {mine.data};
 }
 
-/// Sets the gradient of padding to 0, so that it stays 0 although layers write there.
+/// Sets the gradient of padding in a bucket to 0, so that it stays 0 although layers write there.
 template <class Job, placement OnBatch, class Rank>
 void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
-                   std::vector<parameter_block> const& parameters) {
+                   std::vector<parameter_block> const& parameters, bucket const& in) {
   using T = typename Job::gradient_element;
   for (auto const& parameter : parameters) {
     auto const& entry = Job::plan_type::entries[parameter.entry];
-    if (entry.is_frozen) continue;
+    if (entry.is_frozen || overlap(in.elements, parameter).count == 0) continue;
     if (auto const padding = parameter.padding())
       rank.device()
           .on(stream::compute)
@@ -186,9 +190,9 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
 
 /// The same of each block that a rank's optimizer owns.
 template <class Plan, class Store, class Decays>
-[[gnu::cold]] static_vector<std::vector<update_range>, 2> update_tables(
+[[gnu::cold]] std::vector<std::vector<update_range>> update_tables(
     Store const& store, Decays const& decays, std::vector<parameter_group> const& groups) {
-  static_vector<std::vector<update_range>, 2> out;
+  std::vector<std::vector<update_range>> out;
   for (auto const& block : store.owned())
     out.push_back(update_ranges<Plan>(store.local(), block, decays, groups));
   return out;
