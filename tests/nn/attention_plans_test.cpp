@@ -184,7 +184,8 @@ std::string plan_text() {
 // its part of the sum.
 TEST(AttentionPlans, KeysAreCutAndGathered) {
   auto const text = plan_text<job<free_keys, tensor_parallel<4>>>();
-  EXPECT_NE(text.find("groups    shard<features>, replicate, replicate  shard<features>"),
+  EXPECT_NE(text.find("(attention)  groups    shard<features>, replicate, replicate  "
+                      "shard<features>"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("replicate: all_gather / reduce_scatter, 384 B; "
@@ -201,6 +202,30 @@ TEST(AttentionPlans, KeysMayBeMadeWhole) {
   EXPECT_NE(text.find("replicate: none / all_reduce, 768 B; replicate: none / all_reduce, 768 B"),
             std::string::npos)
       << text;
+}
+
+// ---- what attention works in
+
+void expect_room_of_the_device(auto const& backend) {
+  using tp2 = job<free_keys, tensor_parallel<2>>;
+  using plan = tp2::plan_type;
+  for (auto const& leaf : plan::tree.leaves) EXPECT_EQ(leaf.scratch.own_count, 0);
+  auto const text = byte_text::from_text(std::string(samples * length + 1, '\1'), length);
+  plait::launch<tp2>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<tp2>(rank, plait::sgd{});
+    auto batches = plait::batches(text, global_batch<>{samples}, rank);
+    trainer.step(batches.at(0));
+    auto const there = trainer.allocated();
+    EXPECT_EQ(there.activations,
+              plan::memory(0, {.rows = samples * length, .optimizer_states = 0}).activations);
+    EXPECT_EQ(there.workspace, 2 * length * length * sizeof(double));
+  });
+}
+
+// A plan is that of all devices, and a GPU needs none of it.
+TEST(AttentionPlans, LeaveWhatAttentionWorksInToTheDevice) {
+  expect_room_of_the_device(threads{});
+  expect_room_of_the_device(simulated{});
 }
 
 // ---- the simulated device
