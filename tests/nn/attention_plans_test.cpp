@@ -230,17 +230,17 @@ TEST(AttentionPlans, LeaveWhatAttentionWorksInToTheDevice) {
 
 // ---- the simulated device
 
-std::vector<double> losses_of_two_steps(auto const& backend) {
-  using tp4 = job<free_keys, tensor_parallel<4>>;
+template <class Job>
+std::vector<double> losses_of_two_steps(auto const& backend, int microbatches = 2) {
   std::string bytes;
   for (std::size_t i = 0; i < samples * length * 2 + 1; ++i)
     bytes.push_back(static_cast<char>(i * i % vocabulary));
   auto const text = byte_text::from_text(bytes, length);
   std::vector<double> out;
-  plait::launch<tp4>(backend, [&](auto& rank) {
-    auto trainer = plait::trainer<tp4>(rank, plait::sgd{.learning_rate = 0.1}, {.seed = 5});
-    auto batches =
-        plait::batches(text, global_batch<>{samples}, rank, {.epochs = 0, .microbatches = 2});
+  plait::launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, plait::sgd{.learning_rate = 0.1}, {.seed = 5});
+    auto batches = plait::batches(text, global_batch<>{samples}, rank,
+                                  {.epochs = 0, .microbatches = microbatches});
     for (std::uint64_t step = 0; step < 2; ++step) {
       auto const report = trainer.step(batches.at(step));
       if (rank.is_root()) out.push_back(report.loss);
@@ -250,15 +250,30 @@ std::vector<double> losses_of_two_steps(auto const& backend) {
 }
 
 TEST(AttentionPlans, HaveNoRaceAndNoWaitTooMany) {
-  auto const expected = losses_of_two_steps(threads{});
+  using tp4 = job<free_keys, tensor_parallel<4>>;
+  auto const expected = losses_of_two_steps<tp4>(threads{});
   ASSERT_EQ(expected.size(), 2u);
   simulated_statistics statistics;
   for (std::uint64_t seed = 0; seed < 50; ++seed)
-    ASSERT_EQ(losses_of_two_steps(simulated{.seed = seed, .statistics = &statistics}), expected)
+    ASSERT_EQ(losses_of_two_steps<tp4>(simulated{.seed = seed, .statistics = &statistics}),
+              expected)
         << seed;
   EXPECT_GT(statistics.sites.size(), 3u);
   for (auto const& site : statistics.sites)
-    EXPECT_THROW(losses_of_two_steps(simulated{.without = site}), race_error) << to_string(site);
+    EXPECT_THROW(losses_of_two_steps<tp4>(simulated{.without = site}), race_error)
+        << to_string(site);
+}
+
+// The query heads of a key are added up in their order, and slices by a tree.
+TEST(AttentionPlans, HaveTheSameBitsOnAnyNumberOfDataRanks) {
+  auto const losses = []<int Ranks> {
+    return losses_of_two_steps<
+        job<free_keys, hybrid<data_parallel<Ranks>, reproducible<4>, tensor_parallel<4>>>>(
+        threads{}, 0);
+  };
+  auto const expected = losses.operator()<1>();
+  ASSERT_EQ(expected.size(), 2u);
+  EXPECT_EQ(losses.operator()<2>(), expected);
 }
 
 }  // namespace
