@@ -2,11 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory_text.hpp"
@@ -17,10 +21,26 @@
 
 namespace plait::planning {
 
+template <class Layer>
+inline constexpr std::string_view plain_name_of = detail::plain_name(detail::type_text<Layer>());
+
+/// What the types of leaves are called.
+template <class... Leaves>
+[[nodiscard]] constexpr std::array<std::string_view, sizeof...(Leaves)> plain_names(
+    std::tuple<Leaves...> const*) {
+  return {plain_name_of<Leaves>...};
+}
+
+/// Whether a leaf's name ends with its number in the model, or that of a copy.
+[[nodiscard]] [[gnu::cold]] inline bool is_unnamed(std::string const& leaf) {
+  return leaf.find_first_not_of("0123456789*", leaf.rfind('.') + 1) == std::string::npos;
+}
+
 template <class Plan>
 [[gnu::cold]] std::string explain_steps(workload const& load) {
   auto const& code = Plan::code;
   auto const names = leaf_names(Plan::tree);
+  static constexpr auto types = plain_names(static_cast<typename Plan::leaf_types const*>(nullptr));
   text_table table;
   table.add({"layer", "form", "input", "output", "then on the tensor axis (forward / backward)"});
   for (int i = 0; i < code.items.size(); ++i) {
@@ -41,6 +61,8 @@ template <class Plan>
         auto const& form = code.forms[now.leaf];
         auto name = names[std::size_t(now.leaf)];
         if (!name.empty()) name.pop_back();
+        if (is_unnamed(name))
+          name += (name.empty() ? "(" : " (") + std::string(types[std::size_t(now.leaf)]) + ")";
         if (Plan::tree.leaves[now.leaf].is_frozen) name += " (frozen)";
         auto inputs = to_string(form.input());
         for (std::size_t k = 1; k < form.inputs.count; ++k)

@@ -26,7 +26,6 @@ template <class Job, class Rank>
 class stage_runner {
   using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
   using plan = typename Job::plan_type;
-  using device_type = typename Rank::device_type;
   template <int Item>
   using steps_of = typename unit_runner<Job, Rank>::template steps_of<Item>;
   static constexpr auto& code = plan::code;
@@ -50,7 +49,7 @@ class stage_runner {
         }
       }
     }
-    if constexpr (device_prepares) prepare_layers();
+    if constexpr (some_layer_prepares) prepare_layers();
   }
   stage_runner(stage_runner const&) = delete;
   stage_runner& operator=(stage_runner const&) = delete;
@@ -187,10 +186,9 @@ class stage_runner {
     }
   }
 
-  /// Whether the device has anything to get ready before the first pass at a shape.
-  static constexpr bool device_prepares = requires(typename device_type::queue queue) {
-    queue.template prepare_attention<typename Job::element>(1, 1, 1, 1);
-  };
+  /// Whether a layer has anything to get ready before the first pass at a shape.
+  static constexpr bool some_layer_prepares =
+      std::ranges::any_of(plan::tree.leaves, &leaf_info::has_prepare);
   [[gnu::cold]] void prepare_layers() {
     context().sequence = plan::sequence_length;
     context().batch = memory_.rows() / plan::sequence_length;
