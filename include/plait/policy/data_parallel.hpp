@@ -26,6 +26,9 @@ concept bucket_size = requires {
 /// The least bytes of a bucket where a policy says nothing.
 inline constexpr std::size_t usual_bucket_bytes = std::size_t{4} << 20;
 
+/// The type of `at_end`.
+struct at_end_option {};
+
 }  // namespace plait::ext
 
 namespace plait {
@@ -54,9 +57,6 @@ struct zero {
   static constexpr ext::parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
 };
 
-/// The type of `at_end`.
-struct at_end_option {};
-
 /// Reduces gradients behind all passes, as an argument of `buckets`.
 ///
 /// Example (tests/reference/names_in_use_test.cpp buckets):
@@ -66,7 +66,7 @@ struct at_end_option {};
 ///     struct late
 ///         : plait::parallel<objective, plait::data_parallel<4, plait::buckets<plait::at_end>>> {
 ///     };
-inline constexpr at_end_option at_end{};
+inline constexpr ext::at_end_option at_end{};
 
 /// Says when data ranks add up their gradients: `buckets<1_MiB>` as soon as the backward has made
 /// those of neighbouring layers that have so many bytes together, while it goes on;
