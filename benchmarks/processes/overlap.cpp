@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the reduction of gradients is hidden behind the backward: a small GPT on two processes
-// with buckets of 1 MiB, beside one call behind all passes, steps of the two in turn.
+// How much of the reduction of gradients is hidden behind the backward: a small GPT on two
+// processes with buckets of 1 MiB, beside one call behind all passes, steps of the two in turn.
 //   overlap [pairs=N] [in_turn=1] [link=0]
 // The link between the processes is made so slow that the one call takes as long as the backward;
 // link=0 leaves it as it is. Rank 0 prints medians in milliseconds, and that of the pairs' ratios.
@@ -24,18 +24,18 @@ namespace {
 using namespace plait;
 
 constexpr std::size_t width = 192, sequence = 64, vocabulary = 256, batch = 16;
-using block = sequential<
-    residual<sequential<named<"ln_1", nn::layer_norm<width>>,
-                        named<"attn", nn::causal_self_attention<width, 4, sequence>>>>,
-    residual<sequential<named<"ln_2", nn::layer_norm<width>>,
-                        named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
-                        named<"c_proj", nn::linear<4 * width, width>>>>>;
-using model = objective<
-    sequential<named<"wte", nn::embedding<vocabulary, width>>,
-               named<"wpe", nn::positions<sequence, width>>, named<"h", repeat<6, block>>,
-               named<"ln_f", nn::layer_norm<width>>,
-               named<"lm_head", nn::linear<width, vocabulary>>>,
-    nn::cross_entropy<vocabulary>>;
+using block =
+    sequential<residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                                   named<"attn", nn::causal_self_attention<width, 4, sequence>>>>,
+               residual<sequential<named<"ln_2", nn::layer_norm<width>>,
+                                   named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
+                                   named<"c_proj", nn::linear<4 * width, width>>>>>;
+using model =
+    objective<sequential<named<"wte", nn::embedding<vocabulary, width>>,
+                         named<"wpe", nn::positions<sequence, width>>, named<"h", repeat<6, block>>,
+                         named<"ln_f", nn::layer_norm<width>>,
+                         named<"lm_head", nn::linear<width, vocabulary>>>,
+              nn::cross_entropy<vocabulary>>;
 struct alone : parallel<model, serial> {};
 struct behind : parallel<model, data_parallel<2, buckets<at_end>>> {};
 struct early : parallel<model, data_parallel<2, buckets<1_MiB>>> {};
@@ -79,8 +79,7 @@ void measure(int pairs, bool in_turn, bool slow) {
   auto engine = plait_benchmark::make_engine();
   double const backward = time_of_backward();
   constexpr auto bytes = behind::plan_type::memory(0, {}).gradients;
-  if (slow)
-    engine = testing::slow_link(engine, {.bytes_per_second = double(bytes) / backward});
+  if (slow) engine = testing::slow_link(engine, {.bytes_per_second = double(bytes) / backward});
   auto const data = text();
   processes const backend{
       .engine = engine,
