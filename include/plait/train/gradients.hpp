@@ -44,25 +44,47 @@ inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
 /// Adds the accumulators of tied uses to their owners' in a bucket, on stream compute; they have
 /// its placement.
+template <class Sum, class Rank>
+void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entries,
+                        parameter_rules const& rules, parameter_layout const& layout, int bucket) {
+  auto const& here = layout.buckets[std::size_t(bucket)];
+  for (int e = 0; e < entries.size(); ++e) {
+    auto const& entry = entries[e];
+    auto const& place = layout.entries[std::size_t(e)];
+    if (!place.is_tied || place.region != here.region || !here.units.contains(place.unit)) continue;
+    bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
+    if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
+      continue;
+    int const unit = place.unit;  // of the owner
+    Sum* const owner = mine + layout.gradient_offset(entry.owner, unit);
+    Sum const* const use = mine + layout.gradient_offset(e, unit);
+    rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
+  }
+}
 template <class Job, class Rank>
 void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout,
                         int bucket) {
   using plan = typename Job::plan_type;
-  auto const& here = layout.buckets[std::size_t(bucket)];
-  for (int e = 0; e < plan::entries.size(); ++e) {
-    auto const& entry = plan::entries[e];
-    auto const& place = layout.entries[std::size_t(e)];
-    if (!place.is_tied || place.region != here.region || !here.units.contains(place.unit)) continue;
-    bool const counts_once =
-        tie_transition(entry, plan::entries[entry.owner]).moves == local_move::mask;
-    if (counts_once && !holds_the_one_copy(placements_of(entry, plan::rules).summed, rank.place()))
-      continue;
-    int const unit = place.unit;  // of the owner
-    auto* const owner = mine.data + layout.gradient_offset(entry.owner, unit);
-    auto* const use = mine.data + layout.gradient_offset(e, unit);
-    rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
-  }
+  add_tied_gradients(rank, mine.data, plan::entries.view(), plan::rules, layout, bucket);
 }
+
+/// What `reduce_gradients` runs, the same for all jobs.
+template <class Sum, class Rank, bool OfSeveralRanks>
+struct gradient_reduction {
+  Rank& rank;
+  Sum* mine;
+  static_view<parameter_entry> entries;
+  parameter_rules const& rules;
+  parameter_layout const& layout;
+
+  void compute(program_operation const& now) const {
+    if (now.what == operation_kind::add)
+      add_tied_gradients(rank, mine, entries, rules, layout, now.bucket);
+  }
+  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+    if constexpr (OfSeveralRanks) exchanges.run(now, mine);
+  }
+};
 
 /// Adds up what the ranks have of each gradient: the transition from partial to what optimizers
 /// own, once a step. A trainer does it by itself; this is for programs that compute gradients
@@ -78,17 +100,9 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
                 "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
                 "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
                 "out");
-  struct {
-    Rank& rank;
-    gradients<Job, partial> mine;
-    parameter_layout const& layout;
-    void compute(program_operation const& now) const {
-      if (now.what == operation_kind::add) add_tied_gradients(rank, mine, layout, now.bucket);
-    }
-    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-      if constexpr (plan::grid.world_size() != 1) exchanges.run(now, mine.data);
-    }
-  } const work{rank, mine, plan::parameter_layout_for(rank.stage(), rank.grid())};
+  auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
+  gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
+      rank, mine.data, plan::entries.view(), plan::rules, layout};
   auto const list = exchanges_on<plan>(rank, {}, job_part::training);
   step_runner<Rank> program(rank, list,
                             program_of_reduction<plan>(rank.grid(), list, rank.stage()));
