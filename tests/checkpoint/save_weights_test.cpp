@@ -186,7 +186,8 @@ TEST(SaveWeights, AFolderIsThereWholeOrNotAtAll) {
   refused(above / "to", of("to") + "it is there and not empty; name another one");
   refused(above / "to/", of("to") + "it is there and not empty; name another one");
   refused("", "folder of weights '' cannot be written: its name is empty or has a byte that is 0");
-  refused(above / "none/to", of("none/to") + "No such file or directory");
+  refused(above / "none/to",
+          of("none/to") + "folder '" + (above / "none").string() + "' is not there; make it first");
   llama_weights::write(above / "file", "");
   refused(above / "file", of("file") +
                               "a file is there; name another folder, or a file that ends "
@@ -240,6 +241,15 @@ TEST(SaveWeights, OfATrainerAndOfItsAverages) {
     });
   });
   EXPECT_NE(nothing.find("save_weights: no parameter is to be saved"), std::string::npos);
+  auto const nowhere = refusal([&] {
+    launch<job>(threads{}, [&](auto& rank) {
+      auto trainer = plait::trainer<job>(rank, sgd{});
+      save_weights(trainer, above / "gone/w.safetensors");
+    });
+  });
+  EXPECT_EQ(nowhere, "rank 0: safetensors file '" + (above / "gone/w.safetensors").string() +
+                         "' cannot be written: folder '" + (above / "gone").string() +
+                         "' is not there; make it first");
   files::remove_all(above);
 }
 

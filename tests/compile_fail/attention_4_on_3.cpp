@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: tensor_parallel<Ranks>: Ranks neither divides the Length that one form of Layer cuts
-// (key-value heads)
 #include "plait/nn/attention.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

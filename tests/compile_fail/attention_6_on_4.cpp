@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // first: tensor_parallel<Ranks>: Ranks neither divides the Length that one form of Layer cuts
-// (key-value heads)
+// expect: (key-value heads) nor is a multiple of Length that divides what another form cuts
+// expect: write a Ranks that divides Length or is such a multiple, or use_form<"whole", Layer>
+// expect: plait::nn::attention<12, 6, 4, 16
+// expect: of_length<6>, plait::planning::on_ranks<4>
 #include "plait/nn/attention.hpp"
 #include "plait/nn/linear.hpp"
 #include "plait/plan/parallel.hpp"

@@ -17,8 +17,8 @@ constexpr plait::placement of_key = plait::replicate;
 
 void forward(operations& ops, view<float const, plait::shard<1>> q, view<float const, of_key> k,
              view<float const, of_key> v, view<float, plait::shard<1>> out,
-             view<float, plait::shard<1>> log_sum, view<float> scratch) {
-  ops.attention(plait::ext::head_groups<4, 2, 8>{}, std::tuple{q, k, v}, out, log_sum, scratch);
+             view<float, plait::shard<1>> log_sum) {
+  ops.attention(plait::ext::head_groups<4, 2, 8>{}, std::tuple{q, k, v}, out, log_sum);
 }
 
 int main() {}

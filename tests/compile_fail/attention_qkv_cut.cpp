@@ -13,8 +13,8 @@ constexpr plait::placement of_qkv = plait::shard<1, 3>;
 #endif
 
 void forward(operations& ops, view<float const, of_qkv> qkv, view<float, plait::shard<1>> out,
-             view<float, plait::shard<1>> log_sum, view<float> scratch) {
-  ops.attention(qkv, out, log_sum, scratch, 8);
+             view<float, plait::shard<1>> log_sum) {
+  ops.attention(qkv, out, log_sum, 8);
 }
 
 int main() {}

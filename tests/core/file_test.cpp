@@ -279,8 +279,10 @@ TEST_F(File, WhatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_EQ(refusal_to_write("/dev/null"),
             begins("/dev/null") + ": it is there and not a regular file");
   EXPECT_EQ(refusal_to_write(folder_ / "missing" / "x"),
-            begins(folder_ / "missing" / "x") +
-                ", since its folder takes no new file: No such file or directory");
+            begins(folder_ / "missing" / "x") + ": folder '" + (folder_ / "missing").string() +
+                "' is not there; make it first");
+  EXPECT_EQ(refusal_to_write("/proc/x"),
+            begins("/proc/x") + ", since its folder takes no new file: No such file or directory");
   fs::path const long_name = folder_ / std::string(5000, 'n');
   EXPECT_EQ(refusal_to_write(long_name), begins(long_name) + ": File name too long");
   std::ofstream(path_) << "old";

@@ -127,9 +127,10 @@ refused "--timeout needs --backend mpi or gloo, not 'host'" "${some[@]}" --timeo
 refused "--timeout needs a number from 0.001 to 3.1536e+07, got '0'" "${some[@]}" --timeout 0
 
 # Files that cannot be written are found before the training.
-refused "'nowhere/w' cannot be written, since its folder takes no new file" "${some[@]}" --save nowhere/w
+refused "'nowhere/w' cannot be written: folder 'nowhere' is not there; make it first" "${some[@]}" --save nowhere/w
 refused "'folder' cannot be written: it is there and not a regular file" "${some[@]}" --save folder
-refused "folder of weights 'nowhere/new' cannot be written: No such file" "${some[@]}" --save nowhere/new/
+refused "folder of weights 'nowhere/new' cannot be written: folder 'nowhere' is not there; make it first" \
+  "${some[@]}" --save nowhere/new/
 refused "'pipe' cannot be written: it is there and not a regular file" "${some[@]}" --save pipe
 refused "'empty/w' cannot be written: Not a directory" "${some[@]}" --save empty/w
 refused "$long' cannot be written: File name too long" "${some[@]}" --save "$long"

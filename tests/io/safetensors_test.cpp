@@ -625,10 +625,8 @@ TEST_F(Safetensors, PlacesThatCannotBeWrittenAreRefused) {
     return "no input_error";
   };
   std::string const nowhere = (folder_ / "missing" / "x").string();
-  EXPECT_EQ(refused(nowhere),
-            "safetensors file '" + nowhere +
-                "' cannot be written, since its folder takes no new file: No such file or "
-                "directory");
+  EXPECT_EQ(refused(nowhere), "safetensors file '" + nowhere + "' cannot be written: folder '" +
+                                  (folder_ / "missing").string() + "' is not there; make it first");
   EXPECT_EQ(refused(folder_.string()), "safetensors file '" + folder_.string() +
                                            "' cannot be written: it is there and not a regular "
                                            "file");

@@ -184,7 +184,8 @@ std::string plan_text() {
 // its part of the sum.
 TEST(AttentionPlans, KeysAreCutAndGathered) {
   auto const text = plan_text<job<free_keys, tensor_parallel<4>>>();
-  EXPECT_NE(text.find("groups    shard<features>, replicate, replicate  shard<features>"),
+  EXPECT_NE(text.find("(attention)  groups    shard<features>, replicate, replicate  "
+                      "shard<features>"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("replicate: all_gather / reduce_scatter, 384 B; "
@@ -203,19 +204,43 @@ TEST(AttentionPlans, KeysMayBeMadeWhole) {
       << text;
 }
 
+// ---- what attention works in
+
+void expect_room_of_the_device(auto const& backend) {
+  using tp2 = job<free_keys, tensor_parallel<2>>;
+  using plan = tp2::plan_type;
+  for (auto const& leaf : plan::tree.leaves) EXPECT_EQ(leaf.scratch.own_count, 0);
+  auto const text = byte_text::from_text(std::string(samples * length + 1, '\1'), length);
+  plait::launch<tp2>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<tp2>(rank, plait::sgd{});
+    auto batches = plait::batches(text, global_batch<>{samples}, rank);
+    trainer.step(batches.at(0));
+    auto const there = trainer.allocated();
+    EXPECT_EQ(there.activations,
+              plan::memory(0, {.rows = samples * length, .optimizer_states = 0}).activations);
+    EXPECT_EQ(there.workspace, 2 * length * length * sizeof(double));
+  });
+}
+
+// A plan is that of all devices, and a GPU needs none of it.
+TEST(AttentionPlans, LeaveWhatAttentionWorksInToTheDevice) {
+  expect_room_of_the_device(threads{});
+  expect_room_of_the_device(simulated{});
+}
+
 // ---- the simulated device
 
-std::vector<double> losses_of_two_steps(auto const& backend) {
-  using tp4 = job<free_keys, tensor_parallel<4>>;
+template <class Job>
+std::vector<double> losses_of_two_steps(auto const& backend, int microbatches = 2) {
   std::string bytes;
   for (std::size_t i = 0; i < samples * length * 2 + 1; ++i)
     bytes.push_back(static_cast<char>(i * i % vocabulary));
   auto const text = byte_text::from_text(bytes, length);
   std::vector<double> out;
-  plait::launch<tp4>(backend, [&](auto& rank) {
-    auto trainer = plait::trainer<tp4>(rank, plait::sgd{.learning_rate = 0.1}, {.seed = 5});
-    auto batches =
-        plait::batches(text, global_batch<>{samples}, rank, {.epochs = 0, .microbatches = 2});
+  plait::launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, plait::sgd{.learning_rate = 0.1}, {.seed = 5});
+    auto batches = plait::batches(text, global_batch<>{samples}, rank,
+                                  {.epochs = 0, .microbatches = microbatches});
     for (std::uint64_t step = 0; step < 2; ++step) {
       auto const report = trainer.step(batches.at(step));
       if (rank.is_root()) out.push_back(report.loss);
@@ -225,15 +250,30 @@ std::vector<double> losses_of_two_steps(auto const& backend) {
 }
 
 TEST(AttentionPlans, HaveNoRaceAndNoWaitTooMany) {
-  auto const expected = losses_of_two_steps(threads{});
+  using tp4 = job<free_keys, tensor_parallel<4>>;
+  auto const expected = losses_of_two_steps<tp4>(threads{});
   ASSERT_EQ(expected.size(), 2u);
   simulated_statistics statistics;
   for (std::uint64_t seed = 0; seed < 50; ++seed)
-    ASSERT_EQ(losses_of_two_steps(simulated{.seed = seed, .statistics = &statistics}), expected)
+    ASSERT_EQ(losses_of_two_steps<tp4>(simulated{.seed = seed, .statistics = &statistics}),
+              expected)
         << seed;
   EXPECT_GT(statistics.sites.size(), 3u);
   for (auto const& site : statistics.sites)
-    EXPECT_THROW(losses_of_two_steps(simulated{.without = site}), race_error) << to_string(site);
+    EXPECT_THROW(losses_of_two_steps<tp4>(simulated{.without = site}), race_error)
+        << to_string(site);
+}
+
+// The query heads of a key are added up in their order, and slices by a tree.
+TEST(AttentionPlans, HaveTheSameBitsOnAnyNumberOfDataRanks) {
+  auto const losses = []<int Ranks> {
+    return losses_of_two_steps<
+        job<free_keys, hybrid<data_parallel<Ranks>, reproducible<4>, tensor_parallel<4>>>>(
+        threads{}, 0);
+  };
+  auto const expected = losses.operator()<1>();
+  ASSERT_EQ(expected.size(), 2u);
+  EXPECT_EQ(losses.operator()<2>(), expected);
 }
 
 }  // namespace

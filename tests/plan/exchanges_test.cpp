@@ -123,7 +123,8 @@ void expect_each_row_counts(job_part part, int rank) {
       EXPECT_NE(lines(on_other_axes), right) << i;
     }
     if (i + 1 == list.size() || list[i + 1].place != list[i].place ||
-        list[i + 1].item != list[i].item || list[i + 1] == list[i])
+        list[i + 1].item != list[i].item || list[i + 1].bucket != list[i].bucket ||
+        list[i + 1] == list[i])
       continue;
     auto in_other_order = list;
     std::swap(in_other_order[i], in_other_order[i + 1]);
@@ -170,9 +171,10 @@ using plait::pipeline;
 using plait::tensor_parallel;
 using policies =
     testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
-                   hybrid<pipeline<2>, data_parallel<2>>, small_gpt::three_axes,
+                   hybrid<pipeline<2>, data_parallel<2, plait::buckets<1>>>, small_gpt::three_axes,
                    small_gpt::tp2_sharded, small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
-                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
+                          small_gpt::tp2_sharded>>;
 TYPED_TEST_SUITE(Exchanges, policies);
 
 TYPED_TEST(Exchanges, AreWhatThreadsCall) {
@@ -184,7 +186,8 @@ template <class Policy>
 struct SimulatedExchanges : testing::Test {};
 using simulated_policies =
     testing::Types<plait::serial, small_gpt::three_axes, small_gpt::three_axes_sharded,
-                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
+                          small_gpt::tp2_sharded>>;
 TYPED_TEST_SUITE(SimulatedExchanges, simulated_policies);
 TYPED_TEST(SimulatedExchanges, AreWhatTheSimulatedRanksCall) {
   expect_calls_of_the_list<small_gpt::job<TypeParam>>(plait::simulated{});
@@ -241,7 +244,9 @@ TEST(ExchangesOfTies, AreWhatIsCalled) {
           named<"head",
                 plait::use_form<"sequence", plait::tied<head, head::weight, "wte.weight">>>>,
       plait::nn::cross_entropy<vocabulary>>;
-  using job = plait::parallel<model, hybrid<data_parallel<2>, small_gpt::tp2_sharded>, double>;
+  using job =
+      plait::parallel<model, hybrid<data_parallel<2, plait::buckets<1>>, small_gpt::tp2_sharded>,
+                      double>;
   auto const list = plait::planning::exchanges_of<job::plan_type>(0, {}, job_part::training);
   EXPECT_EQ(std::ranges::count(list, plait::planning::exchange_place::ties,
                                &plait::planning::exchange::place),
@@ -307,7 +312,8 @@ TEST(ExchangesOfBlocks, AlongTwoAxesAreGatheredInTheOppositeOrder) {
 
 /// What is said of the list of a part for these numbers; nothing if there is a list.
 std::string said_of(plait::planning::listed_plan const& plan, job_part part) {
-  plait::planning::parameter_layout const parameters{.regions{{{0, 384}, {384, 384}}}};
+  plait::planning::parameter_layout const parameters{
+      .regions{{{0, 384}, {384, 384}}}, .buckets{{0, {0, 1}, {0, 384}}, {1, {0, 1}, {384, 384}}}};
   try {
     (void)plait::planning::list_exchanges(plan, parameters, 0, {}, part);
   } catch (plait::error const& e) {

@@ -110,7 +110,10 @@ class expansion : public calls_of_rows<Job> {
   /// The same of another list, which may be wrong.
   expansion(plait::ext::mesh const& grid, plait::ext::coordinates place,
             plait::workload const& load, job_part part, std::vector<exchange> list)
-      : base(grid, place), load_(load), list_(std::move(list)) {
+      : base(grid, place),
+        load_(load),
+        layout_(plan::parameter_layout_for(place.along(plait::axis::stage), grid)),
+        list_(std::move(list)) {
     switch (part) {
       case job_part::set_up: at(exchange_place::agreement); break;
       case job_part::training:
@@ -131,7 +134,8 @@ class expansion : public calls_of_rows<Job> {
   template <class Which>
   void call_all(Which which) {
     for (auto const& what : list_)
-      if (which(what)) call(what);
+      if (which(what))
+        for (int i = 0; i < (what.bucket < 0 ? 1 : int(what.times)); ++i) call(what);
   }
   void at(exchange_place place, int item = -1) {
     call_all([&](exchange const& what) {
@@ -157,12 +161,13 @@ class expansion : public calls_of_rows<Job> {
   void run_step(plait::ext::timetable const& table) {
     using enum exchange_place;
     at(labels);
+    int backwards = 0;
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::ext::work::forward:
           items(forward, plan::code.items.size());
           at(output);  // for measures
           break;
-        case plait::ext::work::backward: items(backward, plan::code.items.size()); break;
+        case plait::ext::work::backward: run_backward(++backwards == load_.microbatches); break;
         case plait::ext::work::send_activation: edge(activation_edge, true); break;
         case plait::ext::work::receive_activation: edge(activation_edge, false); break;
         case plait::ext::work::send_gradient: edge(gradient_edge, true); break;
@@ -171,12 +176,50 @@ class expansion : public calls_of_rows<Job> {
         case plait::ext::work::backward_parameters: break;  // no plan of these tests has halves
       }
     at(slices);
-    at(ties);
-    at(gradients);
+    if (backwards > 0) {
+      if (!goes_early) reduce(0, 0, plan::code.unit_count());
+      reduce(1, 0, plan::code.unit_count());
+    }
     at(loss);
     at(norm_partials);
     at(measures);
-    at(gather_parameters);
+    for (int region : {0, 1}) for_each_bucket(region, [&](int b) { move(gather_parameters, b); });
+  }
+
+  // The buckets of the first region go behind the last backward of their first units.
+  static constexpr bool goes_early = plan::bucket_bytes > 0;
+  void run_backward(bool is_last) {
+    for (int item = plan::code.items.size() - 1; item >= 0; --item) {
+      auto const& piece = plan::code.items[item];
+      for (int unit = piece.first_unit + piece.count - 1; unit >= piece.first_unit; --unit) {
+        if (!plan::chunks_of(stage())[0].contains(unit)) continue;
+        at(exchange_place::backward, item);
+        if (is_last && goes_early) reduce(0, unit, unit + 1);
+      }
+    }
+  }
+  template <class Action>
+  void for_each_bucket(int region, Action action) {
+    for (int b = int(layout_.buckets.size()) - 1; b >= 0; --b)
+      if (layout_.buckets[std::size_t(b)].region == region) action(b);
+  }
+  void move(exchange_place place, int bucket) {
+    for (auto const& what : list_)
+      if (what.place == place && what.bucket <= bucket && bucket < what.bucket + what.times)
+        call(what);
+  }
+  /// Those that begin in units [begin, end): uses that are tied to one of their parameters first.
+  void reduce(int region, int begin, int end) {
+    for_each_bucket(region, [&](int b) {
+      auto const& units = layout_.buckets[std::size_t(b)].units;
+      if (units.begin < begin || units.begin >= end) return;
+      for (auto const& what : list_) {
+        if (what.place != exchange_place::ties) continue;
+        auto const& use = layout_.entries[std::size_t(what.entry)];
+        if (use.region == region && units.contains(use.unit)) call(what);
+      }
+      move(exchange_place::gradients, b);
+    });
   }
 
   void predict() {
@@ -211,6 +254,7 @@ class expansion : public calls_of_rows<Job> {
   }
 
   plait::workload load_;
+  plait::planning::parameter_layout layout_;
   std::vector<exchange> list_;
 };
 

@@ -102,10 +102,11 @@ using plait::hybrid;
 using plait::pipeline;
 using policies =
     testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
-                   hybrid<pipeline<2>, data_parallel<2>>, small_gpt::three_axes,
+                   hybrid<pipeline<2>, data_parallel<2, plait::buckets<1>>>, small_gpt::three_axes,
                    small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
                    hybrid<data_parallel<2>, plait::reproducible<4>>,
-                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>>, small_gpt::tp2_sharded>>;
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
+                          small_gpt::tp2_sharded>>;
 TYPED_TEST_SUITE(StepPrograms, policies);
 
 TYPED_TEST(StepPrograms, CallWhatFollowsFromTheList) {
@@ -149,12 +150,30 @@ std::size_t waits_of_a_step() {
   return 0;
 }
 
+/// The buckets of the first stage.
+template <class Policy>
+std::size_t buckets_of_first() {
+  using plan = typename small_gpt::job<Policy>::plan_type;
+  return plan::parameter_layout_for(0, plan::grid).buckets.size();
+}
+
 // Fewer is faster; more would be found nowhere else.
 TEST(StepPrograms, WaitAsOftenAsThis) {
   EXPECT_EQ(waits_of_a_step<plait::serial>(), 0u);
-  EXPECT_EQ(waits_of_a_step<data_parallel<2>>(), 6u);
   EXPECT_EQ((waits_of_a_step<pipeline<2>>()), 8u);
-  EXPECT_EQ((waits_of_a_step<small_gpt::three_axes>()), 11u);
+  // The count of labels, its use, the loss, which a rank may mask, squares, their sum, its use; and
+  // each bucket when its gradients are made.
+  EXPECT_EQ(buckets_of_first<data_parallel<2>>(), 1u);
+  EXPECT_EQ(waits_of_a_step<data_parallel<2>>(), 6u + 1);
+  using in_buckets = data_parallel<2, plait::buckets<1>>;
+  EXPECT_EQ(buckets_of_first<in_buckets>(), 6u);
+  EXPECT_EQ(waits_of_a_step<in_buckets>(), 6u + 6);
+  EXPECT_EQ((waits_of_a_step<data_parallel<2, plait::buckets<plait::at_end>>>()), 6u + 1);
+  // Each is gathered when it is updated.
+  using in_blocks = data_parallel<2, plait::zero<1>, plait::buckets<1>>;
+  EXPECT_EQ(waits_of_a_step<in_blocks>(), 6u + 2 * 6);
+  // Two messages, each before it is used, and one when it is made.
+  EXPECT_EQ((waits_of_a_step<small_gpt::three_axes>()), 11u + 1);
 }
 
 /// Whether two programs would run one behind the other on streams as the first alone: the same

@@ -244,6 +244,14 @@ struct any_number : plait::parallel<objective, plait::data_parallel<>> {
 struct less_memory : plait::parallel<objective, plait::data_parallel<4, plait::zero<1>>> {
 };
 // example-end
+// example-begin buckets
+using plait::literals::operator""_MiB;
+struct early
+    : plait::parallel<objective, plait::data_parallel<4, plait::buckets<1_MiB>>> {};
+struct late
+    : plait::parallel<objective, plait::data_parallel<4, plait::buckets<plait::at_end>>> {
+};
+// example-end
 // example-begin tensor_parallel
 struct halves : plait::parallel<objective, plait::tensor_parallel<2>> {
 };  // of each layer's work

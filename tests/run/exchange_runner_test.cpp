@@ -63,7 +63,7 @@ void expect_rows(mesh const& grid, std::vector<exchange> const& list, Expected e
     exchange_runner<rank_type> const exchanges(rank, list);
     for (std::size_t r = 0; r < list.size(); ++r) {
       auto here = numbers_of(rank.world_rank());
-      exchanges.run(int(r), here.data());
+      exchanges.run({.row = int(r)}, here.data());
       for (std::size_t i = 0; i < room; ++i) {
         auto const wanted = expected(rank, int(r), i);
         EXPECT_EQ(here[i], wanted)
@@ -105,7 +105,7 @@ TEST(ExchangeRunner, LeavesTheSumOfItsBlockToEachRank) {
   threads{}.run({grid, all_sets}, [&](rank_type& rank) {
     int const me = rank.world_rank();
     auto here = numbers_of(me);
-    exchange_runner<rank_type>(rank, list).run(0, here.data());
+    exchange_runner<rank_type>(rank, list).run({.row = 0}, here.data());
     std::size_t const begin = 5 + 4 * std::size_t(rank.place().along(axis::data));
     for (std::size_t i = 0; i < room; ++i) {
       bool const is_mine = i >= begin && i < begin + 4;
@@ -153,7 +153,7 @@ TEST(ExchangeRunner, TellsMessagesApartByTheirTags) {
     EXPECT_EQ(exchanges.row(0).other, 1 - rank.stage());
     for (int tag : {3, 4}) {
       double here = rank.stage() == 0 ? 10 * tag : 0;
-      exchanges.run(0, &here, tag);
+      exchanges.run({.row = 0}, &here, tag);
       EXPECT_EQ(here, 10 * tag);
     }
   });
@@ -217,7 +217,7 @@ void expect_sums_of_blocks() {
       int rows = 0;
       for (std::size_t r = 0; r < list.size(); ++r)
         if (list[r].place == place && exchanges.row(int(r)).group != nullptr)
-          exchanges.run(int(r), here.data()), ++rows;
+          exchanges.run({.row = int(r)}, here.data()), ++rows;
       return rows;
     };
     EXPECT_EQ(run(exchange_place::gradients), 2);

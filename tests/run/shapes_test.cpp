@@ -247,69 +247,55 @@ TEST_F(WrongShape, LayerNorm) {
 TEST_F(WrongShape, Attention) {
   constexpr std::size_t head = 2, width = 4, heads = width / head;
   auto const qkv = matrix(rows, 3 * width), out = matrix(rows, width), sums = matrix(rows, heads);
-  auto const scratch = matrix(1, 2 * sequence * sequence);
-  fits([&](auto& ops) { ops.attention(qkv, out, sums, scratch, head); });
+  fits([&](auto& ops) { ops.attention(qkv, out, sums, head); });
   refuses("ops.attention in layer 3: out is 6 x 4, a head is 6 x 3: out must have whole heads",
-          [&](auto& ops) { ops.attention(qkv, out, sums, scratch, 3); });
-  refuses("a head is 6 x 0", [&](auto& ops) { ops.attention(qkv, out, sums, scratch, 0); });
+          [&](auto& ops) { ops.attention(qkv, out, sums, 3); });
+  refuses("a head is 6 x 0", [&](auto& ops) { ops.attention(qkv, out, sums, 0); });
   refuses("qkv is 6 x 8, out is 6 x 4: qkv must be 6 x 12",
-          [&](auto& ops) { ops.attention(matrix(rows, 8), out, sums, scratch, head); });
+          [&](auto& ops) { ops.attention(matrix(rows, 8), out, sums, head); });
   refuses("out is 5 x 4, qkv is 6 x 12: out must be 6 x 4",
-          [&](auto& ops) { ops.attention(qkv, matrix(5, width), sums, scratch, head); });
+          [&](auto& ops) { ops.attention(qkv, matrix(5, width), sums, head); });
   refuses("log_sum is 6 x 1, out is 6 x 4: log_sum must be 6 x 2",
-          [&](auto& ops) { ops.attention(qkv, out, matrix(rows, 1), scratch, head); });
-  refuses("scratch is 1 x 8, qkv is 6 x 12: scratch must have at least 9 elements",
-          [&](auto& ops) { ops.attention(qkv, out, sums, matrix(1, 8), head); });
+          [&](auto& ops) { ops.attention(qkv, out, matrix(rows, 1), head); });
 
   auto const dout = matrix(rows, width), dqkv = matrix(rows, 3 * width);
-  fits([&](auto& ops) { ops.attention_backward(qkv, out, sums, dout, dqkv, scratch, head); });
-  refuses("ops.attention_backward in layer 3: log_sum is 6 x 1", [&](auto& ops) {
-    ops.attention_backward(qkv, out, matrix(rows, 1), dout, dqkv, scratch, head);
-  });
-  refuses("dout is 6 x 5, out is 6 x 4", [&](auto& ops) {
-    ops.attention_backward(qkv, out, sums, matrix(rows, 5), dqkv, scratch, head);
-  });
+  fits([&](auto& ops) { ops.attention_backward(qkv, out, sums, dout, dqkv, head); });
+  refuses("ops.attention_backward in layer 3: log_sum is 6 x 1",
+          [&](auto& ops) { ops.attention_backward(qkv, out, matrix(rows, 1), dout, dqkv, head); });
+  refuses("dout is 6 x 5, out is 6 x 4",
+          [&](auto& ops) { ops.attention_backward(qkv, out, sums, matrix(rows, 5), dqkv, head); });
   refuses("dqkv is 6 x 4, qkv is 6 x 12",
-          [&](auto& ops) { ops.attention_backward(qkv, out, sums, dout, dout, scratch, head); });
-  refuses(
-      "scratch is 1 x 9, qkv is 6 x 12: scratch must have at least 18 elements",
-      [&](auto& ops) { ops.attention_backward(qkv, out, sums, dout, dqkv, matrix(1, 9), head); });
+          [&](auto& ops) { ops.attention_backward(qkv, out, sums, dout, dout, head); });
 }
 
 TEST_F(WrongShape, AttentionOfGroups) {
   using groups = plait::ext::head_groups<4, 2, 2>;
   constexpr std::size_t width = 8, key_width = 4;
   auto const q = matrix(rows, width), k = matrix(rows, key_width), v = k, out = matrix(rows, width);
-  auto const sums = matrix(rows, 4), scratch = matrix(1, 2 * sequence * sequence);
+  auto const sums = matrix(rows, 4);
   auto const forward = [&](auto const& a, auto const& b, auto const& c, auto const& y,
-                           auto const& z, auto const& room) {
-    return [=](auto& ops) { ops.attention(groups{}, std::tuple{a, b, c}, y, z, room); };
+                           auto const& z) {
+    return [=](auto& ops) { ops.attention(groups{}, std::tuple{a, b, c}, y, z); };
   };
-  fits(forward(q, k, v, out, sums, scratch));
+  fits(forward(q, k, v, out, sums));
   refuses("ops.attention in layer 3: query is 6 x 4, out is 6 x 8: query must be 6 x 8",
-          forward(k, k, v, out, sums, scratch));
-  refuses("key is 6 x 8, query is 6 x 8: key must be 6 x 4", forward(q, q, v, out, sums, scratch));
-  refuses("value is 6 x 8, key is 6 x 4", forward(q, k, q, out, sums, scratch));
-  refuses("out is 6 x 4, query is 6 x 8", forward(q, k, v, v, sums, scratch));
+          forward(k, k, v, out, sums));
+  refuses("key is 6 x 8, query is 6 x 8: key must be 6 x 4", forward(q, q, v, out, sums));
+  refuses("value is 6 x 8, key is 6 x 4", forward(q, k, q, out, sums));
+  refuses("out is 6 x 4, query is 6 x 8", forward(q, k, v, v, sums));
   refuses("log_sum is 6 x 3, out is 6 x 8: log_sum must be 6 x 4",
-          forward(q, k, v, out, matrix(rows, 3), scratch));
-  refuses("scratch is 1 x 8, query is 6 x 8: scratch must have at least 9 elements",
-          forward(q, k, v, out, sums, matrix(1, 8)));
+          forward(q, k, v, out, matrix(rows, 3)));
 
-  auto const backward = [&](auto const& dy, auto const& a, auto const& b, auto const& c,
-                            auto const& room) {
+  auto const backward = [&](auto const& dy, auto const& a, auto const& b, auto const& c) {
     return [=, x = std::tuple{q, k, v}](auto& ops) {
-      ops.attention_backward(groups{}, x, out, sums, dy, std::tuple{a, b, c}, room);
+      ops.attention_backward(groups{}, x, out, sums, dy, std::tuple{a, b, c});
     };
   };
-  fits(backward(out, q, k, v, scratch));
-  refuses("ops.attention_backward in layer 3: dout is 6 x 4, out is 6 x 8",
-          backward(k, q, k, v, scratch));
-  refuses("dquery is 6 x 4, query is 6 x 8", backward(out, k, k, v, scratch));
-  refuses("dkey is 6 x 8, key is 6 x 4", backward(out, q, q, v, scratch));
-  refuses("dvalue is 6 x 8, value is 6 x 4", backward(out, q, k, q, scratch));
-  refuses("scratch is 1 x 9, query is 6 x 8: scratch must have at least 18 elements",
-          backward(out, q, k, v, matrix(1, 9)));
+  fits(backward(out, q, k, v));
+  refuses("ops.attention_backward in layer 3: dout is 6 x 4, out is 6 x 8", backward(k, q, k, v));
+  refuses("dquery is 6 x 4, query is 6 x 8", backward(out, k, k, v));
+  refuses("dkey is 6 x 8, key is 6 x 4", backward(out, q, q, v));
+  refuses("dvalue is 6 x 8, value is 6 x 4", backward(out, q, k, q));
 }
 
 TEST_F(WrongShape, LookUps) {

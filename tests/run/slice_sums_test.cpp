@@ -93,7 +93,7 @@ void expect_tree(int data_ranks, std::size_t piece) {
           if (list[r].place != place || exchanges.row(int(r)).group == nullptr) continue;
           if (exchanges.row(int(r)).moves == collective::all_to_all)
             sums.exchange(rank, exchanges, int(r));
-          else exchanges.run(int(r), arena.data());
+          else exchanges.run({.row = int(r)}, arena.data());
         }
       auto const expected = tree_sums(turn, where.stride);
       for (std::size_t i = 0; i < where.stride; ++i)

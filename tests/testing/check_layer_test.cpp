@@ -75,6 +75,18 @@ TEST(CheckLayer, SeesBytesThatThePlanDoesNotCount) {
                                                       "tensor group, the plan says 8"});
 }
 
+TEST(CheckLayer, SaysWhichOfSeveralInputsAGradientIsOf) {
+  plait::testing::detail::trial one, three;
+  auto const add = [](auto& to, char const* name) { to.parameters.emplace_back().name = name; };
+  for (auto const* name : {"input.values", "layer.weight"}) add(one, name);
+  for (auto const* name : {"input.values", "input_2.values", "input_3.values"}) add(three, name);
+  using plait::testing::detail::tensor_name;
+  EXPECT_EQ(tensor_name(one, "input.values"), "gradient of the input");
+  EXPECT_EQ(tensor_name(one, "layer.weight"), "gradient of weight");
+  EXPECT_EQ(tensor_name(three, "input.values"), "gradient of input 1 of 3");
+  EXPECT_EQ(tensor_name(three, "input_2.values"), "gradient of input 2 of 3");
+}
+
 TEST(CheckLayer, SeesTokensThatDoNotFit) {
   layer_options options;
   options.tokens = {1, 2, 3};

@@ -140,6 +140,7 @@ TEST(ProgramMutants, AnOperationDoneTwiceIsSeen) {
     // These write what they make over what was there, and make the same again.
     bool const is_repeatable = is_for_the_host(now) || now.what == operation_kind::scale ||
                                now.what == operation_kind::square ||
+                               now.what == operation_kind::clip ||
                                (now.what == operation_kind::backward && now.begins);
     auto changed = program;
     changed.operations.insert(changed.operations.begin() + std::ptrdiff_t(i), now);
@@ -158,13 +159,15 @@ TEST(ProgramMutants, NeighboursThatAreSwappedAreSeen) {
     auto changed = program;
     std::swap(changed.operations[i], changed.operations[i + 1]);
     std::swap(changed.touched[i], changed.touched[i + 1]);
+    // Both add to the gradients of the table, in either order.
+    if (one.what == operation_kind::backward && next.what == operation_kind::add) continue;
     bool const depends = conflict(program.touched[i], program.touched[i + 1]);
     ++(depends ? dependent : independent);
     EXPECT_EQ(step_by(changed) == right, !depends)
         << i << ", " << text_of(one) << " and " << text_of(next);
   }
-  EXPECT_EQ(dependent, 9);
-  EXPECT_EQ(independent, 2);
+  EXPECT_EQ(dependent, 10);
+  EXPECT_EQ(independent, 3);
 }
 
 // --- what operations touch: races

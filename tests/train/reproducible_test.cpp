@@ -215,12 +215,13 @@ TEST(Reproducible, SumsOfSquaresAreOfWholePieces) {
   using plan = job<float, any_sharded>::plan_type;
   for (int ranks = 1; ranks <= slices; ++ranks) {
     auto const grid = plan::grid.with_ranks_at_launch(ranks);
-    auto const regions = plan::parameter_layout_for(0, grid).regions;
+    auto const layout = plan::parameter_layout_for(0, grid);
     auto const blocks = plan::blocks(0, 0, grid);
     std::vector<std::size_t> counts(static_cast<std::size_t>(plan::norm_partial_count()));
     for (int rank = 0; rank < ranks; ++rank) {
       auto const place = grid.coordinates_of(rank);
-      auto const owned = planning::owned_blocks(regions, plan::rules.cut_axes(), grid, place);
+      auto const owned =
+          planning::owned_blocks(layout.buckets, plan::rules.cut_axes(), grid, place);
       for (auto const& range : execution::squares_ranges<plan>(blocks, owned, place)) {
         EXPECT_EQ(counts[range.index], 0u) << range.index;
         counts[range.index] = range.count;

@@ -138,6 +138,7 @@ class partial_folder {
     }
     if (code != 0) {
       partial_.clear();
+      require_folder(name_, path_.parent_path());
       name_.fail("cannot be written", code);
     }
   }

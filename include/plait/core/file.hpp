@@ -47,6 +47,14 @@ class file_name {
   std::string text_;
 };
 
+/// Refuses what is to be written if it has nowhere to be.
+[[gnu::cold]] inline void require_folder(file_name const& name,
+                                         std::filesystem::path const& folder) {
+  if (std::error_code ignored; !folder.empty() && !std::filesystem::exists(folder, ignored))
+    name.refuse("cannot be written: folder " + path_in_quotes(folder) +
+                " is not there; make it first");
+}
+
 /// Owns what open() gave.
 class file_descriptor {
  public:
@@ -220,6 +228,7 @@ class partial_file {
       if (errno != EEXIST) break;
     }
     int const code = errno;
+    require_folder(name_, folder);
     name_.fail("cannot be written, since its folder takes no new file", code);
   }
   ~partial_file() {

@@ -55,8 +55,8 @@ struct aliasing {
 /// in mid-model has a term of its own in the loss: its forward calls ops.add_to_loss(terms), and
 /// its backward_input adds the terms' gradients by x, times ops.loss_seed().at(row), to those that
 /// come from l.dy. `prepare` gets what forward gets, before the first pass at a shape and before
-/// there are values, and only on devices that have something to get ready
-/// (ops.prepare_attention). An element-wise layer says what it is by `function`, `derivative` and
+/// there are values: the device gets ready what it needs for the shape (ops.prepare_attention). An
+/// element-wise layer says what it is by `function`, `derivative` and
 /// `kept`, see nn::elementwise. Meaning: the output of a sample depends on no other sample; the
 /// bodies only call `ops`, never
 ///          read an element; `plait::testing::check_layer` verifies a user's layer.
@@ -135,6 +135,7 @@ struct leaf_info {
   bool is_elementwise = false;
   bool has_forward = true, has_backward_input = true, has_backward_parameters = true;
   bool has_count = true;
+  bool has_prepare = false;
 
   [[nodiscard]] constexpr value_info input() const { return inputs[0]; }
   /// Inputs that come from other layers; the targets of a loss do not.
@@ -288,6 +289,7 @@ constexpr leaf_info read_leaf() {
   info.has_backward_input = has_backward_input<L>();
   info.has_backward_parameters = has_backward_parameters<L>();
   info.has_count = has_count<L>();
+  info.has_prepare = has_prepare<L>();
   if constexpr (requires { L::flops_per_row; }) {
     info.flops_per_row = L::flops_per_row;
   } else {

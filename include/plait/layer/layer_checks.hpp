@@ -8,7 +8,7 @@
 namespace plait::detail {
 
 struct body_names {
-  int forward, backward_input, backward_parameters, count;
+  int forward, backward_input, backward_parameters, count, prepare;
 };
 
 /// L and a second member for each name of a body: a name of any kind that L has is ambiguous here.
@@ -49,6 +49,11 @@ template <class L>
 constexpr bool has_count() {
   if constexpr (std::is_final_v<L>) return requires { &L::count; };
   else return !requires { body_probe<L>::count; };
+}
+template <class L>
+constexpr bool has_prepare() {
+  if constexpr (std::is_final_v<L>) return requires(any_argument& a) { L::prepare(a, a); };
+  else return !requires { body_probe<L>::prepare; };
 }
 
 // A name that is nearly one of the protocol's counts only where the proper one is missing: a layer

@@ -25,10 +25,7 @@ struct attention_heads {
   using output = features<Width>;
   using forms = plait::forms<whole, form<"heads", shard<dim::features, 3>, shard<dim::features>>>;
   using log_sum = slot<"log_sum", Heads, follows::features, slot_element::accumulate>;
-  // Twice a block of queries against all keys.
-  using scores = slot<"scores", 0, 2 * ext::attention_scratch(Sequence), slot_element::accumulate>;
   using saved = plait::saved<input_slot, output_slot, log_sum>;
-  using scratch = plait::scratch<scores>;
   static constexpr std::size_t sequence = Sequence;
   static constexpr std::size_t units = Heads;
   static constexpr double flops_per_row = 4.0 * Width * Sequence;
@@ -36,11 +33,11 @@ struct attention_heads {
 
   static void prepare(auto& ops, auto const& l) { ops.prepare_attention(l.x, head_width); }
   static void forward(auto& ops, auto const& l) {
-    ops.attention(l.x, l.y, l.saved[log_sum{}], l.scratch[scores{}], head_width);
+    ops.attention(l.x, l.y, l.saved[log_sum{}], head_width);
   }
   static void backward_input(auto& ops, auto const& l) {
     ops.attention_backward(l.saved[input_slot{}], l.saved[output_slot{}], l.saved[log_sum{}], l.dy,
-                           l.dx, l.scratch[scores{}], head_width);
+                           l.dx, head_width);
   }
 };
 
@@ -90,10 +87,7 @@ struct attention {
                          std::conditional_t<KeyValueHeads == 1, plait::forms<whole, by_groups>,
                                             plait::forms<whole, by_heads, by_groups>>>;
   using log_sum = slot<"log_sum", Heads, follows::features, slot_element::accumulate>;
-  // Twice a block of queries against all keys.
-  using scores = slot<"scores", 0, 2 * ext::attention_scratch(Sequence), slot_element::accumulate>;
   using saved = plait::saved<input_slot, output_slot, log_sum>;
-  using scratch = plait::scratch<scores>;
   static constexpr std::size_t sequence = Sequence;
   static constexpr std::size_t units = KeyValueHeads;
   static constexpr double flops_per_row =
@@ -101,11 +95,11 @@ struct attention {
 
   static void prepare(auto& ops, auto const& l) { ops.prepare_attention(groups{}, l.x); }
   static void forward(auto& ops, auto const& l) {
-    ops.attention(groups{}, l.x, l.y, l.saved[log_sum{}], l.scratch[scores{}]);
+    ops.attention(groups{}, l.x, l.y, l.saved[log_sum{}]);
   }
   static void backward_input(auto& ops, auto const& l) {
     ops.attention_backward(groups{}, l.saved[input_slot{}], l.saved[output_slot{}],
-                           l.saved[log_sum{}], l.dy, l.dx, l.scratch[scores{}]);
+                           l.saved[log_sum{}], l.dy, l.dx);
   }
 };
 

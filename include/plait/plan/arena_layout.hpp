@@ -168,6 +168,15 @@ constexpr element_range overlap(element_range const& a, element_range const& b) 
   return {begin, begin < end ? end - begin : 0};
 }
 
+/// A bucket is a range of the gradients' arena that one call of each row reduces: that of
+/// consecutive units of a chunk in the first region, or a whole region. Of an arena whose ranks own
+/// blocks each owns one of each bucket.
+struct bucket {
+  int region = 0;
+  unit_range units{};  ///< of the model, whose gradients in the region it has
+  element_range elements{};
+};
+
 /// Where a parameter lies within its unit.
 struct entry_place {
   int region = 0;               ///< of the layout
@@ -182,9 +191,10 @@ struct entry_place {
 /// room for what is frozen, which comes last.
 ///
 /// The first region has the parameters whose gradients are summed over the batch axes, the second
-/// those that are summed over the tensor axis, too: each is reduced by one collective. Within a
-/// region they stand unit by unit in the order of the layers (a unit is a layer, or one copy within
-/// a repeat). Units are padded so that any of them can be cut into a block for each batch rank.
+/// those that are summed over the tensor axis, too. Within a region they stand unit by unit in the
+/// order of the layers (a unit is a layer, or one copy within a repeat). Units are padded so that
+/// any of them can be cut into a block for each batch rank. The first region consists of buckets,
+/// the second is one.
 /// Behind the regions, in the gradients' arena alone, are the accumulators of tied uses.
 struct parameter_layout {
   /// The region of what is frozen.
@@ -198,8 +208,9 @@ struct parameter_layout {
   /// and the same in the gradients' arena.
   std::vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
-  std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
-  std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
+  std::vector<bucket> buckets{};  ///< in their order in the arena
+  std::size_t frozen_count = 0;   ///< elements behind the regions, of what is not trained
+  std::size_t tied_count = 0;     ///< elements of accumulators of tied uses
 
   /// Where the value of parameter `entry` of a unit lies; of a tied use that of its owner.
   [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
@@ -224,11 +235,48 @@ struct parameter_layout {
   [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
 };
 
+/// The buckets of a layout whose units have their places. The first region is cut chunk by chunk,
+/// from the last unit on, as soon as a bucket has `least` elements; 0 leaves it whole. A unit that
+/// owns a tied parameter is one alone: its gradient is complete when that of all uses is.
+[[gnu::cold]] constexpr std::vector<bucket> cut_buckets(parameter_layout const& layout,
+                                                        static_view<unit_range> chunks,
+                                                        std::vector<int> const& owns_tied,
+                                                        std::size_t least) {
+  unit_range const all{chunks[0].begin, chunks[chunks.size() - 1].end};
+  std::vector<bucket> out;
+  // From the last unit on, so that a unit ends where the one behind it begins.
+  std::size_t end = layout.regions[0].end();
+  for (int c = chunks.size() - 1; c >= 0 && least > 0; --c) {
+    bucket open;
+    auto const close = [&] {
+      if (open.elements.count > 0) out.push_back(open);
+      open = {};
+    };
+    for (int unit = chunks[c].end - 1; unit >= chunks[c].begin; --unit) {
+      std::size_t const begin = layout.parameter_base[std::size_t(unit)];
+      if (begin == end) continue;
+      bool const is_alone = owns_tied[std::size_t(unit)] != 0;
+      if (is_alone) close();
+      if (open.elements.count == 0) open.units.end = unit + 1;
+      open.units.begin = unit;
+      open.elements = {begin, open.elements.count + end - begin};
+      end = begin;
+      if (is_alone || open.elements.count >= least) close();
+    }
+    close();
+  }
+  std::ranges::reverse(out);
+  if (least == 0 && layout.regions[0].count > 0) out.push_back({0, all, layout.regions[0]});
+  if (layout.regions[1].count > 0) out.push_back({1, all, layout.regions[1]});
+  return out;
+}
+
 /// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
-/// parameters, in elements.
+/// parameters, in elements. `least_bucket`: the least elements of a bucket of the first region; 0
+/// makes it one.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
-    int batch_ranks, std::size_t alignment = parameter_alignment) {
+    int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0) {
   auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;
@@ -267,6 +315,7 @@ struct parameter_layout {
     else out.regions[at(region)] = {begin, next - begin};
   }
   out.gradient_base = out.parameter_base;
+  std::vector<int> owns_tied(at(out.units), 0);
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
     if (entry.owner < 0 || count_copies(items[entry.item], chunks) == 0) continue;
@@ -279,8 +328,10 @@ struct parameter_layout {
     place.is_tied = true;
     place.accumulator = out.count() + out.tied_count;
     out.tied_count += rounded_up(entry.local_count(), alignment);
+    owns_tied[at(place.unit)] = 1;
   }
   out.tied_count = rounded_up(out.tied_count, unit_multiple);
+  out.buckets = cut_buckets(out, chunks, owns_tied, least_bucket);
   return out;
 }
 
@@ -295,28 +346,25 @@ constexpr std::size_t longest_masked(static_view<item> items, auto const& entrie
   return longest;
 }
 
-/// The elements of one region that a rank's optimizer owns, and where its state for them begins.
+/// The elements of one bucket that a rank's optimizer owns, and where its state for them begins.
 struct owned_block {
   element_range elements{};
   std::size_t state_offset = 0;
 };
 
-/// What the optimizer of a rank owns: of each region its block among those of the ranks that share
-/// it. Blocks behind each other are one.
-constexpr static_vector<owned_block, 2> owned_blocks(std::array<element_range, 2> const& regions,
-                                                     axis_set cut_axes, mesh const& grid,
-                                                     coordinates const& place) {
+/// What the optimizer of a rank owns: of each bucket its block among those of the ranks that share
+/// it; all of them as one where nothing is cut.
+constexpr std::vector<owned_block> owned_blocks(std::vector<bucket> const& buckets,
+                                                axis_set cut_axes, mesh const& grid,
+                                                coordinates const& place) {
   auto const ranks = static_cast<std::size_t>(grid.size(cut_axes));
   auto const mine = static_cast<std::size_t>(grid.block_of(place, cut_axes));
-  static_vector<owned_block, 2> out;
-  if (ranks == 1) {
-    out.push_back({{0, regions[1].end()}, 0});
-    return out;
-  }
+  std::vector<owned_block> out;
   std::size_t next = 0;
-  for (auto const& region : regions) {
-    std::size_t const count = region.count / ranks;
-    out.push_back({{region.offset + mine * count, count}, next});
+  for (auto const& one : buckets) {
+    std::size_t const count = one.elements.count / ranks;
+    if (ranks == 1 && !out.empty()) out[0].elements.count += count;
+    else out.push_back({{one.elements.offset + mine * count, count}, next});
     next += count;
   }
   return out;

@@ -56,8 +56,14 @@ struct parameter_name {
   }
 };
 
+// What the numbers in these lines are.
+template <std::size_t Length>
+struct of_length;
+template <int Ranks>
+struct on_ranks;
+
 // Of what failed checks assert these are false; compilers print them next to the text.
-template <printed_text LayerName, class Layer, std::size_t Length, int Ranks>
+template <printed_text LayerName, class Layer, class Length, class Ranks>
 inline constexpr bool has_form_that_divides = false;
 template <printed_text LayerName, printed_text Label, class Labels>
 inline constexpr bool is_label_of_form = false;
@@ -84,21 +90,21 @@ consteval void report_unknown_pin() {
 template <planning_error Error, printed_text LayerName, class Layer, std::size_t Length, int Ranks>
 consteval void report_indivisible() {
   static_assert(Error != planning_error::nothing_divides ||
-                    has_form_that_divides<LayerName, Layer, Length, Ranks>,
+                    has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
                 "tensor_parallel<Ranks>: Layer has no form whose Length (features, vocabulary or "
                 "heads) is a multiple of Ranks; choose a Ranks that divides it, pad the layer, or "
                 "write use_form<\"whole\", Layer> to let every rank do all its work");
   static_assert(
       Error != planning_error::form_not_divisible ||
-          has_form_that_divides<LayerName, Layer, Length, Ranks>,
+          has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
       "use_form<Label, Layer>: the Length that this form cuts is not a multiple of Ranks; "
       "pin another form, or choose a Ranks that divides it");
   static_assert(Error != planning_error::nothing_multiple ||
-                    has_form_that_divides<LayerName, Layer, Length, Ranks>,
+                    has_form_that_divides<LayerName, Layer, of_length<Length>, on_ranks<Ranks>>,
                 "tensor_parallel<Ranks>: Ranks neither divides the Length that one form of Layer "
-                "cuts (key-value heads) nor is such a multiple of it as another form needs (one "
-                "that divides the query heads); choose a Ranks that does, or write "
-                "use_form<\"whole\", Layer> to let every rank do all its work");
+                "cuts (key-value heads) nor is a multiple of Length that divides what another form "
+                "cuts (query heads); write a Ranks that divides Length or is such a multiple, or "
+                "use_form<\"whole\", Layer>, with which every rank does all its work");
 }
 
 template <class Layer, class Forms = std::make_index_sequence<leaf_of<Layer>.form_count>>

@@ -15,6 +15,7 @@
 #include "plait/mesh/placements.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/arena_layout.hpp"
+#include "plait/plan/exchange.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
@@ -22,112 +23,6 @@
 #include "plait/policy/policy.hpp"
 
 namespace plait::planning {
-
-/// What a job does; each part has a list of exchanges of its own.
-enum class job_part : int {
-  set_up,             ///< once, and for each source of batches
-  training,           ///< one step, with clipping if the workload says so
-  evaluation,         ///< the loss of one batch
-  prediction,         ///< the output for one batch
-  export_parameters,  ///< to the root rank
-  export_gradients,
-  state_transfer  ///< of an elastic job, when ranks have come
-};
-
-/// The number of enumerators of `job_part`.
-inline constexpr int job_parts = 7;
-
-/// Where in its part of a job an exchange takes place.
-enum class exchange_place : int {
-  agreement,        ///< what must be the same on all ranks, of each rank
-  labels,           ///< before the passes: their count
-  forward,          ///< within an item, in each of its copies, for each microbatch
-  backward,         ///< the same
-  activation_edge,  ///< between two stages, for each microbatch
-  gradient_edge,    ///< the same, against the order of the stages
-  slices,           ///< behind the passes: of gradients that are summed slice by slice
-  ties,             ///< gradients of tied uses, to be added to their owner's
-  gradients,
-  loss,               ///< and whether to stop
-  norm_partials,      ///< of the gradients, for their norm
-  measures,           ///< of an evaluation, once for all its batches
-  gather_parameters,  ///< behind the update: from what optimizers own to what layers see
-  output,             ///< of a microbatch, within the last stage
-  rank_outputs,       ///< of a prediction, of one data rank: to all stages
-  outputs,            ///< of all data ranks
-  blocks,             ///< before an export: what optimizers own, where that is not all
-  parameter,          ///< of an export
-  state  ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
-};
-
-/// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 19;
-
-/// For example "gradients".
-constexpr char const* to_string(exchange_place place) {
-  constexpr std::array<char const*, std::size_t(exchange_places)> words{"agreement",
-                                                                        "labels",
-                                                                        "forward",
-                                                                        "backward",
-                                                                        "activation_edge",
-                                                                        "gradient_edge",
-                                                                        "slices",
-                                                                        "ties",
-                                                                        "gradients",
-                                                                        "loss",
-                                                                        "norm_partials",
-                                                                        "measures",
-                                                                        "gather_parameters",
-                                                                        "output",
-                                                                        "rank_outputs",
-                                                                        "outputs",
-                                                                        "blocks",
-                                                                        "parameter",
-                                                                        "state"};
-  return words[static_cast<std::size_t>(place)];
-}
-
-/// Which of a job's types the elements of an exchange have.
-enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
-
-/// One communication of a job: the value that goes from one set of placements to another. The
-/// operation and the axes follow from the table.
-struct exchange {
-  exchange_place place = exchange_place::agreement;
-  placements from{}, to{};
-  exchange_element element = exchange_element::real;
-  std::size_t count = 1;   ///< elements of the value that one group has, as a whole
-  std::size_t offset = 0;  ///< of its first element, where one arena has several
-  std::int64_t times = 1;  ///< for all copies and microbatches
-  int item = -1;           ///< of the program, where the place is within one
-  int entry = -1;          ///< of the parameters, in a tie and in an export
-  int unit = -1;           ///< of a message between chunks, the first of the later one
-
-  [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
-  /// False for the rank that only receives: a message stands in the lists of both its ends.
-  [[nodiscard]] constexpr bool is_sent_by(int stage) const {
-    return row().moves != collective::send || from.stage() == stage;
-  }
-  friend constexpr bool operator==(exchange const&, exchange const&) = default;
-};
-
-/// The rows of an exchange that the table does not have as one operation, and what it may be.
-[[gnu::cold]] inline std::string refused_rows(exchange const& made) {
-  std::string text = std::string("at '") + to_string(made.place) + "' a value goes from " +
-                     to_string(made.from) + " to " + to_string(made.to) + ", which is ";
-  char const* separator = "";
-  for (axis const which : all_axes) {
-    auto const row = transition_between(made.from.at(which), made.to.at(which));
-    if (row.from == row.to) continue;
-    text += std::string(separator) + to_string(row.from) + " -> " + to_string(row.to) + " (" +
-            (row.allowed() ? to_string(row.moves) : "no row") + ") on " + to_string(which);
-    separator = " and ";
-  }
-  return text +
-         "; allowed are all_reduce over several axes or one other operation along one axis, and of "
-         "elements cut along several axes the last cut in the order of scatters: list one row for "
-         "each operation";
-}
 
 /// What the list is made of, as numbers: the same type for all plans.
 struct listed_plan {
@@ -148,8 +43,9 @@ struct listed_plan {
   int tensor_ranks = 1;
   int norm_partials = 0;  ///< sums of squares of which the norm of the gradients is made
   int loss_terms = 1;
-  int slices = 0;           ///< see plan::slices
-  bool is_elastic = false;  ///< see plan::is_elastic
+  int slices = 0;            ///< see plan::slices
+  bool is_elastic = false;   ///< see plan::is_elastic
+  bool has_buckets = false;  ///< gradients are reduced while the backward goes on
 
   [[nodiscard]] constexpr int stages() const { return chunk_units.size() / chunks; }
   [[nodiscard]] constexpr static_view<unit_range> chunks_of(int stage) const {
@@ -219,35 +115,50 @@ struct exchange_lister {
             std::size_t(plan.grid.world_size()) * agreed_fields, exchange_element::bits);
   }
 
-  /// The regions of the parameters' arena from one set of placements to another. Along each axis of
-  /// which one block stays the sums are scattered first, so that what the other axes add up is a
-  /// block; blocks are gathered last, in the order opposite to that of scatters.
-  [[gnu::cold]] constexpr void add_regions(exchange_place place, placements from,
+  /// The buckets of a region from one set of placements to another. Along each axis of which one
+  /// block stays the sums are scattered first, so that what the other axes add up is a block;
+  /// blocks are gathered last, in the order opposite to that of scatters. Buckets of one length
+  /// that stand behind each other have one row for each of these operations.
+  [[gnu::cold]] constexpr void add_buckets(exchange_place place, placements const& from,
                                            placements const& to, exchange_element element,
                                            int region) {
-    auto const all = parameters.regions[std::size_t(region)];
-    if (all.count == 0) return;
-    auto count = all.count / std::size_t(plan.grid.size(from.axes_with(shard<dim::elements>)));
+    auto const& all = parameters.buckets;
+    for (std::size_t first = 0, next = 0; first < all.size(); first = next) {
+      auto const& elements = all[first].elements;
+      for (next = first; next < all.size() && all[next].region == all[first].region &&
+                         all[next].elements.count == elements.count;)
+        ++next;
+      if (all[first].region == region)
+        add_moves_of({place, from, from, element, elements.count, elements.offset,
+                      std::int64_t(next - first), -1, -1, -1, int(first), elements.count},
+                     to);
+    }
+  }
+  /// The rows that bring what `made` has to another set of placements.
+  [[gnu::cold]] constexpr void add_moves_of(exchange made, placements const& to) {
+    made.count /= std::size_t(plan.grid.size(made.from.axes_with(shard<dim::elements>)));
     auto const go_to = [&](placements const& next) {
-      add({place, from, next, element, count, all.offset});
-      from = next;
+      made.to = next;
+      add(made);
+      made.from = next;
     };
     auto const ranks = [&](axis which) { return std::size_t(plan.grid.size(which)); };
     auto const axes_that = [&](row_operation moves) {
       axis_set they;
       for (axis const which : all_axes)
-        if (transition_between(from.at(which), to.at(which)).moves == moves) they = they | which;
+        if (transition_between(made.from.at(which), to.at(which)).moves == moves)
+          they = they | which;
       return they;
     };
     for (axis const which : scatter_order(axes_that(collective::reduce_scatter)))
-      go_to(from.with(which, to.at(which))), count /= ranks(which);
-    placements summed = from;
+      go_to(made.from.with(which, to.at(which))), made.count /= ranks(which);
+    placements summed = made.from;
     for (axis const which : scatter_order(axes_that(collective::all_reduce)))
       summed = summed.with(which, to.at(which));
-    if (summed != from) go_to(summed);
+    if (summed != made.from) go_to(summed);
     auto const gathers = scatter_order(axes_that(collective::all_gather));
     for (int i = gathers.size() - 1; i >= 0; --i)
-      count *= ranks(gathers[i]), go_to(from.with(gathers[i], to.at(gathers[i])));
+      made.count *= ranks(gathers[i]), go_to(made.from.with(gathers[i], to.at(gathers[i])));
     go_to(to);  // sends nothing, or is refused
   }
 
@@ -335,7 +246,7 @@ struct exchange_lister {
       add_ties();
       for (int region : {0, 1}) {
         auto const at = placements_of_region(region);
-        add_regions(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
+        add_buckets(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
                     at.owned, exchange_element::gradient, region);
       }
     }
@@ -348,7 +259,7 @@ struct exchange_lister {
     if (load.gradient_norm) add_squares();
     for (int region : {0, 1}) {
       auto const at = placements_of_region(region);
-      add_regions(exchange_place::gather_parameters, at.owned, at.kept,
+      add_buckets(exchange_place::gather_parameters, at.owned, at.kept,
                   plan.has_copies ? exchange_element::compute : exchange_element::parameter,
                   region);
     }
@@ -432,7 +343,7 @@ struct exchange_lister {
     for (int region : {0, 1}) {
       auto const owned = placements_of_region(region).owned;
       if (gradients || plan.has_copies)
-        add_regions(exchange_place::blocks, owned, owned.replaced(shard<dim::elements>, invariant),
+        add_buckets(exchange_place::blocks, owned, owned.replaced(shard<dim::elements>, invariant),
                     trained, region);
     }
     for (int owner = 0; owner < plan.stages(); ++owner)
@@ -524,7 +435,8 @@ inline constexpr listed_plan plan_numbers{
     .norm_partials = Plan::norm_partial_count(),
     .loss_terms = Plan::loss_terms(),
     .slices = Plan::slices,
-    .is_elastic = Plan::is_elastic};
+    .is_elastic = Plan::is_elastic,
+    .has_buckets = Plan::bucket_bytes > 0};
 /// The same with all sizes of its mesh.
 template <class Plan>
 constexpr listed_plan numbers_of(mesh const& grid) {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory_text.hpp"
@@ -17,10 +21,26 @@
 
 namespace plait::planning {
 
+template <class Layer>
+inline constexpr std::string_view plain_name_of = detail::plain_name(detail::type_text<Layer>());
+
+/// What the types of leaves are called.
+template <class... Leaves>
+[[nodiscard]] constexpr std::array<std::string_view, sizeof...(Leaves)> plain_names(
+    std::tuple<Leaves...> const*) {
+  return {plain_name_of<Leaves>...};
+}
+
+/// Whether a leaf's name ends with its number in the model, or that of a copy.
+[[nodiscard]] [[gnu::cold]] inline bool is_unnamed(std::string const& leaf) {
+  return leaf.find_first_not_of("0123456789*", leaf.rfind('.') + 1) == std::string::npos;
+}
+
 template <class Plan>
 [[gnu::cold]] std::string explain_steps(workload const& load) {
   auto const& code = Plan::code;
   auto const names = leaf_names(Plan::tree);
+  static constexpr auto types = plain_names(static_cast<typename Plan::leaf_types const*>(nullptr));
   text_table table;
   table.add({"layer", "form", "input", "output", "then on the tensor axis (forward / backward)"});
   for (int i = 0; i < code.items.size(); ++i) {
@@ -41,6 +61,8 @@ template <class Plan>
         auto const& form = code.forms[now.leaf];
         auto name = names[std::size_t(now.leaf)];
         if (!name.empty()) name.pop_back();
+        if (is_unnamed(name))
+          name += (name.empty() ? "(" : " (") + std::string(types[std::size_t(now.leaf)]) + ")";
         if (Plan::tree.leaves[now.leaf].is_frozen) name += " (frozen)";
         auto inputs = to_string(form.input());
         for (std::size_t k = 1; k < form.inputs.count; ++k)
@@ -81,10 +103,29 @@ template <class Plan>
   return table.text();
 }
 
+/// The layers of units, for example "wte, h.0-2, ln_f".
+template <class Plan>
+[[gnu::cold]] std::string layers_of(unit_range const& units) {
+  auto const names = leaf_names(Plan::tree);
+  std::string out;
+  for (auto const& piece : Plan::code.items) {
+    auto const here = overlap(piece.units(), units);
+    if (here.count() == 0 || piece.first_leaf == piece.end_leaf) continue;
+    auto name = names[std::size_t(piece.first_leaf)];
+    if (piece.repeated) {
+      int const first = here.begin - piece.first_unit;
+      name = name.substr(0, name.find('*')) + std::to_string(first);
+      if (here.count() > 1) name += "-" + std::to_string(first + here.count() - 1);
+    } else if (!name.empty()) {
+      name.pop_back();
+    }
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
 template <class Plan>
 [[gnu::cold]] std::string explain_stages(workload const& load) {
-  auto const& code = Plan::code;
-  auto const names = leaf_names(Plan::tree);
   text_table table;
   bool const predicts = load.prediction != predicted::nothing;
   table.add({"stage", "layers", "parameters", "gradients",
@@ -95,20 +136,7 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     std::string layers;
     for (auto const& units : Plan::chunks_of(stage))
-      for (int i = 0; i < code.items.size(); ++i) {
-        auto const& piece = code.items[i];
-        auto const here = overlap(piece.units(), units);
-        if (here.count() == 0 || piece.first_leaf == piece.end_leaf) continue;
-        auto name = names[std::size_t(piece.first_leaf)];
-        if (piece.repeated) {
-          int const first = here.begin - piece.first_unit;
-          name = name.substr(0, name.find('*')) + std::to_string(first);
-          if (here.count() > 1) name += "-" + std::to_string(first + here.count() - 1);
-        } else if (!name.empty()) {
-          name.pop_back();
-        }
-        layers += (layers.empty() ? "" : ", ") + name;
-      }
+      layers += (layers.empty() ? "" : ", ") + layers_of<Plan>(units);
     auto const need = Plan::memory(stage, load);
     table.add({std::to_string(stage), layers, with_unit(need.parameters), with_unit(need.gradients),
                with_unit(need.optimizer + need.averages), with_unit(need.activations),
@@ -118,6 +146,37 @@ template <class Plan>
                with_unit(need.total())});
   }
   return table.text();
+}
+
+/// The buckets of gradients: each is reduced as soon as the backward has been through its layers.
+template <class Plan>
+[[gnu::cold]] std::string explain_buckets(workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  text_table table;
+  table.add({"stage", "layers", "calls", "bytes of each", "reduced behind the backward of"});
+  int rows = 0;
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    auto const list = exchanges_of<Plan>(stage, load, job_part::training);
+    auto const all = Plan::parameter_layout_for(stage, grid).buckets;
+    for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
+      auto const row = std::ranges::find_if(list, [&](exchange const& one) {
+        return one.place == exchange_place::gradients && one.moves_bucket(b);
+      });
+      next = b - 1;
+      if (row == list.end() || grid.size(row->row().over) == 1) continue;
+      next = row->bucket - 1;
+      auto const &first = all[std::size_t(row->bucket)], &last = all[std::size_t(b)];
+      bool const is_early = Plan::bucket_bytes > 0 && first.region == 0;
+      auto const each = row->times == 1
+                            ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
+                            : std::string("its first layer");
+      table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
+                 std::to_string(row->times), with_unit(first.elements.count * Plan::gradient_bytes),
+                 is_early ? each : "all layers"});
+      ++rows;
+    }
+  }
+  return rows == 0 ? "" : "gradients\n" + table.text() + "\n";
 }
 
 template <class Plan>
@@ -176,7 +235,8 @@ template <class Plan>
   return out + "\n  the same bits on every number of data ranks from 1 to " +
          std::to_string(Plan::slices) + " and for every split into stages, with " +
          some(Plan::tensor_ranks, "tensor rank") +
-         ",\n  the same precision, and processors and mathematical libraries of one kind\n";
+         ",\n  the same precision, and processors and mathematical libraries of one kind\n"
+         "  gradients are reduced behind the last slice, when their sums are whole\n";
 }
 
 /// What `explain` says besides the plan.
@@ -241,6 +301,7 @@ template <class Plan>
     out += "\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
+  out += explain_buckets<Plan>(load);
   out += "sent per step, at most by one rank\n" + explain_bytes_sent<Plan>(load);
   if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
   if (options.program) out += explain_programs<Plan>(load);

@@ -117,6 +117,8 @@ struct plan {
   static constexpr parameter_rules rules = parameter_rules_of<Policy>;
   /// The slices of a global batch whose sums are made slice by slice; 0 if they are not.
   static constexpr int slices = slices_of<Policy>;
+  /// The least bytes of a bucket of gradients; 0 where they are reduced behind all passes.
+  static constexpr std::size_t bucket_bytes = bucket_bytes_of<Policy>;
   /// Whether each rank owns blocks of the arenas instead of all.
   static constexpr bool cuts_arenas = !rules.cut_axes().empty();
   /// Whether ranks may come and go: the same bits for any number of data ranks, which the launch
@@ -242,7 +244,8 @@ struct plan {
           "launch; give it that of the rank, or of grid_for(workload)");
     return lay_out_parameters(code.items.view(), entries.view(), chunks_of(stage),
                               batch_ranks(complete),
-                              slices > 0 ? square_piece : parameter_alignment);
+                              slices > 0 ? square_piece : parameter_alignment,
+                              (bucket_bytes + gradient_bytes - 1) / gradient_bytes);
   }
   /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,

@@ -38,13 +38,14 @@ enum class operation_kind : int {
   add,                  ///< adds gradients of tied uses to their owner's
   total,                ///< adds up the loss of all slices, where sums are made slice by slice
   square,               ///< squares the blocks of the gradients that count here
-  update,               ///< clips, and runs the optimizer
+  clip,                 ///< makes the norm, and what gradients are scaled by
+  update,               ///< runs the optimizer
   take,                 ///< copies a tensor out of its arena
   read                  ///< numbers, a tensor or outputs go to the host
 };
 
 /// The number of enumerators of `operation_kind`.
-inline constexpr int operation_kinds = 16;
+inline constexpr int operation_kinds = 17;
 
 /// For example "backward".
 [[nodiscard]] constexpr char const* to_string(operation_kind kind) {
@@ -61,6 +62,7 @@ inline constexpr int operation_kinds = 16;
                                                "add",
                                                "total",
                                                "square",
+                                               "clip",
                                                "update",
                                                "take",
                                                "read"};
@@ -75,6 +77,7 @@ struct program_operation {
   unit_range units{};   ///< that are run, or of which something is moved
   int microbatch = -1;  ///< -1: not of one
   int entry = -1;       ///< of the parameters, where a tensor is exported
+  int bucket = -1;      ///< of the arena; -1: all
   bool begins = false;  ///< a backward that finds no gradients of its parameters yet
 
   friend constexpr bool operator==(program_operation const&, program_operation const&) = default;

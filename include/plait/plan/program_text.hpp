@@ -29,6 +29,7 @@ namespace plait::planning {
       text += " from stage " + std::to_string(what.from.stage()) + " to " +
               std::to_string(what.to.stage());
   }
+  if (of.bucket >= 0) text += ", bucket " + std::to_string(of.bucket);
   if (of.units.end - of.units.begin == 1) text += " of unit " + std::to_string(of.units.begin);
   else if (of.units.end > 0)
     text +=

@@ -24,8 +24,9 @@ enum class program_buffer : int {
   loss,
   norm_partials,
   numbers,           ///< that ranks compare, or of measures
-  parameters,        ///< of a unit
-  gradients,         ///< of a unit's parameters
+  parameters,        ///< of a bucket
+  gradients,         ///< of a bucket
+  tied_gradients,    ///< of the uses that are added to those of a bucket
   activation_stash,  ///< a slot of a chunk: what its layers have made of a microbatch
   gradient_stash,    ///< a slot: what backward_input leaves to backward_parameters
   edge_input,        ///< a slot: what the chunk before has sent
@@ -37,7 +38,7 @@ enum class program_buffer : int {
 };
 
 /// The number of enumerators of `program_buffer`.
-inline constexpr int program_buffers = 15;
+inline constexpr int program_buffers = 16;
 
 /// All that a rank does in one part of a job, in the order in which it is handed to its streams:
 /// what is handed to stream compute before comes before the first operation, and behind the last
@@ -62,11 +63,15 @@ class program_writer {
   using buffers = std::vector<int>;
 
  public:
-  /// `list`: of the stage and the part of the job; rows have their numbers in it.
+  /// `list`: of the stage and the part of the job; rows have their numbers in it. `parameters`: of
+  /// the stage; none where only rows of one place are written.
   [[gnu::cold]] program_writer(listed_plan const& plan, std::vector<exchange> const& list,
-                               int stage, stage_program const* passes = nullptr)
-      : plan_(plan), list_(list), stage_(stage), passes_(passes) {
-    span_ = plan.unit_count() + 1;
+                               int stage, parameter_layout const& parameters,
+                               stage_program const* passes = nullptr)
+      : plan_(plan), list_(list), stage_(stage), parameters_(parameters), passes_(passes) {
+    span_ = std::max(plan.unit_count(), buckets()) + 1;
+    is_reduced_.resize(std::size_t(buckets()), false);
+    is_done_.resize(std::size_t(plan.unit_count()), false);
     if (passes == nullptr) return;
     for (auto const& now : passes->operations) span_ = std::max(span_, now.microbatch + 1);
   }
@@ -83,30 +88,24 @@ class program_writer {
 
   /// Adds up gradients that are there.
   [[gnu::cold]] void write_reduction() {
-    auto const gradients = units(name::gradients);
+    auto const gradients = all_gradients();
     compute(operation_kind::send, {}, gradients);
     reduce_gradients();
     compute(operation_kind::read, gradients, {});
   }
 
   [[gnu::cold]] void write_training(program_shape const& shape) {
-    auto const gradients = units(name::gradients), parameters = units(name::parameters);
     begin_step();
-    if (plan_.slices > 0) compute(operation_kind::clear, {}, gradients);
+    if (plan_.slices > 0) compute(operation_kind::clear, {}, all_gradients());
     add_passes(outputs_are::ignored);
     if (shape.masks_loss) compute(operation_kind::mask, {}, {at(name::loss)});
     reduce_gradients();
     sum_loss();
     if (shape.clips) {
-      compute(operation_kind::square, gradients, {at(name::norm_partials)});
+      compute(operation_kind::square, of_buckets(name::gradients), {at(name::norm_partials)});
       add_rows(exchange_place::norm_partials, {at(name::norm_partials)});
     }
-    if (shape.updates) {
-      auto reads = joined(gradients, {at(name::norm_partials)});
-      if (shape.checks_loss) reads.push_back(at(name::loss));
-      compute(operation_kind::update, reads, parameters);
-      add_rows(exchange_place::gather_parameters, parameters);
-    }
+    if (shape.updates) update(shape);
     compute(operation_kind::read, {at(name::labels), at(name::loss)}, {});
   }
 
@@ -152,12 +151,38 @@ class program_writer {
   [[nodiscard]] int at(name what, int number = 0, int chunk = 0) const {
     return (chunk * program_buffers + static_cast<int>(what)) * span_ + number;
   }
-  [[gnu::cold]] void append(buffers& out, name what, unit_range const& range) const {
-    for (int unit = range.begin; unit < range.end; ++unit) out.push_back(at(what, unit));
+  [[nodiscard]] int buckets() const { return static_cast<int>(parameters_.buckets.size()); }
+  [[nodiscard]] bucket const& bucket_of(int number) const {
+    return parameters_.buckets[std::size_t(number)];
   }
-  [[nodiscard]] [[gnu::cold]] buffers units(name what) const {
+  /// What there is of each bucket that has parameters of some of these units, or of any.
+  [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const {
     buffers out;
-    for (auto const& chunk : plan_.chunks_of(stage_)) append(out, what, chunk);
+    for (int b = 0; b < buckets(); ++b) out.push_back(at(what, b));
+    return out;
+  }
+  [[nodiscard]] [[gnu::cold]] buffers of_units(name what, unit_range units) const {
+    buffers out;
+    for (int b = 0; b < buckets(); ++b)
+      if (overlap(bucket_of(b).units, units).count() > 0) out.push_back(at(what, b));
+    return out;
+  }
+  /// Calls action(entry, its unit, the bucket of its owner) for each tied use on the stage that has
+  /// a gradient.
+  template <class Action>
+  [[gnu::cold]] void for_each_tied_use(Action action) const {
+    for (int e = 0; e < plan_.entries.size(); ++e) {
+      if (e >= static_cast<int>(parameters_.entries.size())) return;
+      auto const& place = parameters_.entries[std::size_t(e)];
+      if (!place.is_tied) continue;
+      for (int b = 0; b < buckets(); ++b)
+        if (bucket_of(b).region == place.region && bucket_of(b).units.contains(place.unit))
+          action(e, plan_.items[plan_.entries[e].item].first_unit, b);
+    }
+  }
+  [[nodiscard]] [[gnu::cold]] buffers all_gradients() const {
+    auto out = of_buckets(name::gradients);
+    for_each_tied_use([&](int, int, int owner) { out.push_back(at(name::tied_gradients, owner)); });
     return out;
   }
   [[gnu::cold]] static buffers joined(buffers some, buffers const& others) {
@@ -185,7 +210,21 @@ class program_writer {
   }
   [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched) {
     for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].place == place) add_row(i, {}, touched, touched);
+      for (std::int64_t k = 0;
+           list_[i].place == place && k < (list_[i].bucket < 0 ? 1 : list_[i].times); ++k)
+        add_row(i, {.bucket = list_[i].bucket < 0 ? -1 : list_[i].bucket + int(k)}, touched,
+                touched);
+  }
+  /// The rows that move bucket `number`; whether there are any.
+  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, int number, name touched) {
+    buffers const touches{at(touched, number)};
+    program_operation made{.bucket = number};
+    if (plan_.has_buckets && bucket_of(number).region == 0) made.units = bucket_of(number).units;
+    bool any = false;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (list_[i].place == place && list_[i].moves_bucket(number))
+        any = add_row(i, made, touches, touches) || any;
+    return any;
   }
   /// This rank's end of the message between two chunks; `unit` is the first of the later one.
   [[gnu::cold]] void add_message(exchange_place place, int unit, bool sends,
@@ -204,11 +243,22 @@ class program_writer {
 
   /// The timetable of the stage.
   [[gnu::cold]] void add_passes(outputs_are what) {
+    auto const& all = passes_->operations;
     std::vector<bool> has_begun(std::size_t(plan_.chunks), false);
-    for (auto const& now : passes_->operations) add_work(now, what, has_begun);
+    for (auto now = all.begin(); now != all.end(); ++now)
+      add_work(*now, what, has_begun, makes_gradients(*now) && is_last_of_chunk(now, all.end()));
+  }
+  template <class Iterator>
+  static bool is_last_of_chunk(Iterator now, Iterator end) {
+    for (auto later = now + 1; later != end; ++later)
+      if (makes_gradients(*later) && later->chunk == now->chunk) return false;
+    return true;
+  }
+  static bool makes_gradients(scheduled_work const& now) {
+    return now.kind == work::backward || now.kind == work::backward_parameters;
   }
   [[gnu::cold]] void add_work(scheduled_work const& now, outputs_are what,
-                              std::vector<bool>& has_begun) {
+                              std::vector<bool>& has_begun, bool is_last) {
     auto const& chunk = plan_.chunks_of(stage_)[now.chunk];
     bool const ends_model = chunk.end == plan_.unit_count();
     int const m = now.microbatch, units_here = chunk.end - chunk.begin;
@@ -221,14 +271,12 @@ class program_writer {
     auto const gradient = slot(name::edge_gradient, ends_model ? 0 : slots.gradients);
     int const made = at(name::made_gradient, (units_here - 1) % 2);
     program_operation run{.chunk = now.chunk, .units = chunk, .microbatch = m};
-    buffers reads{at(name::scale)}, writes;
-    append(reads, name::parameters, chunk);
+    buffers reads = joined({at(name::scale)}, parameters_of(chunk)), writes;
     bool const is_half = now.kind == work::backward_input || now.kind == work::backward_parameters;
     if (is_half) writes = slot(name::gradient_stash, slots.activations);
     // What is given back by who reads it last is written as far as others are concerned.
-    bool const gives_back = now.kind == work::backward || now.kind == work::backward_parameters;
+    bool const gives_back = makes_gradients(now);
     if (gives_back) {
-      append(writes, name::gradients, chunk);
       run.begins = plan_.slices == 0 && !has_begun[std::size_t(now.chunk)];  // else cleared
       has_begun[std::size_t(now.chunk)] = true;
     }
@@ -260,15 +308,122 @@ class program_writer {
       case work::receive_gradient:
         return add_message(exchange_place::gradient_edge, chunk.end, false, now, gradient);
     }
-    add(run, stream::compute, reads, writes);
+    if (!gives_back) add(run, stream::compute, reads, writes);
+    else add_backward(run, is_last, reads, writes);
+  }
+  /// The parameters that units read, those of owners included.
+  [[nodiscard]] [[gnu::cold]] buffers parameters_of(unit_range units) const {
+    auto out = of_units(name::parameters, units);
+    for_each_tied_use([&](int, int unit, int owner) {
+      if (units.contains(unit)) out.push_back(at(name::parameters, owner));
+    });
+    return out;
   }
 
+  /// A backward that makes gradients of parameters: the last one of its chunk bucket by bucket,
+  /// each of which is reduced as soon as it is whole.
+  [[gnu::cold]] void add_backward(program_operation run, bool is_last, buffers const& reads,
+                                  buffers const& writes) {
+    auto const add_units = [&](unit_range units) {
+      run.units = units;
+      auto writes_here = joined(writes, of_units(name::gradients, units));
+      for_each_tied_use([&](int, int unit, int owner) {
+        if (units.contains(unit)) writes_here.push_back(at(name::tied_gradients, owner));
+      });
+      add(run, stream::compute, reads, writes_here);
+      if (!is_last) return;
+      for (int unit = units.begin; unit < units.end; ++unit) is_done_[std::size_t(unit)] = true;
+      reduce_what_is_whole();
+    };
+    auto rest = run.units;
+    for (int b = buckets() - 1; is_last && plan_.has_buckets && b >= 0; --b) {
+      auto const& one = bucket_of(b);
+      if (one.region != 0 || one.units.begin <= rest.begin || !rest.contains(one.units.begin) ||
+          !is_moved(b))
+        continue;
+      add_units({one.units.begin, rest.end});
+      rest.end = one.units.begin;
+    }
+    add_units(rest);
+  }
+  /// Whether a place has a row that moves a bucket, or any.
+  [[nodiscard]] [[gnu::cold]] bool moves_at(exchange_place place, int number = -1) const {
+    for (auto const& row : list_)
+      if (row.place == place && (number < 0 || row.moves_bucket(number)) &&
+          plan_.grid.size(row.row().over) > 1)
+        return true;
+    return false;
+  }
+  /// Whether ranks add up a bucket.
+  [[nodiscard]] [[gnu::cold]] bool is_moved(int number) const {
+    return moves_at(exchange_place::gradients, number);
+  }
+  [[gnu::cold]] void reduce_what_is_whole() {
+    for (int b = buckets() - 1; plan_.has_buckets && b >= 0; --b) {
+      auto const& one = bucket_of(b);
+      if (one.region != 0 || is_reduced_[std::size_t(b)] || !is_moved(b)) continue;
+      bool is_whole = true;
+      for (auto const& chunk : plan_.chunks_of(stage_)) {
+        auto const here = overlap(chunk, one.units);
+        for (int unit = here.begin; unit < here.end; ++unit)
+          is_whole = is_whole && is_done_[std::size_t(unit)];
+      }
+      for_each_tied_use([&](int, int unit, int owner) {
+        is_whole = is_whole && (owner != b || is_done_[std::size_t(unit)]);
+      });
+      if (is_whole) reduce_bucket(b);
+    }
+  }
+  [[gnu::cold]] void reduce_bucket(int number) {
+    is_reduced_[std::size_t(number)] = true;
+    buffers const gradients{at(name::gradients, number)}, tied{at(name::tied_gradients, number)};
+    bool has_ties = false;
+    for_each_tied_use([&](int entry, int, int owner) {
+      if (owner != number) return;
+      has_ties = true;
+      for (std::size_t i = 0; i < list_.size(); ++i)
+        if (list_[i].place == exchange_place::ties && list_[i].entry == entry)
+          add_row(i, {}, tied, tied);
+    });
+    if (has_ties || has_padding(bucket_of(number)))
+      add({.what = operation_kind::add, .bucket = number}, stream::compute,
+          has_ties ? tied : buffers{}, gradients);
+    add_rows_of_bucket(exchange_place::gradients, number, name::gradients);
+  }
+  /// Whether a parameter in it is padded, on one rank or another.
+  [[nodiscard]] [[gnu::cold]] bool has_padding(bucket const& of) const {
+    for (int e = 0; e < plan_.entries.size(); ++e) {
+      auto const& entry = plan_.entries[e];
+      if (entry.is_trained() && entry.info.padding > 0 &&
+          parameters_.entries[std::size_t(e)].region == of.region &&
+          overlap(plan_.items[entry.item].units(), of.units).count() > 0)
+        return true;
+    }
+    return false;
+  }
+  /// All buckets that have not been reduced.
   [[gnu::cold]] void reduce_gradients() {
-    auto const gradients = units(name::gradients);
-    add_rows(exchange_place::slices, gradients);
-    add_rows(exchange_place::ties, gradients);
-    compute(operation_kind::add, gradients, gradients);
-    add_rows(exchange_place::gradients, gradients);
+    add_rows(exchange_place::slices, all_gradients());
+    for (int const region : {0, 1})
+      for (int b = buckets() - 1; b >= 0; --b)
+        if (bucket_of(b).region == region && !is_reduced_[std::size_t(b)]) reduce_bucket(b);
+  }
+
+  /// Where ranks own blocks, bucket by bucket in the order in which they were reduced: one is
+  /// gathered while the next is updated.
+  [[gnu::cold]] void update(program_shape const& shape) {
+    buffers const norm{at(name::norm_partials)};
+    compute(operation_kind::clip, shape.checks_loss ? joined(norm, {at(name::loss)}) : norm, norm);
+    if (!moves_at(exchange_place::gather_parameters))
+      return compute(operation_kind::update, joined(norm, of_buckets(name::gradients)),
+                     of_buckets(name::parameters));
+    for (int const region : {0, 1})
+      for (int b = buckets() - 1; b >= 0; --b)
+        if (bucket_of(b).region == region) {
+          add({.what = operation_kind::update, .bucket = b}, stream::compute,
+              joined(norm, {at(name::gradients, b)}), {at(name::parameters, b)});
+          add_rows_of_bucket(exchange_place::gather_parameters, b, name::parameters);
+        }
   }
   [[gnu::cold]] void sum_loss() {
     add_rows(exchange_place::loss, {at(name::loss)});
@@ -319,8 +474,11 @@ class program_writer {
   listed_plan const& plan_;
   std::vector<exchange> const& list_;
   int stage_;
-  stage_program const* passes_;  // of the stage, where the part has some
-  int span_ = 1;                 // of the numbers of units, slots and microbatches
+  parameter_layout const& parameters_;
+  stage_program const* passes_;     // of the stage, where the part has some
+  std::vector<bool> is_done_{};     // units whose gradients are whole but for tied uses
+  std::vector<bool> is_reduced_{};  // buckets
+  int span_ = 1;                    // of the numbers of units, slots and microbatches
   step_program out_{};
 };
 
@@ -328,14 +486,14 @@ class program_writer {
 /// what is around them; else its rows.
 ///
 /// `plan`: with all sizes of its mesh; `list`: of this stage and part, as list_exchanges gives it,
-/// to which the rows' numbers belong; `passes`: of the stage, where the part has some.
+/// to which the rows' numbers belong; `parameters` and `passes`: of the stage, where the part has
+/// some.
 /// Cost: proportional to the operations and what they touch.
-[[nodiscard]] [[gnu::cold]] inline step_program make_step_program(listed_plan const& plan,
-                                                                  std::vector<exchange> const& list,
-                                                                  int stage, job_part part,
-                                                                  stage_program const& passes,
-                                                                  program_shape const& shape = {}) {
-  program_writer writer(plan, list, stage, &passes);
+[[nodiscard]] [[gnu::cold]] inline step_program make_step_program(
+    listed_plan const& plan, std::vector<exchange> const& list, int stage, job_part part,
+    parameter_layout const& parameters, stage_program const& passes,
+    program_shape const& shape = {}) {
+  program_writer writer(plan, list, stage, parameters, &passes);
   switch (part) {
     case job_part::set_up:
       writer.write_rows(exchange_place::agreement, program_buffer::numbers);
@@ -356,7 +514,8 @@ template <class Plan>
                                                     std::vector<exchange> const& list, int stage,
                                                     job_part part, stage_program const& passes = {},
                                                     program_shape const& shape = {}) {
-  return make_step_program(numbers_of<Plan>(grid), list, stage, part, passes, shape);
+  return make_step_program(numbers_of<Plan>(grid), list, stage, part,
+                           Plan::parameter_layout_for(stage, grid), passes, shape);
 }
 
 /// The program that adds up gradients that are there, by the list of a step.
@@ -365,7 +524,8 @@ template <class Plan>
                                                               std::vector<exchange> const& list,
                                                               int stage) {
   auto const numbers = numbers_of<Plan>(grid);
-  program_writer writer(numbers, list, stage);
+  auto const parameters = Plan::parameter_layout_for(stage, grid);
+  program_writer writer(numbers, list, stage, parameters);
   writer.write_reduction();
   return writer.take();
 }
@@ -378,7 +538,8 @@ template <class Plan>
                                                                 program_buffer touched) {
   listed_plan numbers{};
   numbers.grid = grid;
-  program_writer writer(numbers, list, 0);
+  parameter_layout const none;
+  program_writer writer(numbers, list, 0, none);
   writer.write_rows(place, touched);
   return writer.take();
 }

@@ -47,8 +47,8 @@ struct memory_need {
   std::size_t outputs = 0;      ///< of a prediction or for measures, if the workload has them
   std::size_t numbers = 0;      ///< of a step, what optimizers treat alike, what ranks compare
   std::size_t sums = 0;         ///< room of sums that processes make, if the workload has them
-  /// What the device's libraries and kernels have taken for themselves: 0 in a plan, as it is known
-  /// on the device alone.
+  /// What the device's libraries and kernels have taken for themselves, as attention on the
+  /// processor: 0 in a plan, as it is known on the device alone.
   std::size_t workspace = 0;
 
   [[nodiscard]] constexpr std::size_t total() const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <type_traits>
 
 #include "plait/core/namespaces.hpp"
 #include "plait/policy/policy.hpp"
@@ -14,6 +16,18 @@ template <class S>
 concept data_sharding = requires {
   { S::parameters } -> std::convertible_to<parameter_rule>;
 };
+
+/// The size of buckets, as an option of a policy: a type with `bucket_bytes`.
+template <class S>
+concept bucket_size = requires {
+  { S::bucket_bytes } -> std::convertible_to<std::size_t>;
+};
+
+/// The least bytes of a bucket where a policy says nothing.
+inline constexpr std::size_t usual_bucket_bytes = std::size_t{4} << 20;
+
+/// The type of `at_end`.
+struct at_end_option {};
 
 }  // namespace plait::ext
 
@@ -43,28 +57,108 @@ struct zero {
   static constexpr ext::parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
 };
 
-/// Gives each of `Ranks` ranks an equal slice of the batch and adds up their gradients.
+/// Reduces gradients behind all passes, as an argument of `buckets`.
 ///
-/// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters;
-///        with `zero<1>` as much, as a reduce_scatter and an all_gather.
+/// Example (tests/reference/names_in_use_test.cpp buckets):
+///     using plait::literals::operator""_MiB;
+///     struct early
+///         : plait::parallel<objective, plait::data_parallel<4, plait::buckets<1_MiB>>> {};
+///     struct late
+///         : plait::parallel<objective, plait::data_parallel<4, plait::buckets<plait::at_end>>> {
+///     };
+inline constexpr ext::at_end_option at_end{};
+
+/// Says when data ranks add up their gradients: `buckets<1_MiB>` as soon as the backward has made
+/// those of neighbouring layers that have so many bytes together, while it goes on;
+/// `buckets<at_end>` behind all passes. 4 MiB are usual.
+///
+/// Moves:  the same bytes with any size; a bucket is a call of its own.
+/// Memory: none. A bucket is a range of the gradients where they are.
+/// Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training",
+///         VLDB 2020, section 3.2.
+///
+/// Example (tests/reference/names_in_use_test.cpp buckets):
+///     using plait::literals::operator""_MiB;
+///     struct early
+///         : plait::parallel<objective, plait::data_parallel<4, plait::buckets<1_MiB>>> {};
+///     struct late
+///         : plait::parallel<objective, plait::data_parallel<4, plait::buckets<plait::at_end>>> {
+///     };
+template <auto LeastBytes>
+struct buckets {
+  static_assert(std::is_integral_v<decltype(LeastBytes)>,
+                "buckets<LeastBytes>: LeastBytes is not a number of bytes; write buckets<4_MiB>, "
+                "or buckets<at_end> to add up gradients behind all passes");
+  static_assert(!std::is_integral_v<decltype(LeastBytes)> || LeastBytes > 0,
+                "buckets<LeastBytes>: LeastBytes is less than 1; write buckets<4_MiB>, or "
+                "buckets<at_end> to add up gradients behind all passes");
+  static constexpr auto bucket_bytes = static_cast<std::size_t>(LeastBytes);
+};
+template <>
+struct buckets<at_end> {
+  static constexpr std::size_t bucket_bytes = 0;
+};
+
+}  // namespace plait
+
+namespace plait::detail {
+
+template <class Option>
+inline constexpr bool is_data_option = ext::data_sharding<Option> || ext::bucket_size<Option>;
+
+/// The first of the options that `Fits`, or the usual one.
+template <template <class> class Fits, class Usual, class... Options>
+struct option_or : std::type_identity<Usual> {};
+template <template <class> class Fits, class Usual, class First, class... Rest>
+struct option_or<Fits, Usual, First, Rest...>
+    : std::conditional_t<Fits<First>::value, std::type_identity<First>,
+                         option_or<Fits, Usual, Rest...>> {};
+
+template <class Option>
+struct is_sharding : std::bool_constant<ext::data_sharding<Option>> {};
+template <class Option>
+struct is_bucket_size : std::bool_constant<ext::bucket_size<Option>> {};
+
+}  // namespace plait::detail
+
+namespace plait {
+
+/// Gives each of `Ranks` ranks an equal slice of the batch and adds up their gradients. `Options`,
+/// in any order: `unsharded` or `zero<1>`, and `buckets<...>`.
+///
+/// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
+///        bucket by bucket while the backward runs; with `zero<1>` as much, as a reduce_scatter and
+///        an all_gather.
 ///
 /// Example (tests/reference/names_in_use_test.cpp data_parallel):
 ///     struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
 ///     struct any_number : plait::parallel<objective, plait::data_parallel<>> {
 ///     };  // said at launch
-template <int Ranks = at_launch, class Sharding = unsharded>
+template <int Ranks = at_launch, class... Options>
 struct data_parallel {
   static_assert(Ranks >= 1 || Ranks == at_launch,
                 "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or nothing "
                 "to choose it at launch");
-  static_assert(ext::data_sharding<Sharding>,
-                "data_parallel<Ranks, Sharding>: Sharding does not say how parameters stand; write "
-                "zero<1> or unsharded");
+  static_assert((detail::is_data_option<Options> && ...),
+                "data_parallel<Ranks, Options...>: one of the options is none; write zero<1> or "
+                "unsharded, and buckets<4_MiB> or buckets<at_end>");
+  static_assert((0 + ... + int(ext::data_sharding<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options say how parameters stand; write "
+                "zero<1> or unsharded, once");
+  static_assert((0 + ... + int(ext::bucket_size<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options say the size of buckets; write "
+                "buckets<...> once");
   using concept_tag = ext::policy_tag;
   static constexpr axis along = axis::data;
   static constexpr int ranks = Ranks;
   static constexpr placement samples = shard<dim::batch>;
-  static constexpr ext::parameter_rule parameters = Sharding::parameters;
+  static constexpr ext::parameter_rule parameters =
+      detail::option_or<detail::is_sharding, unsharded, Options...>::type::parameters;
+  static constexpr std::size_t bucket_bytes =
+      detail::option_or<detail::is_bucket_size, buckets<ext::usual_bucket_bytes>,
+                        Options...>::type::bucket_bytes;
+  /// Whether the size of buckets is written.
+  static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
 };
 
 }  // namespace plait

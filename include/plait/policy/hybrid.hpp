@@ -118,6 +118,17 @@ struct composed_traits<policy_list<Policies...>> {
     for (axis const which : all_axes) count += grid().size(which) == 0;
     return count;
   }
+  static constexpr bool sums_slices_of_buckets() {
+    policy_rules rules;
+    add_rules(rules);
+    if constexpr (requires { along<axis::data>::says_buckets; })
+      return rules.slices > 0 && along<axis::data>::says_buckets;
+    else return false;
+  }
+  static_assert(!sums_slices_of_buckets(),
+                "hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside "
+                "reproducible<Slices>, whose sums are made behind the last slice; leave buckets "
+                "out");
   static_assert(count_at_launch() <= 1,
                 "hybrid<Policies...>: the sizes of two axes are left to the launch, which gives "
                 "one number; write the ranks of one of them");
@@ -159,21 +170,40 @@ constexpr policy_rules rules_of() {
   return out;
 }
 
+/// The least bytes of a bucket of gradients; 0: they are reduced behind all passes, if at all, as
+/// where sums are made slice by slice, which are whole behind the last slice only.
+template <class P>
+constexpr std::size_t least_bucket_bytes() {
+  using data = typename policy_traits<P>::template along<axis::data>;
+  constexpr mesh grid = policy_traits<P>::grid();
+  constexpr bool has_samples = grid.has(axis::data) || grid.has(axis::replica);
+  if constexpr (!has_samples || rules_of<P>().slices > 0) return 0;
+  else if constexpr (requires { data::bucket_bytes; }) return data::bucket_bytes;
+  else return plait::ext::usual_bucket_bytes;
+}
+
 template <class>
 inline constexpr int ranks_of_data_parallel = 0;
-template <int Ranks, class Sharding>
-inline constexpr int ranks_of_data_parallel<data_parallel<Ranks, Sharding>> = Ranks;
+template <int Ranks, class... Options>
+inline constexpr int ranks_of_data_parallel<data_parallel<Ranks, Options...>> = Ranks;
 
 /// What a program writes in place of P so that each rank owns a block of the parameters.
 template <class P>
 [[gnu::cold]] std::string with_owned_blocks() {
   using traits = policy_traits<P>;
-  constexpr int ranks = ranks_of_data_parallel<typename traits::template along<axis::data>>;
+  using data = typename traits::template along<axis::data>;
+  constexpr int ranks = ranks_of_data_parallel<data>;
   if (ranks == 0 || traits::grid().has(axis::replica))
     return "`.owned = plait::shard<plait::dim::elements>` in the `parameters` of each policy whose "
            "ranks have samples of their own (zero<1> in data_parallel)";
+  std::string buckets;
+  if constexpr (requires { data::says_buckets; })
+    if (data::says_buckets)
+      buckets = ", buckets<" +
+                (data::bucket_bytes > 0 ? std::to_string(data::bucket_bytes) : "plait::at_end") +
+                ">";
   return "data_parallel<" + (ranks == at_launch ? "plait::at_launch" : std::to_string(ranks)) +
-         ", zero<1>>";
+         ", zero<1>" + buckets + ">";
 }
 
 }  // namespace plait::detail
@@ -191,6 +221,10 @@ inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().para
 /// The number of slices in a global batch whose sums are made slice by slice; 0 if they are not.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
+
+/// The least bytes of a bucket of gradients; 0 where they are reduced behind all passes.
+template <class P>
+inline constexpr std::size_t bucket_bytes_of = detail::least_bucket_bytes<P>();
 
 /// The part of a policy along an axis, `serial` if there is none.
 template <class P, axis Which>

@@ -19,6 +19,7 @@ struct policy_tag {};
 ///   static constexpr int ranks                  how many; at_launch on a data or replica axis
 ///   static constexpr placement samples          shard<dim::batch> on a data or replica axis
 ///   static constexpr parameter_rule parameters  how parameters stand on that axis
+///   static constexpr std::size_t bucket_bytes   on a data axis (optional): as `buckets` has it
 ///   static constexpr form_cuts forms            on a tensor axis: what forms may cut
 ///   using schedule_type, cuts                   on a stage axis (optional: as `pipeline`)
 ///   using policies = policy_list<...>           instead of all that: it consists of others
@@ -59,7 +60,7 @@ namespace plait::ext {
 /// with the gradients is the row summed -> owned, what it does behind the update is the row owned
 /// -> kept.
 ///
-/// `owned` may be `shard<dim::elements>`: each rank updates one block of each region of the arena.
+/// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
 struct parameter_rule {
   placement kept = invariant;    ///< between steps, as layers see them
   placement summed = invariant;  ///< the sum of a step's gradients before it is reduced

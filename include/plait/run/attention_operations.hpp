@@ -27,26 +27,21 @@ class attention_operations : public element_operations<Rank> {
 
   /// Causal self-attention of heads of `head_width`; qkv is query, key and value side by side.
   ///
-  /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads);
-  ///         scratch of ext::attention_scratch(sequence) elements, for the backward twice as many.
-  template <class X, class T, class Kept, placement Qkv, placement Out, placement Sums,
-            placement Any>
+  /// Shapes: qkv (rows, 3 heads head_width); out (rows, heads head_width); log_sum (rows, heads).
+  template <class X, class T, class Kept, placement Qkv, placement Out, placement Sums>
   void attention(view_of<X, Qkv> qkv, view_of<T, Out> out, view_of<Kept, Sums> log_sum,
-                 view_of<Kept, Any> scratch, std::size_t head_width) {
+                 std::size_t head_width) {
     static_assert(typing::sound_heads<Qkv, Out>);
     constexpr auto name = "attention";
-    named_shape const of_qkv = named("qkv", qkv);
-    shapes_.attention(name, of_qkv, named("out", out), named("log_sum", log_sum), all_rows(),
-                      head_width);
-    check_scratch(name, scratch, 1, of_qkv);
-    queue_.attention(qkv.data, out.data, log_sum.data, scratch.data, context.sequence,
-                     context.batch, out.columns / head_width, head_width);
+    shapes_.attention(name, named("qkv", qkv), named("out", out), named("log_sum", log_sum),
+                      all_rows(), head_width);
+    queue_.attention(qkv.data, out.data, log_sum.data, context.sequence, context.batch,
+                     out.columns / head_width, head_width);
   }
-  template <class X, class Y, class Kept, class Dy, class T, class Sum, placement Qkv,
-            placement Out, placement Sums, placement DOut, placement DQkv, placement Any>
+  template <class X, class Y, class Kept, class Dy, class T, placement Qkv, placement Out,
+            placement Sums, placement DOut, placement DQkv>
   void attention_backward(view_of<X, Qkv> qkv, view_of<Y, Out> out, view_of<Kept, Sums> log_sum,
-                          view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, view_of<Sum, Any> scratch,
-                          std::size_t head_width) {
+                          view_of<Dy, DOut> dout, view_of<T, DQkv> dqkv, std::size_t head_width) {
     static_assert(typing::sound_heads<Qkv, Out>);
     static_assert(typing::sound_gradient<Out, DOut>);
     static_assert(typing::sound_gradient<Qkv, DQkv>);
@@ -55,8 +50,7 @@ class attention_operations : public element_operations<Rank> {
     shapes_.attention(name, of_qkv, of_out, named("log_sum", log_sum), all_rows(), head_width);
     shapes_.equal(name, named("dout", dout), of_out);
     shapes_.equal(name, named("dqkv", dqkv), of_qkv);
-    check_scratch(name, scratch, 2, of_qkv);
-    queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data, scratch.data,
+    queue_.attention_backward(qkv.data, out.data, log_sum.data, dout.data, dqkv.data,
                               context.sequence, context.batch, out.columns / head_width,
                               head_width);
   }
@@ -73,26 +67,23 @@ class attention_operations : public element_operations<Rank> {
   /// value, which then are replicate, each reads the key-value head of its queries.
   ///
   /// Shapes: query and out (rows, heads head_width); key and value (rows, key_value_heads
-  ///         head_width); log_sum (rows, heads); scratch of ext::attention_scratch(sequence)
-  ///         elements, for the backward twice as many.
+  ///         head_width); log_sum (rows, heads).
   template <class Groups, class Q, class K, class V, class T, class Kept, placement Out,
-            placement Sums, placement Any>
+            placement Sums>
   void attention(Groups groups, std::tuple<Q, K, V> const& qkv, view_of<T, Out> out,
-                 view_of<Kept, Sums> log_sum, view_of<Kept, Any> scratch) {
+                 view_of<Kept, Sums> log_sum) {
     constexpr auto name = "attention";
     auto const part = part_of(name, groups, qkv, out, log_sum);
-    check_scratch(name, scratch, 1, named("query", std::get<0>(qkv)));
     queue_.attention(part.shape, operands_of<std::remove_const_t<T>, true>(qkv, part), out.data,
-                     log_sum.data, scratch.data);
+                     log_sum.data);
   }
   /// dkey and dvalue are partial where key and value are replicate: the sums over the queries of
   /// this rank.
   template <class Groups, class Q, class K, class V, class Y, class Kept, class Dy, class Dq,
-            class Dk, class Dv, class Sum, placement Out, placement Sums, placement DOut,
-            placement Any>
+            class Dk, class Dv, placement Out, placement Sums, placement DOut>
   void attention_backward(Groups groups, std::tuple<Q, K, V> const& qkv, view_of<Y, Out> out,
                           view_of<Kept, Sums> log_sum, view_of<Dy, DOut> dout,
-                          std::tuple<Dq, Dk, Dv> const& dqkv, view_of<Sum, Any> scratch) {
+                          std::tuple<Dq, Dk, Dv> const& dqkv) {
     static_assert(typing::sound_gradient<Out, DOut>);
     static_assert(typing::sound_gradient<Q::at, Dq::at>);
     static_assert(typing::sound_gradient<K::at, Dk::at>);
@@ -105,15 +96,13 @@ class attention_operations : public element_operations<Rank> {
     shapes_.equal(name, named("dquery", dq), named("query", q));
     shapes_.equal(name, named("dkey", dk), named("key", k));
     shapes_.equal(name, named("dvalue", dv), named("value", v));
-    check_scratch(name, scratch, 2, named("query", q));
     using element = typename Dq::element;
     if constexpr (K::at != Q::at) {  // nobody here reads the other key-value heads
       queue_.fill(static_cast<element>(0), dk.data, dk.count());
       queue_.fill(static_cast<element>(0), dv.data, dv.count());
     }
     queue_.attention_backward(part.shape, operands_of<element, true>(qkv, part), out.data,
-                              log_sum.data, dout.data, operands_of<element, false>(dqkv, part),
-                              scratch.data);
+                              log_sum.data, dout.data, operands_of<element, false>(dqkv, part));
   }
   template <class Groups, class Q, class K, class V>
   void prepare_attention(Groups, std::tuple<Q, K, V> const& qkv) {
@@ -165,13 +154,6 @@ class attention_operations : public element_operations<Rank> {
     return attention_operands<std::conditional_t<IsRead, T const, T>>{
         q.data, k.data + part.first_key_column, v.data + part.first_key_column, q.columns,
         k.columns};
-  }
-
-  template <class View>
-  void check_scratch(char const* name, View const& scratch, std::size_t times,
-                     named_shape other) const {
-    shapes_.at_least(name, named("scratch", scratch), times * attention_scratch(context.sequence),
-                     other);
   }
 };
 

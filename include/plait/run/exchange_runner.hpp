@@ -7,6 +7,7 @@
 
 #include "plait/core/namespaces.hpp"
 #include "plait/plan/exchanges.hpp"
+#include "plait/plan/program_operation.hpp"
 
 namespace plait::execution {
 
@@ -47,14 +48,15 @@ class exchange_runner {
   /// A row, by its number in the list.
   [[nodiscard]] active_row const& row(int number) const { return rows_[std::size_t(number)]; }
 
-  /// Carries out a row, in place; `data` is where its offset counts from. It sums up all, or leaves
-  /// the sum of its block to each rank, gathers blocks, sends from one rank to all, or is this
-  /// rank's end of a message.
+  /// Carries out the row of an operation, in place; `data` is where its offset counts from. It sums
+  /// up all, or leaves the sum of its block to each rank, gathers blocks, sends from one rank to
+  /// all, or is this rank's end of a message. Of a row of buckets it moves the operation's.
   template <class T>
-  void run(int number, T* data, int tag = 0) const {
-    auto const& now = row(number);
+  void run(program_operation const& of, T* data, int tag = 0) const {
+    auto const& now = row(of.row);
     auto& group = *now.group;
-    std::span<T> const all(data + now.begin, now.what.count);
+    auto const behind = of.bucket < 0 ? 0 : std::size_t(of.bucket - now.what.bucket);
+    std::span<T> const all(data + now.begin + behind * now.what.stride, now.what.count);
     auto const mine = [&] {
       std::size_t const block = all.size() / static_cast<std::size_t>(group.size());
       return all.subspan(static_cast<std::size_t>(group.rank()) * block, block);

@@ -42,13 +42,14 @@ class program_reference {
  public:
   template <class Program>
   explicit program_reference(Program& program)
-      : program_(&program),
-        call_([](void* of, Rank& rank) { (*static_cast<Program*>(of))(rank); }) {}
+      : program_(&program), call_([](void const* of, Rank& rank) {
+          (*const_cast<Program*>(static_cast<Program const*>(of)))(rank);  // as it was
+        }) {}
   void operator()(Rank& rank) const { call_(program_, rank); }
 
  private:
-  void* program_;
-  void (*call_)(void*, Rank&);
+  void const* program_;
+  void (*call_)(void const*, Rank&);
 };
 
 /// Runs `program(rank)` on every rank of a job: `plait::launch<job>(plait::threads{},
@@ -95,11 +96,9 @@ void launch(Backend const& backend, Program&& program) {
     add_axis_sets<plan>(sets, grid);
     (add_axis_sets<typename Jobs::plan_type>(sets, grid), ...);
     require_slices(plan::slices, grid.size(batch_axes));
-    if constexpr (takes_rank) {
-      auto run = [&](typename Backend::rank_type& rank) { program(rank); };
+    if constexpr (takes_rank)
       backend.run(mesh_groups(grid, sets, plan::slices),
-                  program_reference<typename Backend::rank_type>(run));
-    }
+                  program_reference<typename Backend::rank_type>(program));
   }
 }
 

@@ -132,11 +132,8 @@ struct leaf_bodies {
     ops.require_begun();
   }
 
-  /// Calls the layer's `prepare` if it has one.
   static void prepare(operations_type ops, place const& at) {
-    using views = decltype(forward_views<no_epilogue>(at, ops.context, nullptr));
-    if constexpr (requires(views l) { layer::prepare(ops, l); })
-      layer::prepare(ops, forward_views<no_epilogue>(at, ops.context, nullptr));
+    layer::prepare(ops, forward_views<no_epilogue>(at, ops.context, nullptr));
   }
 };
 

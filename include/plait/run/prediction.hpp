@@ -152,10 +152,10 @@ class prediction {
       auto const& what = exchanges.row(now.row).what;
       switch (what.place) {
         case exchange_place::output: return gather_output(now);
-        case exchange_place::rank_outputs: return exchanges.run(now.row, own());
+        case exchange_place::rank_outputs: return exchanges.run(now, own());
         case exchange_place::outputs:
-          return exchanges.run(now.row, of.outputs() + begin / what.count * what.count);
-        default: exchanges.run(now.row, passes.edge(what, now), now.microbatch);
+          return exchanges.run(now, of.outputs() + begin / what.count * what.count);
+        default: exchanges.run(now, passes.edge(what, now), now.microbatch);
       }
     }
   };

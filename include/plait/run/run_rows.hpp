@@ -11,8 +11,8 @@
 
 namespace plait::execution {
 
-/// Carries out the rows that `list` has for `place`, each by carry_out(exchanges, its number); what
-/// they move is called `touched`.
+/// Carries out the rows that `list` has for `place`, by carry_out(exchanges, operation) for each,
+/// or for each of its buckets; what they move is called `touched`.
 ///
 /// Moves:  these rows.
 /// Errors: those of the communicators.
@@ -23,7 +23,7 @@ template <class Rank, class CarryOut>
     CarryOut& carry_out;
     void compute(program_operation const&) const {}
     void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-      carry_out(exchanges, now.row);
+      carry_out(exchanges, now);
     }
   } const work{carry_out};
   step_runner<Rank> program(rank, list, program_of_rows(rank.grid(), list, place, touched));
@@ -36,7 +36,7 @@ template <class Rank, class T>
                                std::span<T> numbers, T* room) {
   rank.device().upload(numbers.data(), room, numbers.size_bytes());
   run_rows(rank, list, place, program_buffer::numbers,
-           [&](auto const& exchanges, int row) { exchanges.sum(row, room); });
+           [&](auto const& exchanges, auto const& now) { exchanges.sum(now.row, room); });
   rank.device().download(room, numbers.data(), numbers.size_bytes());
   rank.device().synchronize();  // the host reads the numbers
 }

@@ -86,9 +86,6 @@ class shape_checks {
     equal(operation, out, query);
     expect(operation, log_sum, rows, heads, out);
   }
-  void at_least(char const* operation, named_shape of, std::size_t count, named_shape other) const {
-    if (of.rows * of.columns < count) too_small(operation, of, count, other);
-  }
 
   /// A table with a row for each of the positions from `first` on that x has, `batch` rows for
   /// each.
@@ -160,12 +157,6 @@ class shape_checks {
     fail(operation, of, other,
          std::string(of.name) + " must be " + std::to_string(rows) + " x " +
              std::to_string(columns));
-  }
-  [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void too_small(char const* operation, named_shape of,
-                                                              std::size_t count,
-                                                              named_shape other) const {
-    fail(operation, of, other,
-         std::string(of.name) + " must have at least " + std::to_string(count) + " elements");
   }
   static std::string text(named_shape of) {
     return std::string(of.name) + " is " + std::to_string(of.rows) + " x " +

@@ -25,55 +25,42 @@ constexpr int entry_of(int leaf, int index) {
   return Plan::listed.first_entry[std::size_t(leaf)] + index;
 }
 
-/// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas.
-template <class Job, class Memory>
-class stage_memory {
+/// The arenas of a rank: activations in bytes, parameters and gradients in elements.
+template <class Setting>
+struct stage_arenas {
+  std::byte* activations = nullptr;
+  typename Setting::element const* parameters = nullptr;
+  typename Setting::sum* gradients = nullptr;
+};
+
+/// Where a stage has its parameters: of all entries, unit by unit.
+[[nodiscard]] [[gnu::cold]] inline std::vector<parameter_place> places_of_parameters(
+    static_view<item> items, static_view<parameter_entry> entries, parameter_rules const& rules,
+    static_view<unit_range> chunks, parameter_layout const& parameters, coordinates const& place) {
+  std::vector<parameter_place> out(std::size_t(parameters.units) * std::size_t(entries.size()));
+  for (auto const& chunk : chunks)
+    for (int e = 0; e < entries.size(); ++e) {
+      auto const& entry = entries[e];
+      auto const& item = items[entry.item];
+      int const end = std::min(chunk.end, item.first_unit + item.count);
+      for (int unit = std::max(chunk.begin, item.first_unit); unit < end; ++unit)
+        out[std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e)] = {
+            parameters.offset(e, unit), parameters.gradient_offset(e, unit),
+            entry.masked() && !holds_the_one_copy(placements_of(entry, rules).summed, place)};
+    }
+  return out;
+}
+
+/// What stage_memory has that is the same for all jobs of so many leaves and entries.
+template <class Setting, int Leaves, int Entries>
+class stage_memory_base {
  public:
-  using plan = typename Job::plan_type;
-  using T = typename Job::element;
-  using sum = typename Job::gradient_element;
-  using setting = leaf_setting<Memory, T, sum, plan::tensor_ranks>;
-  static constexpr int leaves = plan::leaf_count;
-  static constexpr auto& code = plan::code;
-
-  /// The arenas of the rank: activations in bytes, parameters and gradients in elements.
-  struct arenas {
-    std::byte* activations = nullptr;
-    T const* parameters = nullptr;
-    sum* gradients = nullptr;
-  };
-
-  template <class Rank>
-  [[gnu::cold]] stage_memory(Rank const& rank, workload const& load, arenas const& where)
-      : arena_(plan::arena_for(rank.stage(), load)),
-        layout_(plan::activation_layout_for(load.rows)),
-        activations_(where.activations),
-        block_(block_of(plait::ext::placements{}.with_form(shard<dim::features>), rank.grid(),
-                        rank.place())
-                   .number),
-        buffers_{where.parameters,
-                 where.gradients,
-                 reinterpret_cast<T const*>(at(arena_.zeros_offset)),
-                 at(arena_.transient_offset),
-                 nullptr,
-                 load.rows} {
-    auto const parameters = plan::parameter_layout_for(rank.stage(), rank.grid());
-    places_.resize(place_of(0, parameters.units));
-    for (auto const& chunk : arena_.chunks)
-      for (int e = 0; e < plan::entries.size(); ++e) {
-        auto const& entry = plan::entries[e];
-        auto const& item = code.items[entry.item];
-        int const end = std::min(chunk.units.end, item.first_unit + item.count);
-        for (int unit = std::max(chunk.units.begin, item.first_unit); unit < end; ++unit)
-          places_[place_of(e, unit)] = {
-              parameters.offset(e, unit), parameters.gradient_offset(e, unit),
-              entry.masked() &&
-                  !holds_the_one_copy(placements_of(entry, plan::rules).summed, rank.place())};
-      }
-  }
+  using setting = Setting;
+  using arenas = stage_arenas<Setting>;
+  static constexpr int leaves = Leaves;
 
   [[nodiscard]] stage_arena const& arena() const { return arena_; }
-  [[nodiscard]] activation_layout<leaves> const& layout() const { return layout_; }
+  [[nodiscard]] activation_layout<Leaves> const& layout() const { return layout_; }
   /// Rows of a microbatch.
   [[nodiscard]] std::size_t rows() const { return buffers_.rows; }
   /// The block that this rank has of values that forms cut.
@@ -82,7 +69,7 @@ class stage_memory {
   /// Where the targets of the microbatch are.
   void set_targets(void const* targets) { buffers_.targets = targets; }
   /// Where gradients of parameters are added up.
-  void set_gradients(sum* to) { buffers_.gradients = to; }
+  void set_gradients(typename Setting::sum* to) { buffers_.gradients = to; }
 
   /// A place in the arena of activations, and what lies there: one of the two places for gradients
   /// between units, and what does not outlive a unit.
@@ -93,13 +80,77 @@ class stage_memory {
   [[nodiscard]] std::byte* transients() const { return buffers_.transients; }
 
   /// The value of parameter `entry` of unit `unit`.
-  [[nodiscard]] T const* parameter(int entry, int unit) const {
-    return buffers_.parameters + places_[place_of(entry, unit)].parameter;
+  [[nodiscard]] typename Setting::element const* parameter(int entry, int unit) const {
+    return buffers_.parameters + place_of(entry, unit)->parameter;
   }
   /// The gradient accumulator of that use.
-  [[nodiscard]] sum* gradient(int entry, int unit) const {
-    return buffers_.gradients + places_[place_of(entry, unit)].gradient;
+  [[nodiscard]] typename Setting::sum* gradient(int entry, int unit) const {
+    return buffers_.gradients + place_of(entry, unit)->gradient;
   }
+
+  /// What all layers of the stage have in common.
+  [[nodiscard]] stage_buffers<Setting> const& buffers() const { return buffers_; }
+
+ protected:
+  [[gnu::cold]] stage_memory_base(stage_arena arena, activation_layout<Leaves> const& layout,
+                                  std::vector<parameter_place> places, int block, std::size_t rows,
+                                  arenas const& where)
+      : arena_(std::move(arena)),
+        layout_(layout),
+        places_(std::move(places)),
+        activations_(where.activations),
+        block_(block),
+        buffers_{where.parameters,
+                 where.gradients,
+                 reinterpret_cast<typename Setting::element const*>(at(arena_.zeros_offset)),
+                 at(arena_.transient_offset),
+                 nullptr,
+                 rows} {}
+  ~stage_memory_base() = default;
+
+  [[nodiscard]] parameter_place const* place_of(int entry, int unit) const {
+    return places_.data() + std::size_t(unit) * std::size_t(Entries) + std::size_t(entry);
+  }
+
+  stage_arena arena_;
+  activation_layout<Leaves> layout_;
+
+ private:
+  std::vector<parameter_place> places_;  // of all entries, unit by unit
+  std::byte* activations_;
+  int block_;  // that the rank has of values that forms cut
+  stage_buffers<Setting> buffers_;
+};
+
+template <class Job, class Memory>
+using stage_memory_base_of =
+    stage_memory_base<leaf_setting<Memory, typename Job::element, typename Job::gradient_element,
+                                   Job::plan_type::tensor_ranks>,
+                      Job::plan_type::leaf_count, Job::plan_type::entries.size()>;
+
+/// Where the values, gradients, slots and parameters of one pipeline stage lie in a rank's arenas.
+template <class Job, class Memory>
+class stage_memory : public stage_memory_base_of<Job, Memory> {
+  using base = stage_memory_base_of<Job, Memory>;
+
+ public:
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using base::buffers, base::rows, base::transients;
+  using typename base::arenas, typename base::setting;
+  static constexpr auto& code = plan::code;
+
+  template <class Rank>
+  [[gnu::cold]] stage_memory(Rank const& rank, workload const& load, arenas const& where)
+      : base(plan::arena_for(rank.stage(), load), plan::activation_layout_for(load.rows),
+             places_of_parameters(code.items.view(), plan::entries.view(), plan::rules,
+                                  plan::chunks_of(rank.stage()),
+                                  plan::parameter_layout_for(rank.stage(), rank.grid()),
+                                  rank.place()),
+             block_of(plait::ext::placements{}.with_form(shard<dim::features>), rank.grid(),
+                      rank.place())
+                 .number,
+             load.rows, where) {}
 
   [[nodiscard]] block_shape block(int value) const {
     if constexpr (plan::tensor_ranks == 1) return {rows(), code.values[value].info.width};
@@ -109,7 +160,7 @@ class stage_memory {
   [[nodiscard]] std::size_t block_offset(int value, residence const& home_of) const {
     if (plan::tensor_ranks == 1 || !home_of.row_block) return 0;
     bool const is_tokens = code.values[value].info.kind == value_kind::tokens;
-    return static_cast<std::size_t>(block_) * block(value).count() *
+    return static_cast<std::size_t>(base::form_block()) * block(value).count() *
            (is_tokens ? sizeof(std::int32_t) : sizeof(T));
   }
 
@@ -137,18 +188,16 @@ class stage_memory {
   using formed = formed_layer<detail::type_at<typename plan::leaf_types, std::size_t(Leaf)>,
                               plan::chosen.form[std::size_t(Leaf)]>;
 
-  /// What all layers of the stage have in common.
-  [[nodiscard]] stage_buffers<setting> const& buffers() const { return buffers_; }
   /// Where a unit has the parameters of a leaf.
   [[nodiscard]] parameter_place const* parameters_of(int leaf, int unit) const {
-    return places_.data() + place_of(entry_of<plan>(leaf, 0), unit);
+    return base::place_of(entry_of<plan>(leaf, 0), unit);
   }
   /// What is of the leaf that a step runs. Always inlined, since a step is a constant there.
   [[nodiscard]] PLAIT_IN_LOOPS leaf_place<setting> place_of_leaf(step const& now,
                                                                  pass_frame const& frame) const {
     auto const leaf = std::size_t(now.leaf);
     leaf_place<setting> place{
-        buffers_,
+        buffers(),
         parameters_of(now.leaf, frame.unit),
         &layout_.saved_offset[leaf],
         &layout_.scratch_offset[leaf],
@@ -162,15 +211,7 @@ class stage_memory {
   }
 
  private:
-  stage_arena arena_;
-  activation_layout<leaves> layout_;
-  static constexpr std::size_t place_of(int entry, int unit) {
-    return std::size_t(unit) * std::size_t(plan::entries.size()) + std::size_t(entry);
-  }
-  std::vector<parameter_place> places_{};  // of all entries, unit by unit
-  std::byte* activations_;
-  int block_;  // that the rank has of values that forms cut
-  stage_buffers<setting> buffers_;
+  using base::layout_;
 };
 
 }  // namespace plait::execution

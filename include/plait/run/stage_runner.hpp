@@ -17,6 +17,39 @@
 
 namespace plait::execution {
 
+// What is the same for all jobs is no part of the runner: its code would be compiled for each.
+
+/// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes.
+struct unit_place {
+  std::size_t activations = 0, gradients = 0;
+};
+
+/// The units of an item that lie in a range.
+constexpr unit_range within(item const& piece, unit_range units) {
+  return {std::max(units.begin, piece.first_unit),
+          std::min(units.end, piece.first_unit + piece.count)};
+}
+
+/// The places of the units of a model. `activations`, `gradients`: bytes of the stashes of a unit
+/// of each item.
+[[nodiscard]] [[gnu::cold]] inline std::vector<unit_place> places_of_units(
+    static_view<item> items, std::vector<chunk_arena> const& chunks, std::size_t const* activations,
+    std::size_t const* gradients) {
+  std::vector<unit_place> places(std::size_t(count_units(items)));
+  for (auto const& chunk : chunks) {
+    unit_place next;
+    for (int i = 0; i < items.size(); ++i) {
+      auto const here = within(items[i], chunk.units);
+      for (int unit = here.begin; unit < here.end; ++unit) {
+        places[std::size_t(unit)] = next;
+        next.activations += activations[i];
+        next.gradients += gradients[i];
+      }
+    }
+  }
+  return places;
+}
+
 /// Runs the forward and the backward of the units of one pipeline stage on one microbatch, unit by
 /// unit: what one has made is the input of the next.
 ///
@@ -26,7 +59,6 @@ template <class Job, class Rank>
 class stage_runner {
   using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
   using plan = typename Job::plan_type;
-  using device_type = typename Rank::device_type;
   template <int Item>
   using steps_of = typename unit_runner<Job, Rank>::template steps_of<Item>;
   static constexpr auto& code = plan::code;
@@ -38,19 +70,10 @@ class stage_runner {
   [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
       : memory_(rank, load, where), unit_(rank, memory_) {
     auto const& layout = memory_.layout();
-    places_.resize(static_cast<std::size_t>(code.unit_count()));
-    for (auto const& chunk : arena().chunks) {
-      unit_place next;
-      for (int i = 0; i < items; ++i) {
-        auto const here = within(code.items[i], chunk.units);
-        for (int unit = here.begin; unit < here.end; ++unit) {
-          places_[static_cast<std::size_t>(unit)] = next;
-          next.activations += layout.activation_stash_bytes[static_cast<std::size_t>(i)];
-          next.gradients += layout.gradient_stash_bytes[static_cast<std::size_t>(i)];
-        }
-      }
-    }
-    if constexpr (device_prepares) prepare_layers();
+    places_ =
+        places_of_units(code.items.view(), arena().chunks, layout.activation_stash_bytes.data(),
+                        layout.gradient_stash_bytes.data());
+    if constexpr (some_layer_prepares) prepare_layers();
   }
   stage_runner(stage_runner const&) = delete;
   stage_runner& operator=(stage_runner const&) = delete;
@@ -140,11 +163,6 @@ class stage_runner {
     return gradient;
   }
 
-  /// The units of an item that lie in a range.
-  static constexpr unit_range within(item const& piece, unit_range units) {
-    return {std::max(units.begin, piece.first_unit),
-            std::min(units.end, piece.first_unit + piece.count)};
-  }
   [[nodiscard]] std::byte* activations_of(int unit) const {
     return activations_ + places_[std::size_t(unit)].activations;
   }
@@ -187,10 +205,9 @@ class stage_runner {
     }
   }
 
-  /// Whether the device has anything to get ready before the first pass at a shape.
-  static constexpr bool device_prepares = requires(typename device_type::queue queue) {
-    queue.template prepare_attention<typename Job::element>(1, 1, 1, 1);
-  };
+  /// Whether a layer has anything to get ready before the first pass at a shape.
+  static constexpr bool some_layer_prepares =
+      std::ranges::any_of(plan::tree.leaves, &leaf_info::has_prepare);
   [[gnu::cold]] void prepare_layers() {
     context().sequence = plan::sequence_length;
     context().batch = memory_.rows() / plan::sequence_length;
@@ -210,11 +227,6 @@ class stage_runner {
         {.unit = unit, .input = activations_of(unit), .output = activations_of(unit)},
         steps_of<Item>{});
   }
-
-  /// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes.
-  struct unit_place {
-    std::size_t activations = 0, gradients = 0;
-  };
 
   memory_type memory_;
   unit_runner<Job, Rank> unit_;

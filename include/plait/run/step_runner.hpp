@@ -15,7 +15,8 @@ namespace plait::execution {
 /// has to wait for. What operations do is given by who runs it:
 ///
 ///   work.compute(operation)         computes, on stream compute
-///   work.run(exchanges, operation)  carries out row `operation.row` by exchanges.run(row, data)
+///   work.run(exchanges, operation)  carries out row `operation.row` by
+///                                 exchanges.run(operation, data)
 ///
 /// Cost:    prepared once; a run allocates nothing.
 /// Errors:  those of the work and of communicators; a program that an exception has ended is begun

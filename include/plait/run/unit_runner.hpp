@@ -210,6 +210,9 @@ class unit_runner {
   template <int Leaf>
   static constexpr bool has_scratch = plan::tree.leaves[Leaf].scratch.own_count > 0;
   template <int Step>
+  static constexpr bool prepares = code.steps[Step].kind == step_kind::leaf &&
+                                   plan::tree.leaves[code.steps[Step].leaf].has_prepare;
+  template <int Step>
   static constexpr bool is_trained = code.steps[Step].kind == step_kind::leaf &&
                                      plan::tree.leaves[code.steps[Step].leaf].is_trained();
 
@@ -251,7 +254,7 @@ class unit_runner {
   template <int Step>
   void prepare_step(pass_frame const& at) {
     constexpr auto& now = code.steps[Step];
-    if constexpr (now.kind == step_kind::leaf)
+    if constexpr (prepares<Step>)
       bodies<Step>::prepare(
           operations_of<typename bodies<Step>::operations_type>(now, at.unit, forward_names_),
           memory_.place_of_leaf(now, at));

@@ -20,17 +20,21 @@ inline std::size_t input_number(std::string const& parameter) {
   return 0;
 }
 
-inline std::string tensor_name(std::string const& full) {
-  std::size_t const input = input_number(full);
-  if (input > 1) return "gradient of input " + std::to_string(input);
-  if (input == 1) return "gradient of the input";
+/// What a failure calls a gradient; of several inputs it says which.
+inline std::string tensor_name(trial const& of, std::string const& full) {
+  if (std::size_t const input = input_number(full); input > 0) {
+    auto const inputs = std::ranges::count_if(
+        of.parameters, [](auto const& one) { return input_number(one.name) > 0; });
+    if (inputs == 1) return "gradient of the input";
+    return "gradient of input " + std::to_string(input) + " of " + std::to_string(inputs);
+  }
   std::string const mark = "layer.";
   return "gradient of " + full.substr(full.find(mark) + mark.size());
 }
 
 inline compared_tensor tensor_of(trial const& of, std::size_t parameter) {
   auto const& info = of.entries[parameter].info;
-  return {tensor_name(of.parameters[parameter].name), info.columns, info.count()};
+  return {tensor_name(of, of.parameters[parameter].name), info.columns, info.count()};
 }
 
 /// Sums of up to some thousand terms, made in another order, differ by less than this part of the

@@ -331,6 +331,22 @@ class layer_bench final : public bench<typename Job::element, typename Job::grad
   runner_type runner_;
 };
 
+template <class Job>
+rank_record run_bench(threads::rank_type& rank, trial_setup const& setup) {
+  return layer_bench<Job>(rank, setup, {.rows = setup.rows()}).run();
+}
+
+/// What each rank of a trial runs, the same type for all jobs.
+struct trial_program {
+  trial_setup const& setup;
+  rank_record (*run)(threads::rank_type&, trial_setup const&);
+  std::vector<rank_record>& records;
+
+  void operator()(threads::rank_type& rank) const {
+    records[static_cast<std::size_t>(rank.tensor_rank())] = run(rank, setup);
+  }
+};
+
 /// Runs `Job` on its ranks.
 template <class Job>
 trial run_trial(trial_setup const& setup) {
@@ -343,10 +359,7 @@ trial run_trial(trial_setup const& setup) {
   out.ranks.resize(static_cast<std::size_t>(plan::tensor_ranks));
   threads backend;
   backend.options.timeout = std::chrono::seconds{30};
-  launch<Job>(backend, [&](threads::rank_type& rank) {
-    layer_bench<Job> bench(rank, setup, {.rows = setup.rows()});
-    out.ranks[static_cast<std::size_t>(rank.tensor_rank())] = bench.run();
-  });
+  launch<Job>(backend, trial_program{setup, &run_bench<Job>, out.ranks});
   return out;
 }
 

@@ -128,7 +128,7 @@ class averages {
     if constexpr (layers_see_more) {
       run_rows(rank_, exchanges_on<plan>(rank_, {}, job_part::training),
                exchange_place::gather_parameters, program_buffer::parameters,
-               [&](auto const& exchanges, int row) { exchanges.run(row, store.seen()); });
+               [&](auto const& exchanges, auto const& now) { exchanges.run(now, store.seen()); });
     }
   }
 

@@ -82,10 +82,10 @@ class export_work {
   }
   void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
     auto const& row = exchanges.row(now.row);
-    if (row.what.place == exchange_place::blocks) return exchanges.run(now.row, trained_);
+    if (row.what.place == exchange_place::blocks) return exchanges.run(now, trained_);
     if (row.moves != collective::send) return take(now);
     with_arena(now, [&]<class From>(From const*) {
-      exchanges.run(now.row, reinterpret_cast<From*>(room_), tensor_of(now).number);
+      exchanges.run(now, reinterpret_cast<From*>(room_), tensor_of(now).number);
     });
   }
 

@@ -42,31 +42,57 @@ consteval void check_reduced() {
 template <placement OnBatch>
 inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
-/// Adds the accumulators of tied uses to their owner's, on stream compute; they have its placement.
-template <class Job, class Rank>
-void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout) {
-  using plan = typename Job::plan_type;
-  for (int e = 0; e < plan::entries.size(); ++e) {
-    auto const& entry = plan::entries[e];
-    if (!layout.entries[std::size_t(e)].is_tied) continue;
-    bool const counts_once =
-        tie_transition(entry, plan::entries[entry.owner]).moves == local_move::mask;
-    if (counts_once && !holds_the_one_copy(placements_of(entry, plan::rules).summed, rank.place()))
+/// Adds the accumulators of tied uses to their owners' in a bucket, on stream compute; they have
+/// its placement.
+template <class Sum, class Rank>
+void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entries,
+                        parameter_rules const& rules, parameter_layout const& layout, int bucket) {
+  auto const& here = layout.buckets[std::size_t(bucket)];
+  for (int e = 0; e < entries.size(); ++e) {
+    auto const& entry = entries[e];
+    auto const& place = layout.entries[std::size_t(e)];
+    if (!place.is_tied || place.region != here.region || !here.units.contains(place.unit)) continue;
+    bool const counts_once = tie_transition(entry, entries[entry.owner]).moves == local_move::mask;
+    if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
       continue;
-    int const unit = layout.entries[std::size_t(e)].unit;  // of the owner
-    auto* const owner = mine.data + layout.gradient_offset(entry.owner, unit);
-    auto* const use = mine.data + layout.gradient_offset(e, unit);
+    int const unit = place.unit;  // of the owner
+    Sum* const owner = mine + layout.gradient_offset(entry.owner, unit);
+    Sum const* const use = mine + layout.gradient_offset(e, unit);
     rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
   }
 }
+template <class Job, class Rank>
+void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout,
+                        int bucket) {
+  using plan = typename Job::plan_type;
+  add_tied_gradients(rank, mine.data, plan::entries.view(), plan::rules, layout, bucket);
+}
+
+/// What `reduce_gradients` runs, the same for all jobs.
+template <class Sum, class Rank, bool OfSeveralRanks>
+struct gradient_reduction {
+  Rank& rank;
+  Sum* mine;
+  static_view<parameter_entry> entries;
+  parameter_rules const& rules;
+  parameter_layout const& layout;
+
+  void compute(program_operation const& now) const {
+    if (now.what == operation_kind::add)
+      add_tied_gradients(rank, mine, entries, rules, layout, now.bucket);
+  }
+  void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
+    if constexpr (OfSeveralRanks) exchanges.run(now, mine);
+  }
+};
 
 /// Adds up what the ranks have of each gradient: the transition from partial to what optimizers
 /// own, once a step. A trainer does it by itself; this is for programs that compute gradients
 /// without one.
 ///
 /// Moves: what the plan's list has for ties and gradients: for each region of the arena one
-///        all_reduce over the axes that it is summed over, in place, or a reduce_scatter along each
-///        axis whose ranks own blocks.
+///        all_reduce of each of its buckets over the axes that it is summed over, in place, or a
+///        reduce_scatter along each axis whose ranks own blocks.
 template <class Job, class Rank>
 gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Job, partial> mine) {
   using plan = typename Job::plan_type;
@@ -74,17 +100,9 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
                 "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
                 "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
                 "out");
-  struct {
-    Rank& rank;
-    gradients<Job, partial> mine;
-    parameter_layout const& layout;
-    void compute(program_operation const& now) const {
-      if (now.what == operation_kind::add) add_tied_gradients(rank, mine, layout);
-    }
-    void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
-      if constexpr (plan::grid.world_size() != 1) exchanges.run(now.row, mine.data);
-    }
-  } const work{rank, mine, plan::parameter_layout_for(rank.stage(), rank.grid())};
+  auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
+  gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
+      rank, mine.data, plan::entries.view(), plan::rules, layout};
   auto const list = exchanges_on<plan>(rank, {}, job_part::training);
   step_runner<Rank> program(rank, list,
                             program_of_reduction<plan>(rank.grid(), list, rank.stage()));
@@ -92,14 +110,14 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   return {mine.data};
 }
 
-/// Sets the gradient of padding to 0, so that it stays 0 although layers write there.
+/// Sets the gradient of padding in a bucket to 0, so that it stays 0 although layers write there.
 template <class Job, placement OnBatch, class Rank>
 void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
-                   std::vector<parameter_block> const& parameters) {
+                   std::vector<parameter_block> const& parameters, bucket const& in) {
   using T = typename Job::gradient_element;
   for (auto const& parameter : parameters) {
     auto const& entry = Job::plan_type::entries[parameter.entry];
-    if (entry.is_frozen) continue;
+    if (entry.is_frozen || overlap(in.elements, parameter).count == 0) continue;
     if (auto const padding = parameter.padding())
       rank.device()
           .on(stream::compute)
@@ -186,9 +204,9 @@ std::vector<update_range> update_ranges(std::vector<parameter_block> const& para
 
 /// The same of each block that a rank's optimizer owns.
 template <class Plan, class Store, class Decays>
-[[gnu::cold]] static_vector<std::vector<update_range>, 2> update_tables(
+[[gnu::cold]] std::vector<std::vector<update_range>> update_tables(
     Store const& store, Decays const& decays, std::vector<parameter_group> const& groups) {
-  static_vector<std::vector<update_range>, 2> out;
+  std::vector<std::vector<update_range>> out;
   for (auto const& block : store.owned())
     out.push_back(update_ranges<Plan>(store.local(), block, decays, groups));
   return out;

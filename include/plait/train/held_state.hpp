@@ -126,10 +126,10 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   auto const list = exchanges_on<plan>(rank, load, job_part::state_transfer);
   std::size_t place = 0;
   run_rows(rank, list, exchange_place::state, program_buffer::state,
-           [&](auto const& exchanges, int row) {
+           [&](auto const& exchanges, auto const& row) {
              while (places[place] == nullptr) ++place;
              std::byte* const to = places[place++];
-             if (list[std::size_t(row)].element == exchange_element::compute)
+             if (list[std::size_t(row.row)].element == exchange_element::compute)
                exchanges.run(row, reinterpret_cast<typename Job::element*>(to));
              else exchanges.run(row, reinterpret_cast<typename Job::parameter_element*>(to));
            });

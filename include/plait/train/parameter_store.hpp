@@ -54,8 +54,9 @@ class parameter_store {
         has_averages_(has_averages),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         local_(plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid())),
-        owned_(owned_blocks(layout_.regions, plan::rules.cut_axes(), rank.grid(), rank.place())),
-        owned_count_(owned_.back().state_offset + owned_.back().elements.count),
+        owned_(owned_blocks(layout_.buckets, plan::rules.cut_axes(), rank.grid(), rank.place())),
+        owned_count_(owned_.empty() ? 0
+                                    : owned_.back().state_offset + owned_.back().elements.count),
         slices_(plan::slice_arena_for(layout_, rank.grid())) {
     arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
     arenas_.copies = allocate(plan::has_copies ? layout_.kept_count() * sizeof(T) : 0);
@@ -312,7 +313,7 @@ class parameter_store {
   bool has_averages_;
   parameter_layout layout_;
   std::vector<parameter_block> local_;
-  static_vector<owned_block, 2> owned_;
+  std::vector<owned_block> owned_;
   std::size_t owned_count_;
   slice_arena slices_;
   std::vector<parameter_element> rows_{};

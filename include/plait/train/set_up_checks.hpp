@@ -207,12 +207,13 @@ struct plan_numbers {
   std::size_t precision = 0;  ///< bytes of an activation, a parameter, a gradient, as digits
   std::vector<model_parameter> parameters{};
   int slices = 0;
+  std::size_t bucket_bytes = 0;
 };
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
   return {Plan::parameter_count(),
           100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
-          parameters_of_model<Plan>(grid), Plan::slices};
+          parameters_of_model<Plan>(grid), Plan::slices, Plan::bucket_bytes};
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
@@ -232,6 +233,7 @@ template <class Rank, class Optimizer>
   mine.add("precision (bytes of an activation, a parameter, a gradient, as digits)",
            plan.precision);
   mine.add("the slices of reproducible<Slices>", plan.slices);
+  mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);

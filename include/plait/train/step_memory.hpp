@@ -9,7 +9,6 @@
 
 #include "plait/backend/arguments.hpp"
 #include "plait/core/namespaces.hpp"
-#include "plait/core/static_vector.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/train/trainer_options.hpp"
 
@@ -58,7 +57,7 @@ class step_memory {
   /// `updated`: the ranges of each block that the rank's optimizer updates; `squares`: how many
   /// sums of squares there are.
   [[gnu::cold]] step_memory(Device& device, number_tables const& where,
-                            static_vector<std::vector<update_range>, 2> const& updated,
+                            std::vector<std::vector<update_range>> const& updated,
                             std::vector<squares_range> const& squared, int squares)
       : memory_(device.allocate(where.total)),
         slices_(at<double>(where.slices_at)),
@@ -82,7 +81,9 @@ class step_memory {
   /// The sums of squares.
   [[nodiscard]] std::span<double> norm_partials() const { return squares_; }
   /// The ranges of block `block`.
-  [[nodiscard]] std::span<update_range const> updated(int block) const { return updated_[block]; }
+  [[nodiscard]] std::span<update_range const> updated(std::size_t block) const {
+    return updated_[block];
+  }
   [[nodiscard]] std::span<squares_range const> squared() const { return squared_; }
   /// The numbers that ranks compare, of all of them.
   [[nodiscard]] std::uint64_t* agreed() const { return agreed_; }
@@ -98,7 +99,7 @@ class step_memory {
   std::span<double> squares_;
   std::span<squares_range> squared_;
   std::uint64_t* agreed_;
-  static_vector<std::span<update_range const>, 2> updated_;
+  std::vector<std::span<update_range const>> updated_;
 };
 
 }  // namespace plait::execution

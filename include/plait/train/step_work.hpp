@@ -37,11 +37,12 @@ class step_work {
       case operation_kind::backward_input:
       case operation_kind::backward_parameters: return backward(now);
       case operation_kind::mask: return mask_loss();
-      case operation_kind::add: return add();
+      case operation_kind::add: return add(now.bucket);
       case operation_kind::square:
         return square_gradients(of_.rank, reduced(), of_.memory.squared(),
                                 of_.memory.norm_partials());
-      case operation_kind::update: return update();
+      case operation_kind::clip: return clip();
+      case operation_kind::update: return update(now.bucket);
       case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
       default: return;  // nothing is computed where the host sends and reads
@@ -59,32 +60,25 @@ class step_work {
         case exchange_place::norm_partials:
           come_to_last_exchange();
           return exchanges.sum(now.row, of_.memory.norm_partials().data());
-        case exchange_place::gather_parameters: return exchanges.run(now.row, of_.store.seen());
+        case exchange_place::gather_parameters: return exchanges.run(now, of_.store.seen());
         case exchange_place::activation_edge:
         case exchange_place::gradient_edge:
-          return exchanges.run(now.row, passes_->edge(row.what, now), now.microbatch);
+          return exchanges.run(now, passes_->edge(row.what, now), now.microbatch);
         case exchange_place::slices:
           if (row.moves == collective::all_to_all)
             return of_.slices.exchange(of_.rank, exchanges, now.row);
           [[fallthrough]];
-        default: return exchanges.run(now.row, of_.store.gradients());
+        default: return exchanges.run(now, of_.store.gradients());
       }
     }
   }
 
-  /// The optimizer's part of a step, when the numbers are there.
-  void update_with_numbers() const {
-    auto* const now = of_.memory.numbers();
-    int index = 0;
-    for (auto const& block : of_.store.owned()) {
-      auto const ranges = of_.memory.updated(index++);
-      update_parameters(of_.rank, of_.rule, reduced(), block,
-                        {of_.store.parameters_of(block), nullptr, of_.store.state_of(block),
-                         of_.store.copies_of(block), block.elements.count, of_.store.owned_count(),
-                         ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
-                        &now->optimizer);
-      of_.averaged.follow(of_.store, block, &now->gradient_scale);
-    }
+  /// The optimizer's part of a step, when the numbers are there: of all that this rank owns, or of
+  /// its block of a bucket.
+  void update(int bucket = -1) const {
+    auto const& owned = of_.store.owned();
+    if (bucket >= 0) return update_block(std::size_t(bucket));
+    for (std::size_t i = 0; i < owned.size(); ++i) update_block(i);
   }
 
  private:
@@ -115,9 +109,10 @@ class step_work {
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
-  void add() const {
-    add_tied_gradients<job>(of_.rank, summands(), of_.store.layout());
-    clear_padding(of_.rank, summands(), of_.store.local());
+  void add(int bucket) const {
+    add_tied_gradients<job>(of_.rank, summands(), of_.store.layout(), bucket);
+    clear_padding(of_.rank, summands(), of_.store.local(),
+                  of_.store.layout().buckets[std::size_t(bucket)]);
   }
 
   /// What follows is the last exchange: who comes through it has the reduced gradients. That they
@@ -127,7 +122,7 @@ class step_work {
     of_.generation.held().is_ready = true;
   }
 
-  void update() const {
+  void clip() const {
     auto* const now = of_.memory.numbers();
     auto const squares = of_.memory.norm_partials();
     if (of_.options.clip > 0)
@@ -137,7 +132,17 @@ class step_work {
       for (auto const& term : now->loss)
         queue().check_finite(&term, &now->gradient_norm, &now->gradient_scale);
     of_.generation.require_membership(&now->stop);
-    update_with_numbers();
+  }
+  void update_block(std::size_t index) const {
+    auto* const now = of_.memory.numbers();
+    auto const& block = of_.store.owned()[index];
+    auto const ranges = of_.memory.updated(index);
+    update_parameters(of_.rank, of_.rule, reduced(), block,
+                      {of_.store.parameters_of(block), nullptr, of_.store.state_of(block),
+                       of_.store.copies_of(block), block.elements.count, of_.store.owned_count(),
+                       ranges.data(), static_cast<int>(ranges.size()), &now->gradient_scale},
+                      &now->optimizer);
+    of_.averaged.follow(of_.store, block, &now->gradient_scale);
   }
 
   Parts const& of_;

@@ -203,7 +203,7 @@ class trainer_parts {
   /// Does the step whose reduced gradients are here and that others have done.
   [[gnu::cold]] void catch_up(numbers const& last) {
     rank.device().upload(&last, memory.numbers(), sizeof last);
-    work_type(*this, nullptr, true).update_with_numbers();
+    work_type(*this, nullptr, true).update();
     rank.device().synchronize();  // other ranks are given the state
   }
   /// Whether ranks add up who wants to stop.

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "plait/core/static_vector.hpp"
 #include "plait/mesh/blocks.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/train/agreement.hpp"
@@ -169,11 +168,16 @@ class trainer_state final : public saved_state {
     auto const saved = saved_placements(cut);
     auto const& place = of_.rank.place();
     if (holds_the_one_copy(saved, place))
-      for (auto const& block : owned_blocks(layout.regions, saved.axes_with(shard<dim::elements>),
-                                            of_.rank.grid(), place))
+      for (auto const& block : saved_blocks(saved.axes_with(shard<dim::elements>)))
         add(block.elements);
     if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), place))
       add({layout.count(), layout.frozen_count});
+  }
+  /// What a rank owns, or its blocks of the regions where all own the same.
+  [[nodiscard]] std::vector<owned_block> saved_blocks(axis_set cut) const {
+    if (plan::cuts_arenas) return of_.store.owned();
+    auto const& [first, second] = of_.store.layout().regions;
+    return owned_blocks({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(), of_.rank.place());
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
   static placements saved_placements(placement form) {
@@ -219,7 +223,7 @@ class trainer_state final : public saved_state {
   }
 
   Parts& of_;
-  static_vector<owned_block, 3> shares_;
+  std::vector<owned_block> shares_;
   std::vector<std::string> kinds_{};
 };
 

@@ -107,10 +107,10 @@ struct passes {
         log_sum(device, std::vector<plait::accumulate_t<T>>(sums)) {}
 
   void run(plait::ext::cuda_queue const& queue) const {
-    queue.attention(qkv.data(), out.data(), log_sum.data(), nullptr, of.sequence, of.batch,
-                    of.heads, of.head_width);
+    queue.attention(qkv.data(), out.data(), log_sum.data(), of.sequence, of.batch, of.heads,
+                    of.head_width);
     queue.attention_backward(qkv.data(), out.data(), log_sum.data(), dout.data(), dqkv.data(),
-                             nullptr, of.sequence, of.batch, of.heads, of.head_width);
+                             of.sequence, of.batch, of.heads, of.head_width);
   }
 
   static std::vector<T> waves(std::size_t count, double first) {

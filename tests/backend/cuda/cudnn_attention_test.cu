@@ -8,7 +8,7 @@
 
 #include "backend/cuda/cuda_testing.hpp"
 #include "plait/backend/cuda/attention/attention_engine.hpp"
-#include "plait/backend/host/maths/attention.hpp"
+#include "plait/backend/host/host_queue.hpp"
 #include "plait/core/bfloat16.hpp"
 
 namespace {
@@ -18,7 +18,6 @@ using plait::bfloat16;
 using plait::ext::attention_shape;
 using plait::ext::cuda_device;
 using plait::ext::stream;
-namespace maths = plait::host_maths;
 
 std::vector<bfloat16> values(std::size_t count, float largest, unsigned seed) {
   std::mt19937 bits(seed);
@@ -64,10 +63,10 @@ struct CudnnAttention : testing::TestWithParam<attention_shape> {
 
   void run() {
     auto const queue = device.on(stream::compute);
-    queue.attention(qkv.data(), out.data(), log_sum.data(), nullptr, of.sequence, of.batch,
-                    of.heads, of.head_width);
+    queue.attention(qkv.data(), out.data(), log_sum.data(), of.sequence, of.batch, of.heads,
+                    of.head_width);
     queue.attention_backward(qkv.data(), out.data(), log_sum.data(), dout.data(), dqkv.data(),
-                             nullptr, of.sequence, of.batch, of.heads, of.head_width);
+                             of.sequence, of.batch, of.heads, of.head_width);
   }
 };
 
@@ -77,13 +76,12 @@ TEST_P(CudnnAttention, EqualsTheHost) {
   run();
 
   auto const wide_qkv = wide(qkv_values), wide_dout = wide(dout_values);
-  std::vector<double> expected(elements), expected_sums(sums), gradient(3 * elements),
-      room(maths::attention_backward_scratch(of.sequence, of.head_width));
-  maths::attention_forward(wide_qkv.data(), expected.data(), expected_sums.data(), room.data(),
-                           of.sequence, of.batch, of.heads, of.head_width);
-  maths::attention_backward(wide_qkv.data(), expected.data(), expected_sums.data(),
-                            wide_dout.data(), gradient.data(), room.data(), of.sequence, of.batch,
-                            of.heads, of.head_width);
+  std::vector<double> expected(elements), expected_sums(sums), gradient(3 * elements);
+  plait::ext::host_queue const host;
+  host.attention(wide_qkv.data(), expected.data(), expected_sums.data(), of.sequence, of.batch,
+                 of.heads, of.head_width);
+  host.attention_backward(wide_qkv.data(), expected.data(), expected_sums.data(), wide_dout.data(),
+                          gradient.data(), of.sequence, of.batch, of.heads, of.head_width);
   expect_close(wide(out.get()), expected, width, 0, 1);
   for (std::size_t part = 0; part < 3; ++part)
     expect_close(wide(dqkv.get()), gradient, width, part, 3);
@@ -115,8 +113,8 @@ TEST(CudnnAttentionErrors, NameTheRankTheDeviceAndTheReason) {
   on_device<float> const log_sum(device, std::vector<float>(64));
   auto const text = message_of<plait::cuda_error>([&] {
     device.on(stream::compute)
-        .attention(qkv.data() + 1, out.data(), log_sum.data(), nullptr, shape.sequence, shape.batch,
-                   shape.heads, shape.head_width);
+        .attention(qkv.data() + 1, out.data(), log_sum.data(), shape.sequence, shape.batch, shape.heads,
+                   shape.head_width);
   });
   expect_text(text, "rank 3, CUDA device 0: attention by cuDNN: running failed: ");
   expect_text(text, "aligned");

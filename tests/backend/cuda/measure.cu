@@ -172,13 +172,12 @@ void measure_attention(std::string const& type) {
   auto const log_sum = run.room<kept>(rows * heads);
   double const products =  // both, of which half are masked
       2 * double(batch) * double(sequence) * double(sequence) * double(width);
-  kept* const nothing = nullptr;
   run.line(type + " attention", products, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.attention(qkv[t], out[t], log_sum[t], nothing, sequence, batch, heads, width / heads);
+    q.attention(qkv[t], out[t], log_sum[t], sequence, batch, heads, width / heads);
   });
   run.line(type + " attention_backward", 2.5 * products, "TFLOP/s", [&](auto& q, std::size_t t) {
-    q.attention_backward(qkv[t], out[t], log_sum[t], dout[t], dqkv[t], nothing, sequence, batch,
-                         heads, width / heads);
+    q.attention_backward(qkv[t], out[t], log_sum[t], dout[t], dqkv[t], sequence, batch, heads,
+                         width / heads);
   });
 }
 

@@ -61,6 +61,8 @@ struct memory_use {
 using model =
     sequential<named<"first", nn::linear<6, 48>>, nn::gelu<48>, named<"second", nn::linear<48, 48>>,
                nn::gelu<48>, named<"last", nn::linear<48, 4>>>;
+// Each layer's gradients are reduced while the backward goes on.
+using in_buckets = data_parallel<2, buckets<1>>;
 template <class Policy, class Element>
 struct job : parallel<objective<model, nn::cross_entropy<4>>, Policy, Element> {};
 
@@ -133,7 +135,7 @@ void train(wish const& wanted) {
       auto const report = trainer.step(batch);
       rows = batch.rows();
       int const steps = static_cast<int>(report.step) + 1;
-      if constexpr (std::is_same_v<Job, job<data_parallel<2>, double>>)
+      if constexpr (std::is_same_v<Job, job<in_buckets, double>>)
         if (steps == 3) differ(wanted.fault, trainer, data);
       if (steps == 4) go_wrong(wanted.fault, rank, trainer, batch);
       if (rank.is_root()) std::printf("%lld %.17g\n", (long long)report.step, report.loss);
@@ -175,13 +177,13 @@ void train(wish const& wanted) {
               program);
 }
 
-using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
+using grid = hybrid<pipeline<2>, in_buckets, tensor_parallel<2>>;
 std::map<std::string, void (*)(wish const&)> const plans{
-    {"dp2", train<job<data_parallel<2>, double>>},
-    {"dp2.float", train<job<data_parallel<2>, float>>},
+    {"dp2", train<job<in_buckets, double>>},
+    {"dp2.float", train<job<in_buckets, float>>},
     {"tp2", train<job<tensor_parallel<2>, double>>},
     {"pp2", train<job<pipeline<2>, double>>},
-    {"zero3", train<job<data_parallel<3, zero<1>>, double>>},
+    {"zero3", train<job<data_parallel<3, zero<1>, buckets<1>>, double>>},
     {"dp2.pp2", train<job<hybrid<pipeline<2>, data_parallel<2>>, precision<bfloat16, float>>>},
     {"dp2.tp2.pp2", train<job<grid, double>>}};
 

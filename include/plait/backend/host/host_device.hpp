@@ -2,16 +2,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstring>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "plait/backend/device.hpp"
+#include "plait/backend/host/host_arena.hpp"
 #include "plait/backend/host/host_queue.hpp"
+#include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/host/maths/kind.hpp"
-#include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -28,43 +27,14 @@ struct host_device {
   using concept_tag = device_tag;
   using memory = host_memory;
   using queue = host_queue;
+  using arena = host_arena;
   struct event {};
   struct graph {};
 
   host_device() = default;
-  explicit host_device(int rank) : place_(static_cast<std::size_t>(rank) * 33 * 64 % 4096) {}
-
-  /// Bytes of the device's memory, aligned to 64, freed with the object; their values are
-  /// undefined.
-  ///
-  /// Errors: out_of_memory.
-  class arena {
-   public:
-    arena() = default;
-    explicit arena(std::size_t bytes, std::size_t place = 0) : bytes_(bytes), place_(place) {
-      if (bytes == 0) return;
-      data_.reset(static_cast<std::byte*>(
-          ::operator new(bytes + place, std::align_val_t{64}, std::nothrow)));
-      if (data_ == nullptr)
-        throw out_of_memory("out of memory: asked the processor for " + std::to_string(bytes) +
-                                " bytes (" + std::to_string(bytes >> 20) + " MiB)",
-                            {.asked = bytes});
-    }
-    [[nodiscard]] std::byte* data() const {
-      return data_ == nullptr ? nullptr : data_.get() + place_;
-    }
-    [[nodiscard]] std::size_t size() const { return bytes_; }
-    /// The memory is never freed, as somebody may still write there.
-    void leave() noexcept { static_cast<void>(data_.release()); }
-
-   private:
-    struct release {
-      void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{64}); }
-    };
-    std::unique_ptr<std::byte, release> data_;
-    std::size_t bytes_ = 0;
-    std::size_t place_ = 0;
-  };
+  explicit host_device(int rank)
+      : place_(static_cast<std::size_t>(rank) * 33 * 64 % 4096),
+        workspace_(std::make_shared<host_workspace>(place_)) {}
 
   [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes, place_); }
 
@@ -76,7 +46,7 @@ struct host_device {
   }
   void synchronize() const {}
 
-  [[nodiscard]] queue on(stream) const { return {}; }
+  [[nodiscard]] queue on(stream) const { return queue(*workspace_); }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event&, stream) const {}
   void wait(stream, event const&, wait_site) const {}
@@ -88,9 +58,12 @@ struct host_device {
   /// \see device
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] int mark(char const*) const { return 0; }
+  /// Bytes that kernels have taken besides what the plan says.
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_->bytes(); }
 
  private:
   std::size_t place_ = 0;
+  std::shared_ptr<host_workspace> workspace_ = std::make_shared<host_workspace>();
 };
 
 static_assert(device<host_device>);

@@ -12,6 +12,7 @@
 #include "plait/backend/attention_shape.hpp"
 #include "plait/backend/element_place.hpp"
 #include "plait/backend/epilogue.hpp"
+#include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/host/maths/attention.hpp"
 #include "plait/backend/host/maths/cross_entropy.hpp"
 #include "plait/backend/host/maths/dropout.hpp"
@@ -20,6 +21,7 @@
 #include "plait/backend/host/maths/matmul.hpp"
 #include "plait/backend/host/maths/optimizer.hpp"
 #include "plait/backend/host/maths/rowwise.hpp"
+#include "plait/core/bfloat16.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/layer/typing.hpp"
 
@@ -31,7 +33,12 @@ namespace plait::ext {
 /// The members are what `operations` and the run half need of a device's queue; they take plain
 /// pointers to its memory. A queue of another device puts the operation at the end of a stream.
 /// Threads: one thread per device object.
-struct host_queue {
+class host_queue {
+ public:
+  /// A queue of no device, which takes what kernels work in for each call.
+  host_queue() = default;
+  explicit host_queue(host_workspace& workspace) : workspace_(&workspace) {}
+
   /// Copies bytes within the device's memory.
   void copy_bytes(void const* from, void* to, std::size_t bytes) const {
     if (bytes != 0 && from != to) std::memcpy(to, from, bytes);
@@ -168,32 +175,47 @@ struct host_queue {
     host_maths::rms_norm_backward_parameters(dy, x, inverse, dgamma, rows, columns);
   }
 
-  /// Causal attention of equal heads, whose query, key and value lie side by side.
-  template <class T, class Kept>
-  void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
-                 std::size_t batch, std::size_t heads, std::size_t head_width) const {
-    attention(attention_shape{sequence, batch, heads, head_width},
-              side_by_side(qkv, heads, head_width), out, log_sum, scratch);
-  }
-  template <class T, class Kept>
-  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
-                          Kept* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
-                          std::size_t head_width) const {
-    attention_backward(attention_shape{sequence, batch, heads, head_width},
-                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
-                       side_by_side(dqkv, heads, head_width), scratch);
+  /// Gets ready what attention of a shape needs once: its scratch memory.
+  template <class T>
+  void prepare_attention(attention_shape const& shape) const {
+    if (workspace_ != nullptr)
+      (void)workspace_->room_for<accumulate_t<T>>(2 * attention_scratch(shape.sequence));
   }
   /// Attention of any shape.
   template <class T, class Kept>
   void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
-                 Kept* log_sum, Kept* scratch) const {
-    host_maths::attention_forward(shape, in, out, log_sum, scratch);
+                 Kept* log_sum) const {
+    with_room<Kept>(attention_scratch(shape.sequence), [&](Kept* scratch) {
+      host_maths::attention_forward(shape, in, out, log_sum, scratch);
+    });
   }
   template <class T, class Kept>
   void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
                           T const* out, Kept const* log_sum, T const* dout,
-                          attention_operands<T> const& gradient, Kept* scratch) const {
-    host_maths::attention_backward(shape, in, out, log_sum, dout, gradient, scratch);
+                          attention_operands<T> const& gradient) const {
+    with_room<Kept>(2 * attention_scratch(shape.sequence), [&](Kept* scratch) {
+      host_maths::attention_backward(shape, in, out, log_sum, dout, gradient, scratch);
+    });
+  }
+  /// Causal attention of equal heads, whose query, key and value lie side by side.
+  template <class T>
+  void prepare_attention(std::size_t sequence, std::size_t batch, std::size_t heads,
+                         std::size_t head_width) const {
+    prepare_attention<T>(attention_shape{sequence, batch, heads, head_width});
+  }
+  template <class T, class Kept>
+  void attention(T const* qkv, T* out, Kept* log_sum, std::size_t sequence, std::size_t batch,
+                 std::size_t heads, std::size_t head_width) const {
+    attention(attention_shape{sequence, batch, heads, head_width},
+              side_by_side(qkv, heads, head_width), out, log_sum);
+  }
+  template <class T, class Kept>
+  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
+                          std::size_t sequence, std::size_t batch, std::size_t heads,
+                          std::size_t head_width) const {
+    attention_backward(attention_shape{sequence, batch, heads, head_width},
+                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
+                       side_by_side(dqkv, heads, head_width));
   }
 
   template <class T>
@@ -329,6 +351,15 @@ struct host_queue {
     static_assert(typing::sound_kernel<Kernel, can_be_called>);
     if constexpr (can_be_called) kernel(*this, views...);
   }
+
+ private:
+  template <class Number, class Work>
+  void with_room(std::size_t count, Work work) const {
+    host_workspace for_this_call;
+    work((workspace_ != nullptr ? *workspace_ : for_this_call).room_for<Number>(count));
+  }
+
+  host_workspace* workspace_ = nullptr;
 };
 
 }  // namespace plait::ext

@@ -69,7 +69,7 @@ class process_device : public host_device {
   }
   [[nodiscard]] queue on(stream which) const {
     if (which == stream::data) synchronize();
-    return {};
+    return host_device::on(which);
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const {

@@ -76,6 +76,9 @@ class execution {
     std::memset(data, simulated_rank::poison, bytes);
   }
 
+  // What kernels of this rank work in.
+  [[nodiscard]] host_workspace& workspace() const { return rank_.workspace(); }
+
   [[nodiscard]] bool is_defined() const { return is_defined_; }
   void make_undefined() { is_defined_ = false; }
 

@@ -116,6 +116,8 @@ class simulated_device {
   /// \see device
   [[nodiscard]] std::string kind() const { return host_maths::kind(); }
   [[nodiscard]] marked mark(std::string_view name) const { return {*rank_, name}; }
+  /// \see host_device
+  [[nodiscard]] std::size_t workspace_bytes() const { return rank_->workspace().bytes(); }
 
  private:
   detail::simulated_world* world_;

@@ -271,23 +271,13 @@ class simulated_queue {
     });
   }
 
-  template <class T, class Kept>
-  void attention(T const* qkv, T* out, Kept* log_sum, Kept* scratch, std::size_t sequence,
-                 std::size_t batch, std::size_t heads, std::size_t head_width) const {
-    attention(attention_shape{sequence, batch, heads, head_width},
-              side_by_side(qkv, heads, head_width), out, log_sum, scratch);
-  }
-  template <class T, class Kept>
-  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
-                          Kept* scratch, std::size_t sequence, std::size_t batch, std::size_t heads,
-                          std::size_t head_width) const {
-    attention_backward(attention_shape{sequence, batch, heads, head_width},
-                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
-                       side_by_side(dqkv, heads, head_width), scratch);
+  template <class T>
+  void prepare_attention(attention_shape const& shape) const {
+    host_queue(rank_->workspace()).template prepare_attention<T>(shape);
   }
   template <class T, class Kept>
   void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
-                 Kept* log_sum, Kept* scratch) const {
+                 Kept* log_sum) const {
     put("attention", [=](execution& now) {
       std::size_t const rows = shape.sequence * shape.batch;
       for_each_operand(shape, in, [&](T const* data, std::size_t stride, std::size_t width) {
@@ -295,14 +285,13 @@ class simulated_queue {
       });
       now.writes(out, rows * shape.heads * shape.head_width);
       now.writes(log_sum, rows * shape.heads);
-      now.writes(scratch, attention_scratch(shape.sequence));
-      now.run([&] { host_queue{}.attention(shape, in, out, log_sum, scratch); });
+      now.run([&] { host_queue(now.workspace()).attention(shape, in, out, log_sum); });
     });
   }
   template <class T, class Kept>
   void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
                           T const* out, Kept const* log_sum, T const* dout,
-                          attention_operands<T> const& gradient, Kept* scratch) const {
+                          attention_operands<T> const& gradient) const {
     put("attention_backward", [=](execution& now) {
       std::size_t const rows = shape.sequence * shape.batch;
       for_each_operand(shape, in, [&](T const* data, std::size_t stride, std::size_t width) {
@@ -314,11 +303,29 @@ class simulated_queue {
       for_each_operand(shape, gradient, [&](T* data, std::size_t stride, std::size_t width) {
         now.writes_rows(data, stride, rows, width);
       });
-      now.writes(scratch, 2 * attention_scratch(shape.sequence));
       now.run([&] {
-        host_queue{}.attention_backward(shape, in, out, log_sum, dout, gradient, scratch);
+        host_queue(now.workspace()).attention_backward(shape, in, out, log_sum, dout, gradient);
       });
     });
+  }
+  template <class T>
+  void prepare_attention(std::size_t sequence, std::size_t batch, std::size_t heads,
+                         std::size_t head_width) const {
+    prepare_attention<T>(attention_shape{sequence, batch, heads, head_width});
+  }
+  template <class T, class Kept>
+  void attention(T const* qkv, T* out, Kept* log_sum, std::size_t sequence, std::size_t batch,
+                 std::size_t heads, std::size_t head_width) const {
+    attention(attention_shape{sequence, batch, heads, head_width},
+              side_by_side(qkv, heads, head_width), out, log_sum);
+  }
+  template <class T, class Kept>
+  void attention_backward(T const* qkv, T const* out, Kept const* log_sum, T const* dout, T* dqkv,
+                          std::size_t sequence, std::size_t batch, std::size_t heads,
+                          std::size_t head_width) const {
+    attention_backward(attention_shape{sequence, batch, heads, head_width},
+                       side_by_side(qkv, heads, head_width), out, log_sum, dout,
+                       side_by_side(dqkv, heads, head_width));
   }
 
   template <class T>

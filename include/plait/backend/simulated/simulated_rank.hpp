@@ -20,6 +20,7 @@
 
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/host/host_device.hpp"
+#include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/simulated/shadow_memory.hpp"
 #include "plait/backend/simulated/vector_clock.hpp"
 #include "plait/mesh/stream.hpp"
@@ -181,6 +182,8 @@ class simulated_rank {
   }
 
   [[nodiscard]] shadow_memory& shadow() { return shadow_; }
+  // What kernels work in.
+  [[nodiscard]] host_workspace& workspace() { return workspace_; }
   [[nodiscard]] std::set<wait_site> const& sites() const { return sites_; }
   [[nodiscard]] std::uint64_t executed() const { return executed_; }
 
@@ -303,6 +306,7 @@ class simulated_rank {
   std::uint32_t sequence_ = 0;
   std::uint64_t executed_ = 0;
   shadow_memory shadow_;
+  host_workspace workspace_;
   std::vector<std::shared_ptr<host_device::arena const>> blocks_;
   std::size_t arenas_ = 0;
   std::set<std::string, std::less<>> marks_;

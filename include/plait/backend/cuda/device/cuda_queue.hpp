@@ -299,11 +299,11 @@ class cuda_queue {
       }
     (void)scratch<of_rows<T>>(cuda_kernels::attention_backward_scratch(sequence, batch, heads));
   }
-  /// What a layer declares as scratch is not used: the stream has its own. In bfloat16 the engine
-  /// of cuda_options::attention does both passes of the shapes that it takes.
+  /// In bfloat16 the engine of cuda_options::attention does both passes of the shapes that it
+  /// takes.
   template <class T>
-  void attention(T const* qkv, T* out, of_rows<T>* log_sum, of_rows<T>*, std::size_t sequence,
-                 std::size_t batch, std::size_t heads, std::size_t head_width) const {
+  void attention(T const* qkv, T* out, of_rows<T>* log_sum, std::size_t sequence, std::size_t batch,
+                 std::size_t heads, std::size_t head_width) const {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
         device_scope const scope(state_->place);
@@ -314,8 +314,8 @@ class cuda_queue {
   }
   template <class T>
   void attention_backward(T const* qkv, T const* out, of_rows<T> const* log_sum, T const* dout,
-                          T* dqkv, of_rows<T>*, std::size_t sequence, std::size_t batch,
-                          std::size_t heads, std::size_t head_width) const {
+                          T* dqkv, std::size_t sequence, std::size_t batch, std::size_t heads,
+                          std::size_t head_width) const {
     if constexpr (std::is_same_v<T, bfloat16>)
       if (auto* const engine = state_->attention({sequence, batch, heads, head_width})) {
         device_scope const scope(state_->place);
@@ -336,13 +336,13 @@ class cuda_queue {
   }
   template <class T>
   void attention(attention_shape const& shape, attention_operands<T const> const& in, T* out,
-                 of_rows<T>* log_sum, of_rows<T>*) const {
+                 of_rows<T>* log_sum) const {
     cuda_kernels::attention(launcher(), shape, in, out, log_sum);
   }
   template <class T>
   void attention_backward(attention_shape const& shape, attention_operands<T const> const& in,
                           T const* out, of_rows<T> const* log_sum, T const* dout,
-                          attention_operands<T> const& gradient, of_rows<T>*) const {
+                          attention_operands<T> const& gradient) const {
     cuda_kernels::attention_backward(launcher(), shape, in, out, log_sum, dout, gradient,
                                      attention_products<T>(shape));
   }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "plait/core/error.hpp"
+
+namespace plait::ext {
+
+/// Bytes of the processor's memory, aligned to 64, freed with the object; their values are
+/// undefined.
+///
+/// Errors: out_of_memory.
+class host_arena {
+ public:
+  host_arena() = default;
+  explicit host_arena(std::size_t bytes, std::size_t place = 0) : bytes_(bytes), place_(place) {
+    if (bytes == 0) return;
+    data_.reset(
+        static_cast<std::byte*>(::operator new(bytes + place, std::align_val_t{64}, std::nothrow)));
+    if (data_ == nullptr)
+      throw out_of_memory("out of memory: asked the processor for " + std::to_string(bytes) +
+                              " bytes (" + std::to_string(bytes >> 20) + " MiB)",
+                          {.asked = bytes});
+  }
+  [[nodiscard]] std::byte* data() const {
+    return data_ == nullptr ? nullptr : data_.get() + place_;
+  }
+  [[nodiscard]] std::size_t size() const { return bytes_; }
+  /// The memory is never freed, as somebody may still write there.
+  void leave() noexcept { static_cast<void>(data_.release()); }
+
+ private:
+  struct release {
+    void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{64}); }
+  };
+  std::unique_ptr<std::byte, release> data_;
+  std::size_t bytes_ = 0;
+  std::size_t place_ = 0;
+};
+
+}  // namespace plait::ext

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plait/mesh/axis.hpp"
+#include "plait/mesh/placements.hpp"
+#include "plait/placement/transition.hpp"
+
+namespace plait::planning {
+
+/// What a job does; each part has a list of exchanges of its own.
+enum class job_part : int {
+  set_up,             ///< once, and for each source of batches
+  training,           ///< one step, with clipping if the workload says so
+  evaluation,         ///< the loss of one batch
+  prediction,         ///< the output for one batch
+  export_parameters,  ///< to the root rank
+  export_gradients,
+  state_transfer  ///< of an elastic job, when ranks have come
+};
+
+/// The number of enumerators of `job_part`.
+inline constexpr int job_parts = 7;
+
+/// Where in its part of a job an exchange takes place.
+enum class exchange_place : int {
+  agreement,        ///< what must be the same on all ranks, of each rank
+  labels,           ///< before the passes: their count
+  forward,          ///< within an item, in each of its copies, for each microbatch
+  backward,         ///< the same
+  activation_edge,  ///< between two stages, for each microbatch
+  gradient_edge,    ///< the same, against the order of the stages
+  slices,           ///< behind the passes: of gradients that are summed slice by slice
+  ties,             ///< gradients of tied uses, to be added to their owner's
+  gradients,
+  loss,               ///< and whether to stop
+  norm_partials,      ///< of the gradients, for their norm
+  measures,           ///< of an evaluation, once for all its batches
+  gather_parameters,  ///< behind the update: from what optimizers own to what layers see
+  output,             ///< of a microbatch, within the last stage
+  rank_outputs,       ///< of a prediction, of one data rank: to all stages
+  outputs,            ///< of all data ranks
+  blocks,             ///< before an export: what optimizers own, where that is not all
+  parameter,          ///< of an export
+  state  ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
+};
+
+/// The number of enumerators of `exchange_place`.
+inline constexpr int exchange_places = 19;
+
+/// For example "gradients".
+constexpr char const* to_string(exchange_place place) {
+  constexpr std::array<char const*, std::size_t(exchange_places)> words{"agreement",
+                                                                        "labels",
+                                                                        "forward",
+                                                                        "backward",
+                                                                        "activation_edge",
+                                                                        "gradient_edge",
+                                                                        "slices",
+                                                                        "ties",
+                                                                        "gradients",
+                                                                        "loss",
+                                                                        "norm_partials",
+                                                                        "measures",
+                                                                        "gather_parameters",
+                                                                        "output",
+                                                                        "rank_outputs",
+                                                                        "outputs",
+                                                                        "blocks",
+                                                                        "parameter",
+                                                                        "state"};
+  return words[static_cast<std::size_t>(place)];
+}
+
+/// Which of a job's types the elements of an exchange have.
+enum class exchange_element : int { compute, slot, gradient, parameter, real, bits };
+
+/// One communication of a job: the value that goes from one set of placements to another. The
+/// operation and the axes follow from the table.
+struct exchange {
+  exchange_place place = exchange_place::agreement;
+  placements from{}, to{};
+  exchange_element element = exchange_element::real;
+  std::size_t count = 1;   ///< elements of the value that one group has, as a whole
+  std::size_t offset = 0;  ///< of its first element, where one arena has several
+  std::int64_t times = 1;  ///< for all copies and microbatches, or buckets
+  int item = -1;           ///< of the program, where the place is within one
+  int entry = -1;          ///< of the parameters, in a tie and in an export
+  int unit = -1;           ///< of a message between chunks, the first of the later one
+  int bucket = -1;         ///< of the arena, the first of those that one row moves,
+  std::size_t stride = 0;  ///< and from one of them to the next, in elements
+
+  [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
+  /// False for the rank that only receives: a message stands in the lists of both its ends.
+  [[nodiscard]] constexpr bool is_sent_by(int stage) const {
+    return row().moves != collective::send || from.stage() == stage;
+  }
+  /// Whether it is among those of a row of buckets, which has one element for each in `times`.
+  [[nodiscard]] constexpr bool moves_bucket(int number) const {
+    return bucket >= 0 && bucket <= number && number < bucket + int(times);
+  }
+  friend constexpr bool operator==(exchange const&, exchange const&) = default;
+};
+
+/// The rows of an exchange that the table does not have as one operation, and what it may be.
+[[gnu::cold]] inline std::string refused_rows(exchange const& made) {
+  std::string text = std::string("at '") + to_string(made.place) + "' a value goes from " +
+                     to_string(made.from) + " to " + to_string(made.to) + ", which is ";
+  char const* separator = "";
+  for (axis const which : all_axes) {
+    auto const row = transition_between(made.from.at(which), made.to.at(which));
+    if (row.from == row.to) continue;
+    text += std::string(separator) + to_string(row.from) + " -> " + to_string(row.to) + " (" +
+            (row.allowed() ? to_string(row.moves) : "no row") + ") on " + to_string(which);
+    separator = " and ";
+  }
+  return text +
+         "; allowed are all_reduce over several axes or one other operation along one axis, and of "
+         "elements cut along several axes the last cut in the order of scatters: list one row for "
+         "each operation";
+}
+
+}  // namespace plait::planning

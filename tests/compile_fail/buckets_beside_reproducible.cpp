@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// first: hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside reproducible<Slices>
+#include "plait/policy/policies.hpp"
+
+#ifdef PLAIT_EXPECT_FAIL
+using data = plait::data_parallel<2, plait::buckets<1024>>;
+#else
+using data = plait::data_parallel<2>;
+#endif
+
+int main() { return plait::ext::slices_of<plait::hybrid<data, plait::reproducible<4>>> == 0; }
