@@ -61,9 +61,9 @@ TEST(StepRunner, RunsTheOperationsOfAStepInTheirOrder) {
       log_of_calls work{list, said};
       program.run(work);
       EXPECT_EQ(said, (std::vector<std::string>{"send", "row of labels", "scale", "forward",
-                                                "backward", "forward", "backward", "add",
+                                                "backward", "forward", "backward",
                                                 "row of gradients", "row of loss", "square",
-                                                "row of norm_partials", "update", "read"}));
+                                                "row of norm_partials", "clip", "update", "read"}));
     }
   });
 }
