@@ -45,6 +45,7 @@ struct elastic {
   std::chrono::milliseconds store_wait{600'000};
   /// As processes have them.
   process_reduction reduction = process_reduction::ranked;
+  process_streams streams = process_streams::concurrent;
   bool compare_calls = true;
   std::string token{};
   ext::axis_set require_local{};

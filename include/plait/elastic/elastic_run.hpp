@@ -175,6 +175,7 @@ class elastic_run {
           .timeout = options_.timeout,
           .start_timeout = options_.timeout,
           .reduction = options_.reduction,
+          .streams = options_.streams,
           .compare_calls = options_.compare_calls,
           .token = options_.token,
           .require_local = options_.require_local,

@@ -240,7 +240,7 @@ struct parameter_layout {
 /// owns a tied parameter is one alone: its gradient is complete when that of all uses is.
 [[gnu::cold]] constexpr std::vector<bucket> cut_buckets(parameter_layout const& layout,
                                                         static_view<unit_range> chunks,
-                                                        std::vector<char> const& owns_tied,
+                                                        std::vector<int> const& owns_tied,
                                                         std::size_t least) {
   unit_range const all{chunks[0].begin, chunks[chunks.size() - 1].end};
   std::vector<bucket> out;
@@ -315,7 +315,7 @@ struct parameter_layout {
     else out.regions[at(region)] = {begin, next - begin};
   }
   out.gradient_base = out.parameter_base;
-  std::vector<char> owns_tied(at(out.units), 0);
+  std::vector<int> owns_tied(at(out.units), 0);
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
     if (entry.owner < 0 || count_copies(items[entry.item], chunks) == 0) continue;
@@ -352,29 +352,22 @@ struct owned_block {
   std::size_t state_offset = 0;
 };
 
-/// What the optimizer of a rank owns: of each range its block among those of the ranks that share
+/// What the optimizer of a rank owns: of each bucket its block among those of the ranks that share
 /// it; all of them as one where nothing is cut.
-constexpr std::vector<owned_block> owned_blocks(std::vector<element_range> const& ranges,
+constexpr std::vector<owned_block> owned_blocks(std::vector<bucket> const& buckets,
                                                 axis_set cut_axes, mesh const& grid,
                                                 coordinates const& place) {
   auto const ranks = static_cast<std::size_t>(grid.size(cut_axes));
   auto const mine = static_cast<std::size_t>(grid.block_of(place, cut_axes));
-  if (ranks == 1) return {{{0, ranges.empty() ? 0 : ranges.back().end()}, 0}};
   std::vector<owned_block> out;
   std::size_t next = 0;
-  for (auto const& range : ranges) {
-    std::size_t const count = range.count / ranks;
-    out.push_back({{range.offset + mine * count, count}, next});
+  for (auto const& one : buckets) {
+    std::size_t const count = one.elements.count / ranks;
+    if (ranks == 1 && !out.empty()) out[0].elements.count += count;
+    else out.push_back({{one.elements.offset + mine * count, count}, next});
     next += count;
   }
   return out;
-}
-/// The same of the buckets of an arena.
-constexpr std::vector<owned_block> owned_blocks(parameter_layout const& layout, axis_set cut_axes,
-                                                mesh const& grid, coordinates const& place) {
-  std::vector<element_range> ranges;
-  for (auto const& one : layout.buckets) ranges.push_back(one.elements);
-  return owned_blocks(ranges, cut_axes, grid, place);
 }
 
 }  // namespace plait::planning

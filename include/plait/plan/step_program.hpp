@@ -246,10 +246,13 @@ class program_writer {
     auto const& all = passes_->operations;
     std::vector<bool> has_begun(std::size_t(plan_.chunks), false);
     for (auto now = all.begin(); now != all.end(); ++now)
-      add_work(*now, what, has_begun,
-               makes_gradients(*now) && std::none_of(now + 1, all.end(), [&](auto const& later) {
-                 return makes_gradients(later) && later.chunk == now->chunk;
-               }));
+      add_work(*now, what, has_begun, makes_gradients(*now) && is_last_of_chunk(now, all.end()));
+  }
+  template <class Iterator>
+  static bool is_last_of_chunk(Iterator now, Iterator end) {
+    for (auto later = now + 1; later != end; ++later)
+      if (makes_gradients(*later) && later->chunk == now->chunk) return false;
+    return true;
   }
   static bool makes_gradients(scheduled_work const& now) {
     return now.kind == work::backward || now.kind == work::backward_parameters;
@@ -343,12 +346,17 @@ class program_writer {
     }
     add_units(rest);
   }
+  /// Whether a place has a row that moves a bucket, or any.
+  [[nodiscard]] [[gnu::cold]] bool moves_at(exchange_place place, int number = -1) const {
+    for (auto const& row : list_)
+      if (row.place == place && (number < 0 || row.moves_bucket(number)) &&
+          plan_.grid.size(row.row().over) > 1)
+        return true;
+    return false;
+  }
   /// Whether ranks add up a bucket.
   [[nodiscard]] [[gnu::cold]] bool is_moved(int number) const {
-    return std::ranges::any_of(list_, [&](exchange const& row) {
-      return row.place == exchange_place::gradients && row.moves_bucket(number) &&
-             plan_.grid.size(row.row().over) > 1;
-    });
+    return moves_at(exchange_place::gradients, number);
   }
   [[gnu::cold]] void reduce_what_is_whole() {
     for (int b = buckets() - 1; plan_.has_buckets && b >= 0; --b) {
@@ -406,10 +414,7 @@ class program_writer {
   [[gnu::cold]] void update(program_shape const& shape) {
     buffers const norm{at(name::norm_partials)};
     compute(operation_kind::clip, shape.checks_loss ? joined(norm, {at(name::loss)}) : norm, norm);
-    bool const gathers = std::ranges::any_of(list_, [&](exchange const& row) {
-      return row.place == exchange_place::gather_parameters && plan_.grid.size(row.row().over) > 1;
-    });
-    if (!gathers)
+    if (!moves_at(exchange_place::gather_parameters))
       return compute(operation_kind::update, joined(norm, of_buckets(name::gradients)),
                      of_buckets(name::parameters));
     for (int const region : {0, 1})

@@ -64,21 +64,22 @@ class slice_sums {
     auto const ranks = std::size_t(row.group->size()), me = std::size_t(row.group->rank());
     auto const roots = std::size_t(layout_.roots);
     std::size_t const block = row.what.count / (ranks * roots) / ranks;
-    auto const queue = rank.device().on(stream_of(row.what.row().over));
+    // Anew behind each call, which it has to come behind.
+    auto const queue = [&] { return rank.device().on(stream_of(row.what.row().over)); };
     sum *const sent = gradients_ + layout_.sent_at, *const received =
                                                         gradients_ + layout_.received_at;
     for (std::size_t begin = 0; begin < block; begin += layout_.piece) {
       std::size_t const count = std::min(layout_.piece, block - begin);
       std::size_t const at = row.what.offset + begin, all = ranks * roots * count;
       for (int root = 0; root < roots_; ++root)
-        queue.copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
-                          roots * count, ranks, count);
+        queue().copy_blocks(accumulator(root) + at, block, sent + std::size_t(root) * count,
+                            roots * count, ranks, count);
       exchanges.run_all_to_all(number, std::span<sum const>(sent, all),
                                std::span<sum>(received, all));
       auto const root_at = [&](int root) { return received + std::size_t(root) * count; };
       for (auto const& [to, from] : sums_)
-        queue.add(root_at(to), root_at(from), root_at(to), count);
-      queue.copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
+        queue().add(root_at(to), root_at(from), root_at(to), count);
+      queue().copy_bytes(received, gradients_ + at + me * block, count * sizeof(sum));
     }
   }
 

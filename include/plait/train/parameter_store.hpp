@@ -54,7 +54,7 @@ class parameter_store {
         has_averages_(has_averages),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         local_(plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid())),
-        owned_(owned_blocks(layout_, plan::rules.cut_axes(), rank.grid(), rank.place())),
+        owned_(owned_blocks(layout_.buckets, plan::rules.cut_axes(), rank.grid(), rank.place())),
         owned_count_(owned_.empty() ? 0
                                     : owned_.back().state_offset + owned_.back().elements.count),
         slices_(plan::slice_arena_for(layout_, rank.grid())) {

@@ -115,8 +115,12 @@ class step_work {
                   of_.store.layout().buckets[std::size_t(bucket)]);
   }
 
-  /// What follows is the last exchange: who comes through it has the reduced gradients.
-  void come_to_last_exchange() const { of_.generation.held().is_ready = true; }
+  /// What follows is the last exchange: who comes through it has the reduced gradients. That they
+  /// are here is only said when no other call is under way.
+  void come_to_last_exchange() const {
+    if (of_.generation.is_elastic()) of_.rank.device().synchronize();
+    of_.generation.held().is_ready = true;
+  }
 
   void clip() const {
     auto* const now = of_.memory.numbers();

@@ -177,7 +177,7 @@ class trainer_state final : public saved_state {
   [[nodiscard]] std::vector<owned_block> saved_blocks(axis_set cut) const {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
-    return owned_blocks({first, second}, cut, of_.rank.grid(), of_.rank.place());
+    return owned_blocks({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(), of_.rank.place());
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
   static placements saved_placements(placement form) {

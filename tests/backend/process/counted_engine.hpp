@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,14 +46,18 @@ class inside_engine {
   bool before_;
 };
 
-/// A group whose calls are told from plait's own code.
+/// A group whose calls are told from plait's own code, as is what plait does around them in a
+/// second thread.
 class counted_group final : public plait::ext::process_group {
  public:
   explicit counted_group(std::unique_ptr<plait::ext::process_group> inner)
       : process_group({}, 0), inner_(std::move(inner)) {}
 
   void name(plait::ext::group_names names) override { inner_->name(std::move(names)); }
-  void serve(plait::detail::collective_call const* call) override { inner_->serve(call); }
+  void serve(plait::detail::collective_call const* call) override {
+    is_plaits_own = true;  // from the first call on
+    inner_->serve(call);
+  }
   void barrier() override {
     inside_engine const here;
     inner_->barrier();
@@ -99,6 +104,12 @@ class counted_engine final : public plait::ext::process_engine {
   void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
   std::unique_ptr<plait::ext::process_group> make_group(std::vector<int> const& members) override {
     return std::make_unique<counted_group>(inner_->make_group(members));
+  }
+  void want_second_thread(bool wanted) override { inner_->want_second_thread(wanted); }
+  std::string why_one_thread() override { return inner_->why_one_thread(); }
+  std::unique_ptr<plait::ext::process_group> make_group_of_second_thread(
+      std::vector<int> const& members, plait::ext::call_pause& pause) override {
+    return std::make_unique<counted_group>(inner_->make_group_of_second_thread(members, pause));
   }
   void abandon() noexcept override { inner_->abandon(); }
 

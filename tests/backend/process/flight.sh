@@ -82,7 +82,7 @@ nothing_left() { [[ -d records && -z $(ls -A records) ]] || complain "records: $
 host="$(uname -n)"
 one="^ *rank 1 \(process [0-9]+ on host $host\)"
 # In the fourth step rank 1 does it between two operations: rank 0 has its data axis, rank 3 its stage axis.
-places=("after operation [0-9]+, all_reduce of [0-9]+ bytes on group \{0,1,2,3\} \(data x stage\)")
+places=("after operation [0-9]+ of its second thread, all_reduce of [0-9]+ bytes on group \{0,1,2,3\} \(data x stage\)")
 waits=("rank 0 on host $host waited for rank 1 for [0-9.]+ s in all_reduce of 8 bytes on group \{0,1\} \(data\)"
   "rank 3 on host $host waited for rank 1 for [0-9.]+ s in receive of 576 bytes from rank 1 on group \{1,3\} \(stage\)")
 

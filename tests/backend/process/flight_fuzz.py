@@ -67,7 +67,7 @@ with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(sound[name])
     assert seen >= {1, 2}, seen
-    for name, change, words in [("version", (8, b"\2"), "has version 2 of the format"), ("order", (12, b"\7"), "byte order"),
+    for name, change, words in [("version", (8, b"\1"), "has version 1 of the format"), ("order", (12, b"\7"), "byte order"),
                                 ("magic", (0, b"\0" * 8), "is not complete"), ("end", (48, b"\1"), "do not fit together")]:
         path = os.path.join(folder, names[0])
         data = bytearray(sound[names[0]])

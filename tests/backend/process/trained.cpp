@@ -2,6 +2,7 @@
 // Trains a small net on ranks that are processes, or threads, and prints what comes out to the last
 // digit.
 //   trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] [timeout=MS]
+//     [in_turn=1]
 // ENGINE: threads, or one of those that the program was linked with. FAULT is what one rank does
 // wrong in the fourth step, or, for dp2, differently behind the third. Rank 0 says on standard
 // error what was allocated after the first steps: after five of twelve, or, of N, after a hundred,
@@ -38,7 +39,7 @@ using namespace plait::ext;
 struct wish {
   std::string engine, fault;
   process_reduction reduction = process_reduction::ranked;
-  int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000;
+  int steps = 12, seed = 0, batch = 24, data = 0, timeout = 5'000, in_turn = 0;
 };
 
 /// What this process has allocated so far, and the bytes that it has now.
@@ -59,6 +60,8 @@ struct memory_use {
 using model =
     sequential<named<"first", nn::linear<6, 48>>, nn::gelu<48>, named<"second", nn::linear<48, 48>>,
                nn::gelu<48>, named<"last", nn::linear<48, 4>>>;
+// Each layer's gradients are reduced while the backward goes on.
+using in_buckets = data_parallel<2, buckets<1>>;
 template <class Policy, class Element>
 struct job : parallel<objective<model, nn::cross_entropy<4>>, Policy, Element> {};
 
@@ -115,7 +118,7 @@ void train(wish const& wanted) {
       auto const report = trainer.step(batch);
       rows = batch.rows();
       int const steps = static_cast<int>(report.step) + 1;
-      if constexpr (std::is_same_v<Job, job<data_parallel<2>, double>>)
+      if constexpr (std::is_same_v<Job, job<in_buckets, double>>)
         if (steps == 3) differ(wanted.fault, trainer, data);
       if (steps == 4) go_wrong(wanted.fault, rank, trainer, batch);
       if (rank.is_root()) std::printf("%lld %.17g\n", (long long)report.step, report.loss);
@@ -151,17 +154,19 @@ void train(wish const& wanted) {
                         .timeout = std::chrono::milliseconds{wanted.timeout},
                         .start_timeout = std::chrono::seconds{60},  // of a busy machine
                         .reduction = wanted.reduction,
+                        .streams = wanted.in_turn != 0 ? process_streams::in_turn
+                                                       : process_streams::concurrent,
                         .token = std::getenv("TRAINED_TOKEN") ? std::getenv("TRAINED_TOKEN") : ""},
               program);
 }
 
-using grid = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
+using grid = hybrid<pipeline<2>, in_buckets, tensor_parallel<2>>;
 std::map<std::string, void (*)(wish const&)> const plans{
-    {"dp2", train<job<data_parallel<2>, double>>},
-    {"dp2.float", train<job<data_parallel<2>, float>>},
+    {"dp2", train<job<in_buckets, double>>},
+    {"dp2.float", train<job<in_buckets, float>>},
     {"tp2", train<job<tensor_parallel<2>, double>>},
     {"pp2", train<job<pipeline<2>, double>>},
-    {"zero3", train<job<data_parallel<3, zero<1>>, double>>},
+    {"zero3", train<job<data_parallel<3, zero<1>, buckets<1>>, double>>},
     {"dp2.pp2", train<job<hybrid<pipeline<2>, data_parallel<2>>, precision<bfloat16, float>>>},
     {"dp2.tp2.pp2", train<job<grid, double>>}};
 
@@ -173,7 +178,7 @@ int main(int count, char** words) {
     if (count < 4 || !plans.contains(words[2])) {
       std::fputs(
           "trained ENGINE PLAN ranked|library [FAULT] [steps=N] [seed=N] [batch=N] [data=N] "
-          "[timeout=MS]\n",
+          "[timeout=MS] [in_turn=1]\n",
           stderr);
       return 2;
     }
@@ -187,7 +192,8 @@ int main(int count, char** words) {
         return true;
       };
       if (!has("steps", wanted.steps) && !has("seed", wanted.seed) && !has("batch", wanted.batch) &&
-          !has("data", wanted.data) && !has("timeout", wanted.timeout))
+          !has("data", wanted.data) && !has("timeout", wanted.timeout) &&
+          !has("in_turn", wanted.in_turn))
         wanted.fault = word;
     }
     plans.at(words[2])(wanted);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -63,24 +64,35 @@ class gloo_engine final : public process_engine {
 
   void set_timeout(std::chrono::milliseconds timeout) override {
     timeout_ = timeout;
-    if (with_ == nullptr) return;
-    with_->timeout = timeout;
-    with_->watch->forget_waits();
+    for (auto* const each : {with_.get(), second_.get()}) {
+      if (each == nullptr) continue;
+      each->timeout = timeout;
+      each->watch->forget_waits();
+    }
   }
 
   std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {
     if (with_ == nullptr) connect();
     return std::make_unique<gloo_group>(with_, members, groups_++);
   }
+  /// A context of Gloo's is for one thread: the second one has connections of its own.
+  std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
+                                                             call_pause&) override {
+    if (with_ == nullptr) connect();
+    if (second_ == nullptr) connect_second();
+    return std::make_unique<gloo_group>(second_, members, groups_++);
+  }
+  [[nodiscard]] std::string why_one_thread() override { return ""; }
 
   void abandon() noexcept override {
-    if (with_ != nullptr) with_->close();
+    if (with_ != nullptr) with_->fail();
   }
 
   void begin_anew(process_ranks const& now, std::unique_ptr<rendezvous_store> where) override {
     abandon();
     std::scoped_lock const lock{mutex_};
     with_.reset();
+    second_.reset();
     groups_ = 0;
     here_ = now;
     store_ = std::move(where);
@@ -89,13 +101,15 @@ class gloo_engine final : public process_engine {
   void interrupt() noexcept override {
     std::scoped_lock const lock{mutex_};
     interrupted_ = true;
-    if (with_ != nullptr) with_->watch->interrupt();
+    for (auto const* const each : {with_.get(), second_.get()})
+      if (each != nullptr) each->watch->interrupt();
   }
 
   void hold_timeouts(bool on) noexcept override {
     std::scoped_lock const lock{mutex_};
     held_ = on;
-    if (with_ != nullptr) with_->watch->hold(on);
+    for (auto const* const each : {with_.get(), second_.get()})
+      if (each != nullptr) each->watch->hold(on);
   }
 
  private:
@@ -111,10 +125,8 @@ class gloo_engine final : public process_engine {
           gloo_device(options_.interface, marks, here.rank), rendezvous.identity(), here.rank,
           here.world_size, timeout_, rendezvous.left());
       connect_all(rendezvous, *with, here.rank);
-      hold(std::move(with));
-      std::vector<int> all;
-      for (int rank = 0; rank < here.world_size; ++rank) all.push_back(rank);
-      gloo_group(with_, all, groups_++).barrier();
+      hold(with_, std::move(with));
+      gloo_group(with_, everybody(), groups_++).barrier();
       rendezvous.end();
     } catch (error const& problem) {
       abandon();
@@ -139,12 +151,25 @@ class gloo_engine final : public process_engine {
                          std::to_string(problem.rank) + ": " + problem.what());
     }
   }
-  void hold(std::shared_ptr<gloo_connections> with) {
+  void hold(std::shared_ptr<gloo_connections>& as, std::shared_ptr<gloo_connections> with) {
     std::scoped_lock const lock{mutex_};
     if (interrupted_)
       throw engine_error("gloo: the start was ended, as the ranks of the job change");
     with->watch->hold(held_);
-    with_ = std::move(with);
+    as = std::move(with);
+  }
+  [[nodiscard]] std::vector<int> everybody() const {
+    std::vector<int> all(static_cast<std::size_t>(with_->world->size));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  /// The second thread's, which find each other by the first's.
+  void connect_second() {
+    auto watch = std::make_shared<gloo_watch>();
+    auto world = gloo_group(with_, everybody(), groups_++).connect_anew("second thread", watch);
+    hold(second_, std::make_shared<gloo_connections>(*with_, std::move(watch), std::move(world)));
+    second_->beside = with_;
+    with_->beside = second_;
   }
 
   [[nodiscard]] std::unique_ptr<rendezvous_store> store(process_ranks const& here) const {
@@ -158,9 +183,9 @@ class gloo_engine final : public process_engine {
   gloo_options options_;
   std::optional<process_ranks> here_;
   std::optional<std::string> secret_;
-  std::chrono::milliseconds timeout_{60'000};
-  std::shared_ptr<gloo_connections> with_;
-  std::unique_ptr<rendezvous_store> store_{};  // of begin_anew
+  std::atomic<std::chrono::milliseconds> timeout_{std::chrono::milliseconds{60'000}};
+  std::shared_ptr<gloo_connections> with_, second_;  // of the rank's own thread, and of a second
+  std::unique_ptr<rendezvous_store> store_{};        // of begin_anew
   std::atomic<bool> interrupted_{false};
   bool held_ = false;
   std::mutex mutex_;  // of what interrupt() and hold_timeouts() touch
@@ -172,11 +197,12 @@ class gloo_engine final : public process_engine {
 /// Processes that Gloo connects by TCP, for `processes{.engine = plait::gloo()}`: any launcher that
 /// sets the variables of process_ranks will do, or none.
 ///
-/// Cost:    a connection for each pair of processes, for any groups.
+/// Cost:    a connection for each pair of processes, for any groups; two where ranks have a second
+///          thread.
 /// Errors:  a call that waits longer than the time-out throws communication_timeout with the rank
 ///          that it waits for; engine_error at once if another process fails or ends. Then all
 ///          connections of this process are closed, so that the others learn it.
-/// Threads: Gloo has a thread of its own in each process.
+/// Threads: Gloo has a thread of its own in each process; those that call it sleep while they wait.
 /// Safety:  before the first call the ends of each connection show each other that they know the
 ///          secret of the job, a file that PLAIT_JOB_SECRET_FILE names, or else one that rank 0
 ///          leaves where the ranks meet. A peer that merely reaches a port is dropped. What is sent

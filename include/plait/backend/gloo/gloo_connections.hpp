@@ -4,11 +4,13 @@
 #include <gloo/context.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -119,8 +121,8 @@ class ignored_sigpipe {
   bool is_ours_ = false;
 };
 
-/// What an engine and its groups share: the connections of this process, and whether one has
-/// failed.
+/// What an engine and the groups that one thread calls share: the connections of this process for
+/// that thread, and whether one has failed.
 struct gloo_connections {
   gloo_connections(gloo_interface way, gloo_identity of, int own_rank, int processes,
                    std::chrono::milliseconds limit, std::chrono::milliseconds left)
@@ -129,24 +131,53 @@ struct gloo_connections {
         over(std::move(way)),
         identity(std::move(of)),
         world(std::make_shared<gloo_mesh>(own_rank, processes, over, watch, left)) {}
+  /// Those of another thread of the same process.
+  gloo_connections(gloo_connections const& first, std::shared_ptr<gloo_watch> own_watch,
+                   std::shared_ptr<gloo_mesh> own_world)
+      : sentence(first.sentence),
+        timeout(first.timeout.load()),
+        over(first.over),
+        identity(first.identity),
+        watch(std::move(own_watch)),
+        world(std::move(own_world)) {}
 
   std::shared_ptr<ignored_sigpipe> no_signal = ignored_sigpipe::shared();
   std::shared_ptr<terminate_sentence> sentence;
-  std::chrono::milliseconds timeout;
+  std::atomic<std::chrono::milliseconds> timeout;
   gloo_interface over;
   gloo_identity identity;
   std::shared_ptr<gloo_watch> watch = std::make_shared<gloo_watch>();
-  std::shared_ptr<gloo_mesh> world;              ///< all groups' messages go over it
-  std::vector<std::weak_ptr<gloo_mesh>> others;  ///< for the collectives of Gloo itself
-  bool has_failed = false;
+  std::shared_ptr<gloo_mesh> world;           ///< all groups' messages go over it
+  std::weak_ptr<gloo_connections> beside{};   ///< those of the rank's other thread
+  std::atomic<bool> has_failed{false};        ///< they are closed
+  std::atomic<bool> other_has_failed{false};  ///< for that reason
 
-  /// So that the other processes see at once that this one has failed.
+  /// A mesh for the collectives of Gloo itself.
+  void add(std::shared_ptr<gloo_mesh> const& further) {
+    std::scoped_lock const lock{mutex_};
+    others_.push_back(further);
+  }
+  /// So that the other processes see at once that this one has failed, and the other thread, too.
+  void fail() noexcept {
+    close();
+    if (auto const other = beside.lock(); other != nullptr) {
+      other->other_has_failed = true;
+      other->close();
+      other->watch->interrupt();
+    }
+  }
+
+ private:
   void close() noexcept {
     has_failed = true;
     world->close();
-    for (auto const& other : others)
+    std::scoped_lock const lock{mutex_};
+    for (auto const& other : others_)
       if (auto const mesh = other.lock(); mesh != nullptr) mesh->close();
   }
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<gloo_mesh>> others_;
 };
 
 /// What Gloo says, without the place in its sources and in one line.

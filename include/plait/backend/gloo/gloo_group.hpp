@@ -58,8 +58,9 @@ inline ::gloo::AllreduceOptions::Func gloo_reduction(element_type type, reductio
   }
 }
 
-/// One member of a group, over the connections of the world: a message carries the number of the
-/// group, that of the call, its kind and its size, so that only the ends of one call find together.
+/// One member of a group, over the connections that its thread has with all processes: a message
+/// carries the number of the group, that of the call, its kind and its size, so that only the ends
+/// of one call find together.
 ///
 /// Cost: every collective is one round in which members send to each other directly; a root sends
 ///       to all. Two small objects of Gloo for each other member and call.
@@ -129,6 +130,15 @@ class gloo_group final : public process_group {
       ::gloo::allreduce(options);
     });
     return true;
+  }
+
+  /// Further connections of the members, called `name`, whose waits are for `watch`. All members
+  /// call it.
+  [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> connect_anew(
+      std::string const& name, std::shared_ptr<gloo_watch> const& watch) {
+    std::shared_ptr<gloo_mesh> out;
+    ask("connect", [&] { out = new_mesh(name, watch); });
+    return out;
   }
 
  private:
@@ -210,9 +220,17 @@ class gloo_group final : public process_group {
     if (members_.size() == static_cast<std::size_t>(with_->world->size) &&
         std::is_sorted(members_.begin(), members_.end()))
       return mesh_ = with_->world;
+    auto name = "group " + std::to_string(number_);
+    for (int const member : members_) name += " " + std::to_string(member);
+    mesh_ = new_mesh(name, with_->watch);
+    with_->add(mesh_);
+    return mesh_;
+  }
+  [[nodiscard]] [[gnu::cold]] std::shared_ptr<gloo_mesh> new_mesh(
+      std::string const& name, std::shared_ptr<gloo_watch> const& watch) {
     auto const size = static_cast<int>(members_.size());
-    auto mesh = std::make_shared<gloo_mesh>(static_cast<int>(rank_), size, with_->over,
-                                            with_->watch, left());
+    auto mesh =
+        std::make_shared<gloo_mesh>(static_cast<int>(rank_), size, with_->over, watch, left());
     auto const& mine = mesh->address();
     std::string all(mine.size() * members_.size(), '\0');
     exchange(kind::all_gather, mine.data(), 0, all.data(), mine.size());
@@ -220,16 +238,13 @@ class gloo_group final : public process_group {
     for (std::size_t at = 0; at < all.size(); at += mine.size())
       addresses.push_back(all.substr(at, mine.size()));
     auto of = with_->identity;
-    of.rendezvous += ", group " + std::to_string(number_);
-    for (int const member : members_) of.rendezvous += " " + std::to_string(member);
+    of.rendezvous += ", " + name;
     mesh->connect(of, std::move(addresses), [&](gloo_listener::progress const& now) {
       other_ = static_cast<std::size_t>(now.missing.front());
       if (std::chrono::steady_clock::now() >= end_ || with_->watch->is_interrupted())
         throw engine_error("no connection within the time-out");
     });
-    with_->others.push_back(mesh);
-    mesh_ = std::move(mesh);
-    return mesh_;
+    return mesh;
   }
 
   /// Rounded up: a wait that ends before the deadline would look like a connection that is lost.
@@ -240,9 +255,11 @@ class gloo_group final : public process_group {
 
   template <class Work>
   void ask(char const* function, Work work) {
-    if (with_->has_failed)
+    if (with_->has_failed) {
+      if (with_->other_has_failed) end_with_other(function);
       throw engine_error(call_text(function) + ": the connections were closed when a call failed");
-    end_ = with_->watch->time() + with_->timeout;
+    }
+    end_ = with_->watch->time() + with_->timeout.load();
     try {
       work();
     } catch (std::exception const& problem) {
@@ -257,9 +274,10 @@ class gloo_group final : public process_group {
     auto const other = other_ == none ? std::string("another rank of the group")
                                       : member_text(static_cast<int>(other_));
     auto const words = gloo_words(problem);
-    with_->close();
+    with_->fail();
     std::ranges::fill(in_, nullptr);  // nothing is written any more to what the caller takes away
     std::ranges::fill(out_, nullptr);
+    if (with_->other_has_failed) end_with_other(function);
     if (ended.signal != 0)
       throw wait_stopped_by_signal(call_text(function) + " has waited " +
                                        std::to_string(ended.waited.count()) + " ms after " +
@@ -267,8 +285,8 @@ class gloo_group final : public process_group {
                                    signal);
     if (late)
       throw communication_timeout(call_text(function) + " has waited " +
-                                  std::to_string(with_->timeout.count()) + " ms for " + other +
-                                  " (Gloo)");
+                                  std::to_string(with_->timeout.load().count()) + " ms for " +
+                                  other + " (Gloo)");
     if (with_->watch->is_interrupted())
       throw engine_error(call_text(function) + " was ended, as the ranks of the job change");
     auto const lost = call_text(function) + ": the connection to " + other +
@@ -277,6 +295,11 @@ class gloo_group final : public process_group {
       throw wait_stopped_by_signal(lost + ", after " + caught_signal::name(signal), signal);
     throw engine_error(lost, other_ == none ? -1 : world_rank(static_cast<int>(other_)));
   }
+  [[noreturn]] [[gnu::cold]] void end_with_other(char const* function) const {
+    throw other_thread_failed(call_text(function) +
+                              " was ended, as the other thread of the rank has failed");
+  }
+
   std::shared_ptr<gloo_connections> with_;
   std::shared_ptr<gloo_mesh> mesh_;
   std::vector<int> members_;  // as the connections count them, in group order

@@ -30,6 +30,8 @@ class host_arena {
     return data_ == nullptr ? nullptr : data_.get() + place_;
   }
   [[nodiscard]] std::size_t size() const { return bytes_; }
+  /// The memory is never freed, as somebody may still write there.
+  void leave() noexcept { static_cast<void>(data_.release()); }
 
  private:
   struct release {

@@ -8,6 +8,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <limits>
@@ -47,7 +48,7 @@ class mpi_library {
   /// otherwise.
   ~mpi_library() {
     if (!started_ || broken_ || is_finalized()) return;
-    watch_.set_timeout(failed_ ? std::chrono::milliseconds{2'000} : longest_);
+    watch_.set_timeout(failed_ ? std::chrono::milliseconds{2'000} : longest_.load());
     watch_.during([] { return MPI_Finalize(); },
                   [this](std::string const&) {
                     return std::string(failed_ ? "plait: a rank ends after an error while others "
@@ -70,13 +71,27 @@ class mpi_library {
       throw input_error("mpi: MPI has been finalised in this process and cannot be started again");
     if (is_initialized != 0) return;
     int level = MPI_THREAD_SINGLE;
-    call("MPI_Init_thread",
-         [&] { return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level); });
+    int const wanted = wants_second_thread_ ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+    call("MPI_Init_thread", [&] { return MPI_Init_thread(nullptr, nullptr, wanted, &level); });
     started_ = true;
     if (level < MPI_THREAD_FUNNELED)
       throw engine_error(
           "mpi: this MPI library gives the thread level MPI_THREAD_SINGLE; plait needs "
           "MPI_THREAD_FUNNELED, since a thread of its own watches the calls");
+  }
+
+  /// Before start(): MPI is asked to serve two threads.
+  void want_second_thread(bool wanted) { wants_second_thread_ = wanted; }
+  /// Behind it: why MPI serves one, or "".
+  [[nodiscard]] [[gnu::cold]] static std::string why_one_thread() {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    if (level == MPI_THREAD_MULTIPLE) return "";
+    char const* const name = level == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                             : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                            : "MPI_THREAD_SINGLE";
+    return std::string("MPI was started with ") + name +
+           ", and a second thread needs MPI_THREAD_MULTIPLE";
   }
 
   /// Calls work(), which calls one function of MPI.
@@ -90,12 +105,16 @@ class mpi_library {
         },
         function);
   }
+  /// `thread`: as the watchdog has it.
   template <class Work, class Text>
-  void call(Work work, Text const& text, char const* function) {
+  void call(Work work, Text const& text, char const* function, std::size_t thread = 0) {
     if (is_finalized())
       throw engine_error(std::string("mpi: MPI was finalised while a job runs, before ") +
                          function);
-    int const code = watch_.during(work, text);
+    if (broken_)
+      throw other_thread_failed(std::string("mpi: ") + function +
+                                " cannot be called, as another call has failed");
+    int const code = watch_.during(work, text, thread);
     if (code == MPI_SUCCESS) return;
     broken_ = true;
     char words[MPI_MAX_ERROR_STRING] = {};
@@ -111,9 +130,14 @@ class mpi_library {
   }
   [[nodiscard]] bool is_usable() const { return !broken_ && !failed_ && !is_finalized(); }
   void give_up() noexcept { failed_ = true; }
+  [[nodiscard]] bool has_given_up() const { return failed_; }
+  /// A call of a second thread stays under way for ever: no other may be made, nor MPI finalised.
+  void leave_call() noexcept { broken_ = true; }
   void set_timeout(std::chrono::milliseconds timeout) {
     watch_.set_timeout(timeout);
-    longest_ = std::max(longest_, timeout);
+    auto longest = longest_.load();
+    while (longest < timeout && !longest_.compare_exchange_weak(longest, timeout)) {
+    }
   }
   [[nodiscard]] std::chrono::milliseconds timeout() const { return watch_.timeout(); }
   /// Whether a machine of the job has more ranks than processors: a rank that waits in a call of
@@ -140,10 +164,11 @@ class mpi_library {
 
  private:
   watchdog watch_;
-  std::chrono::milliseconds longest_{2'000};  // of a process that has launched nothing
-  bool started_ = false, shares_processors_ = false;
-  bool broken_ = false;  // a call has failed
-  bool failed_ = false;  // the program has
+  // Of a process that has launched nothing.
+  std::atomic<std::chrono::milliseconds> longest_{std::chrono::milliseconds{2'000}};
+  bool started_ = false, shares_processors_ = false, wants_second_thread_ = false;
+  std::atomic<bool> broken_{false};  // a call has failed
+  std::atomic<bool> failed_{false};  // the program has
 };
 
 /// So many bytes, which may be more than an int can say; the next ones begin `stride` bytes behind.
@@ -206,11 +231,12 @@ inline MPI_Datatype mpi_type_of(element_type type) {
   return MPI_DATATYPE_NULL;
 }
 
-/// One member of a group, over a communicator of its own.
+/// One member of a group, over a communicator of its own. `pause`: of the second thread, if that
+/// calls it.
 class mpi_group final : public process_group {
  public:
-  mpi_group(MPI_Comm comm, std::vector<int> const& members, int rank)
-      : process_group(members, rank), comm_(comm), rank_(rank) {}
+  mpi_group(MPI_Comm comm, std::vector<int> const& members, int rank, call_pause* pause)
+      : process_group(members, rank), comm_(comm), pause_(pause), rank_(rank) {}
   ~mpi_group() override {
     if (mpi_library::here().is_usable()) MPI_Comm_free(&comm_);
   }
@@ -290,26 +316,35 @@ class mpi_group final : public process_group {
     return static_cast<std::byte const*>(all) + static_cast<std::size_t>(index) * bytes;
   }
 
-  /// Calls work(), or work(request) and looks after the request while other ranks have the
-  /// processor.
+  /// Calls work(), or work(request) and looks after the request while others have the processor:
+  /// other ranks, or, of a call of the second thread, the rank's own thread.
   template <class Work>
   void ask(char const* function, Work work) {
     auto& library = mpi_library::here();
     auto const text = [&](std::string const& when) {
       return waiting_text(*this, function, library.timeout(), when);
     };
-    if (!library.shares_processors()) return library.call(work, text, function);
+    if (pause_ == nullptr && !library.shares_processors())
+      return library.call(work, text, function);
     auto const poll = [&] {
       MPI_Request request = MPI_REQUEST_NULL;
       int done = 0;
       int code = work(&request);
-      for (;;) {
+      for (int looks = 0;; ++looks) {
         if (code == MPI_SUCCESS) code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done != 0) return code;
-        ::sched_yield();
+        if (pause_ == nullptr) {
+          ::sched_yield();
+          continue;
+        }
+        if (library.has_given_up()) {
+          library.leave_call();
+          throw call_left(call_text(function) + " was left, as the rank has failed");
+        }
+        pause_->pause(looks);
       }
     };
-    library.call(poll, text, function);
+    library.call(poll, text, function, pause_ == nullptr ? 0 : 1);
   }
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout, std::string const& when) {
@@ -319,6 +354,7 @@ class mpi_group final : public process_group {
   }
 
   MPI_Comm comm_;
+  call_pause* pause_;
   int rank_;
 };
 
@@ -360,18 +396,28 @@ class mpi_engine final : public process_engine {
   }
 
   std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {
+    return split(members, nullptr);
+  }
+  std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
+                                                             call_pause& pause) override {
+    return split(members, &pause);
+  }
+  void want_second_thread(bool wanted) override { mpi_library::here().want_second_thread(wanted); }
+  [[nodiscard]] std::string why_one_thread() override { return mpi_library::why_one_thread(); }
+
+  void abandon() noexcept override { mpi_library::here().give_up(); }
+
+ private:
+  std::unique_ptr<process_group> split(std::vector<int> const& members, call_pause* pause) {
     MPI_Comm made = MPI_COMM_NULL;
     int rank = 0;
     MPI_Comm_rank(world_, &rank);
     int const member = static_cast<int>(std::ranges::find(members, rank) - members.begin());
     mpi_library::here().call(
         "MPI_Comm_split", [&] { return MPI_Comm_split(world_, members.front(), member, &made); });
-    return std::make_unique<mpi_group>(made, members, member);
+    return std::make_unique<mpi_group>(made, members, member, pause);
   }
 
-  void abandon() noexcept override { mpi_library::here().give_up(); }
-
- private:
   mpi_options options_;
   process_ranks here_;
   MPI_Comm world_ = MPI_COMM_NULL;
@@ -383,7 +429,8 @@ class mpi_engine final : public process_engine {
 /// the program has, and finalises what it has started when the process ends.
 ///
 /// Cost:   each call of MPI is a blocking one that a thread watches; where a machine has more ranks
-///         than processors, one that returns, looked after by a loop that lets others run.
+///         than processors, and in a second thread of a rank, one that returns, looked after by a
+///         loop that lets others run. For the latter MPI is started with MPI_THREAD_MULTIPLE.
 /// Errors: a call that waits longer than the time-out, or behind a signal, ends the process with a
 ///         sentence, since MPI cannot be called again. engine_error if a function of MPI fails.
 [[nodiscard]] [[gnu::cold]] inline std::shared_ptr<ext::process_engine> mpi(

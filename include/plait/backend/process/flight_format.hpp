@@ -5,10 +5,11 @@
 #include <atomic>
 #include <cstdint>
 
-// The format of a flight record, version 1, as scripts/flight reads it: one file for each rank, in
+// The format of a flight record, version 2, as scripts/flight reads it: one file for each rank, in
 // the byte order of its machine, of three parts: flight_header; `groups` times flight_group, each
-// with its members (std::int32_t) somewhere behind; `entries` times flight_entry. Times are
-// nanoseconds of the steady clock, the same for all processes of one boot. Texts end with a 0.
+// with its members (std::int32_t) somewhere behind; for each of `threads` that make calls `entries`
+// times flight_entry. Times are nanoseconds of the steady clock, the same for all processes of one
+// boot. Texts end with a 0.
 //
 // A reader may come at any moment. `magic` is written last of what is known at the start. An entry
 // is whole where `stamp` is not 0, is number % entries = its place, and `check` has its lower half:
@@ -28,7 +29,7 @@ enum class flight_site : std::uint8_t { begun, compares, moves };
 
 /// One call of a communicator.
 struct flight_entry {
-  std::atomic<std::uint64_t> stamp;  ///< the number of the call in its process, from 1 on
+  std::atomic<std::uint64_t> stamp;  ///< the number of the call in its thread, from 1 on
   std::int64_t begin_ns;
   std::atomic<std::int64_t> end_ns;  ///< 0: it has not ended
   std::uint64_t bytes;               ///< as the call has them
@@ -61,22 +62,22 @@ static_assert(sizeof(flight_group) == 128);
 
 struct flight_header {
   std::array<char, 8> magic;
-  std::uint32_t version, byte_order;  ///< 1 and 0x01020304
+  std::uint32_t version, byte_order;  ///< 2 and 0x01020304
   std::uint32_t rank, world_size, groups, entries;
   std::uint64_t groups_at, entries_at, file_bytes, pid;
   std::atomic<std::int64_t> beat_ns;         ///< when a thread of the process last ran; see below
   std::atomic<std::int64_t> wall_offset_ns;  ///< what makes time since 1970 of the steady clock
   std::atomic<std::int64_t> gap_from_ns, gap_to_ns;  ///< the last time of no beat, if it was long
-  std::atomic<std::uint64_t> begun;                  ///< the number of the last call
+  std::array<std::atomic<std::uint64_t>, 2> begun;   ///< the number of each thread's last call
   std::atomic<std::int64_t> state_ns;                ///< since when `state` is what it is
   std::atomic<flight_state> state;                   ///< written behind `text`
-  std::uint32_t unused;
+  std::uint32_t threads;                             ///< the rank's own, and perhaps a second one
   std::int64_t start_ns;
   std::array<char, 32> started;  ///< field 22 of /proc/PID/stat
   std::array<char, 48> boot, pids;
   std::array<char, 256> host, job, folder;
   std::array<char, 2048> text;
-  std::array<char, 1024> unused_too;
+  std::array<char, 1016> unused_too;
 };
 static_assert(sizeof(flight_header) == 4096);
 

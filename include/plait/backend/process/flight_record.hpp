@@ -37,7 +37,7 @@
 namespace plait::detail {
 
 /// What the rank of this process does, in a file that others can read while it runs and after it
-/// was killed: the last 256 calls of its communicators, and a sign of life. scripts/flight reads
+/// was killed: the last 256 calls of each of its threads, and a sign of life. scripts/flight reads
 /// the files of a job and says who failed and who waits for whom. The file is removed after a job
 /// that ends well.
 ///
@@ -49,9 +49,9 @@ namespace plait::detail {
 class flight_record {
  public:
   /// All processes of the job call it together; process 0 names the folder. `rank` is that of the
-  /// plan.
+  /// plan, `threads` is how many of its threads make calls.
   [[gnu::cold]] flight_record(std::string const& wanted, process_ranks const& here, int rank,
-                              process_group& world, mesh_groups const& groups) {
+                              process_group& world, mesh_groups const& groups, int threads = 1) {
     std::array<char, 128> name{};
     if (here.rank == 0) flight_ring::put(name, new_name());
     if (here.world_size > 1) world.broadcast(name.data(), name.size(), 0);
@@ -59,7 +59,7 @@ class flight_record {
     auto const base = base_folder(wanted);
     if (!base) return;
     try {
-      start(*base, name.data(), here, rank, groups);
+      start(*base, name.data(), here, rank, groups, static_cast<std::size_t>(threads));
     } catch (std::exception const& problem) {
       ring_.reset();
       if (file_) file_->remove();
@@ -86,9 +86,9 @@ class flight_record {
     folder_->remove_if_empty();
   }
 
-  /// For the communicator of groups.sets()[group].
-  [[nodiscard]] flight_log log(int group) {
-    return ring_ ? flight_log(*ring_, group) : flight_log();
+  /// For the communicator of groups.sets()[group]; `thread`, from 0 on, makes its calls.
+  [[nodiscard]] flight_log log(int group, int thread = 0) {
+    return ring_ ? flight_log(*ring_, group, thread) : flight_log();
   }
 
   /// Calls work() and writes down how it ends.
@@ -166,7 +166,7 @@ class flight_record {
   }
 
   void start(std::filesystem::path const& base, std::string const& name, process_ranks const& here,
-             int rank, mesh_groups const& groups) {
+             int rank, mesh_groups const& groups, std::size_t threads) {
     if (name.empty() || name.front() == '.' || !std::ranges::all_of(name, is_of_name))
       throw input_error("process 0 has named no folder for it");
     own_folder const above(base, "folder of flight records");
@@ -177,8 +177,8 @@ class flight_record {
           {to_string(groups.grid().of_several_ranks(over)), groups.grid().group_of(rank, over)});
     }
     file_.emplace(*folder_, "rank-" + std::to_string(rank) + ".flight",
-                  flight_ring::bytes_for(described), kind);
-    ring_.emplace(file_->bytes(), described, [&](flight_header& head) {
+                  flight_ring::bytes_for(described, threads), kind);
+    auto const describe = [&](flight_header& head) {
       auto const mark = process_mark::here();
       head.rank = static_cast<std::uint32_t>(rank);
       head.world_size = static_cast<std::uint32_t>(here.world_size);
@@ -189,7 +189,8 @@ class flight_record {
       flight_ring::put(head.host, mark.host);
       flight_ring::put(head.job, here.job);
       flight_ring::put(head.folder, name);
-    });
+    };
+    ring_.emplace(file_->bytes(), described, describe, threads);
     thread_ = std::thread([this] { keep_beating(); });
     flight_ring::of_process().store(&*ring_);
   }

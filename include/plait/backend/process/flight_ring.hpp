@@ -22,7 +22,8 @@ namespace plait::detail {
 /// The writer of one flight record, in memory that is a file.
 ///
 /// Cost:    two looks at the clock and a cache line of stores for each call; no system call.
-/// Threads: begin, site and end for one; beat and finish for any, the first finish counts.
+/// Threads: begin, site and end for each of `threads` by itself, a group's calls for one of them;
+///          beat and finish for any, the first finish counts.
 class flight_ring {
  public:
   static constexpr std::uint32_t entries = 256;
@@ -35,31 +36,34 @@ class flight_ring {
     std::vector<int> members;
   };
 
-  static std::size_t bytes_for(std::vector<group_description> const& groups) {
-    std::size_t bytes = sizeof(flight_header) + entries * sizeof(flight_entry);
+  static std::size_t bytes_for(std::vector<group_description> const& groups,
+                               std::size_t threads = 1) {
+    std::size_t bytes = sizeof(flight_header) + threads * entries * sizeof(flight_entry);
     for (auto const& group : groups)
       bytes += sizeof(flight_group) + group.members.size() * sizeof(std::int32_t);
     return bytes;
   }
 
-  /// `memory` is 0 and has bytes_for(groups). describe(header) fills in what the process is.
+  /// `memory` is 0 and has bytes_for(groups, threads), of which there are one or two.
+  /// describe(header) fills in what the process is.
   template <class Describe>
   flight_ring(std::span<std::byte> memory, std::vector<group_description> const& groups,
-              Describe describe)
+              Describe describe, std::size_t threads = 1)
       : header_(std::construct_at(reinterpret_cast<flight_header*>(memory.data()))),
         groups_(reinterpret_cast<flight_group*>(memory.data() + sizeof(flight_header))),
         counts_(groups.size()) {
     auto& head = *header_;
-    head.version = 1;
+    head.version = 2;
     head.byte_order = 0x01020304;
     head.groups = static_cast<std::uint32_t>(groups.size());
     head.entries = entries;
+    head.threads = static_cast<std::uint32_t>(threads);
     head.groups_at = sizeof(flight_header);
     head.entries_at = head.groups_at + groups.size() * sizeof(flight_group);
     head.file_bytes = memory.size();
     entries_ = reinterpret_cast<flight_entry*>(memory.data() + head.entries_at);
-    for (std::uint32_t i = 0; i < entries; ++i) std::construct_at(entries_ + i);
-    auto at = head.entries_at + entries * sizeof(flight_entry);
+    for (std::size_t i = 0; i < threads * entries; ++i) std::construct_at(entries_ + i);
+    auto at = head.entries_at + threads * entries * sizeof(flight_entry);
     for (std::size_t i = 0; i < groups.size(); ++i) {
       auto& group = *std::construct_at(groups_ + i);
       auto const& members = groups[i].members;
@@ -89,13 +93,13 @@ class flight_ring {
     std::copy_n(text.begin(), std::min(text.size(), Size - 1), where.begin());
   }
 
-  flight_entry& begin(std::size_t group, collective_call const& call) {
+  flight_entry& begin(std::size_t group, collective_call const& call, std::size_t thread = 0) {
     auto& counts = counts_[group];
     bool const is_message = call.kind == collective::send || call.kind == collective::receive;
     auto const member = static_cast<std::size_t>(call.other);
     bool const has_peer = (is_message || has_root(call.kind)) && member < groups_[group].size;
-    auto const number = ++begun_;
-    auto& entry = entries_[number % entries];
+    auto const number = ++begun_[thread];
+    auto& entry = entries_[thread * entries + number % entries];
     entry.stamp.store(0, std::memory_order_relaxed);
     entry.check.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
@@ -117,7 +121,7 @@ class flight_ring {
     entry.check.store(static_cast<std::uint32_t>(number), std::memory_order_release);
     entry.stamp.store(number, std::memory_order_release);
     groups_[group].collectives.store(counts.collectives, std::memory_order_release);
-    header_->begun.store(number, std::memory_order_release);
+    header_->begun[thread].store(number, std::memory_order_release);
     return entry;
   }
   static void site(flight_entry& entry, flight_site where) {
@@ -173,7 +177,7 @@ class flight_ring {
   flight_group* groups_;
   flight_entry* entries_ = nullptr;
   std::vector<group_counts> counts_;
-  std::uint64_t begun_ = 0;
+  std::array<std::uint64_t, 2> begun_{};  // of each thread
   std::atomic<bool> finished_{false};
 };
 
@@ -181,11 +185,13 @@ class flight_ring {
 class flight_log {
  public:
   flight_log() = default;
-  flight_log(flight_ring& ring, int group)
-      : ring_(&ring), group_(static_cast<std::size_t>(group)) {}
+  flight_log(flight_ring& ring, int group, int thread = 0)
+      : ring_(&ring),
+        group_(static_cast<std::size_t>(group)),
+        thread_(static_cast<std::size_t>(thread)) {}
 
   void begin(collective_call const& call) {
-    if (ring_ != nullptr) entry_ = &ring_->begin(group_, call);
+    if (ring_ != nullptr) entry_ = &ring_->begin(group_, call, thread_);
   }
   void site(flight_site where) {
     if (ring_ != nullptr) flight_ring::site(*entry_, where);
@@ -198,7 +204,7 @@ class flight_log {
  private:
   flight_ring* ring_ = nullptr;
   flight_entry* entry_ = nullptr;
-  std::size_t group_ = 0;
+  std::size_t group_ = 0, thread_ = 0;
 };
 
 }  // namespace plait::detail

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "plait/backend/process/flight_ring.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/ranked_reduction.hpp"
+#include "plait/backend/process/second_thread.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
@@ -33,13 +35,16 @@ enum class process_reduction : int {
 
 namespace plait::ext {
 
-/// One rank's member of a group of processes, over any engine.
+/// One rank's member of a group of processes, over any engine. Where the rank has a second thread
+/// for the calls of a group, a trainer's calls return before they have been carried out: see
+/// process_device for what waits for them. Calls outside of a trainer's functions, and barriers,
+/// return when they have been.
 ///
 /// Cost:    each call compares what the members call, one small exchange more, unless
 ///          `compare_calls` is false. Plait allocates nothing after the first call of a size.
 /// Errors:  as thread_communicator has them, on every member; where calls are not compared, what
 ///          the engine makes of it. engine_error and communication_timeout, see process_group.
-/// Threads: used by the thread of its rank only.
+/// Threads: used by the thread of its rank only; it keeps the other one out of its way.
 class process_communicator : public communicator_calls<process_communicator> {
  public:
   /// `over`: the axes of the group; those of equal members share what carries the bytes, so that
@@ -56,6 +61,11 @@ class process_communicator : public communicator_calls<process_communicator> {
         compares_(compare_calls),
         log_(log) {}
 
+  /// The rank has a second thread, which carries out the calls if `is_its` and others' otherwise.
+  void share_rank_with(std::shared_ptr<detail::second_thread> second, bool is_its) {
+    second_ = std::move(second);
+    is_handed_ = is_its;
+  }
   /// Once all members have met in a call, `engine` waits no longer than `timeout`.
   void wait_less_after_barrier(process_engine& engine, std::chrono::milliseconds timeout) {
     waits_long_ = &engine;
@@ -69,12 +79,48 @@ class process_communicator : public communicator_calls<process_communicator> {
   /// up, only those that it cannot do.
   [[nodiscard]] static constexpr bool sums_in_room() { return true; }
   /// The room that they have taken so far, in bytes.
-  [[nodiscard]] std::size_t room_bytes() const { return room_.bytes(); }
+  [[nodiscard]] std::size_t room_bytes() const {
+    if (is_handed_) second_->drain();
+    return room_.bytes();
+  }
 
   /// \see communicator_calls
   void wait_for_all() {
     if (size() == 1) return;
-    auto const call = call_of_barrier();
+    ask(call_of_barrier(), 0, [](void* of, auto const& call, std::size_t) {
+      static_cast<process_communicator*>(of)->do_barrier(call);
+    });
+    if (is_handed_) second_->drain();
+  }
+  template <collective Kind, class T>
+  void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
+    ask(call, tensor_bytes, [](void* of, auto const& asked, std::size_t bytes) {
+      static_cast<process_communicator*>(of)->do_call<Kind, T>(asked, bytes);
+    });
+    // Who is no trainer counts on its memory when the call returns.
+    if (is_handed_ && call.caller == 0) second_->drain();
+  }
+
+ private:
+  /// Calls does(this, call, tensor_bytes), or has the second thread do it.
+  void ask(detail::collective_call const& call, std::size_t tensor_bytes,
+           void (*does)(void*, detail::collective_call const&, std::size_t)) {
+    if (is_handed_)
+      return second_->hand_over(
+          {.carry_out = does, .of = this, .call = call, .tensor_bytes = tensor_bytes});
+    if (second_ == nullptr) return does(this, call, tensor_bytes);
+    try {
+      does(this, call, tensor_bytes);
+    } catch (other_thread_failed const&) {
+      second_->rethrow_earlier(true);
+      throw;
+    } catch (...) {
+      second_->rethrow_earlier(false);
+      throw;
+    }
+  }
+
+  void do_barrier(detail::collective_call const& call) {
     serving const now(*this, call);
     if (compares_) meet(call);
     else group_->barrier();
@@ -82,7 +128,7 @@ class process_communicator : public communicator_calls<process_communicator> {
     log_.end();
   }
   template <collective Kind, class T>
-  void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
+  void do_call(detail::collective_call const& call, std::size_t tensor_bytes) try {
     serving const now(*this, call);
     if constexpr (Kind == collective::send || Kind == collective::receive) {
       pass<Kind>(call);
@@ -95,9 +141,12 @@ class process_communicator : public communicator_calls<process_communicator> {
         note_barrier();  // a root need not wait for the others
     }
     log_.end();
+  } catch (call_left const&) {  // what the library may still write to stays
+    static_cast<void>(new (std::nothrow) detail::reduction_room(std::move(room_)));
+    static_cast<void>(new (std::nothrow) std::vector<shown_call>(std::move(shown_)));
+    throw;
   }
 
- private:
   /// A call as the others see it.
   struct shown_call {
     std::int32_t kind = 0, element_kind = 0, element_bytes = 0, operation = 0, other = 0, tag = 0;
@@ -234,6 +283,8 @@ class process_communicator : public communicator_calls<process_communicator> {
   process_reduction how_;
   bool compares_;
   detail::flight_log log_;
+  std::shared_ptr<detail::second_thread> second_{};
+  bool is_handed_ = false;
 };
 
 static_assert(can_all<process_communicator, float>);

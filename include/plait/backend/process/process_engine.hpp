@@ -23,6 +23,30 @@ struct engine_error : error {
   int rank;  ///< the one to which the connection was lost, -1 where that is not known
 };
 
+/// A call has ended since one of the rank's other thread has failed, whose error says why.
+struct other_thread_failed : engine_error {
+  using engine_error::engine_error;
+};
+
+/// A call was left under way: the library may still read and write the memory of the call, which is
+/// not to be used again.
+struct call_left : engine_error {
+  using engine_error::engine_error;
+};
+
+/// A way to wait between two looks at a call that has not ended, for a thread that runs beside one
+/// that computes.
+class call_pause {
+ public:
+  call_pause() = default;
+  call_pause(call_pause const&) = delete;
+  call_pause& operator=(call_pause const&) = delete;
+  virtual ~call_pause() = default;
+
+  /// `looks`: how often it was called for this call before.
+  virtual void pause(int looks) = 0;
+};
+
 /// The names by which messages call a group and its members.
 struct group_names {
   std::vector<int> ranks{};          ///< numbers of the members, in their order
@@ -40,7 +64,7 @@ struct group_names {
 /// Errors:  engine_error, or communication_timeout if the others do not come in time; or the
 ///          process is ended with a sentence on standard error, where a library cannot be left in
 ///          the middle of a call. Afterwards the whole engine is of no more use.
-/// Threads: used by one thread.
+/// Threads: used by one thread, see process_engine.
 class process_group {
  public:
   /// `ranks` are what messages call the members; this process is member `member`.
@@ -101,6 +125,9 @@ class process_group {
 /// An engine carries bytes between the processes of a job: MPI, Gloo. A program makes one for each
 /// launch by `mpi()` or `gloo()`, which stand in headers of their own; only the source file that
 /// calls them sees those of the library.
+///
+/// Threads: the rank's own makes groups and calls them. A second thread may call groups that were
+///          made for it, at the same time.
 class process_engine {
  public:
   process_engine() = default;
@@ -120,15 +147,30 @@ class process_engine {
   /// together are all.
   virtual std::unique_ptr<process_group> make_group(std::vector<int> const& members) = 0;
   /// This process will make no more calls, since it has failed: tells the others if the library
-  /// can. Never waits.
+  /// can, and ends the call of a second thread, which throws within a moment. Never waits. It may
+  /// be called twice.
   virtual void abandon() noexcept = 0;
+
+  /// Says before ranks() whether a second thread is to make calls, for a library that has to know
+  /// it when it starts.
+  virtual void want_second_thread(bool /*wanted*/) {}
+  /// Behind ranks(): why there can be no groups for a second thread; "" where there can.
+  [[nodiscard]] virtual std::string why_one_thread() {
+    return "the engine makes no groups for a second thread";
+  }
+  /// As make_group, a group whose calls a second thread makes. Where that has to look at a call
+  /// again and again until it has ended, it calls `pause` in between, which outlives the group.
+  ///
+  /// Errors: engine_error where why_one_thread() has said why.
+  virtual std::unique_ptr<process_group> make_group_of_second_thread(
+      std::vector<int> const& members, call_pause& pause);
 
   /// Leaves the processes of before and makes ready to meet those of `now`, by notes in `where`.
   ///
   /// Errors: input_error if the library's processes are those that were started.
   virtual void begin_anew(process_ranks const& now,
                           std::unique_ptr<detail::rendezvous_store> where);
-  /// Ends the call of the other thread, if it waits, and those that it makes from now on until
+  /// Ends the calls of the other threads, if they wait, and those that they make from now on until
   /// begin_anew: they throw engine_error. Any thread may call it.
   virtual void interrupt() noexcept {}
   /// While `on`, the time that waits for others take does not count: they stand still for a reason
@@ -136,6 +178,10 @@ class process_engine {
   virtual void hold_timeouts(bool /*on*/) noexcept {}
 };
 
+[[gnu::cold]] inline std::unique_ptr<process_group> process_engine::make_group_of_second_thread(
+    std::vector<int> const& /*members*/, call_pause& /*pause*/) {
+  throw engine_error(why_one_thread());
+}
 [[gnu::cold]] inline void process_engine::begin_anew(
     process_ranks const& now, std::unique_ptr<detail::rendezvous_store> where) {
   throw input_error(where->name() + ": rank " + std::to_string(now.rank) +

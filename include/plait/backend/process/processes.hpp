@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,27 +16,37 @@
 #include <vector>
 
 #include "plait/backend/backend.hpp"
-#include "plait/backend/host/host_device.hpp"
 #include "plait/backend/process/flight_record.hpp"
 #include "plait/backend/process/lone_process.hpp"
 #include "plait/backend/process/process_communicator.hpp"
+#include "plait/backend/process/process_device.hpp"
 #include "plait/backend/process/process_engine.hpp"
 #include "plait/backend/process/process_places.hpp"
+#include "plait/backend/process/second_thread.hpp"
 #include "plait/backend/process/start_agreement.hpp"
 #include "plait/backend/process_ranks.hpp"
 #include "plait/backend/rank.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/number_range.hpp"
+#include "plait/mesh/axis.hpp"
 #include "plait/mesh/groups.hpp"
+#include "plait/mesh/stream.hpp"
 
 namespace plait {
+
+/// The thread of a rank that carries out what stream data is given: the calls over batch axes.
+enum class process_streams : int {
+  concurrent,  ///< a second one, while the rank goes on
+  in_turn      ///< the rank's own, at once
+};
 
 /// One rank in each process, on the processors of one machine or of many: `processes{.engine =
 /// plait::mpi()}`, started by mpirun or another launcher as many times as the plan has ranks.
 ///
 /// A program is compiled once for all engines. It keeps OpenBLAS at one thread while the job
 /// runs and restores the setting afterwards.
-/// Threads: the rank is the calling thread.
+/// Threads: the rank is the calling thread. Where the mesh has batch axes of several ranks a second
+///          one carries out the calls over them, see process_streams.
 struct processes {
   /// Ranks of a data axis whose size the policy leaves to the launch; 0 takes the policy's number,
   /// or as many as the processes that were started make, as `all_processors` does.
@@ -51,6 +62,9 @@ struct processes {
   std::chrono::milliseconds start_timeout{300'000};
   /// Who adds up.
   process_reduction reduction = process_reduction::ranked;
+  /// Whether calls over batch axes and computations run at the same time. In turn where the engine,
+  /// or MPI as a program has started it, serves one thread; rank 0 says so on standard error.
+  process_streams streams = process_streams::concurrent;
   /// Whether members compare their calls before each. Without, a program whose ranks call different
   /// things hangs until the time-out or computes nonsense.
   bool compare_calls = true;
@@ -66,7 +80,7 @@ struct processes {
   std::string flight_record{};
 
   using concept_tag = ext::backend_tag;
-  using rank_type = ext::rank_handle<ext::host_device, ext::process_communicator>;
+  using rank_type = ext::rank_handle<ext::process_device, ext::process_communicator>;
 
   /// The processes that were started.
   [[nodiscard]] int processors() const {
@@ -81,8 +95,7 @@ struct processes {
   ///
   /// Errors: input_error if nobody says it, or two contradict each other.
   [[nodiscard]] ext::process_ranks place() const {
-    auto& with = checked_engine();
-    return or_abandon(with, [&] { return with.ranks(ranks ? &*ranks : nullptr); });
+    return place_in(checked_engine(), streams == process_streams::concurrent);
   }
 
   /// Calls program(rank) for the rank of this process and returns when it has ended. Where
@@ -97,12 +110,17 @@ struct processes {
     host_maths::single_threaded_maths const guard;
     auto& with = checked_engine();
     with.set_timeout(in_bounds(start_timeout));
-    auto const here = place();
+    bool const wants_two =
+        streams == process_streams::concurrent && groups.grid().size(ext::batch_axes) > 1;
+    auto const here = place_in(with, wants_two);
+    auto const why_one = wants_two ? with.why_one_thread() : std::string();
     auto world = or_abandon(with, [&] { return group_of_all(with, here.world_size); });
     auto const met = or_abandon(with, [&] {
       return detail::meet_at_start(*world, here.world_size,
                                    {.groups = groups,
                                     .reduction = static_cast<int>(reduction),
+                                    .streams = static_cast<int>(streams),
+                                    .is_one_thread = !why_one.empty(),
                                     .compares_calls = compare_calls,
                                     .token = token,
                                     .require_local = require_local,
@@ -114,30 +132,52 @@ struct processes {
     detail::process_places const places(groups.grid(), met.hosts, here.rank, require_local,
                                         keep_numbers);
     places.check(groups.grid(), require_local);
+    if (places.rank() == 0 && met.of_one_thread >= 0) say_in_turn(why_one, met.of_one_thread);
+    bool const has_two = wants_two && met.of_one_thread < 0;
     auto record = or_abandon(with, [&] {
       return std::make_unique<detail::flight_record>(flight_record, here, places.rank(), *world,
-                                                     groups);
+                                                     groups, has_two ? 2 : 1);
     });
     auto const on_rank = [&] {
-      process_groups made{{everybody(here.world_size), std::move(world)}};
+      std::shared_ptr<detail::second_thread> second;
+      if (has_two) second = std::make_shared<detail::second_thread>([&with] { with.abandon(); });
+      process_groups made{{{false, everybody(here.world_size)}, std::move(world)}};
       std::vector<ext::process_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
-        members.push_back(member(with, groups, i, places, made, record->log(i)));
+        members.push_back(member(with, groups, i, places, made, second, *record));
       for (auto& one : members)
         if (one.size() == here.world_size) one.wait_less_after_barrier(with, in_bounds(timeout));
-      rank_type handle(groups, places.rank(), ext::host_device{}, std::move(members),
+      rank_type handle(groups, places.rank(), ext::process_device(second), std::move(members),
                        places.hosts());
+      ends_first const guard_of_members{second.get()};
       // Here, so that the engine knows of an error before its groups go.
-      return or_abandon(with, [&] {
+      try {
         program(handle);
         handle.world().barrier();  // nobody ends while others still wait for it
-        return 0;
-      });
+      } catch (job_ended const&) {
+        throw;
+      } catch (...) {
+        if (second != nullptr) second->give_up();  // and abandon
+        else with.abandon();
+        throw;
+      }
+      return 0;
     };
     record->during(on_rank);
   }
 
  private:
+  /// The second thread ends before the communicators that it calls.
+  struct ends_first {
+    detail::second_thread* second;
+    explicit ends_first(detail::second_thread* one) : second(one) {}
+    ends_first(ends_first const&) = delete;
+    ends_first& operator=(ends_first const&) = delete;
+    ~ends_first() {
+      if (second != nullptr) second->end();
+    }
+  };
+
   /// Deadlines are made by adding to the time of day.
   static std::chrono::milliseconds in_bounds(std::chrono::milliseconds time) {
     using std::chrono::milliseconds;
@@ -153,6 +193,19 @@ struct processes {
     return *engine;
   }
 
+  [[nodiscard]] ext::process_ranks place_in(ext::process_engine& with, bool second_thread) const {
+    with.want_second_thread(second_thread);
+    return or_abandon(with, [&] { return with.ranks(ranks ? &*ranks : nullptr); });
+  }
+  [[gnu::cold]] static void say_in_turn(std::string const& why_here, int process) {
+    auto const why = why_here.empty()
+                         ? "the engine of process " + std::to_string(process) + " serves one thread"
+                         : why_here;
+    std::fprintf(stderr,
+                 "plait: processes: %s; calls over batch axes and computations run in turn\n",
+                 why.c_str());
+  }
+
   /// What all ranks end with together, such as job_ended, leaves the engine as it is.
   template <class Work>
   static std::invoke_result_t<Work> or_abandon(ext::process_engine& with, Work work) {
@@ -166,8 +219,10 @@ struct processes {
     }
   }
 
-  /// By their members, as the launcher numbers the processes.
-  using process_groups = std::map<std::vector<int>, std::shared_ptr<ext::process_group>>;
+  /// By whether a second thread calls them and by their members, as the launcher numbers the
+  /// processes.
+  using process_groups =
+      std::map<std::pair<bool, std::vector<int>>, std::shared_ptr<ext::process_group>>;
 
   static std::vector<int> everybody(int processes) {
     std::vector<int> all(static_cast<std::size_t>(processes));
@@ -180,24 +235,29 @@ struct processes {
     return with.make_group(everybody(processes));
   }
 
-  /// The set `index`. Sets of equal members share a group, as that of the world takes the one in
-  /// which the processes have met, if it has their order.
-  [[nodiscard]] ext::process_communicator member(ext::process_engine& with,
-                                                 ext::mesh_groups const& groups, int index,
-                                                 detail::process_places const& places,
-                                                 process_groups& made,
-                                                 detail::flight_log log) const {
+  /// The set `index`. Sets of equal members share a group if one thread calls both, as that of the
+  /// world takes the one in which the processes have met, if it has their order.
+  [[nodiscard]] ext::process_communicator member(
+      ext::process_engine& with, ext::mesh_groups const& groups, int index,
+      detail::process_places const& places, process_groups& made,
+      std::shared_ptr<detail::second_thread> const& second, detail::flight_record& record) const {
     auto const over = groups.sets()[index];
     auto all = groups.grid().group_of(places.rank(), over);
     auto names = places.names(all, groups.grid(), over);
     auto const place = names.member;
     auto const numbers = places.processes(all);
-    auto& group = made[numbers];
+    bool const is_handed =
+        second != nullptr && all.size() > 1 && ext::stream_of(over) == ext::stream::data;
+    auto& group = made[{is_handed, numbers}];
     if (group == nullptr)
       group = all.size() == 1 ? std::make_unique<detail::lone_process>(places.rank())
+              : is_handed     ? with.make_group_of_second_thread(numbers, *second)
                               : with.make_group(numbers);
     group->name(std::move(names));
-    return {group, std::move(all), place, over, reduction, compare_calls, log};
+    ext::process_communicator out(group, std::move(all), place, over, reduction, compare_calls,
+                                  record.log(index, is_handed ? 1 : 0));
+    if (second != nullptr) out.share_rank_with(second, is_handed);
+    return out;
   }
 };
 

@@ -26,6 +26,8 @@ namespace plait::detail {
 struct start_terms {
   mesh_groups const& groups;
   int reduction = 0;
+  int streams = 0;
+  bool is_one_thread = false;  ///< the engine serves no second one
   bool compares_calls = true;
   std::string_view token{};
   axis_set require_local{};
@@ -35,7 +37,8 @@ struct start_terms {
 /// The same, as each process shows it to the others, and the machine that it is on. A token is
 /// shown as a number made of it.
 struct shown_terms {
-  std::int32_t version = 0, reduction = 0, compares_calls = 0, world_size = 0, first_here = -1;
+  std::int32_t version = 0, reduction = 0, streams = 0, is_one_thread = 0, compares_calls = 0,
+               world_size = 0, first_here = -1;
   std::uint64_t sets = 0, token = 0, require_local = 0;
   std::array<char, 96> mesh{};
   std::array<char, 72> host{}, boot{};
@@ -45,6 +48,8 @@ struct shown_terms {
     out.version =
         PLAIT_VERSION_MAJOR * 1'000'000 + PLAIT_VERSION_MINOR * 1'000 + PLAIT_VERSION_PATCH;
     out.reduction = terms.reduction;
+    out.streams = terms.streams;
+    out.is_one_thread = terms.is_one_thread ? 1 : 0;
     out.compares_calls = terms.compares_calls ? 1 : 0;
     out.require_local = terms.require_local.bits;
     out.world_size = terms.groups.grid().world_size();
@@ -99,6 +104,10 @@ struct shown_terms {
     };
     if (reduction != other.reduction)
       return say(".reduction", mode(reduction), mode(other.reduction));
+    auto const when = [](std::int32_t which) {
+      return std::string(which == 0 ? "concurrent" : "in_turn");
+    };
+    if (streams != other.streams) return say(".streams", when(streams), when(other.streams));
     if (compares_calls != other.compares_calls)
       return say(".compare_calls", std::to_string(compares_calls),
                  std::to_string(other.compares_calls));
@@ -121,6 +130,8 @@ struct shown_terms {
 struct start_rendezvous {
   std::string difference;  ///< the sentence that says the first of what they were told, or ""
   host_map hosts;          ///< of each process
+  int of_one_thread =
+      -1;  ///< the first process whose engine serves one thread, -1 if there is none
 };
 
 /// A host is one kernel under one name: containers with names of their own are hosts of their own
@@ -154,7 +165,8 @@ struct start_rendezvous {
       return {"processes: the ranks were not told the same: " + found +
                   "; start all by one command, with one program and the same options",
               {}};
-  return {"", hosts_of(all)};
+  auto const found = std::ranges::find(all, 1, &shown_terms::is_one_thread);
+  return {"", hosts_of(all), found == all.end() ? -1 : static_cast<int>(found - all.begin())};
 }
 
 }  // namespace plait::detail

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -23,7 +25,7 @@ namespace plait::detail {
 /// has set.
 ///
 /// Cost:    two atomic stores and the time of day for each call.
-/// Threads: one thread makes calls; the watching one is the watchdog's own.
+/// Threads: two make calls, each with a deadline of its own; the watching one is the watchdog's.
 class watchdog {
  public:
   /// The code with which it ends the process; 128 + n after signal n.
@@ -43,29 +45,34 @@ class watchdog {
   }
 
   void set_timeout(std::chrono::milliseconds timeout) {
-    timeout_ = timeout;
+    timeout_.store(timeout, std::memory_order_relaxed);
     std::scoped_lock const lock{mutex_};
-    patience_.forget();
+    for (auto& one : watched_) one.patience.forget();
   }
-  [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const {
+    return timeout_.load(std::memory_order_relaxed);
+  }
 
   /// Calls work(); if it takes longer than the time-out, `text("")` says what has not ended; if a
   /// signal ends it, text("2000 ms after SIGTERM"). text() is called by the watching thread.
+  /// `thread`: 0 for the rank's own, 1 for its second.
   template <class Work, class Text>
-  auto during(Work work, Text const& text) {
-    says_ = [](void const* what, std::string const& when) {
+  auto during(Work work, Text const& text, std::size_t thread = 0) {
+    auto& mine = watched_[thread];
+    mine.says = [](void const* what, std::string const& when) {
       return (*static_cast<Text const*>(what))(when);
     };
-    said_ = &text;
-    deadline_.store(now() + timeout_.count() * 1'000'000, std::memory_order_release);
+    mine.said = &text;
+    mine.deadline.store(now() + std::chrono::nanoseconds(timeout()).count(),
+                        std::memory_order_release);
     struct rest {
-      watchdog& of;
+      watched_thread& of;
       // Whoever comes here when the deadline has been taken waits for the end of the process.
       ~rest() {
-        if (of.deadline_.exchange(none, std::memory_order_acq_rel) == taken)
+        if (of.deadline.exchange(none, std::memory_order_acq_rel) == taken)
           for (;;) ::pause();
       }
-    } const at_end{*this};
+    } const at_end{mine};
     return work();
   }
 
@@ -78,30 +85,36 @@ class watchdog {
         .count();
   }
 
+  struct watched_thread {
+    std::atomic<std::int64_t> deadline{none};
+    std::string (*says)(void const*, std::string const&) = nullptr;
+    void const* said = nullptr;
+    signal_patience patience;
+  };
+
   void watch() {
     std::unique_lock lock{mutex_};
-    while (!wakes_.wait_for(lock, std::chrono::milliseconds{50}, [this] { return ends_; })) {
-      auto until = deadline_.load(std::memory_order_acquire);
-      if (until <= none) continue;
-      int const signal = patience_.look(static_cast<std::uint64_t>(until));
-      if (signal == 0 && now() < until) continue;
-      if (!deadline_.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) continue;
-      auto const when = signal == 0 ? ""
-                                    : std::to_string(patience_.waited().count()) + " ms after " +
-                                          caught_signal::name(signal);
-      auto const text = says_(said_, when) + '\n';
-      if (auto* const record = flight_ring::of_process().load())
-        record->finish(flight_state::cut_off, text.substr(0, text.size() - 1));
-      (void)!::write(STDERR_FILENO, text.data(), text.size());
-      ::_exit(signal == 0 ? exit_code : 128 + signal);
-    }
+    while (!wakes_.wait_for(lock, std::chrono::milliseconds{50}, [this] { return ends_; }))
+      for (auto& one : watched_) look_at(one);
+  }
+  static void look_at(watched_thread& one) {
+    auto until = one.deadline.load(std::memory_order_acquire);
+    if (until <= none) return;
+    int const signal = one.patience.look(static_cast<std::uint64_t>(until));
+    if (signal == 0 && now() < until) return;
+    if (!one.deadline.compare_exchange_strong(until, taken, std::memory_order_acq_rel)) return;
+    auto const when = signal == 0 ? ""
+                                  : std::to_string(one.patience.waited().count()) + " ms after " +
+                                        caught_signal::name(signal);
+    auto const text = one.says(one.said, when) + '\n';
+    if (auto* const record = flight_ring::of_process().load())
+      record->finish(flight_state::cut_off, text.substr(0, text.size() - 1));
+    (void)!::write(STDERR_FILENO, text.data(), text.size());
+    ::_exit(signal == 0 ? exit_code : 128 + signal);
   }
 
-  std::chrono::milliseconds timeout_;
-  std::atomic<std::int64_t> deadline_{none};
-  std::string (*says_)(void const*, std::string const&) = nullptr;
-  void const* said_ = nullptr;
-  signal_patience patience_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::array<watched_thread, 2> watched_;
   std::mutex mutex_;
   std::condition_variable wakes_;
   bool ends_ = false;

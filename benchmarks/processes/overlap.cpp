@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the reduction of gradients is hidden behind the backward: a small GPT on two
+// processes with buckets of 1 MiB, beside one call behind all passes, steps of the two in turn.
+//   overlap [pairs=N] [in_turn=1] [link=0]
+// The link between the processes is made so slow that the one call takes as long as the backward;
+// link=0 leaves it as it is. Rank 0 prints medians in milliseconds, and that of the pairs' ratios.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "processes/raw.hpp"
+
+#include "plait/backend/process/processes.hpp"
+#include "plait/plait.hpp"
+#include "plait/testing/slow_link.hpp"
+
+namespace {
+
+using namespace plait;
+
+constexpr std::size_t width = 192, sequence = 64, vocabulary = 256, batch = 16;
+using block =
+    sequential<residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                                   named<"attn", nn::causal_self_attention<width, 4, sequence>>>>,
+               residual<sequential<named<"ln_2", nn::layer_norm<width>>,
+                                   named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
+                                   named<"c_proj", nn::linear<4 * width, width>>>>>;
+using model =
+    objective<sequential<named<"wte", nn::embedding<vocabulary, width>>,
+                         named<"wpe", nn::positions<sequence, width>>, named<"h", repeat<6, block>>,
+                         named<"ln_f", nn::layer_norm<width>>,
+                         named<"lm_head", nn::linear<width, vocabulary>>>,
+              nn::cross_entropy<vocabulary>>;
+struct alone : parallel<model, serial> {};
+struct behind : parallel<model, data_parallel<2, buckets<at_end>>> {};
+struct early : parallel<model, data_parallel<2, buckets<1_MiB>>> {};
+
+using clock_type = std::chrono::steady_clock;
+template <class Work>
+double seconds(Work work) {
+  auto const begin = clock_type::now();
+  work();
+  return std::chrono::duration<double>(clock_type::now() - begin).count();
+}
+double median(std::vector<double> all) {
+  std::ranges::sort(all);
+  return all[all.size() / 2];
+}
+
+byte_text text() {
+  std::string bytes;
+  for (unsigned i = 0; i < 20'000; ++i) bytes.push_back(static_cast<char>('a' + i * i % 23));
+  return byte_text::from_text(bytes, sequence);
+}
+
+/// The time of a backward of a rank's half of the batch.
+double time_of_backward() {
+  double out = 0;
+  auto const data = text();
+  launch<alone>(threads{}, [&](auto& rank) {
+    auto trainer = plait::trainer<alone>(rank, sgd{.learning_rate = 0.01});
+    auto all = batches(data, global_batch<batch / 2>{}, rank, {.epochs = 0});
+    std::vector<double> backwards;
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      double const step = seconds([&] { trainer.step(all.at(i)); });
+      backwards.push_back(step - seconds([&] { trainer.evaluate(all.at(i)); }));
+    }
+    out = median({backwards.begin() + 2, backwards.end()});
+  });
+  return out;
+}
+
+void measure(int pairs, bool in_turn, bool slow) {
+  auto engine = plait_benchmark::make_engine();
+  double const backward = time_of_backward();
+  constexpr auto bytes = behind::plan_type::memory(0, {}).gradients;
+  if (slow) engine = testing::slow_link(engine, {.bytes_per_second = double(bytes) / backward});
+  auto const data = text();
+  processes const backend{
+      .engine = engine,
+      .streams = in_turn ? process_streams::in_turn : process_streams::concurrent};
+  launch<behind, early>(backend, [&](auto& rank) {
+    auto late_trainer = plait::trainer<behind>(rank, sgd{.learning_rate = 0.01});
+    auto early_trainer = plait::trainer<early>(rank, sgd{.learning_rate = 0.01});
+    auto all = batches(data, global_batch<batch>{}, rank, {.epochs = 0});
+    std::vector<double> late_steps, early_steps, ratios;
+    for (int pair = -2; pair < pairs; ++pair) {
+      auto const& one = all.at(std::uint64_t(pair + 2));
+      double const late = seconds([&] { late_trainer.step(one); });
+      double const soon = seconds([&] { early_trainer.step(one); });
+      if (pair < 0) continue;
+      late_steps.push_back(late);
+      early_steps.push_back(soon);
+      ratios.push_back(soon / late);
+    }
+    if (!rank.is_root()) return;
+    std::printf("backward %.1f ms; at_end %.1f ms, buckets<1_MiB> %.1f ms, ratio %.3f\n",
+                1e3 * backward, 1e3 * median(late_steps), 1e3 * median(early_steps),
+                median(ratios));
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::map<std::string, int> given{{"pairs", 40}, {"in_turn", 0}, {"link", 1}};
+  for (int i = 1; i < argc; ++i) {
+    std::string const word = argv[i];
+    auto const equals = word.find('=');
+    auto const found = given.find(word.substr(0, equals));
+    int const value = equals == std::string::npos ? -1 : std::atoi(word.c_str() + equals + 1);
+    if (found == given.end() || value < 0 || (found->first == "pairs" && value == 0)) {
+      std::fprintf(stderr, "usage: overlap [pairs=N] [in_turn=1] [link=0]\n");
+      return 2;
+    }
+    found->second = value;
+  }
+  try {
+    measure(given["pairs"], given["in_turn"] != 0, given["link"] != 0);
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "plait/backend/device.hpp"
+#include "plait/backend/host/host_device.hpp"
+#include "plait/backend/process/second_thread.hpp"
+#include "plait/core/namespaces.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait::ext {
+
+/// The processor of a rank that is a process. Its streams are the calling thread but for stream
+/// data, where the launch has made a second thread for that: then calls of groups on stream data
+/// are carried out there, and events order the two threads.
+///
+/// What this thread does by on(stream::data) itself comes behind all calls so far, so a queue is
+/// asked for anew behind each call. Memory that is freed is freed when no call is under way.
+/// Errors:  what a call has thrown in the second thread is thrown by wait, record, synchronize and
+///          on(stream::data).
+/// Threads: one thread per device object.
+class process_device : public host_device {
+ public:
+  /// A place among the calls of stream data; 0: in the calling thread, where all before has ended.
+  struct event {
+    std::uint64_t calls = 0;
+  };
+
+  process_device() = default;
+  /// `second` may be null.
+  explicit process_device(std::shared_ptr<detail::second_thread> second)
+      : second_(std::move(second)) {}
+
+  /// \see host_device::arena
+  class arena {
+   public:
+    arena() = default;
+    arena(host_device::arena memory, std::shared_ptr<detail::second_thread> second)
+        : memory_(std::move(memory)), second_(std::move(second)) {}
+    arena(arena&&) noexcept = default;
+    arena& operator=(arena&& other) noexcept {
+      auto old = std::move(*this);  // which waits where it goes
+      memory_ = std::move(other.memory_);
+      second_ = std::move(other.second_);
+      return *this;
+    }
+    ~arena() {
+      if (second_ != nullptr && memory_.size() > 0 && !second_->rest()) memory_.leave();
+    }
+    [[nodiscard]] std::byte* data() const { return memory_.data(); }
+    [[nodiscard]] std::size_t size() const { return memory_.size(); }
+
+   private:
+    host_device::arena memory_{};
+    std::shared_ptr<detail::second_thread> second_{};
+  };
+
+  [[nodiscard]] arena allocate(std::size_t bytes) const {
+    return {host_device::allocate(bytes), second_};
+  }
+
+  void synchronize() const {
+    if (second_ != nullptr) second_->drain();
+  }
+  [[nodiscard]] queue on(stream which) const {
+    if (which == stream::data) synchronize();
+    return host_device::on(which);
+  }
+  [[nodiscard]] event make_event() const { return {}; }
+  void record(event& now, stream on) const {
+    now = {};
+    if (second_ == nullptr) return;
+    if (on == stream::data) now.calls = second_->handed();
+    else second_->require_sound();
+  }
+  /// What stream data is given later comes behind what this thread has done so far in any case.
+  void wait(stream on, event const& awaited, wait_site) const {
+    if (second_ == nullptr) return;
+    if (on != stream::data && awaited.calls > 0) second_->wait_for(awaited.calls);
+    else second_->require_sound();
+  }
+
+ private:
+  std::shared_ptr<detail::second_thread> second_{};
+};
+
+static_assert(device<process_device>);
+
+}  // namespace plait::ext

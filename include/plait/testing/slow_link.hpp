@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/backend/communicator.hpp"
+#include "plait/backend/process/process_engine.hpp"
+#include "plait/backend/process/rendezvous_store.hpp"
+#include "plait/backend/process_ranks.hpp"
+#include "plait/core/error.hpp"
+#include "plait/core/number_range.hpp"
+
+namespace plait::testing {
+
+/// The time that a call over a `slow_link` takes at least.
+struct link_options {
+  /// Of each call, however short.
+  std::chrono::nanoseconds latency{0};
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+};
+
+namespace detail {
+
+/// Sleeps to the end of a call, unless the engine ends calls.
+class link_clock {
+ public:
+  explicit link_clock(link_options const& options) : options_(options) {}
+
+  /// Calls work(), of which `bytes` go over the link.
+  template <class Work>
+  auto during(double bytes, Work work) {
+    std::chrono::duration<double> const least =
+        options_.latency + std::chrono::duration<double>(bytes / options_.bytes_per_second);
+    auto const end = std::chrono::steady_clock::now() +
+                     std::chrono::ceil<std::chrono::steady_clock::duration>(least);
+    auto const sleep = [&] {
+      std::unique_lock lock{mutex_};
+      wakes_.wait_until(lock, end, [this] { return ended_; });
+    };
+    if constexpr (std::is_void_v<decltype(work())>) {
+      work();
+      sleep();
+    } else {
+      auto const out = work();
+      sleep();
+      return out;
+    }
+  }
+  void end(bool ended) {
+    {
+      std::scoped_lock const lock{mutex_};
+      ended_ = ended;
+    }
+    wakes_.notify_all();
+  }
+
+ private:
+  link_options options_;
+  std::mutex mutex_;
+  std::condition_variable wakes_;
+  bool ended_ = false;
+};
+
+class slow_group final : public process_group {
+ public:
+  slow_group(std::unique_ptr<process_group> inner, std::size_t size,
+             std::shared_ptr<link_clock> clock)
+      : process_group({}, 0),
+        inner_(std::move(inner)),
+        others_(static_cast<double>(size - 1)),
+        clock_(std::move(clock)) {}
+
+  void name(group_names names) override { inner_->name(std::move(names)); }
+  void serve(plait::detail::collective_call const* call) override { inner_->serve(call); }
+  void barrier() override {
+    clock_->during(0, [&] { inner_->barrier(); });
+  }
+  void all_gather(void const* send, void* receive, std::size_t bytes) override {
+    clock_->during(others_ * double(bytes), [&] { inner_->all_gather(send, receive, bytes); });
+  }
+  void all_to_all(void const* send, std::size_t stride, void* receive, std::size_t bytes) override {
+    clock_->during(others_ * double(bytes),
+                   [&] { inner_->all_to_all(send, stride, receive, bytes); });
+  }
+  void broadcast(void* inout, std::size_t bytes, int root) override {
+    clock_->during(double(bytes), [&] { inner_->broadcast(inout, bytes, root); });
+  }
+  void send(void const* data, std::size_t bytes, int to) override {
+    clock_->during(double(bytes), [&] { inner_->send(data, bytes, to); });
+  }
+  void receive(void* data, std::size_t bytes, int from) override {
+    clock_->during(double(bytes), [&] { inner_->receive(data, bytes, from); });
+  }
+  bool all_reduce(void* inout, std::size_t count, plait::detail::element_type type,
+                  reduction operation) override {
+    return clock_->during(double(count * type.bytes),
+                          [&] { return inner_->all_reduce(inout, count, type, operation); });
+  }
+
+ private:
+  std::unique_ptr<process_group> inner_;
+  double others_;
+  std::shared_ptr<link_clock> clock_;
+};
+
+class slow_engine final : public process_engine {
+ public:
+  slow_engine(std::shared_ptr<process_engine> inner, link_options const& options)
+      : inner_(std::move(inner)), clock_(std::make_shared<link_clock>(options)) {}
+
+  process_ranks ranks(process_ranks const* told) override { return inner_->ranks(told); }
+  void set_timeout(std::chrono::milliseconds timeout) override { inner_->set_timeout(timeout); }
+  std::unique_ptr<process_group> make_group(std::vector<int> const& members) override {
+    return slow(inner_->make_group(members), members);
+  }
+  void want_second_thread(bool wanted) override { inner_->want_second_thread(wanted); }
+  [[nodiscard]] std::string why_one_thread() override { return inner_->why_one_thread(); }
+  std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
+                                                             call_pause& pause) override {
+    return slow(inner_->make_group_of_second_thread(members, pause), members);
+  }
+  void abandon() noexcept override {
+    inner_->abandon();
+    clock_->end(true);
+  }
+  void begin_anew(process_ranks const& now,
+                  std::unique_ptr<plait::detail::rendezvous_store> where) override {
+    inner_->begin_anew(now, std::move(where));
+    clock_->end(false);
+  }
+  void interrupt() noexcept override {
+    inner_->interrupt();
+    clock_->end(true);
+  }
+  void hold_timeouts(bool on) noexcept override { inner_->hold_timeouts(on); }
+
+ private:
+  std::unique_ptr<process_group> slow(std::unique_ptr<process_group> group,
+                                      std::vector<int> const& members) const {
+    return std::make_unique<slow_group>(std::move(group), members.size(), clock_);
+  }
+
+  std::shared_ptr<process_engine> inner_;
+  std::shared_ptr<link_clock> clock_;
+};
+
+}  // namespace detail
+
+/// An engine that makes each call of `inner` take at least `latency` and the time of its bytes,
+/// which it sleeps: so it is seen on any machine whether a program computes meanwhile. The bytes of
+/// a call are those that a rank has from others, or that it sends if that is more; of an engine's
+/// own sum, those of the vector. A sum that plait makes, and a call that is compared before, are
+/// several calls. An error of `inner` does not wait.
+///
+/// Errors: input_error if there is no engine, or for a latency below 0 or a rate that is not above
+///         it; those of `inner`.
+[[nodiscard]] [[gnu::cold]] inline std::shared_ptr<process_engine> slow_link(
+    std::shared_ptr<process_engine> inner, link_options const& options) {
+  plait::detail::require_range("link_options::latency", options.latency, number_ranges::from_0);
+  plait::detail::require_range("link_options::bytes_per_second", options.bytes_per_second,
+                               number_ranges::above_0);
+  if (inner == nullptr)
+    throw input_error("slow_link: there is no engine; write slow_link(plait::gloo(), {...})");
+  return std::make_shared<detail::slow_engine>(std::move(inner), options);
+}
+
+}  // namespace plait::testing
