@@ -8,11 +8,13 @@ set(CMAKE_JOB_POOL_COMPILE plait_jobs)
 set(CMAKE_JOB_POOL_LINK plait_jobs)
 
 # g++ collects garbage from 128 MiB on, which takes a tenth of its time; where each compiler can have
-# eight times as much memory, from 512 MiB on.
+# eight times as much memory, from 512 MiB on, and again when there is twice, not a third more than what was left.
 cmake_host_system_information(RESULT plait_memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR plait_compiler_heap_kib "1024 * ${plait_memory_mib} / ${plait_cores} / 8")
+set(plait_compiler_heap_growth 30)
 if(plait_compiler_heap_kib GREATER 524288)
   set(plait_compiler_heap_kib 524288)
+  set(plait_compiler_heap_growth 100)
 elseif(plait_compiler_heap_kib LESS 131072)
   set(plait_compiler_heap_kib 131072)
 endif()
@@ -48,6 +50,7 @@ function(plait_own_program target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=${plait_compiler_heap_kib}>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=${plait_compiler_heap_growth}>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-ffold-simple-inlines>)
   if(PLAIT_SHORT_ERRORS)
     target_compile_options(${target} PRIVATE ${plait_message_options})
