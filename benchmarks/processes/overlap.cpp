@@ -75,7 +75,7 @@ double time_of_backward() {
   return out;
 }
 
-void measure(int pairs, bool in_turn, bool slow) {
+void print_medians(int pairs, bool in_turn, bool slow) {
   auto engine = plait_benchmark::make_engine();
   double const backward = time_of_backward();
   constexpr auto bytes = behind::plan_type::memory(0, {}).gradients;
@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
     found->second = value;
   }
   try {
-    measure(given["pairs"], given["in_turn"] != 0, given["link"] != 0);
+    print_medians(given["pairs"], given["in_turn"] != 0, given["link"] != 0);
   } catch (std::exception const& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;
