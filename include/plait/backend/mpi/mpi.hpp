@@ -129,8 +129,10 @@ class mpi_library {
     return flag != 0;
   }
   [[nodiscard]] bool is_usable() const { return !broken_ && !failed_ && !is_finalized(); }
-  void give_up() noexcept { failed_ = true; }
-  [[nodiscard]] bool has_given_up() const { return failed_; }
+  void give_up() noexcept { failed_ = second_gives_up_ = true; }
+  /// A second thread begins to make calls, and is to leave them.
+  void begin_second() { second_gives_up_ = false; }
+  [[nodiscard]] bool second_gives_up() const { return second_gives_up_; }
   /// A call of a second thread stays under way for ever: no other may be made, nor MPI finalised.
   void leave_call() noexcept { broken_ = true; }
   void set_timeout(std::chrono::milliseconds timeout) {
@@ -169,6 +171,7 @@ class mpi_library {
   bool started_ = false, shares_processors_ = false, wants_second_thread_ = false;
   std::atomic<bool> broken_{false};  // a call has failed
   std::atomic<bool> failed_{false};  // the program has
+  std::atomic<bool> second_gives_up_{false};
 };
 
 /// So many bytes, which may be more than an int can say; the next ones begin `stride` bytes behind.
@@ -337,7 +340,7 @@ class mpi_group final : public process_group {
           ::sched_yield();
           continue;
         }
-        if (library.has_given_up()) {
+        if (library.second_gives_up()) {
           library.leave_call();
           throw call_left(call_text(function) + " was left, as the rank has failed");
         }
@@ -400,6 +403,7 @@ class mpi_engine final : public process_engine {
   }
   std::unique_ptr<process_group> make_group_of_second_thread(std::vector<int> const& members,
                                                              call_pause& pause) override {
+    mpi_library::here().begin_second();
     return split(members, &pause);
   }
   void want_second_thread(bool wanted) override { mpi_library::here().want_second_thread(wanted); }
