@@ -8,4 +8,4 @@ using data = plait::data_parallel<2, plait::buckets<1024>>;
 using data = plait::data_parallel<2>;
 #endif
 
-int main() { return plait::ext::slices_of<plait::hybrid<data, plait::reproducible<4>>> == 0; }
+int main() { return sizeof(plait::hybrid<data, plait::reproducible<4>>) == 0; }

@@ -13,6 +13,20 @@
 
 namespace plait {
 
+namespace detail {
+
+// Of a policy, or of one that a hybrid consists of: whether it writes the size of buckets, and
+// whether it has slices.
+template <class P>
+inline constexpr bool writes_buckets = false;
+template <class P>
+  requires requires { P::says_buckets; }
+inline constexpr bool writes_buckets<P> = P::says_buckets;
+template <class P>
+inline constexpr bool has_slices = requires { P::slices; };
+
+}  // namespace detail
+
 /// Several policies in one mesh. The first varies slowest in the numbering of ranks.
 ///
 /// Example (tests/reference/names_in_use_test.cpp hybrid):
@@ -25,8 +39,14 @@ struct hybrid {
                 "hybrid<Policies...>: an argument is not a policy; write data_parallel<N>, "
                 "tensor_parallel<N> or pipeline<N>, or give a type of your own `using concept_tag "
                 "= plait::ext::policy_tag;`");
+  static_assert(!(detail::writes_buckets<Policies> || ...) ||
+                    !(detail::has_slices<Policies> || ...),
+                "hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside "
+                "reproducible<Slices>, whose sums are made behind the last slice; leave buckets "
+                "out");
   using concept_tag = ext::policy_tag;
   using policies = ext::policy_list<Policies...>;
+  static constexpr bool says_buckets = (detail::writes_buckets<Policies> || ...);
 };
 
 }  // namespace plait
@@ -118,17 +138,6 @@ struct composed_traits<policy_list<Policies...>> {
     for (axis const which : all_axes) count += grid().size(which) == 0;
     return count;
   }
-  static constexpr bool sums_slices_of_buckets() {
-    policy_rules rules;
-    add_rules(rules);
-    if constexpr (requires { along<axis::data>::says_buckets; })
-      return rules.slices > 0 && along<axis::data>::says_buckets;
-    else return false;
-  }
-  static_assert(!sums_slices_of_buckets(),
-                "hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside "
-                "reproducible<Slices>, whose sums are made behind the last slice; leave buckets "
-                "out");
   static_assert(count_at_launch() <= 1,
                 "hybrid<Policies...>: the sizes of two axes are left to the launch, which gives "
                 "one number; write the ranks of one of them");
