@@ -62,7 +62,7 @@ byte_text text() {
 double time_of_backward() {
   double out = 0;
   auto const data = text();
-  launch<alone>(threads{}, [&](auto& rank) {
+  launch<alone>(threads{.in_each_process = true}, [&](auto& rank) {
     auto trainer = plait::trainer<alone>(rank, sgd{.learning_rate = 0.01});
     auto all = batches(data, global_batch<batch / 2>{}, rank, {.epochs = 0});
     std::vector<double> backwards;
