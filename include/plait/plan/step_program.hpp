@@ -155,7 +155,7 @@ class program_writer {
   [[nodiscard]] bucket const& bucket_of(int number) const {
     return parameters_.buckets[std::size_t(number)];
   }
-  /// What there is of each bucket that has parameters of some of these units, or of any.
+  /// The buffers of this name of all buckets, and of those that have parameters of some units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const {
     buffers out;
     for (int b = 0; b < buckets(); ++b) out.push_back(at(what, b));
@@ -172,7 +172,6 @@ class program_writer {
   template <class Action>
   [[gnu::cold]] void for_each_tied_use(Action action) const {
     for (int e = 0; e < plan_.entries.size(); ++e) {
-      if (e >= static_cast<int>(parameters_.entries.size())) return;
       auto const& place = parameters_.entries[std::size_t(e)];
       if (!place.is_tied) continue;
       for (int b = 0; b < buckets(); ++b)
@@ -336,11 +335,10 @@ class program_writer {
       reduce_what_is_whole();
     };
     auto rest = run.units;
-    for (int b = buckets() - 1; is_last && plan_.has_buckets && b >= 0; --b) {
+    for (int b = buckets() - 1; is_last && b >= 0; --b) {
       auto const& one = bucket_of(b);
-      if (one.region != 0 || one.units.begin <= rest.begin || !rest.contains(one.units.begin) ||
-          !is_moved(b))
-        continue;
+      bool const ends_within = one.units.begin > rest.begin && rest.contains(one.units.begin);
+      if (!goes_early(b) || !ends_within) continue;
       add_units({one.units.begin, rest.end});
       rest.end = one.units.begin;
     }
@@ -354,14 +352,15 @@ class program_writer {
         return true;
     return false;
   }
-  /// Whether ranks add up a bucket.
-  [[nodiscard]] [[gnu::cold]] bool is_moved(int number) const {
-    return moves_at(exchange_place::gradients, number);
+  /// Whether ranks add up a bucket while the backward goes on.
+  [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const {
+    return plan_.has_buckets && bucket_of(number).region == 0 &&
+           moves_at(exchange_place::gradients, number);
   }
   [[gnu::cold]] void reduce_what_is_whole() {
-    for (int b = buckets() - 1; plan_.has_buckets && b >= 0; --b) {
+    for (int b = buckets() - 1; b >= 0; --b) {
       auto const& one = bucket_of(b);
-      if (one.region != 0 || is_reduced_[std::size_t(b)] || !is_moved(b)) continue;
+      if (is_reduced_[std::size_t(b)] || !goes_early(b)) continue;
       bool is_whole = true;
       for (auto const& chunk : plan_.chunks_of(stage_)) {
         auto const here = overlap(chunk, one.units);
