@@ -20,7 +20,7 @@ function(run)
 endfunction()
 
 set(configure ${CMAKE_COMMAND} -S ${consumer} -B ${scratch}/build -G ${GENERATOR}
-  -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug)
+  -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O0)
 if(CUDNN_FRONTEND)
   list(APPEND configure -D PLAIT_CUDNN_FRONTEND_INCLUDE_DIR=${CUDNN_FRONTEND})
 endif()

@@ -73,7 +73,7 @@ class stage_runner {
     places_ =
         places_of_units(code.items.view(), arena().chunks, layout.activation_stash_bytes.data(),
                         layout.gradient_stash_bytes.data());
-    if constexpr (some_layer_prepares) prepare_layers();
+    if constexpr (prepares(0, plan::leaf_count)) prepare_layers();
   }
   stage_runner(stage_runner const&) = delete;
   stage_runner& operator=(stage_runner const&) = delete;
@@ -206,8 +206,10 @@ class stage_runner {
   }
 
   /// Whether a layer has anything to get ready before the first pass at a shape.
-  static constexpr bool some_layer_prepares =
-      std::ranges::any_of(plan::tree.leaves, &leaf_info::has_prepare);
+  static constexpr bool prepares(int begin_leaf, int end_leaf) {
+    return std::any_of(plan::tree.leaves.begin() + begin_leaf, plan::tree.leaves.begin() + end_leaf,
+                       [](leaf_info const& leaf) { return leaf.has_prepare; });
+  }
   [[gnu::cold]] void prepare_layers() {
     context().sequence = plan::sequence_length;
     context().batch = memory_.rows() / plan::sequence_length;
@@ -219,13 +221,15 @@ class stage_runner {
     }
   }
   template <int Item>
-  [[gnu::cold]] void prepare_item(unit_range units) {
-    int const unit = within(code.items[Item], units).begin;
-    if (unit >= within(code.items[Item], units).end) return;
-    enter_item(Item, unit);
-    unit_.template prepare<Item>(
-        {.unit = unit, .input = activations_of(unit), .output = activations_of(unit)},
-        steps_of<Item>{});
+  [[gnu::cold]] void prepare_item([[maybe_unused]] unit_range units) {
+    if constexpr (prepares(code.items[Item].first_leaf, code.items[Item].end_leaf)) {
+      int const unit = within(code.items[Item], units).begin;
+      if (unit >= within(code.items[Item], units).end) return;
+      enter_item(Item, unit);
+      unit_.template prepare<Item>(
+          {.unit = unit, .input = activations_of(unit), .output = activations_of(unit)},
+          steps_of<Item>{});
+    }
   }
 
   memory_type memory_;
