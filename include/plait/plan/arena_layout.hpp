@@ -168,13 +168,25 @@ constexpr element_range overlap(element_range const& a, element_range const& b) 
   return {begin, begin < end ? end - begin : 0};
 }
 
-/// A bucket is a range of the gradients' arena that one call of each row reduces: that of
-/// consecutive units of a chunk in the first region, or a whole region. Of an arena whose ranks own
-/// blocks each owns one of each bucket.
+/// A bucket is a range of a layout that one call of each row moves: that of consecutive units of a
+/// chunk in the first region or in what is frozen, or all of a region. Where ranks own or hold
+/// blocks, each has one of each bucket.
 struct bucket {
   int region = 0;
-  unit_range units{};  ///< of the model, whose gradients in the region it has
+  unit_range units{};  ///< of the model, whose parameters in the region it has
   element_range elements{};
+};
+
+/// Where an arena has the buckets of a layout: all of each, or of those that are cut this rank's
+/// block; and behind all of them a room in which two buckets that are used one after the other are
+/// whole, one at its begin and one at its end.
+struct stored_buckets {
+  std::vector<std::size_t> base{};    ///< of each bucket, in elements
+  std::vector<std::size_t> blocks{};  ///< into which it is cut
+  element_range room{};
+  element_range frozen_room{};  ///< the same of what is frozen
+  std::size_t behind = 0;       ///< where what lies behind the regions begins, if it is whole
+  std::size_t count = 0;        ///< elements of the arena
 };
 
 /// Where a parameter lies within its unit.
@@ -186,16 +198,18 @@ struct entry_place {
   std::size_t accumulator = 0;  ///< which is here
 };
 
-/// Where the parameters of one stage lie in its flat arena, in elements. Gradients lie in an arena
-/// of the same layout, and so does the optimizer's state where each rank has all of it; neither has
-/// room for what is frozen, which comes last.
+/// Where the parameters of one stage lie in a flat arena that has all of them, in elements.
+/// Gradients have the same layout, and so has the optimizer's state where each rank has all of it;
+/// neither has what is frozen, which comes last. Where ranks hold blocks, `parameters_at` and
+/// `gradients_at` say where in an arena; elements are called by their places in the layout all the
+/// same.
 ///
 /// The first region has the parameters whose gradients are summed over the batch axes, the second
 /// those that are summed over the tensor axis, too. Within a region they stand unit by unit in the
 /// order of the layers (a unit is a layer, or one copy within a repeat). Units are padded so that
 /// any of them can be cut into a block for each batch rank. The first region consists of buckets,
 /// the second is one.
-/// Behind the regions, in the gradients' arena alone, are the accumulators of tied uses.
+/// Behind the regions, for gradients alone, are the accumulators of tied uses.
 struct parameter_layout {
   /// The region of what is frozen.
   static constexpr int frozen = 2;
@@ -208,9 +222,11 @@ struct parameter_layout {
   /// and the same in the gradients' arena.
   std::vector<std::size_t> parameter_base{}, gradient_base{};
   std::array<element_range, 2> regions{};
-  std::vector<bucket> buckets{};  ///< in their order in the arena
-  std::size_t frozen_count = 0;   ///< elements behind the regions, of what is not trained
-  std::size_t tied_count = 0;     ///< elements of accumulators of tied uses
+  std::vector<bucket> buckets{};  ///< of what is trained, in their order
+  std::vector<bucket> frozen_buckets{};
+  stored_buckets parameters_at{}, gradients_at{};  ///< of both, of those that are trained
+  std::size_t frozen_count = 0;  ///< elements behind the regions, of what is not trained
+  std::size_t tied_count = 0;    ///< elements of accumulators of tied uses
 
   /// Where the value of parameter `entry` of a unit lies; of a tied use that of its owner.
   [[nodiscard]] constexpr std::size_t offset(int entry, int unit) const {
@@ -229,31 +245,42 @@ struct parameter_layout {
   [[nodiscard]] constexpr std::size_t count() const { return regions[1].end(); }
   /// The same and what is frozen: elements of the parameters' arena.
   [[nodiscard]] constexpr std::size_t kept_count() const { return count() + frozen_count; }
-  /// Where the accumulators of tied uses lie in the gradients' arena.
+  /// Where the accumulators of tied uses lie in the layout.
   [[nodiscard]] constexpr element_range tied() const { return {count(), tied_count}; }
-  /// Elements of the gradients' arena.
+  /// Elements of all gradients.
   [[nodiscard]] constexpr std::size_t gradient_count() const { return count() + tied_count; }
+  /// Where an arena has an element of what is whole in it.
+  [[nodiscard]] constexpr std::size_t place_in(stored_buckets const& at, std::size_t offset) const {
+    if (offset >= count()) return at.behind + offset - count();
+    return regions[1].count > 0 && offset >= regions[1].offset
+               ? at.base[buckets.size() - 1] + offset - regions[1].offset
+               : offset;
+  }
+  /// A bucket by its number: those that are frozen behind those that are trained.
+  [[nodiscard]] constexpr bucket const& bucket_at(std::size_t number) const {
+    return number < buckets.size() ? buckets[number] : frozen_buckets[number - buckets.size()];
+  }
 };
 
-/// The buckets of a layout whose units have their places. The first region is cut chunk by chunk,
-/// from the last unit on, as soon as a bucket has `least` elements; 0 leaves it whole. A unit that
-/// owns a tied parameter is one alone: its gradient is complete when that of all uses is.
-[[gnu::cold]] constexpr std::vector<bucket> cut_buckets(parameter_layout const& layout,
+/// The buckets of a region whose units have their places: chunk by chunk, from the last unit on,
+/// one ends as soon as it has `least` elements. A unit that owns a tied parameter is one alone: its
+/// gradient is complete when that of all uses is.
+[[gnu::cold]] constexpr std::vector<bucket> cut_buckets(parameter_layout const& layout, int region,
+                                                        element_range const& all,
                                                         static_view<unit_range> chunks,
                                                         std::vector<int> const& owns_tied,
                                                         std::size_t least) {
-  unit_range const all{chunks[0].begin, chunks[chunks.size() - 1].end};
   std::vector<bucket> out;
   // From the last unit on, so that a unit ends where the one behind it begins.
-  std::size_t end = layout.regions[0].end();
-  for (int c = chunks.size() - 1; c >= 0 && least > 0; --c) {
-    bucket open;
+  std::size_t end = all.end();
+  for (int c = chunks.size() - 1; c >= 0; --c) {
+    bucket open{.region = region};
     auto const close = [&] {
       if (open.elements.count > 0) out.push_back(open);
-      open = {};
+      open = {.region = region};
     };
     for (int unit = chunks[c].end - 1; unit >= chunks[c].begin; --unit) {
-      std::size_t const begin = layout.parameter_base[std::size_t(unit)];
+      std::size_t const begin = layout.parameter_base[layout.base_of(region, unit)];
       if (begin == end) continue;
       bool const is_alone = owns_tied[std::size_t(unit)] != 0;
       if (is_alone) close();
@@ -266,17 +293,16 @@ struct parameter_layout {
     close();
   }
   std::ranges::reverse(out);
-  if (least == 0 && layout.regions[0].count > 0) out.push_back({0, all, layout.regions[0]});
-  if (layout.regions[1].count > 0) out.push_back({1, all, layout.regions[1]});
   return out;
 }
 
 /// `chunks`: of the stage. `batch_ranks`: into how many blocks a unit can be cut. `alignment`: of
 /// parameters, in elements. `least_bucket`: the least elements of a bucket of the first region; 0
-/// makes it one.
+/// makes it one. `cuts_frozen`: whether what is frozen is cut, too.
 [[gnu::cold]] constexpr parameter_layout lay_out_parameters(
     static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
-    int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0) {
+    int batch_ranks, std::size_t alignment = parameter_alignment, std::size_t least_bucket = 0,
+    bool cuts_frozen = false) {
   auto const unit_multiple = alignment * static_cast<std::size_t>(batch_ranks);
   auto const at = [](int i) { return static_cast<std::size_t>(i); };
   parameter_layout out;
@@ -308,7 +334,7 @@ struct parameter_layout {
         for (int unit = here.begin; unit < here.end; ++unit) {
           out.parameter_base[out.base_of(region, unit)] = next;
           auto const count = count_of(region, i);
-          next += is_frozen ? count : rounded_up(count, unit_multiple);
+          next += is_frozen && !cuts_frozen ? count : rounded_up(count, unit_multiple);
         }
       }
     if (is_frozen) out.frozen_count = next - begin;
@@ -324,14 +350,22 @@ struct parameter_layout {
     place.region = owner.region;
     place.in_unit = owner.in_unit;
     place.unit = items[entries[entry.owner].item].first_unit;
+    owns_tied[at(place.unit)] = 1;
     if (entry.is_frozen) continue;
     place.is_tied = true;
     place.accumulator = out.count() + out.tied_count;
     out.tied_count += rounded_up(entry.local_count(), alignment);
-    owns_tied[at(place.unit)] = 1;
   }
   out.tied_count = rounded_up(out.tied_count, unit_multiple);
-  out.buckets = cut_buckets(out, chunks, owns_tied, least_bucket);
+  unit_range const all{chunks[0].begin, chunks[chunks.size() - 1].end};
+  auto const& [first, second] = out.regions;
+  if (least_bucket > 0) out.buckets = cut_buckets(out, 0, first, chunks, owns_tied, least_bucket);
+  else if (first.count > 0) out.buckets.push_back({0, all, first});
+  if (second.count > 0) out.buckets.push_back({1, all, second});
+  element_range const frozen{out.count(), out.frozen_count};
+  if (cuts_frozen)
+    out.frozen_buckets =
+        cut_buckets(out, parameter_layout::frozen, frozen, chunks, owns_tied, least_bucket);
   return out;
 }
 
@@ -346,26 +380,45 @@ constexpr std::size_t longest_masked(static_view<item> items, auto const& entrie
   return longest;
 }
 
-/// The elements of one bucket that a rank's optimizer owns, and where its state for them begins.
+/// The elements of one bucket that a rank's optimizer owns, and where its state for them begins;
+/// and where they begin in the arenas of parameters and of gradients.
 struct owned_block {
   element_range elements{};
-  std::size_t state_offset = 0;
+  std::size_t state_offset = 0, parameters_at = 0, gradients_at = 0;
 };
 
-/// What the optimizer of a rank owns: of each bucket its block among those of the ranks that share
-/// it; all of them as one where nothing is cut.
-constexpr std::vector<owned_block> owned_blocks(std::vector<bucket> const& buckets,
-                                                axis_set cut_axes, mesh const& grid,
-                                                coordinates const& place) {
-  auto const ranks = static_cast<std::size_t>(grid.size(cut_axes));
-  auto const mine = static_cast<std::size_t>(grid.block_of(place, cut_axes));
+/// This rank's blocks of buckets that are cut along some axes; all of them as one where nothing is.
+constexpr std::vector<owned_block> blocks_of_buckets(std::vector<bucket> const& buckets,
+                                                     axis_set cut, mesh const& grid,
+                                                     coordinates const& place) {
+  auto const ranks = static_cast<std::size_t>(grid.size(cut));
+  auto const mine = static_cast<std::size_t>(grid.block_of(place, cut));
   std::vector<owned_block> out;
   std::size_t next = 0;
   for (auto const& one : buckets) {
     std::size_t const count = one.elements.count / ranks;
+    std::size_t const begin = one.elements.offset + mine * count;
     if (ranks == 1 && !out.empty()) out[0].elements.count += count;
-    else out.push_back({{one.elements.offset + mine * count, count}, next});
+    else out.push_back({{begin, count}, next, begin, begin});
     next += count;
+  }
+  return out;
+}
+
+/// What the optimizer of a rank owns.
+constexpr std::vector<owned_block> owned_blocks(parameter_layout const& layout,
+                                                parameter_rules const& rules, mesh const& grid,
+                                                coordinates const& place) {
+  auto out = blocks_of_buckets(layout.buckets, rules.cut_axes(), grid, place);
+  for (std::size_t b = 0; b < out.size(); ++b) {
+    // Of a block that is held, the part that is owned.
+    auto const& whole = layout.buckets[b].elements;
+    std::size_t const behind = out[b].elements.offset - whole.offset;
+    auto const place_in = [&](stored_buckets const& at) {
+      return at.base[b] + behind % (whole.count / at.blocks[b]);
+    };
+    out[b].parameters_at = place_in(layout.parameters_at);
+    out[b].gradients_at = place_in(layout.gradients_at);
   }
   return out;
 }

@@ -30,36 +30,40 @@ inline constexpr int job_parts = 7;
 enum class exchange_place : int {
   agreement,        ///< what must be the same on all ranks, of each rank
   labels,           ///< before the passes: their count
+  parameters,       ///< of a bucket before units that use it: from what is kept to what layers see
   forward,          ///< within an item, in each of its copies, for each microbatch
   backward,         ///< the same
   activation_edge,  ///< between two stages, for each microbatch
   gradient_edge,    ///< the same, against the order of the stages
-  slices,           ///< behind the passes: of gradients that are summed slice by slice
-  ties,             ///< gradients of tied uses, to be added to their owner's
+  microbatch_gradients,  ///< of a bucket, to the sums of the step
+  slices,                ///< behind the passes: of gradients that are summed slice by slice
+  ties,                  ///< gradients of tied uses, to be added to their owner's
   gradients,
   loss,               ///< and whether to stop
   norm_partials,      ///< of the gradients, for their norm
   measures,           ///< of an evaluation, once for all its batches
-  gather_parameters,  ///< behind the update: from what optimizers own to what layers see
+  gather_parameters,  ///< behind the update: from what optimizers own to what is kept
   output,             ///< of a microbatch, within the last stage
   rank_outputs,       ///< of a prediction, of one data rank: to all stages
   outputs,            ///< of all data ranks
-  blocks,             ///< before an export: what optimizers own, where that is not all
+  blocks,             ///< in an export: of a bucket, where ranks have blocks
   parameter,          ///< of an export
   state  ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 19;
+inline constexpr int exchange_places = 21;
 
 /// For example "gradients".
 constexpr char const* to_string(exchange_place place) {
   constexpr std::array<char const*, std::size_t(exchange_places)> words{"agreement",
                                                                         "labels",
+                                                                        "parameters",
                                                                         "forward",
                                                                         "backward",
                                                                         "activation_edge",
                                                                         "gradient_edge",
+                                                                        "microbatch_gradients",
                                                                         "slices",
                                                                         "ties",
                                                                         "gradients",
@@ -87,21 +91,23 @@ struct exchange {
   exchange_element element = exchange_element::real;
   std::size_t count = 1;   ///< elements of the value that one group has, as a whole
   std::size_t offset = 0;  ///< of its first element, where one arena has several
-  std::int64_t times = 1;  ///< for all copies and microbatches, or buckets
+  std::int64_t times = 1;  ///< for all copies, microbatches and buckets
   int item = -1;           ///< of the program, where the place is within one
   int entry = -1;          ///< of the parameters, in a tie and in an export
   int unit = -1;           ///< of a message between chunks, the first of the later one
-  int bucket = -1;         ///< of the arena, the first of those that one row moves,
-  std::size_t stride = 0;  ///< and from one of them to the next, in elements
+  int bucket = -1;         ///< of the layout, the first of those that one row moves,
+  std::size_t stride = 0;  ///< from one of them to the next, in elements,
+  int buckets = 1;         ///< and how many they are
+  axis_set held{};         ///< along these the arena has this rank's blocks alone
 
   [[nodiscard]] constexpr placements_transition row() const { return transition_between(from, to); }
   /// False for the rank that only receives: a message stands in the lists of both its ends.
   [[nodiscard]] constexpr bool is_sent_by(int stage) const {
     return row().moves != collective::send || from.stage() == stage;
   }
-  /// Whether it is among those of a row of buckets, which has one element for each in `times`.
+  /// Whether a bucket is among those that it moves.
   [[nodiscard]] constexpr bool moves_bucket(int number) const {
-    return bucket >= 0 && bucket <= number && number < bucket + int(times);
+    return bucket >= 0 && bucket <= number && number < bucket + buckets;
   }
   friend constexpr bool operator==(exchange const&, exchange const&) = default;
 };

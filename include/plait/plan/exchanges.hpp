@@ -15,12 +15,14 @@
 #include "plait/mesh/placements.hpp"
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/arena_layout.hpp"
+#include "plait/plan/bucket_rooms.hpp"
 #include "plait/plan/exchange.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policy.hpp"
+#include "plait/schedule/lowering.hpp"
 
 namespace plait::planning {
 
@@ -52,6 +54,21 @@ struct listed_plan {
     return {chunk_units.begin() + stage * chunks, chunks};
   }
   [[nodiscard]] constexpr int unit_count() const { return count_units(items); }
+  /// Whether ranks have blocks of what is exported of a region.
+  [[nodiscard]] constexpr bool exports_blocks(int region, bool gradients) const {
+    bool const is_frozen = region == parameter_layout::frozen;
+    if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
+    return region != 1 && rules.keeps_blocks();
+  }
+  /// Which buckets of a layout units use.
+  [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
+      parameter_layout const& layout) const {
+    std::vector<bool> passes(std::size_t(entries.size()), false);
+    for (auto const& now : steps)
+      for (int e = 0; now.kind == step_kind::leaf && e < entries.size(); ++e)
+        if (entries[e].leaf == now.leaf) passes[std::size_t(e)] = needs_gradient[now.in];
+    return {layout, items, entries, std::move(passes)};
+  }
   /// The stage that has a unit.
   [[nodiscard]] constexpr int stage_of(int unit) const {
     int chunk = 0;
@@ -73,6 +90,8 @@ struct exchange_lister {
   parameter_layout const& parameters;
   int stage;
   workload const& load;
+  /// Of the part; only where parameters are gathered for them.
+  std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< also values that lie where they are wanted
   std::vector<exchange> out{};
 
@@ -118,21 +137,39 @@ struct exchange_lister {
   /// The buckets of a region from one set of placements to another. Along each axis of which one
   /// block stays the sums are scattered first, so that what the other axes add up is a block;
   /// blocks are gathered last, in the order opposite to that of scatters. Buckets of one length
-  /// that stand behind each other have one row for each of these operations.
+  /// that stand behind each other and are moved equally often have one row for each of these
+  /// operations. `at`: where they lie; nothing says so of a room, in which there is one at a time.
+  /// `times`: of each bucket.
+  template <class Times>
   [[gnu::cold]] constexpr void add_buckets(exchange_place place, placements const& from,
                                            placements const& to, exchange_element element,
-                                           int region) {
-    auto const& all = parameters.buckets;
-    for (std::size_t first = 0, next = 0; first < all.size(); first = next) {
-      auto const& elements = all[first].elements;
-      for (next = first; next < all.size() && all[next].region == all[first].region &&
-                         all[next].elements.count == elements.count;)
+                                           int region, stored_buckets const* at, Times times) {
+    std::size_t const count = parameters.buckets.size() + parameters.frozen_buckets.size();
+    for (std::size_t first = 0, next = 0; first < count; first = next) {
+      auto const& one = parameters.bucket_at(first);
+      for (next = first; next < count && parameters.bucket_at(next).region == one.region &&
+                         parameters.bucket_at(next).elements.count == one.elements.count &&
+                         times(int(next)) == times(int(first));)
         ++next;
-      if (all[first].region == region)
-        add_moves_of({place, from, from, element, elements.count, elements.offset,
-                      std::int64_t(next - first), -1, -1, -1, int(first), elements.count},
-                     to);
+      if (one.region != region) continue;
+      exchange made{place, from, from, element, one.elements.count};
+      made.bucket = int(first);
+      made.buckets = int(next - first);
+      made.times = made.buckets * times(made.bucket);
+      if (at != nullptr) {
+        made.offset = at->base[first];
+        made.stride = one.elements.count / at->blocks[first];
+        if (at->blocks[first] > 1)
+          made.held = (at == &parameters.gradients_at ? plan.rules.summed : plan.rules.kept)
+                          .axes_with(shard<dim::elements>);
+      }
+      add_moves_of(made, to);
     }
+  }
+  [[gnu::cold]] constexpr void add_buckets(exchange_place place, placements const& from,
+                                           placements const& to, exchange_element element,
+                                           int region, stored_buckets const* at = nullptr) {
+    add_buckets(place, from, to, element, region, at, [](int) -> std::int64_t { return 1; });
   }
   /// The rows that bring what `made` has to another set of placements.
   [[gnu::cold]] constexpr void add_moves_of(exchange made, placements const& to) {
@@ -208,7 +245,27 @@ struct exchange_lister {
       add_edge(place, at_end ? units.end : units.begin);
   }
 
+  /// What layers see of trained and frozen parameters, where it is of another type than what
+  /// optimizers have.
+  constexpr exchange_element seen() const {
+    return plan.has_copies ? exchange_element::compute : exchange_element::parameter;
+  }
+  /// The buckets of parameters that passes gather: how often follows from the order of the passes.
+  [[gnu::cold]] constexpr void add_gathers() {
+    if (!plan.rules.keeps_blocks()) return;
+    auto const all = gathers_of_passes(parameters, plan.bucket_uses_of(parameters),
+                                       plan.chunks_of(stage), passes, plan.rules.sums_blocks());
+    for (int const region : {0, parameter_layout::frozen}) {
+      auto const kept = placements_of_region(region).kept;
+      add_buckets(exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
+                  seen(), region, nullptr, [&](int number) {
+                    return std::int64_t(std::ranges::count(all, number, &planned_gather::bucket));
+                  });
+    }
+  }
+
   [[gnu::cold]] constexpr void add_passes(bool backward, int end_item) {
+    add_gathers();
     add_edges(exchange_place::activation_edge, false);
     for (int item = 0; item < end_item; ++item) add_item(exchange_place::forward, item);
     add_edges(exchange_place::activation_edge, true);
@@ -216,6 +273,11 @@ struct exchange_lister {
     add_edges(exchange_place::gradient_edge, true);
     for (int item = end_item - 1; item >= 0; --item) add_item(exchange_place::backward, item);
     add_edges(exchange_place::gradient_edge, false);
+    if (!plan.rules.sums_blocks()) return;
+    auto const summed = placements_of_region(0).summed;
+    add_buckets(exchange_place::microbatch_gradients,
+                summed.replaced(shard<dim::elements>, partial), summed, exchange_element::gradient,
+                0, nullptr, [&](int) { return std::int64_t(load.microbatches); });
   }
 
   /// Numbers of the loss: each slice has a place of its own among zeros.
@@ -247,7 +309,7 @@ struct exchange_lister {
       for (int region : {0, 1}) {
         auto const at = placements_of_region(region);
         add_buckets(exchange_place::gradients, at.summed.replaced(sliced, shard<dim::elements>),
-                    at.owned, exchange_element::gradient, region);
+                    at.owned, exchange_element::gradient, region, &parameters.gradients_at);
       }
     }
     add_loss(training && load.stops);
@@ -259,18 +321,23 @@ struct exchange_lister {
     if (load.gradient_norm) add_squares();
     for (int region : {0, 1}) {
       auto const at = placements_of_region(region);
-      add_buckets(exchange_place::gather_parameters, at.owned, at.kept,
-                  plan.has_copies ? exchange_element::compute : exchange_element::parameter,
-                  region);
+      add_buckets(exchange_place::gather_parameters, at.owned, at.kept, seen(), region,
+                  &parameters.parameters_at);
     }
   }
 
   /// The placements of what lies in a region, but for how it is cut within a layer, which no row of
-  /// a region changes.
+  /// a region changes. The second region is small, and what is summed over the axes within layers,
+  /// too, would stall them: there blocks are owned alone.
   constexpr parameter_placements placements_of_region(int region) const {
     parameter_entry any;
     if (region == 1) any.used = replicate;
-    return placements_of(any, plan.rules, stage);
+    auto here = placements_of(any, plan.rules, stage);
+    if (region == 1) {
+      here.kept = here.kept.replaced(shard<dim::elements>, invariant);
+      here.summed = here.summed.replaced(shard<dim::elements>, partial);
+    }
+    return here;
   }
 
   /// Each rank gets the roots of its block of each region, and adds them up; of tied uses, which
@@ -302,7 +369,9 @@ struct exchange_lister {
       };
       add({exchange_place::ties, summed(use), summed(plan.entries[use.owner]),
            exchange_element::gradient, use.local_count(),
-           parameters.entries[std::size_t(e)].accumulator, 1, use.item, e});
+           parameters.place_in(parameters.gradients_at,
+                               parameters.entries[std::size_t(e)].accumulator),
+           1, use.item, e});
     }
   }
 
@@ -340,11 +409,13 @@ struct exchange_lister {
   /// What is frozen is held as layers see it, and has no gradient.
   [[gnu::cold]] constexpr void add_export(bool gradients) {
     auto const trained = gradients ? exchange_element::gradient : exchange_element::parameter;
-    for (int region : {0, 1}) {
-      auto const owned = placements_of_region(region).owned;
-      if (gradients || plan.has_copies)
-        add_buckets(exchange_place::blocks, owned, owned.replaced(shard<dim::elements>, invariant),
-                    trained, region);
+    for (int const region : {0, 1, parameter_layout::frozen}) {
+      bool const is_frozen = region == parameter_layout::frozen;
+      auto const at = placements_of_region(region);
+      auto const& from = !is_frozen && (gradients || plan.has_copies) ? at.owned : at.kept;
+      if (!(gradients && is_frozen))
+        add_buckets(exchange_place::blocks, from, from.replaced(shard<dim::elements>, invariant),
+                    is_frozen ? seen() : trained, region);
     }
     for (int owner = 0; owner < plan.stages(); ++owner)
       for (int e = 0; e < plan.entries.size(); ++e) {
@@ -388,12 +459,10 @@ struct exchange_lister {
 ///
 /// Where a place has several exchanges they stand in their order; the order of the places is that
 /// of the stage's timetable.
-[[gnu::cold]] constexpr std::vector<exchange> list_exchanges(listed_plan const& plan,
-                                                             parameter_layout const& parameters,
-                                                             int stage, workload const& load,
-                                                             job_part part,
-                                                             bool has_still = false) {
-  exchange_lister list{plan, parameters, stage, load, has_still};
+[[gnu::cold]] constexpr std::vector<exchange> list_exchanges(
+    listed_plan const& plan, parameter_layout const& parameters, int stage, workload const& load,
+    job_part part, bool has_still = false, std::vector<scheduled_work> const& passes = {}) {
+  exchange_lister list{plan, parameters, stage, load, passes, has_still};
   switch (part) {
     case job_part::set_up: list.add_agreement(); break;
     case job_part::training: list.add_step(true); break;
@@ -445,6 +514,25 @@ constexpr listed_plan numbers_of(mesh const& grid) {
   return out;
 }
 
+/// The passes of a stage, where parameters are gathered for them.
+template <class Plan>
+[[gnu::cold]] constexpr std::vector<scheduled_work> passes_with_gathers(int stage,
+                                                                        workload const& load,
+                                                                        job_part part) {
+  if constexpr (Plan::rules.keeps_blocks()) {
+    auto const at = std::size_t(stage);
+    if (part == job_part::training)
+      return training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches)
+          .stages[at]
+          .operations;
+    if (part == job_part::evaluation || part == job_part::prediction)
+      return evaluation_timetable(Plan::stages, load.microbatches, Plan::chunks)
+          .stages[at]
+          .operations;
+  }
+  return {};
+}
+
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
 /// its microbatches are those of the rank, also where another rank has more of the slices.
 template <class Plan>
@@ -452,7 +540,7 @@ template <class Plan>
                                                            job_part part, bool has_still = false) {
   auto const grid = Plan::grid_for(load);
   return list_exchanges(numbers_of<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage,
-                        load, part, has_still);
+                        load, part, has_still, passes_with_gathers<Plan>(stage, load, part));
 }
 
 /// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.
@@ -467,7 +555,8 @@ constexpr std::vector<exchange> step_scalars_of(mesh const& grid) {
   auto const numbers = numbers_of<Plan>(grid);
   parameter_layout const none;
   workload const load;
-  exchange_lister list{numbers, none, 0, load, true};
+  std::vector<scheduled_work> const no_passes;
+  exchange_lister list{numbers, none, 0, load, no_passes, true};
   list.add_agreement();
   list.add_labels();
   list.add_loss(true);

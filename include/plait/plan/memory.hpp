@@ -162,7 +162,7 @@ struct slice_arena {
 constexpr slice_arena lay_out_slices(parameter_layout const& layout, int slices, int ranks,
                                      std::size_t element_bytes) {
   slice_arena out;
-  out.stride = out.sent_at = out.received_at = out.total = layout.gradient_count();
+  out.stride = out.sent_at = out.received_at = out.total = layout.gradients_at.count;
   if (slices == 0) return out;
   slice_tree const tree(slices);
   out.accumulators = tree.most_accumulators(ranks);
@@ -216,8 +216,8 @@ template <class Plan>
     return wanted ? lay_out_outputs<Plan>(stage, load, part).total : 0;
   };
   auto const parameters = Plan::parameter_layout_for(stage, grid);
-  std::size_t const kept = parameters.kept_count(), trained = parameters.count();
-  std::size_t const owned = trained / std::size_t(grid.size(Plan::rules.cut_axes()));
+  std::size_t const kept = parameters.parameters_at.count;
+  std::size_t const owned = parameters.count() / std::size_t(grid.size(Plan::rules.cut_axes()));
   return {Plan::has_copies ? kept * Plan::element_bytes + owned * Plan::parameter_bytes
                            : kept * Plan::parameter_bytes,
           Plan::slice_arena_for(parameters, grid).total * Plan::gradient_bytes,

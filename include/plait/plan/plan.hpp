@@ -188,6 +188,15 @@ struct plan {
   static_assert(has_layers_for<stages * chunks, code.unit_count()>);
   static_assert(has_slices_for<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>);
   static_assert(runs_stages<schedule_type, stages>);
+  static_assert(slices == 0 || !(rules.keeps_blocks() || rules.sums_blocks()),
+                "reproducible<Slices> beside zero<2> or zero<3>: gradients are summed slice by "
+                "slice over the whole step, and these levels sum them microbatch by microbatch; "
+                "write zero<1>, or leave reproducible out");
+  static_assert(bucket_bytes > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
+                    batch_ranks(grid) == 1,
+                "this policy holds blocks of parameters or gradients, which are gathered and "
+                "summed bucket by bucket, and has no buckets; write `static constexpr std::size_t "
+                "bucket_bytes = N;` of at least 1");
   static_assert(stages * chunks > code.unit_count() ||
                     split_stages<typename stage_policy::cuts>(code, stages* chunks).size() ==
                         std::size_t(stages * chunks),
@@ -242,10 +251,17 @@ struct plan {
       throw input_error(
           "plan::parameter_layout_for: the mesh lacks the number of ranks that is left to the "
           "launch; give it that of the rank, or of grid_for(workload)");
-    return lay_out_parameters(code.items.view(), entries.view(), chunks_of(stage),
-                              batch_ranks(complete),
-                              slices > 0 ? square_piece : parameter_alignment,
-                              (bucket_bytes + gradient_bytes - 1) / gradient_bytes);
+    auto layout = lay_out_parameters(
+        code.items.view(), entries.view(), chunks_of(stage), batch_ranks(complete),
+        slices > 0 ? square_piece : parameter_alignment,
+        (bucket_bytes + gradient_bytes - 1) / gradient_bytes, rules.keeps_blocks());
+    auto const cut_as = [&](bool is_cut, placements const& at) {
+      return arena_cut{is_cut, std::size_t(complete.size(at.axes_with(shard<dim::elements>)))};
+    };
+    store_buckets(layout, code.items.view(), entries.view(), chunks_of(stage),
+                  cut_as(rules.keeps_blocks(), rules.kept),
+                  cut_as(rules.sums_blocks(), rules.summed));
+    return layout;
   }
   /// Where a rank adds up the gradients of its slices; `placements` is that of its parameters.
   static constexpr slice_arena slice_arena_for(parameter_layout const& layout,
@@ -297,7 +313,10 @@ struct plan {
     auto const complete = grid_for(load);
     auto const layout = parameter_layout_for(stage, complete);
     int const ranks = cuts_arenas ? complete.size(rules.cut_axes()) : batch_ranks(complete);
-    std::size_t const elements = layout.count() / std::size_t(ranks) + layout.frozen_count;
+    std::size_t const frozen =
+        layout.frozen_count /
+        std::size_t(rules.keeps_blocks() ? complete.size(rules.cut_axes()) : 1);
+    std::size_t const elements = layout.count() / std::size_t(ranks) + frozen;
     return elements * parameter_bytes *
            (1 + std::size_t(load.optimizer_states) + (load.averages ? 1 : 0));
   }

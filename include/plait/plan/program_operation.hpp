@@ -29,6 +29,7 @@ enum class operation_kind : int {
   send,                 ///< numbers come from the host
   scale,                ///< makes one label's share of the loss
   clear,                ///< sets the sums of slices to 0
+  bring,                ///< puts this rank's block of a bucket where ranks gather the bucket
   forward,              ///< runs units of a chunk on a microbatch, with the rows within its layers
   backward,             ///< the same, for the gradients of the input and of the parameters
   backward_input,       ///< the same, for those of the input alone
@@ -36,6 +37,7 @@ enum class operation_kind : int {
   measure,              ///< gives a microbatch's outputs to measures
   mask,                 ///< sets what another rank counts to 0
   add,                  ///< adds gradients of tied uses to their owner's
+  accumulate,           ///< adds this rank's block of a microbatch's gradients to the step's
   total,                ///< adds up the loss of all slices, where sums are made slice by slice
   square,               ///< squares the blocks of the gradients that count here
   clip,                 ///< makes the norm, and what gradients are scaled by
@@ -45,27 +47,18 @@ enum class operation_kind : int {
 };
 
 /// The number of enumerators of `operation_kind`.
-inline constexpr int operation_kinds = 17;
+inline constexpr int operation_kinds = 19;
 
 /// For example "backward".
 [[nodiscard]] constexpr char const* to_string(operation_kind kind) {
-  constexpr char const* words[operation_kinds]{"row",
-                                               "send",
-                                               "scale",
-                                               "clear",
-                                               "forward",
-                                               "backward",
-                                               "backward_input",
-                                               "backward_parameters",
-                                               "measure",
-                                               "mask",
-                                               "add",
-                                               "total",
-                                               "square",
-                                               "clip",
-                                               "update",
-                                               "take",
-                                               "read"};
+  constexpr char const* words[operation_kinds]{
+      "row",        "send",           "scale",
+      "clear",      "bring",          "forward",
+      "backward",   "backward_input", "backward_parameters",
+      "measure",    "mask",           "add",
+      "accumulate", "total",          "square",
+      "clip",       "update",         "take",
+      "read"};
   return words[static_cast<int>(kind)];
 }
 
@@ -78,7 +71,8 @@ struct program_operation {
   int microbatch = -1;  ///< -1: not of one
   int entry = -1;       ///< of the parameters, where a tensor is exported
   int bucket = -1;      ///< of the arena; -1: all
-  bool begins = false;  ///< a backward that finds no gradients of its parameters yet
+  bool begins = false;  ///< finds no gradients of its parameters, or of its bucket, yet
+  bool at_end = false;  ///< of a room for two, where the bucket lies
 
   friend constexpr bool operator==(program_operation const&, program_operation const&) = default;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -9,53 +10,15 @@
 #include "plait/core/static_vector.hpp"
 #include "plait/mesh/mesh.hpp"
 #include "plait/mesh/stream.hpp"
+#include "plait/plan/bucket_rooms.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/program_operation.hpp"
+#include "plait/plan/program_parts.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/synchronization.hpp"
 #include "plait/schedule/operation.hpp"
 
 namespace plait::planning {
-
-/// Something that operations read and write, by name.
-enum class program_buffer : int {
-  labels,
-  scale,
-  loss,
-  norm_partials,
-  numbers,           ///< that ranks compare, or of measures
-  parameters,        ///< of a bucket
-  gradients,         ///< of a bucket
-  tied_gradients,    ///< of the uses that are added to those of a bucket
-  activation_stash,  ///< a slot of a chunk: what its layers have made of a microbatch
-  gradient_stash,    ///< a slot: what backward_input leaves to backward_parameters
-  edge_input,        ///< a slot: what the chunk before has sent
-  edge_gradient,     ///< a slot: what the chunk behind has sent
-  made_gradient,     ///< of a unit's input: units of a backward use two places in turn
-  outputs,           ///< of a microbatch, brought together
-  state,             ///< arenas of a trainer
-  tensor             ///< the room of an export
-};
-
-/// The number of enumerators of `program_buffer`.
-inline constexpr int program_buffers = 16;
-
-/// All that a rank does in one part of a job, in the order in which it is handed to its streams:
-/// what is handed to stream compute before comes before the first operation, and behind the last
-/// one the host waits for all streams before it begins another program.
-struct step_program {
-  std::vector<program_operation> operations{};
-  std::vector<stream_operation> touched{};  ///< of each
-};
-
-/// What a step does besides what its list says.
-struct program_shape {
-  bool counts = true;  ///< labels, and adds up the loss
-  bool clips = false;
-  bool updates = false;
-  bool checks_loss = false;  ///< before it updates
-  bool masks_loss = false;   ///< of ranks that have the same loss, one counts
-};
 
 /// Writes the program of a rank of a stage, operation by operation.
 class program_writer {
@@ -68,12 +31,21 @@ class program_writer {
   [[gnu::cold]] program_writer(listed_plan const& plan, std::vector<exchange> const& list,
                                int stage, parameter_layout const& parameters,
                                stage_program const* passes = nullptr)
-      : plan_(plan), list_(list), stage_(stage), parameters_(parameters), passes_(passes) {
-    span_ = std::max(plan.unit_count(), buckets()) + 1;
+      : plan_(plan),
+        list_(list),
+        stage_(stage),
+        parameters_(parameters),
+        passes_(passes),
+        uses_(plan.bucket_uses_of(parameters)),
+        scatter_room_(parameters, parameters.gradients_at.room) {
+    span_ = std::max({plan.unit_count(), buckets() + int(parameters.frozen_buckets.size()), 4}) + 1;
     is_reduced_.resize(std::size_t(buckets()), false);
     is_done_.resize(std::size_t(plan.unit_count()), false);
     if (passes == nullptr) return;
     for (auto const& now : passes->operations) span_ = std::max(span_, now.microbatch + 1);
+    if (gathers())
+      gathers_ = gathers_of_passes(parameters, uses_, plan.chunks_of(stage), passes->operations,
+                                   scatters());
   }
 
   [[nodiscard]] step_program take() { return std::move(out_); }
@@ -128,19 +100,21 @@ class program_writer {
     compute(operation_kind::read, all, {});
   }
 
-  /// The blocks of the arena; then one tensor behind the other, in the order of the layers.
+  /// One tensor behind the other, in the order of the layers; before the first of a bucket of which
+  /// ranks have blocks, the bucket.
   [[gnu::cold]] void write_export(bool gradients) {
     compute(operation_kind::send, {}, {at(name::state)});
     out_.touched.back().host_waits = true;  // for what was handed to stream compute before
-    add_rows(exchange_place::blocks, {at(name::state)});
     int unit = 0;
     for (int item = 0; item < plan_.items.size(); ++item)
-      for (int copy = 0; copy < plan_.items[item].count; ++copy, ++unit)
+      for (int copy = 0; copy < plan_.items[item].count; ++copy, ++unit) {
+        bring_for_export(unit, gradients);
         for (int e = 0; e < plan_.entries.size(); ++e) {
           auto const& entry = plan_.entries[e];
           if (entry.item == item && entry.owner < 0 && !(gradients && entry.is_frozen))
             add_tensor({.units = {unit, unit + 1}, .entry = e}, plan_.stage_of(unit));
         }
+      }
   }
 
  private:
@@ -153,8 +127,10 @@ class program_writer {
   }
   [[nodiscard]] int buckets() const { return static_cast<int>(parameters_.buckets.size()); }
   [[nodiscard]] bucket const& bucket_of(int number) const {
-    return parameters_.buckets[std::size_t(number)];
+    return parameters_.bucket_at(std::size_t(number));
   }
+  [[nodiscard]] bool gathers() const { return plan_.rules.keeps_blocks(); }
+  [[nodiscard]] bool scatters() const { return plan_.rules.sums_blocks(); }
   /// The buffers of this name of all buckets, and of those that have parameters of some units.
   [[nodiscard]] [[gnu::cold]] buffers of_buckets(name what) const {
     buffers out;
@@ -209,8 +185,7 @@ class program_writer {
   }
   [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched) {
     for (std::size_t i = 0; i < list_.size(); ++i)
-      for (std::int64_t k = 0;
-           list_[i].place == place && k < (list_[i].bucket < 0 ? 1 : list_[i].times); ++k)
+      for (std::int64_t k = 0; list_[i].place == place && k < list_[i].buckets; ++k)
         add_row(i, {.bucket = list_[i].bucket < 0 ? -1 : list_[i].bucket + int(k)}, touched,
                 touched);
   }
@@ -219,9 +194,13 @@ class program_writer {
     buffers const touches{at(touched, number)};
     program_operation made{.bucket = number};
     if (plan_.has_buckets && bucket_of(number).region == 0) made.units = bucket_of(number).units;
+    return add_rows_of_bucket(place, made, touches);
+  }
+  [[gnu::cold]] bool add_rows_of_bucket(exchange_place place, program_operation const& made,
+                                        buffers const& touches) {
     bool any = false;
     for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].place == place && list_[i].moves_bucket(number))
+      if (list_[i].place == place && list_[i].moves_bucket(made.bucket))
         any = add_row(i, made, touches, touches) || any;
     return any;
   }
@@ -245,16 +224,14 @@ class program_writer {
     auto const& all = passes_->operations;
     std::vector<bool> has_begun(std::size_t(plan_.chunks), false);
     for (auto now = all.begin(); now != all.end(); ++now)
-      add_work(*now, what, has_begun, makes_gradients(*now) && is_last_of_chunk(now, all.end()));
+      add_work(*now, what, has_begun,
+               sums_gradients(now->kind) && is_last_of_chunk(now, all.end()));
   }
   template <class Iterator>
   static bool is_last_of_chunk(Iterator now, Iterator end) {
     for (auto later = now + 1; later != end; ++later)
-      if (makes_gradients(*later) && later->chunk == now->chunk) return false;
+      if (sums_gradients(later->kind) && later->chunk == now->chunk) return false;
     return true;
-  }
-  static bool makes_gradients(scheduled_work const& now) {
-    return now.kind == work::backward || now.kind == work::backward_parameters;
   }
   [[gnu::cold]] void add_work(scheduled_work const& now, outputs_are what,
                               std::vector<bool>& has_begun, bool is_last) {
@@ -274,7 +251,7 @@ class program_writer {
     bool const is_half = now.kind == work::backward_input || now.kind == work::backward_parameters;
     if (is_half) writes = slot(name::gradient_stash, slots.activations);
     // What is given back by who reads it last is written as far as others are concerned.
-    bool const gives_back = makes_gradients(now);
+    bool const gives_back = sums_gradients(now.kind);
     if (gives_back) {
       run.begins = plan_.slices == 0 && !has_begun[std::size_t(now.chunk)];  // else cleared
       has_begun[std::size_t(now.chunk)] = true;
@@ -291,7 +268,8 @@ class program_writer {
     switch (now.kind) {
       case work::forward:
         run.what = operation_kind::forward;
-        add(run, stream::compute, reads, joined(stash, {at(name::loss)}));
+        for (auto const& units : pieces_of_pass(uses_, chunk, gathers(), false))
+          add_piece(run, units, reads, joined(stash, {at(name::loss)}));
         if (ends_model && what != outputs_are::ignored)
           gather_output(joined(stash, input), m, what == outputs_are::measured);
         return;
@@ -307,8 +285,32 @@ class program_writer {
       case work::receive_gradient:
         return add_message(exchange_place::gradient_edge, chunk.end, false, now, gradient);
     }
-    if (!gives_back) add(run, stream::compute, reads, writes);
-    else add_backward(run, is_last, reads, writes);
+    add_backward(run, gives_back, is_last, reads, writes);
+  }
+  /// A part of a pass, behind the buckets that are gathered for it.
+  [[gnu::cold]] void add_piece(program_operation run, unit_range units, buffers reads,
+                               buffers const& writes) {
+    for (; next_gather_ < gathers_.size() && gathers_[next_gather_].before == piece_;
+         ++next_gather_)
+      gather(gathers_[next_gather_]);
+    ++piece_;
+    if (gathers())
+      for (int end = 0; end < 4; ++end) reads.push_back(at(name::gathered, end));
+    run.units = units;
+    add(run, stream::compute, reads, writes);
+  }
+  /// Makes a bucket of parameters whole in its room.
+  [[gnu::cold]] void gather(planned_gather const& one) {
+    int const first = bucket_of(one.bucket).region == 0 ? 0 : 2, end = one.at.at_end ? 1 : 0;
+    buffers touches{at(name::gathered, first + end)};
+    if (one.at.takes_all) touches.push_back(at(name::gathered, first + 1 - end));
+    program_operation made{.what = operation_kind::bring,
+                           .units = bucket_of(one.bucket).units,
+                           .bucket = one.bucket,
+                           .at_end = one.at.at_end};
+    add(made, stream::compute, {at(name::parameters, one.bucket)}, touches);
+    made.what = operation_kind::row;
+    add_rows_of_bucket(exchange_place::parameters, made, touches);
   }
   /// The parameters that units read, those of owners included.
   [[nodiscard]] [[gnu::cold]] buffers parameters_of(unit_range units) const {
@@ -319,30 +321,61 @@ class program_writer {
     return out;
   }
 
-  /// A backward that makes gradients of parameters: the last one of its chunk bucket by bucket,
-  /// each of which is reduced as soon as it is whole.
-  [[gnu::cold]] void add_backward(program_operation run, bool is_last, buffers const& reads,
-                                  buffers const& writes) {
-    auto const add_units = [&](unit_range units) {
-      run.units = units;
-      auto writes_here = joined(writes, of_units(name::gradients, units));
+  /// A backward or half of one. Where it makes gradients of parameters that go on as soon as a
+  /// bucket has all of its, it comes bucket by bucket: the last of its chunk, or all where those of
+  /// each microbatch are summed.
+  [[gnu::cold]] void add_backward(program_operation run, bool sums, bool is_last,
+                                  buffers const& reads, buffers const& writes) {
+    bool goes_on = sums && scatters();
+    for (int b = 0; sums && is_last && b < buckets(); ++b) goes_on = goes_on || goes_early(b);
+    auto const pieces = pieces_of_pass(uses_, run.units, gathers(), goes_on);
+    for (int i = int(pieces.size()) - 1; i >= 0; --i) {
+      auto const& units = pieces[std::size_t(i)];
+      auto writes_here = sums ? joined(writes, of_units(name::gradients, units)) : writes;
       for_each_tied_use([&](int, int unit, int owner) {
-        if (units.contains(unit)) writes_here.push_back(at(name::tied_gradients, owner));
+        if (sums && units.contains(unit)) writes_here.push_back(at(name::tied_gradients, owner));
       });
-      add(run, stream::compute, reads, writes_here);
-      if (!is_last) return;
+      room_place room;
+      run.bucket = -1;
+      if (sums && scatters())
+        for (int const number : uses_.of(units, 0, units_use::summed)) {
+          scatter_room_.put(number, {}, room);
+          run.bucket = number;
+          run.at_end = room.at_end;
+        }
+      auto const scattered = ends_of(room);
+      if (run.bucket >= 0) writes_here = joined(writes_here, scattered);
+      add_piece(run, units, reads, writes_here);
+      if (run.bucket >= 0) reduce_microbatch(run, is_last, scattered);
+      if (!is_last) continue;
       for (int unit = units.begin; unit < units.end; ++unit) is_done_[std::size_t(unit)] = true;
       reduce_what_is_whole();
-    };
-    auto rest = run.units;
-    for (int b = buckets() - 1; is_last && b >= 0; --b) {
-      auto const& one = bucket_of(b);
-      bool const ends_within = one.units.begin > rest.begin && rest.contains(one.units.begin);
-      if (!goes_early(b) || !ends_within) continue;
-      add_units({one.units.begin, rest.end});
-      rest.end = one.units.begin;
     }
-    add_units(rest);
+  }
+  /// The ends of the room for gradients that a bucket takes.
+  [[nodiscard]] [[gnu::cold]] buffers ends_of(room_place const& room) const {
+    buffers out{at(name::scattered, room.at_end ? 1 : 0)};
+    if (room.takes_all) out.push_back(at(name::scattered, room.at_end ? 0 : 1));
+    return out;
+  }
+  /// The gradients of a microbatch for a bucket, which lie in their room, to the sums of the step;
+  /// behind the last one, with those of tied uses.
+  [[gnu::cold]] void reduce_microbatch(program_operation const& run, bool is_last,
+                                       buffers const& scattered) {
+    program_operation made{.what = operation_kind::add,
+                           .microbatch = run.microbatch,
+                           .bucket = run.bucket,
+                           .begins = !is_last,
+                           .at_end = run.at_end};
+    buffers tied;
+    if (is_last && add_tie_rows(run.bucket)) tied.push_back(at(name::tied_gradients, run.bucket));
+    add(made, stream::compute, tied, scattered);
+    made.what = operation_kind::row;
+    made.units = bucket_of(run.bucket).units;
+    add_rows_of_bucket(exchange_place::microbatch_gradients, made, scattered);
+    made.what = operation_kind::accumulate;
+    made.begins = run.begins;
+    add(made, stream::compute, scattered, {at(name::gradients, run.bucket)});
   }
   /// Whether a place has a row that moves a bucket, or any.
   [[nodiscard]] [[gnu::cold]] bool moves_at(exchange_place place, int number = -1) const {
@@ -355,7 +388,7 @@ class program_writer {
   /// Whether ranks add up a bucket while the backward goes on.
   [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const {
     return plan_.has_buckets && bucket_of(number).region == 0 &&
-           moves_at(exchange_place::gradients, number);
+           (scatters() || moves_at(exchange_place::gradients, number));
   }
   [[gnu::cold]] void reduce_what_is_whole() {
     for (int b = buckets() - 1; b >= 0; --b) {
@@ -375,7 +408,17 @@ class program_writer {
   }
   [[gnu::cold]] void reduce_bucket(int number) {
     is_reduced_[std::size_t(number)] = true;
-    buffers const gradients{at(name::gradients, number)}, tied{at(name::tied_gradients, number)};
+    bool const is_in_blocks = scatters() && bucket_of(number).region == 0;
+    bool const has_ties = !is_in_blocks && add_tie_rows(number);
+    if (has_ties || (!is_in_blocks && has_padding(bucket_of(number))))
+      add({.what = operation_kind::add, .bucket = number}, stream::compute,
+          has_ties ? buffers{at(name::tied_gradients, number)} : buffers{},
+          {at(name::gradients, number)});
+    add_rows_of_bucket(exchange_place::gradients, number, name::gradients);
+  }
+  /// The rows of tied uses of a bucket's parameters; whether there are such uses.
+  [[gnu::cold]] bool add_tie_rows(int number) {
+    buffers const tied{at(name::tied_gradients, number)};
     bool has_ties = false;
     for_each_tied_use([&](int entry, int, int owner) {
       if (owner != number) return;
@@ -384,10 +427,7 @@ class program_writer {
         if (list_[i].place == exchange_place::ties && list_[i].entry == entry)
           add_row(i, {}, tied, tied);
     });
-    if (has_ties || has_padding(bucket_of(number)))
-      add({.what = operation_kind::add, .bucket = number}, stream::compute,
-          has_ties ? tied : buffers{}, gradients);
-    add_rows_of_bucket(exchange_place::gradients, number, name::gradients);
+    return has_ties;
   }
   /// Whether a parameter in it is padded, on one rank or another.
   [[nodiscard]] [[gnu::cold]] bool has_padding(bucket const& of) const {
@@ -445,9 +485,26 @@ class program_writer {
     out_.touched.back().host_waits = true;
   }
 
+  /// The buckets of which ranks have blocks and whose first tensors are those of a unit.
+  [[gnu::cold]] void bring_for_export(int unit, bool gradients) {
+    if (plan_.stage_of(unit) != stage_) return;
+    for (int const region : {0, 1, parameter_layout::frozen}) {
+      if (!plan_.exports_blocks(region, gradients)) continue;
+      for (int const number : uses_.of(unit, region, units_use::summed)) {
+        if (std::exchange(exported_[std::size_t(region)], number) == number) continue;
+        buffers const state{at(name::state)}, room{at(name::gathered, region)};
+        program_operation made{.what = operation_kind::bring, .bucket = number};
+        add(made, stream::compute, state, room);
+        made.what = operation_kind::row;
+        add_rows_of_bucket(exchange_place::blocks, made, room);
+      }
+    }
+  }
   /// A tensor of stage `owner` to the root.
   [[gnu::cold]] void add_tensor(program_operation of, int owner) {
-    buffers const state{at(name::state)}, tensor{at(name::tensor)};
+    buffers state{at(name::state)};
+    for (int region = 0; region < 3; ++region) state.push_back(at(name::gathered, region));
+    buffers const tensor{at(name::tensor)};
     auto const add_rows_of = [&](bool message, buffers const& reads) {
       bool any = false;
       for (std::size_t i = 0; i < list_.size(); ++i) {
@@ -477,7 +534,13 @@ class program_writer {
   stage_program const* passes_;     // of the stage, where the part has some
   std::vector<bool> is_done_{};     // units whose gradients are whole but for tied uses
   std::vector<bool> is_reduced_{};  // buckets
-  int span_ = 1;                    // of the numbers of units, slots and microbatches
+  bucket_uses uses_;
+  std::vector<planned_gather> gathers_{};
+  std::size_t next_gather_ = 0;
+  int piece_ = 0;  // of the passes, that comes next
+  room_for_buckets scatter_room_;
+  std::array<int, 3> exported_{-1, -1, -1};  // the bucket of each region that is whole
+  int span_ = 1;                             // of the numbers of units, slots and microbatches
   step_program out_{};
 };
 

@@ -111,17 +111,21 @@ consteval void check_policy_rules() {
                 "samples of its own, write `static constexpr plait::placement samples = "
                 "plait::shard<plait::dim::batch>;`; on the other axes leave `samples` out");
   static_assert(
-      !has_samples || rule.summed == partial,
+      !has_samples || rule.summed == partial || rule.summed == shard<dim::elements>,
       "this policy gives its ranks samples of their own but would never add up what "
       "they find; write `static constexpr plait::ext::parameter_rule parameters{.summed = "
       "plait::partial};`");
-  static_assert(rule.kept == invariant,
-                "this policy keeps parameters otherwise than whole on each rank, which layers "
-                "cannot see yet; leave `.kept` out, and say by `.owned` what optimizers hold");
+  static_assert(rule.kept == invariant || rule.kept == shard<dim::elements>,
+                "this policy keeps parameters neither whole on each rank nor as blocks of their "
+                "elements; leave `.kept` out, or write .kept = plait::shard<plait::dim::elements>");
   static_assert(rule.owned == invariant || rule.owned == shard<dim::elements>,
                 "this policy's optimizers own neither all parameters nor a block of their "
                 "elements; leave `.owned` out, or write .owned = "
                 "plait::shard<plait::dim::elements>");
+  static_assert(rule.owned == shard<dim::elements> ||
+                    (rule.kept == invariant && rule.summed != shard<dim::elements>),
+                "this policy's ranks hold blocks of parameters or of gradients, and its optimizers "
+                "own all of them; write .owned = plait::shard<plait::dim::elements>, too");
   static_assert(transition_between(rule.summed, rule.owned).allowed() &&
                     transition_between(rule.owned, rule.kept).allowed(),
                 "this policy's parameters cannot go from `summed` to `owned` and from there to "

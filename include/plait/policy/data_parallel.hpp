@@ -38,23 +38,34 @@ struct unsharded {
   static constexpr ext::parameter_rule parameters{.summed = partial};
 };
 
-/// Each data rank updates one block of the parameters and holds the optimizer's state of it alone:
-/// the gradients of a step are reduce-scattered, and the updated parameters gathered.
+/// Each data rank has one block, instead of all, of what training needs beside the activations.
 ///
-/// Moves:  what one all_reduce of the gradients would; with `precision<bfloat16, float>` three
-///         quarters of that, as the copies that layers see are gathered.
+///   zero<1>  of the optimizer's state: a rank updates its block of each bucket
+///   zero<2>  of the gradients, too: those of a microbatch are reduced before the next one
+///   zero<3>  of the parameters, too: they are gathered before the layers that use them
+///
+/// Moves:  n = N(p-1)/p bytes for N bytes of parameters on p ranks, per step of m microbatches:
+///         zero<1> 2n, as one all_reduce of the gradients would; zero<2> (m + 1)n; zero<3> about
+///         3mn, since both passes gather and a pass back begins with what the one forth has left.
+///         With `precision<bfloat16, float>` what is gathered is half of that.
+/// Memory: zero<2> and zero<3> have room for two buckets of gradients besides, zero<3> for two of
+///         parameters.
 /// Source: Rajbhandari, Rasley, Ruwase, He, "ZeRO: memory optimizations toward training trillion
-///         parameter models", SC 2020: P_os.
+///         parameter models", SC 2020: P_os, P_os+g, P_os+g+p.
 ///
 /// Example (tests/reference/names_in_use_test.cpp zero):
 ///     struct less_memory : plait::parallel<objective, plait::data_parallel<4, plait::zero<1>>> {
 ///     };
 template <int Level>
 struct zero {
-  static_assert(Level == 1,
-                "zero<Level>: only level 1, shards of the optimizer's state, is there; write "
-                "zero<1>, or data_parallel<Ranks> for none");
-  static constexpr ext::parameter_rule parameters{.summed = partial, .owned = shard<dim::elements>};
+  static_assert(Level >= 1 && Level <= 3,
+                "zero<Level>: Level is none of 1 (the optimizer's state is cut), 2 (gradients, "
+                "too) and 3 (parameters, too); write zero<1>, zero<2> or zero<3>, or "
+                "data_parallel<Ranks> for none");
+  static constexpr ext::parameter_rule parameters{
+      .kept = Level >= 3 ? shard<dim::elements> : invariant,
+      .summed = Level >= 2 ? shard<dim::elements> : partial,
+      .owned = shard<dim::elements>};
 };
 
 /// Reduces gradients behind all passes, as an argument of `buckets`.
@@ -124,11 +135,10 @@ struct is_bucket_size : std::bool_constant<ext::bucket_size<Option>> {};
 namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and adds up their gradients. `Options`,
-/// in any order: `unsharded` or `zero<1>`, and `buckets<...>`.
+/// in any order: `unsharded` or `zero<1>` to `zero<3>`, and `buckets<...>`.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
-///        bucket by bucket while the backward runs; with `zero<1>` as much, as a reduce_scatter and
-///        an all_gather.
+///        bucket by bucket while the backward runs; see zero for what its levels move.
 ///
 /// Example (tests/reference/names_in_use_test.cpp data_parallel):
 ///     struct two_ranks : plait::parallel<objective, plait::data_parallel<2>> {};
@@ -157,6 +167,10 @@ struct data_parallel {
   static constexpr std::size_t bucket_bytes =
       detail::option_or<detail::is_bucket_size, buckets<ext::usual_bucket_bytes>,
                         Options...>::type::bucket_bytes;
+  static_assert(bucket_bytes > 0 || parameters.summed != shard<dim::elements>,
+                "data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: gradients are summed, and "
+                "parameters gathered, bucket by bucket, and at_end makes one bucket of all; write "
+                "buckets<4_MiB>, or leave buckets out");
   /// Whether the size of buckets is written.
   static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
 };

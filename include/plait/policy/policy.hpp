@@ -61,8 +61,10 @@ namespace plait::ext {
 /// -> kept.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
+/// So may `summed`, where the gradients of each microbatch are reduced, and `kept`, where
+/// parameters are gathered before layers use them.
 struct parameter_rule {
-  placement kept = invariant;    ///< between steps, as layers see them
+  placement kept = invariant;    ///< between steps
   placement summed = invariant;  ///< the sum of a step's gradients before it is reduced
   placement owned = invariant;   ///< what the optimizer of a rank updates, and its state
   friend constexpr bool operator==(parameter_rule const&, parameter_rule const&) = default;
@@ -88,6 +90,14 @@ struct parameter_rules {
   /// The axes along which an optimizer owns blocks.
   [[nodiscard]] constexpr axis_set cut_axes() const {
     return owned.axes_with(shard<dim::elements>);
+  }
+  /// Whether ranks hold blocks of parameters, which are gathered before layers use them.
+  [[nodiscard]] constexpr bool keeps_blocks() const {
+    return !kept.axes_with(shard<dim::elements>).empty();
+  }
+  /// Whether ranks hold blocks of gradients, to which those of each microbatch are reduced.
+  [[nodiscard]] constexpr bool sums_blocks() const {
+    return !summed.axes_with(shard<dim::elements>).empty();
   }
 };
 

@@ -90,7 +90,9 @@ class exchange_runner {
     if (rank.grid().size(row.over) == 1) return out;
     out.group = &rank.group(row.over);
     // Axes that the row does not move may have left one block of the arena to the group.
-    auto const cut = what.from.with(row.over, invariant).axes_with(shard<dim::elements>);
+    auto const cut = what.from.with(row.over, invariant)
+                         .with(what.held, invariant)
+                         .axes_with(shard<dim::elements>);
     auto const block = static_cast<std::size_t>(rank.grid().block_of(rank.place(), cut));
     out.begin = what.offset + block * what.count;
     out.is_sent_here = what.is_sent_by(rank.stage());

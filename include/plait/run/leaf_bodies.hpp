@@ -41,6 +41,18 @@ struct leaf_bodies {
   using operations_type =
       std::conditional_t<Formed::info.has_term(), term_operations<Rank>, operations<Rank>>;
   using parameters = parameter_access<Setting, Formed, false>;
+  struct no_parameters {
+    stage_buffers<Setting> const& stage;
+    parameter_place const* places;
+    template <class Parameter>
+    auto operator[](Parameter of) const {
+      static_assert(sizeof(Parameter) == 0,
+                    "p[Parameter{}] in backward_parameters: the layer's input needs no gradient, "
+                    "so zero<3> does not gather its parameters for the backward; keep what you "
+                    "need of them in a slot of saved<...>");
+      return parameters{stage, places}[of];
+    }
+  };
   using gradients = parameter_access<Setting, Formed, true>;
   using written = slot_access<Setting, Formed, More, false>;
   using read = slot_access<Setting, Formed, More, true>;
@@ -124,10 +136,13 @@ struct leaf_bodies {
                                  read{at}, scratch{at}, ops.context});
   }
 
+  /// `HasParameters`: whether they are there.
+  template <bool HasParameters>
   static void backward_parameters(operations_type& ops, place const& at, std::byte* dy) {
+    using seen = std::conditional_t<HasParameters, parameters, no_parameters>;
     call_backward_parameters<layer>(
         ops, backward_parameters_body{
-                 parameters{at.stage, at.parameters}, output_gradient(at, ops.context, dy),
+                 seen{at.stage, at.parameters}, output_gradient(at, ops.context, dy),
                  gradients{at.stage, at.parameters}, read{at}, scratch{at}, ops.context});
     ops.require_begun();
   }

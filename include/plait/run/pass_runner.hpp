@@ -9,6 +9,7 @@
 #include "plait/plan/memory.hpp"
 #include "plait/plan/step_program.hpp"
 #include "plait/plan/workload.hpp"
+#include "plait/run/block_rooms.hpp"
 #include "plait/run/context.hpp"
 #include "plait/run/stage_runner.hpp"
 #include "plait/tensor/batch.hpp"
@@ -37,7 +38,8 @@ class pass_runner {
         load_(load),
         slots_(slots),
         arena_(where.activations),
-        runner_(rank, load, where) {}
+        runner_(rank, load, where),
+        rooms_(rank, runner_.memory(), where) {}
 
   /// Clears what layers read as zeros: before the first run, and when others have used the arena.
   [[gnu::cold]] void take_over() {
@@ -64,8 +66,13 @@ class pass_runner {
     end_item_ = end_item;
   }
 
-  /// Runs a forward or a backward, or half of one.
+  /// Where buckets are whole, if ranks hold blocks.
+  [[nodiscard]] block_rooms<Job, Rank>& rooms() { return rooms_; }
+
+  /// Runs a forward or a backward, or half of one, or what a bucket needs before or behind it.
   void compute(program_operation const& now) {
+    if (now.what == operation_kind::bring) return rooms_.bring(now);
+    if (now.what == operation_kind::accumulate) return rooms_.accumulate(now);
     auto const& chunk = chunk_of(now);
     int const m = now.microbatch;
     prepare(m);
@@ -76,6 +83,7 @@ class pass_runner {
       return;
     }
     runner_.begin_gradients(now.begins);
+    rooms_.begin(now);
     auto const part = now.what == operation_kind::backward_input        ? backward_part::input
                       : now.what == operation_kind::backward_parameters ? backward_part::parameters
                                                                         : backward_part::all;
@@ -151,6 +159,7 @@ class pass_runner {
   stage_slots slots_;
   std::byte* arena_;
   runner_type runner_;
+  [[no_unique_address]] block_rooms<Job, Rank> rooms_;
   batch_type const* batch_ = nullptr;
   loss_sum loss_{};
   int loss_stride_ = 0;

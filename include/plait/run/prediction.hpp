@@ -143,7 +143,8 @@ class prediction {
                        where);
     }
     void compute(program_operation const& now) const {
-      if (now.what == operation_kind::forward) passes.compute(now);
+      if (now.what == operation_kind::forward || now.what == operation_kind::bring)
+        passes.compute(now);
       else if (now.what == operation_kind::take) gather_output(now);
       else
         rank.device().download(of.outputs(), of.received_.data(), of.received_.size() * sizeof(T));
@@ -152,6 +153,7 @@ class prediction {
       auto const& what = exchanges.row(now.row).what;
       switch (what.place) {
         case exchange_place::output: return gather_output(now);
+        case exchange_place::parameters: return exchanges.run(now, passes.rooms().parameters(now));
         case exchange_place::rank_outputs: return exchanges.run(now, own());
         case exchange_place::outputs:
           return exchanges.run(now, of.outputs() + begin / what.count * what.count);

@@ -29,7 +29,7 @@ constexpr int entry_of(int leaf, int index) {
 template <class Setting>
 struct stage_arenas {
   std::byte* activations = nullptr;
-  typename Setting::element const* parameters = nullptr;
+  typename Setting::element* parameters = nullptr;
   typename Setting::sum* gradients = nullptr;
 };
 
@@ -45,8 +45,39 @@ struct stage_arenas {
       int const end = std::min(chunk.end, item.first_unit + item.count);
       for (int unit = std::max(chunk.begin, item.first_unit); unit < end; ++unit)
         out[std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e)] = {
-            parameters.offset(e, unit), parameters.gradient_offset(e, unit),
+            parameters.place_in(parameters.parameters_at, parameters.offset(e, unit)),
+            parameters.place_in(parameters.gradients_at, parameters.gradient_offset(e, unit)),
             entry.masked() && !holds_the_one_copy(placements_of(entry, rules).summed, place)};
+    }
+  return out;
+}
+
+/// A use of a parameter by a unit, and where the parameter lies in its bucket.
+struct use_in_bucket {
+  std::size_t use = 0;  ///< among those of all units
+  std::size_t behind = 0;
+  bool has_gradient = false;  ///< there, too
+};
+
+/// The uses of the parameters of each bucket of a stage.
+[[nodiscard]] [[gnu::cold]] inline std::vector<std::vector<use_in_bucket>> uses_in_buckets(
+    static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
+    parameter_layout const& parameters) {
+  std::vector<std::vector<use_in_bucket>> out(parameters.buckets.size() +
+                                              parameters.frozen_buckets.size());
+  for (auto const& chunk : chunks)
+    for (int e = 0; e < entries.size(); ++e) {
+      auto const here = overlap(items[entries[e].item].units(), chunk);
+      for (int unit = here.begin; unit < here.end; ++unit) {
+        element_range const one{parameters.offset(e, unit), 1};
+        for (std::size_t b = 0; b < out.size(); ++b) {
+          auto const& elements = parameters.bucket_at(b).elements;
+          if (overlap(elements, one).count > 0)
+            out[b].push_back({std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e),
+                              one.offset - elements.offset,
+                              entries[e].owner < 0 && !entries[e].is_frozen});
+        }
+      }
     }
   return out;
 }
@@ -86,6 +117,16 @@ class stage_memory_base {
   /// The gradient accumulator of that use.
   [[nodiscard]] typename Setting::sum* gradient(int entry, int unit) const {
     return buffers_.gradients + place_of(entry, unit)->gradient;
+  }
+
+  /// From now on the parameters of a bucket lie behind `begin` in their arena.
+  void place_parameters(std::vector<use_in_bucket> const& uses, std::size_t begin) {
+    for (auto const& one : uses) places_[one.use].parameter = begin + one.behind;
+  }
+  /// The same of their gradients.
+  void place_gradients(std::vector<use_in_bucket> const& uses, std::size_t begin) {
+    for (auto const& one : uses)
+      if (one.has_gradient) places_[one.use].gradient = begin + one.behind;
   }
 
   /// What all layers of the stage have in common.

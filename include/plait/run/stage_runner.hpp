@@ -91,6 +91,8 @@ class stage_runner {
   }
   /// Where the next backwards add up the gradients of parameters.
   void set_gradients(typename Job::gradient_element* to) { memory_.set_gradients(to); }
+  /// \see stage_memory_base::place_parameters
+  [[nodiscard]] memory_type& memory() { return memory_; }
   /// \see unit_runner::begin_gradients
   void begin_gradients(bool begins) { unit_.begin_gradients(begins); }
   /// \see unit_runner::watch

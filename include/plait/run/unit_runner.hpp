@@ -135,6 +135,11 @@ class unit_runner {
   }
 
  private:
+  /// Whether a layer with this input may read its parameters in its backward: those that are
+  /// gathered are so for layers that give a gradient to their input.
+  template <int Input>
+  static constexpr bool has_parameters =
+      !plan::rules.keeps_blocks() || plan::needs_gradient[std::size_t(Input)];
   /// Where the first half of a backward leaves the gradient of a leaf's output to the second.
   [[nodiscard]] std::byte* stash_of(int leaf, pass_frame const& at) const {
     return at.gradient_stash + memory_.layout().gradient_stash_offset[std::size_t(leaf)];
@@ -360,9 +365,10 @@ class unit_runner {
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
       auto ops =
           operations_of<typename bodies<Step>::operations_type>(now, at.unit, backward_names_);
-      if (begins_gradients_) ops.begin_by_product(begin_gradients_of(now.leaf, at));
-      bodies<Step>::backward_parameters(ops, memory_.place_of_leaf(now, at),
-                                        output_gradient(now, at));
+      if (begins_gradients_ || plan::rules.sums_blocks())
+        ops.begin_by_product(begin_gradients_of(now.leaf, at));
+      bodies<Step>::template backward_parameters<has_parameters<now.in>>(
+          ops, memory_.place_of_leaf(now, at), output_gradient(now, at));
       if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
     }
   }
@@ -374,6 +380,8 @@ class unit_runner {
     for (int i = 0; i < layer.parameter_count; ++i) {
       int const number = entry_of<plan>(leaf, i);
       auto const& entry = plan::entries[number];
+      // The sums of a step that are not in blocks go on.
+      if (!begins_gradients_ && (entry.owner >= 0 || entry.reduced_over_tensor())) continue;
       auto* const gradient = memory_.gradient(number, at.unit);
       if (i == layer.overwrites_gradient) product = gradient;
       else

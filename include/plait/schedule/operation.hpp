@@ -44,6 +44,11 @@ inline constexpr int work_kinds = 8;
          kind == work::backward_parameters;
 }
 
+/// Says whether `kind` makes gradients of parameters.
+[[nodiscard]] constexpr bool sums_gradients(work kind) {
+  return kind == work::backward || kind == work::backward_parameters;
+}
+
 /// One entry of a stage's list: a kind of work on one microbatch.
 struct scheduled_work {
   work kind = work::forward;

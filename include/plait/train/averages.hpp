@@ -25,7 +25,9 @@ class averages {
   using plan = typename Job::plan_type;
   using element = typename Job::parameter_element;
   using store_type = parameter_store<Job, Rank>;
-  static constexpr bool layers_see_more = plan::rules.owned != plan::rules.kept;
+  // Of the second region all is kept at every level.
+  static constexpr bool layers_see_more =
+      plan::rules.owned != plan::rules.kept || plan::rules.keeps_blocks();
 
  public:
   /// Room in `arenas`, which restart() fills; with a decay of 0 there is none.

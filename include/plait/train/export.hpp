@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -53,21 +54,25 @@ void with_stored_placement(parameter_entry const& entry, Body body) {
 }
 
 /// What the operations of an export do. `T`: the type of the arena and of what `sink` is given.
-template <class Job, class Rank, class T, class Sink>
+template <class Job, class Rank, class Store, class T, class Sink>
 class export_work {
   using plan = typename Job::plan_type;
   using element = typename Job::element;
   using arena = typename Rank::device_type::arena;
 
  public:
-  /// `room` and `staging`: as long as the longest tensor.
-  [[gnu::cold]] export_work(Rank& rank, T* trained, element const* seen, arena const& room,
-                            arena const& staging, Sink& sink)
+  /// `room` and `staging`: as long as the longest tensor; `rooms`: of each region, as long as its
+  /// longest bucket.
+  [[gnu::cold]] export_work(Rank& rank, Store const& store, T* trained, bool of_gradients,
+                            arena const& room, arena const& staging,
+                            std::array<arena, 3> const& rooms, Sink& sink)
       : rank_(rank),
+        store_(store),
         trained_(trained),
-        seen_(seen),
+        of_gradients_(of_gradients),
         room_(room.data()),
         staging_(staging.data()),
+        rooms_(rooms),
         sink_(sink) {
     for (int stage = 0; stage < plan::stages; ++stage)
       for (auto& parameter : plan::blocks(stage, 0, rank.grid()))
@@ -77,14 +82,16 @@ class export_work {
   void compute(program_operation const& now) {
     // The arenas rest: averages may have changed places with parameters just before.
     if (now.what == operation_kind::send) rank_.device().synchronize();
+    if (now.what == operation_kind::bring) bring(now.bucket);
     if (now.what == operation_kind::take) take(now);
     if (now.what == operation_kind::read) read(now);
   }
   void run(exchange_runner<Rank> const& exchanges, program_operation const& now) {
     auto const& row = exchanges.row(now.row);
-    if (row.what.place == exchange_place::blocks) return exchanges.run(now, trained_);
+    if (row.what.place == exchange_place::blocks)
+      return with_bucket(now.bucket, [&](auto*, auto* whole) { exchanges.run(now, whole); });
     if (row.moves != collective::send) return take(now);
-    with_arena(now, [&]<class From>(From const*) {
+    with_tensor(now, [&]<class From>(From const*) {
       exchanges.run(now, reinterpret_cast<From*>(room_), tensor_of(now).number);
     });
   }
@@ -96,24 +103,59 @@ class export_work {
       return one.entry == now.entry && one.copy == now.units.begin - first;
     });
   }
-  /// Calls body(arena) with the one in which a tensor is: what is frozen is held as layers see it.
+  /// Calls body(arena, room) with those of a bucket: what is frozen is held as layers see it.
   template <class Body>
-  void with_arena(program_operation const& now, Body body) const {
+  void with_bucket(int bucket, Body body) const {
+    auto const& layout = store_.layout();
+    auto const region = std::size_t(layout.bucket_at(std::size_t(bucket)).region);
+    auto* const room = rooms_[region].data();
     if constexpr (plan::has_frozen)
-      if (plan::entries[now.entry].is_frozen) return body(seen_);
-    body(static_cast<T const*>(trained_));
+      if (region == parameter_layout::frozen)
+        return body(store_.seen(), reinterpret_cast<element*>(room));
+    body(trained_, reinterpret_cast<T*>(room));
+  }
+  /// This rank's block of a bucket to where ranks gather it.
+  [[gnu::cold]] void bring(int bucket) {
+    auto const block = store_.exported_block(bucket, of_gradients_);
+    auto const& whole = store_.layout().bucket_at(std::size_t(bucket));
+    brought_[std::size_t(whole.region)] = whole.elements.offset;
+    with_bucket(bucket, [&]<class From>(From const* held, From* room) {
+      rank_.device()
+          .on(stream::compute)
+          .copy_bytes(held + block.held.offset, room + block.behind,
+                      block.held.count * sizeof(From));
+    });
+  }
+  /// Calls body(values) with where this rank has its block of a tensor: in an arena, or in a bucket
+  /// that has been gathered.
+  template <class Body>
+  void with_tensor(program_operation const& now, Body body) const {
+    auto const& layout = store_.layout();
+    auto const region = std::size_t(layout.entries[std::size_t(now.entry)].region);
+    std::size_t const offset = tensor_of(now).offset;
+    auto const call = [&]<class From>(From const* held) {
+      if (planning::plan_numbers<plan>.exports_blocks(int(region), of_gradients_))
+        return body(reinterpret_cast<From const*>(rooms_[region].data()) +
+                    (offset - brought_[region]));
+      body(held +
+           layout.place_in(of_gradients_ ? layout.gradients_at : layout.parameters_at, offset));
+    };
+    if constexpr (plan::has_frozen)
+      if (plan::entries[now.entry].is_frozen)
+        return call(static_cast<element const*>(store_.seen()));
+    call(static_cast<T const*>(trained_));
   }
 
   /// The tensor, whole, into the room.
   [[gnu::cold]] void take(program_operation const& now) const {
     auto const& entry = plan::entries[now.entry];
-    with_arena(now, [&]<class From>(From const* held) {
+    with_tensor(now, [&]<class From>(From const* held) {
       // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
       with_stored_placement<plan>(entry, [&]<placement Stored>() {
         constexpr bool moves = communicates(transition_between(Stored, invariant).moves);
         move_value<Stored, invariant>(rank_.device().on(moves ? within_layers : stream::compute),
-                                      rank_.tensor_group(), as_value_shape(entry),
-                                      held + tensor_of(now).offset, reinterpret_cast<From*>(room_),
+                                      rank_.tensor_group(), as_value_shape(entry), held,
+                                      reinterpret_cast<From*>(room_),
                                       reinterpret_cast<From*>(staging_));
       });
     });
@@ -126,7 +168,7 @@ class export_work {
     auto const& tensor = tensor_of(now);
     auto const& info = plan::entries[now.entry].info;
     values_.resize(info.count());
-    with_arena(now, [&]<class From>(From const*) {
+    with_tensor(now, [&]<class From>(From const*) {
       if constexpr (std::is_same_v<From, T>) {
         device.download(room_, values_.data(), info.count() * sizeof(T));
         device.synchronize();
@@ -142,9 +184,12 @@ class export_work {
   }
 
   Rank& rank_;
+  Store const& store_;
   T* trained_;
-  element const* seen_;
+  bool of_gradients_;
   std::byte *room_, *staging_;
+  std::array<arena, 3> const& rooms_;
+  std::array<std::size_t, 3> brought_{};  // where in the layout what is in them begins
   Sink& sink_;
   std::vector<parameter_block> tensors_{};  // of the model
   std::vector<T> values_{};
@@ -152,16 +197,18 @@ class export_work {
 
 /// Gathers a tensor of each parameter (its value or its gradient) to the root rank and calls
 /// sink(name, parameter_info, whole values) there, without padding, in the order of the layers.
-/// Collective. `part` is the one that exports parameters, or gradients, which what is frozen does
-/// not have. `seen` are the parameters as layers see them: frozen ones are held there alone.
+/// Collective. `store`: the rank's parameter_store; `trained`: its arena of parameters, or of
+/// gradients, which what is frozen does not have.
 ///
-/// Moves: what the plan's list has for the part: the blocks of an arena of which each rank has one
-///        (it is changed to have them all), each cut parameter shard -> invariant over the tensor
-///        axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
-template <class Job, class Rank, class T, class Sink>
-[[gnu::cold]] void export_tensors(Rank& rank, job_part part, T* arena,
-                                  typename Job::element const* seen, Sink sink) {
+/// Moves:  what the plan's list has for the part: each bucket of which ranks have blocks shard ->
+///         invariant over the axes that cut it, each cut parameter shard -> invariant over the
+///         tensor axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
+/// Memory: the longest tensor twice, and the longest bucket of which ranks have blocks.
+template <class Job, class Rank, class Store, class T, class Sink>
+[[gnu::cold]] void export_tensors(Rank& rank, Store const& store, T* trained, bool of_gradients,
+                                  Sink sink) {
   using plan = typename Job::plan_type;
+  auto const part = of_gradients ? job_part::export_gradients : job_part::export_parameters;
   static_assert(sizeof(T) >= sizeof(typename Job::element));
   std::size_t const longest =
       greatest_at(exchanges_on<plan>(rank, {}, part, true), exchange_place::parameter);
@@ -169,7 +216,20 @@ template <class Job, class Rank, class T, class Sink>
   auto const staging = rank.device().allocate(longest * sizeof(T));
   auto const list = exchanges_on<plan>(rank, {}, part);
   step_runner<Rank> program(rank, list, program_of<plan>(rank.grid(), list, rank.stage(), part));
-  export_work<Job, Rank, T, Sink> work(rank, arena, seen, room, staging, sink);
+  std::array<typename Rank::device_type::arena, 3> rooms{};
+  auto const& layout = store.layout();
+  for (int const region : {0, 1, parameter_layout::frozen}) {
+    if (!planning::plan_numbers<plan>.exports_blocks(region, of_gradients)) continue;
+    std::size_t most = 0;
+    for (std::size_t b = 0; b < layout.buckets.size() + layout.frozen_buckets.size(); ++b)
+      if (auto const& one = layout.bucket_at(b); one.region == region)
+        most = std::max(most, one.elements.count);
+    std::size_t const bytes =
+        region == parameter_layout::frozen ? sizeof(typename Job::element) : sizeof(T);
+    rooms[std::size_t(region)] = rank.device().allocate(most * bytes);
+  }
+  export_work<Job, Rank, Store, T, Sink> work(rank, store, trained, of_gradients, room, staging,
+                                              rooms, sink);
   program.run(work);
   rank.device().synchronize();  // the room is given back
 }

@@ -42,11 +42,12 @@ consteval void check_reduced() {
 template <placement OnBatch>
 inline constexpr bool is_reduced = (check_reduced<OnBatch>(), true);
 
-/// Adds the accumulators of tied uses to their owners' in a bucket, on stream compute; they have
-/// its placement.
+/// Adds the accumulators of tied uses to their owners' in a bucket, which lies at `begin`, on
+/// stream compute; they have its placement.
 template <class Sum, class Rank>
 void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entries,
-                        parameter_rules const& rules, parameter_layout const& layout, int bucket) {
+                        parameter_rules const& rules, parameter_layout const& layout, int bucket,
+                        Sum* begin) {
   auto const& here = layout.buckets[std::size_t(bucket)];
   for (int e = 0; e < entries.size(); ++e) {
     auto const& entry = entries[e];
@@ -56,16 +57,17 @@ void add_tied_gradients(Rank& rank, Sum* mine, static_view<parameter_entry> entr
     if (counts_once && !holds_the_one_copy(placements_of(entry, rules).summed, rank.place()))
       continue;
     int const unit = place.unit;  // of the owner
-    Sum* const owner = mine + layout.gradient_offset(entry.owner, unit);
-    Sum const* const use = mine + layout.gradient_offset(e, unit);
+    Sum* const owner = begin + (layout.gradient_offset(entry.owner, unit) - here.elements.offset);
+    Sum const* const use =
+        mine + layout.place_in(layout.gradients_at, layout.gradient_offset(e, unit));
     rank.device().on(stream::compute).add(owner, use, owner, entry.local_count());
   }
 }
 template <class Job, class Rank>
 void add_tied_gradients(Rank& rank, gradients<Job, partial> mine, parameter_layout const& layout,
-                        int bucket) {
+                        int bucket, typename Job::gradient_element* begin) {
   using plan = typename Job::plan_type;
-  add_tied_gradients(rank, mine.data, plan::entries.view(), plan::rules, layout, bucket);
+  add_tied_gradients(rank, mine.data, plan::entries.view(), plan::rules, layout, bucket, begin);
 }
 
 /// What `reduce_gradients` runs, the same for all jobs.
@@ -79,7 +81,8 @@ struct gradient_reduction {
 
   void compute(program_operation const& now) const {
     if (now.what == operation_kind::add)
-      add_tied_gradients(rank, mine, entries, rules, layout, now.bucket);
+      add_tied_gradients(rank, mine, entries, rules, layout, now.bucket,
+                         mine + layout.buckets[std::size_t(now.bucket)].elements.offset);
   }
   void run(exchange_runner<Rank> const& exchanges, program_operation const& now) const {
     if constexpr (OfSeveralRanks) exchanges.run(now, mine);
@@ -100,6 +103,9 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
                 "reduce_gradients<Job>: the job is reproducible<Slices>, whose gradients a trainer "
                 "adds up slice by slice; write trainer.gradients_of(batch), or leave reproducible "
                 "out");
+  static_assert(!plan::rules.sums_blocks(),
+                "reduce_gradients<Job>: the job has zero<2> or zero<3>, whose gradients a trainer "
+                "adds up microbatch by microbatch; write trainer.gradients_of(batch), or zero<1>");
   auto const layout = plan::parameter_layout_for(rank.stage(), rank.grid());
   gradient_reduction<typename Job::gradient_element, Rank, plan::grid.world_size() != 1> const work{
       rank, mine.data, plan::entries.view(), plan::rules, layout};
@@ -110,19 +116,27 @@ gradients<Job, reduced_placement<Job>> reduce_gradients(Rank& rank, gradients<Jo
   return {mine.data};
 }
 
-/// Sets the gradient of padding in a bucket to 0, so that it stays 0 although layers write there.
-template <class Job, placement OnBatch, class Rank>
-void clear_padding(Rank& rank, gradients<Job, OnBatch> of,
-                   std::vector<parameter_block> const& parameters, bucket const& in) {
-  using T = typename Job::gradient_element;
+/// Sets the gradient of padding in a bucket, which lies at `begin`, to 0, so that it stays 0
+/// although layers write there; and what lies between parameters, if it has gaps in which anything
+/// may be.
+template <class Sum, class Rank>
+void clear_padding(Rank& rank, std::vector<parameter_block> const& parameters,
+                   static_view<parameter_entry> entries, bucket const& in, Sum* begin,
+                   bool has_gaps) {
+  auto const queue = rank.device().on(stream::compute);
+  std::size_t end = 0;  // of the parameters so far
+  auto const clear_up_to = [&](std::size_t next) {
+    if (has_gaps && next > end) queue.fill(Sum{0}, begin + end, next - end);
+  };
   for (auto const& parameter : parameters) {
-    auto const& entry = Job::plan_type::entries[parameter.entry];
-    if (entry.is_frozen || overlap(in.elements, parameter).count == 0) continue;
+    if (entries[parameter.entry].is_frozen || overlap(in.elements, parameter).count == 0) continue;
+    std::size_t const first = parameter.offset - in.elements.offset;
+    clear_up_to(first);
+    end = first + parameter.count;
     if (auto const padding = parameter.padding())
-      rank.device()
-          .on(stream::compute)
-          .fill(T{0}, of.data + parameter.offset + parameter.count - padding, padding);
+      queue.fill(Sum{0}, begin + end - padding, padding);
   }
+  clear_up_to(in.elements.count);
 }
 
 /// The blocks of which a rank adds its squares to the gradient norm of the model, in the order of
@@ -142,8 +156,9 @@ std::vector<squares_range> squares_ranges(std::vector<parameter_block> const& pa
         // Where there are several pieces, blocks have whole ones.
         auto const piece = Plan::piece_of_squares(entry);
         for (std::size_t i = common.offset; i < common.end(); i += piece)
-          out.push_back(
-              {i, std::min(piece, common.end() - i), first + (i - parameter.offset) / piece});
+          out.push_back({i - block.elements.offset + block.gradients_at,
+                         std::min(piece, common.end() - i),
+                         first + (i - parameter.offset) / piece});
       }
   }
   return out;
@@ -221,7 +236,7 @@ void update_parameters(Rank& rank, Optimizer const& optimizer, gradients<Job, On
                            arena,
                        typename Optimizer::numbers const* now) {
   static_assert(is_reduced<OnBatch>);
-  arena.gradients = of.data + block.elements.offset;
+  arena.gradients = of.data + block.gradients_at;
   optimizer.update(rank.device().on(stream::compute), arena, now);
 }
 

@@ -16,6 +16,7 @@
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/memory_text.hpp"
+#include "plait/run/block_rooms.hpp"
 #include "plait/train/export.hpp"
 #include "plait/train/imported_values.hpp"
 #include "plait/train/saved_state.hpp"
@@ -54,12 +55,12 @@ class parameter_store {
         has_averages_(has_averages),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
         local_(plan::blocks(rank.stage(), rank.tensor_rank(), rank.grid())),
-        owned_(owned_blocks(layout_.buckets, plan::rules.cut_axes(), rank.grid(), rank.place())),
+        owned_(owned_blocks(layout_, plan::rules, rank.grid(), rank.place())),
         owned_count_(owned_.empty() ? 0
                                     : owned_.back().state_offset + owned_.back().elements.count),
         slices_(plan::slice_arena_for(layout_, rank.grid())) {
     arenas_.parameters = allocate(stored_count() * sizeof(parameter_element));
-    arenas_.copies = allocate(plan::has_copies ? layout_.kept_count() * sizeof(T) : 0);
+    arenas_.copies = allocate(plan::has_copies ? layout_.parameters_at.count * sizeof(T) : 0);
     arenas_.gradients = allocate(slices_.total * sizeof(gradient_element));
     arenas_.state = allocate(owned_count_ * sizeof(parameter_element) * std::size_t(states));
   }
@@ -130,7 +131,7 @@ class parameter_store {
     return state() + block.state_offset;
   }
   [[nodiscard]] T* copies_of(owned_block const& block) const {
-    return plan::has_copies ? copies() + block.elements.offset : nullptr;
+    return plan::has_copies ? copies() + block.parameters_at : nullptr;
   }
 
   /// Calls source(name, parameter_info, whole values to fill), without padding, for each parameter
@@ -201,29 +202,35 @@ class parameter_store {
   /// \see export_tensors
   template <class Sink>
   [[gnu::cold]] void export_parameters(Sink sink) {
-    auto* all = parameters();
-    arena room{};
-    if (stored_count() < layout_.count()) {  // blocks, which lie elsewhere
-      room = rank_.device().allocate(layout_.count() * sizeof(parameter_element));
-      all = reinterpret_cast<parameter_element*>(room.data());
-      for (auto const& block : owned_)
-        rank_.device()
-            .on(stream::compute)
-            .copy_bytes(parameters_of(block), all + block.elements.offset,
-                        block.elements.count * sizeof(parameter_element));
-    }
-    export_tensors<Job>(rank_, job_part::export_parameters, all, seen(), sink);
+    export_tensors<Job>(rank_, *this, parameters(), false, sink);
   }
   template <class Sink>
   [[gnu::cold]] void export_gradients(Sink sink) {
-    export_tensors<Job>(rank_, job_part::export_gradients, gradients(), seen(), sink);
+    export_tensors<Job>(rank_, *this, gradients(), true, sink);
+  }
+  /// Where this rank has its block of a bucket that is exported, and where it lies in the bucket.
+  [[nodiscard]] [[gnu::cold]] block_of_bucket exported_block(int bucket, bool of_gradients) const {
+    bool const is_frozen = std::size_t(bucket) >= layout_.buckets.size();
+    if (is_frozen || !(of_gradients || stores_owned)) return kept_block(bucket);
+    auto const& whole = layout_.bucket_at(std::size_t(bucket)).elements;
+    for (auto const& block : owned_)
+      if (auto const common = overlap(block.elements, whole); common.count > 0)
+        return {{(of_gradients ? block.gradients_at : place_of(block)) +
+                     (common.offset - block.elements.offset),
+                 common.count},
+                common.offset - whole.offset};
+    return {};
   }
 
   /// What layers see of frozen parameters, in the type of the others.
   [[gnu::cold]] void download_frozen(element_range const& range,
                                      std::span<parameter_element> to) const {
     std::vector<T> here(range.count);
-    rank_.device().download(seen() + range.offset, here.data(), here.size() * sizeof(T));
+    std::size_t begin = layout_.place_in(layout_.parameters_at, range.offset);
+    for_each_kept_block([&](element_range const& block, std::size_t at) {
+      if (overlap(block, range).count > 0) begin = at + (range.offset - block.offset);
+    });
+    rank_.device().download(seen() + begin, here.data(), here.size() * sizeof(T));
     rank_.device().synchronize();
     for (std::size_t i = 0; i < here.size(); ++i) to[i] = static_cast<parameter_element>(here[i]);
   }
@@ -232,19 +239,20 @@ class parameter_store {
   [[gnu::cold]] void set(parameter_block const& parameter,
                          std::vector<parameter_element> const& values) {
     auto& device = rank_.device();
-    if constexpr (!stores_owned) {
-      device.upload(values.data(), parameters() + parameter.offset,
-                    values.size() * sizeof(parameter_element));
-    } else {
+    if constexpr (stores_owned)
       for (auto const& block : owned_)
-        if (auto const common = overlap(block.elements, parameter); common.count > 0)
-          device.upload(values.data() + (common.offset - parameter.offset),
-                        parameters_of(block) + (common.offset - block.elements.offset),
-                        common.count * sizeof(parameter_element));
-      std::vector<T> rounded(values.size());
-      for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
-      device.upload(rounded.data(), copies() + parameter.offset, rounded.size() * sizeof(T));
+        upload(parameter, values, block.elements, parameters() + block.state_offset);
+    std::vector<T> rounded(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
+    if constexpr (plan::rules.keeps_blocks()) {
+      for_each_kept_block([&](element_range const& block, std::size_t at) {
+        upload(parameter, rounded, block, seen() + at);
+      });
     }
+    if (is_kept_whole(parameter))
+      device.upload(rounded.data(),
+                    seen() + layout_.place_in(layout_.parameters_at, parameter.offset),
+                    rounded.size() * sizeof(T));
   }
 
   /// Memory for what does not depend on the batch.
@@ -273,10 +281,42 @@ class parameter_store {
   /// frozen there are the copies alone.
   static constexpr bool stores_owned = plan::has_copies;
   [[nodiscard]] std::size_t stored_count() const {
-    return stores_owned ? owned_count_ : layout_.kept_count();
+    return stores_owned ? owned_count_ : layout_.parameters_at.count;
   }
   static std::size_t place_of(owned_block const& block) {
-    return stores_owned ? block.state_offset : block.elements.offset;
+    return stores_owned ? block.state_offset : block.parameters_at;
+  }
+  /// This rank's block of a bucket, as it is kept.
+  [[nodiscard]] block_of_bucket kept_block(int bucket) const {
+    return block_in(layout_, layout_.parameters_at, bucket,
+                    number_of_block(plan::rules.kept, rank_.grid(), rank_.place()));
+  }
+  /// Calls action(elements, where they begin in the arena of what layers see) for what this rank
+  /// keeps of each bucket that is not kept whole.
+  template <class Action>
+  [[gnu::cold]] void for_each_kept_block(Action action) const {
+    if constexpr (plan::rules.keeps_blocks()) {
+      std::size_t const count = layout_.buckets.size() + layout_.frozen_buckets.size();
+      for (std::size_t b = 0; b < count; ++b) {
+        auto const& whole = layout_.bucket_at(b);
+        if (whole.region == 1) continue;
+        auto const block = kept_block(int(b));
+        action(element_range{whole.elements.offset + block.behind, block.held.count},
+               block.held.offset);
+      }
+    }
+  }
+  [[nodiscard]] bool is_kept_whole(parameter_block const& parameter) const {
+    return !plan::rules.keeps_blocks() || overlap(layout_.regions[1], parameter).count > 0;
+  }
+  /// Uploads the elements of a parameter that `block` has, which begins at `to`.
+  template <class Element>
+  [[gnu::cold]] void upload(parameter_block const& parameter, std::vector<Element> const& values,
+                            element_range const& block, Element* to) {
+    auto const common = overlap(block, parameter);
+    if (common.count > 0)
+      rank_.device().upload(values.data() + (common.offset - parameter.offset),
+                            to + (common.offset - block.offset), common.count * sizeof(Element));
   }
 
   [[nodiscard]] parameter_element* parameters() const {
@@ -304,7 +344,7 @@ class parameter_store {
     queue.fill(parameter_element{0}, state(), owned_count_ * std::size_t(states_));
     queue.fill(parameter_element{0}, parameters(), stored_count());
     queue.fill(gradient_element{0}, gradients(), slices_.total);
-    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.kept_count());
+    if constexpr (plan::has_copies) queue.fill(T{0}, copies(), layout_.parameters_at.count);
   }
 
   Rank& rank_;

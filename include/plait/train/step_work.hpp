@@ -32,12 +32,14 @@ class step_work {
   void compute(program_operation const& now) const {
     switch (now.what) {
       case operation_kind::scale: return scale();
+      case operation_kind::bring:
+      case operation_kind::accumulate:
       case operation_kind::forward: return passes_->compute(now);
       case operation_kind::backward:
       case operation_kind::backward_input:
       case operation_kind::backward_parameters: return backward(now);
       case operation_kind::mask: return mask_loss();
-      case operation_kind::add: return add(now.bucket);
+      case operation_kind::add: return add(now);
       case operation_kind::square:
         return square_gradients(of_.rank, reduced(), of_.memory.squared(),
                                 of_.memory.norm_partials());
@@ -60,6 +62,10 @@ class step_work {
         case exchange_place::norm_partials:
           come_to_last_exchange();
           return exchanges.sum(now.row, of_.memory.norm_partials().data());
+        case exchange_place::parameters:
+          return exchanges.run(now, passes_->rooms().parameters(now));
+        case exchange_place::microbatch_gradients:
+          return exchanges.run(now, passes_->rooms().gradients(now));
         case exchange_place::gather_parameters: return exchanges.run(now, of_.store.seen());
         case exchange_place::activation_edge:
         case exchange_place::gradient_edge:
@@ -109,10 +115,17 @@ class step_work {
       queue().fill(0.0, of_.sums.loss(), of_.sums.losses);
   }
 
-  void add(int bucket) const {
-    add_tied_gradients<job>(of_.rank, summands(), of_.store.layout(), bucket);
-    clear_padding(of_.rank, summands(), of_.store.local(),
-                  of_.store.layout().buckets[std::size_t(bucket)]);
+  /// Where a bucket is summed microbatch by microbatch it lies in a room, with gaps in which others
+  /// have lain; tied uses are added behind the last of them.
+  void add(program_operation const& now) const {
+    auto const& layout = of_.store.layout();
+    auto const& whole = layout.buckets[std::size_t(now.bucket)];
+    bool const is_in_room = plan::rules.sums_blocks() && whole.region == 0;
+    auto* const begin =
+        is_in_room ? passes_->rooms().gradients(now)
+                   : of_.store.gradients() + layout.gradients_at.base[std::size_t(now.bucket)];
+    if (!now.begins) add_tied_gradients<job>(of_.rank, summands(), layout, now.bucket, begin);
+    clear_padding(of_.rank, of_.store.local(), plan::entries.view(), whole, begin, is_in_room);
   }
 
   /// What follows is the last exchange: who comes through it has the reduced gradients. That they

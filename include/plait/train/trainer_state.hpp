@@ -170,14 +170,19 @@ class trainer_state final : public saved_state {
     if (holds_the_one_copy(saved, place))
       for (auto const& block : saved_blocks(saved.axes_with(shard<dim::elements>)))
         add(block.elements);
-    if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), place))
-      add({layout.count(), layout.frozen_count});
+    if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), place)) {
+      if (layout.frozen_buckets.empty()) add({layout.count(), layout.frozen_count});
+      of_.store.for_each_kept_block([&](element_range const& block, std::size_t) {
+        if (block.offset >= layout.count()) add(block);
+      });
+    }
   }
   /// What a rank owns, or its blocks of the regions where all own the same.
   [[nodiscard]] std::vector<owned_block> saved_blocks(axis_set cut) const {
     if (plan::cuts_arenas) return of_.store.owned();
     auto const& [first, second] = of_.store.layout().regions;
-    return owned_blocks({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(), of_.rank.place());
+    return blocks_of_buckets({{0, {}, first}, {1, {}, second}}, cut, of_.rank.grid(),
+                             of_.rank.place());
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
   static placements saved_placements(placement form) {

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plait/core/error.hpp"
+#include "plait/core/static_vector.hpp"
+#include "plait/plan/arena_layout.hpp"
+#include "plait/plan/parameter_plan.hpp"
+#include "plait/plan/program.hpp"
+#include "plait/plan/program_operation.hpp"
+#include "plait/schedule/operation.hpp"
+
+namespace plait::planning {
+
+/// Which of a unit's parameters are meant.
+enum class units_use : int {
+  all,     ///< that a forward reads
+  passed,  ///< that a backward reads: of layers that give a gradient to their input
+  summed   ///< that a backward makes a gradient of
+};
+
+/// Finds the buckets whose parameters units use, or whose gradients they make.
+class bucket_uses {
+ public:
+  /// `passes`: for each entry, whether its layer gives a gradient to its input.
+  [[gnu::cold]] constexpr bucket_uses(parameter_layout const& layout, static_view<item> items,
+                                      static_view<parameter_entry> entries,
+                                      std::vector<bool> passes = {})
+      : layout_(layout), items_(items), entries_(entries), passes_(std::move(passes)) {}
+
+  /// The numbers of the buckets of a region that a unit uses, those of owners of tied uses last.
+  [[nodiscard]] [[gnu::cold]] constexpr std::vector<int> of(int unit, int region,
+                                                            units_use which) const {
+    std::vector<int> out;
+    for (bool const of_owners : {false, true})
+      for (int e = 0; e < entries_.size(); ++e) {
+        auto const& entry = entries_[e];
+        bool const is_tied = entry.owner >= 0;
+        if (!items_[entry.item].units().contains(unit) || is_tied != of_owners) continue;
+        if (which == units_use::summed && is_tied) continue;
+        if (which == units_use::passed && !passes_[std::size_t(e)]) continue;
+        auto const& place = layout_.entries[std::size_t(e)];
+        if (place.region != region) continue;
+        int const number = bucket_with(region, is_tied ? place.unit : unit);
+        if (number >= 0 && std::ranges::find(out, number) == out.end()) out.push_back(number);
+      }
+    return out;
+  }
+  /// The same of several units, in their order.
+  [[nodiscard]] [[gnu::cold]] constexpr std::vector<int> of(unit_range units, int region,
+                                                            units_use which) const {
+    std::vector<int> out;
+    for (int unit = units.begin; unit < units.end; ++unit)
+      for (int const number : of(unit, region, which))
+        if (std::ranges::find(out, number) == out.end()) out.push_back(number);
+    return out;
+  }
+
+ private:
+  [[nodiscard]] constexpr int bucket_with(int region, int unit) const {
+    auto const count = layout_.buckets.size() + layout_.frozen_buckets.size();
+    for (std::size_t b = 0; b < count; ++b) {
+      auto const& one = layout_.bucket_at(b);
+      if (one.region == region && one.units.contains(unit)) return static_cast<int>(b);
+    }
+    return -1;
+  }
+
+  parameter_layout const& layout_;
+  static_view<item> items_;
+  static_view<parameter_entry> entries_;
+  std::vector<bool> passes_;
+};
+
+/// The elements of the room that a region's buckets need, for two at a time: the largest sum of two
+/// that the units of a chunk use one after the other.
+///
+/// Errors: error if a unit uses more than two.
+[[gnu::cold]] constexpr std::size_t room_for_two(parameter_layout const& layout,
+                                                 bucket_uses const& uses,
+                                                 static_view<unit_range> chunks, int region,
+                                                 units_use which) {
+  std::size_t most = 0;
+  for (auto const& chunk : chunks) {
+    std::size_t before = 0;
+    int last = -1;
+    for (int unit = chunk.begin; unit < chunk.end; ++unit) {
+      auto const used = uses.of(unit, region, which);
+      if (used.size() > 2)
+        throw error("plan: unit " + std::to_string(unit) + " uses parameters of " +
+                    std::to_string(used.size()) +
+                    " buckets, and there is room for two at a time; tie it to one other layer");
+      for (int const number : used) {
+        if (number == last) continue;
+        std::size_t const count = layout.bucket_at(std::size_t(number)).elements.count;
+        most = std::max(most, before + count);
+        before = count;
+        last = number;
+      }
+    }
+  }
+  return most;
+}
+
+/// Into how many blocks an arena has cut what a policy says, and whether it says that anything is.
+struct arena_cut {
+  bool is_cut = false;
+  std::size_t blocks = 1;
+};
+
+/// Says where arenas have the buckets of a layout.
+[[gnu::cold]] constexpr void store_buckets(parameter_layout& layout, static_view<item> items,
+                                           static_view<parameter_entry> entries,
+                                           static_view<unit_range> chunks,
+                                           arena_cut const& parameters,
+                                           arena_cut const& gradients) {
+  auto const add = [](stored_buckets& to, std::vector<bucket> const& all, std::size_t blocks) {
+    for (auto const& one : all) {
+      to.base.push_back(to.count);
+      to.blocks.push_back(one.region == 1 ? 1 : blocks);  // the second region is whole
+      to.count += one.elements.count / to.blocks.back();
+    }
+  };
+  auto const add_room = [](stored_buckets& to, std::size_t count) {
+    return element_range{std::exchange(to.count, to.count + count), count};
+  };
+  bucket_uses const uses(layout, items, entries);
+  auto& kept = layout.parameters_at;
+  add(kept, layout.buckets, parameters.blocks);
+  add(kept, layout.frozen_buckets, parameters.blocks);
+  kept.behind = kept.count;
+  if (!parameters.is_cut) kept.count += layout.frozen_count;
+  else
+    for (int const region : {0, parameter_layout::frozen})
+      (region == 0 ? kept.room : kept.frozen_room) =
+          add_room(kept, room_for_two(layout, uses, chunks, region, units_use::all));
+  auto& summed = layout.gradients_at;
+  add(summed, layout.buckets, gradients.blocks);
+  summed.behind = summed.count;
+  summed.count += layout.tied_count;
+  if (gradients.is_cut)
+    summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
+}
+
+/// A place in a room for two: its begin or its end.
+struct room_place {
+  bool at_end = false;
+  bool takes_all = false;  ///< what lies at the other end is overwritten, too
+};
+
+/// What lies in a room for two while operations are listed in their order.
+class room_for_buckets {
+ public:
+  [[gnu::cold]] constexpr room_for_buckets(parameter_layout const& layout,
+                                           element_range const& room)
+      : layout_(layout), room_(room) {}
+
+  [[nodiscard]] constexpr bool has(int number) const {
+    return inside_[0] == number || inside_[1] == number;
+  }
+  [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
+  /// Puts a bucket beside those in `kept`, which stay, where it fits; whether it does.
+  [[gnu::cold]] constexpr bool put(int number, std::vector<int> const& kept, room_place& at) {
+    auto const stays = [&](int other) {
+      return other >= 0 && std::ranges::find(kept, other) != kept.end();
+    };
+    for (std::size_t const side : {1 - last_, last_}) {
+      int const beside = inside_[1 - side];
+      bool const overlaps = beside >= 0 && count_of(beside) + count_of(number) > room_.count;
+      if (stays(inside_[side]) || (overlaps && stays(beside))) continue;
+      if (overlaps) inside_[1 - side] = -1;
+      inside_[side] = number;
+      last_ = side;
+      at = {side == 1, overlaps};
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  [[nodiscard]] constexpr std::size_t count_of(int number) const {
+    return layout_.bucket_at(std::size_t(number)).elements.count;
+  }
+
+  parameter_layout const& layout_;
+  element_range room_;
+  std::array<int, 2> inside_{-1, -1};
+  std::size_t last_ = 1;
+};
+
+/// The ranges into which units are split, so that those of a range use the same buckets of each
+/// region; a unit that uses none goes with those before it.
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> split_by_buckets(
+    bucket_uses const& uses, unit_range units, std::vector<int> const& regions, units_use which) {
+  std::vector<unit_range> out;
+  std::vector<std::vector<int>> here(regions.size());
+  for (int unit = units.begin; unit < units.end; ++unit) {
+    bool splits = out.empty();
+    std::vector<std::vector<int>> used;
+    for (std::size_t r = 0; r < regions.size(); ++r) {
+      used.push_back(uses.of(unit, regions[r], which));
+      for (int const number : used[r])
+        splits =
+            splits || (!here[r].empty() && std::ranges::find(here[r], number) == here[r].end());
+    }
+    if (splits) out.push_back({unit, unit}), here.assign(regions.size(), {});
+    for (std::size_t r = 0; r < regions.size(); ++r)
+      if (here[r].empty()) here[r] = used[r];
+    out.back().end = unit + 1;
+  }
+  return out;
+}
+
+/// A bucket of parameters that ranks bring together before an operation of the passes.
+struct planned_gather {
+  int before = 0;  ///< the number of the operation among those of the passes
+  int bucket = 0;
+  room_place at{};
+};
+
+/// What is brought together, and when: the buckets that each operation of the passes uses, unless
+/// they lie there still, and where there is room those of the next operation before it. `uses`: of
+/// each operation.
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_gather> plan_gathers(
+    parameter_layout const& layout, element_range const& room,
+    std::vector<std::vector<int>> const& uses) {
+  std::vector<planned_gather> out;
+  room_for_buckets inside(layout, room);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    auto kept = uses[i];
+    auto const bring = [&](int number) {
+      room_place at;
+      if (!inside.has(number) && inside.put(number, kept, at))
+        out.push_back({static_cast<int>(i), number, at});
+    };
+    for (int const number : uses[i]) bring(number);
+    if (i + 1 == uses.size()) break;
+    for (int const number : uses[i + 1]) bring(number), kept.push_back(number);
+  }
+  return out;
+}
+
+/// The ranges of units, in their order, that one pass through a chunk runs as operations of their
+/// own. `ends_buckets`: whether it makes gradients that go on as soon as a bucket has all of its.
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> pieces_of_pass(
+    bucket_uses const& uses, unit_range units, bool gathers, bool ends_buckets) {
+  std::vector<unit_range> const whole{units};
+  auto const by_use =
+      gathers ? split_by_buckets(uses, units, {0, parameter_layout::frozen}, units_use::all)
+              : whole;
+  if (!ends_buckets) return by_use;
+  std::vector<unit_range> out;
+  for (auto const& piece : by_use)
+    for (auto const& part : split_by_buckets(uses, piece, {0}, units_use::summed))
+      out.push_back(part);
+  return out;
+}
+
+/// All that passes gather, each region in a room of its own. `passes`: of the stage, whose chunks
+/// are `chunks`.
+[[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_gather> gathers_of_passes(
+    parameter_layout const& layout, bucket_uses const& uses, static_view<unit_range> chunks,
+    std::vector<scheduled_work> const& passes, bool scatters) {
+  auto const of_region = [&](int region, element_range const& room) {
+    std::vector<std::vector<int>> used;
+    for (auto const& now : passes) {
+      if (!computes(now.kind)) continue;
+      bool const forward = now.kind == work::forward;
+      auto pieces =
+          pieces_of_pass(uses, chunks[now.chunk], true, scatters && sums_gradients(now.kind));
+      if (!forward) std::ranges::reverse(pieces);
+      for (auto const& piece : pieces)
+        used.push_back(uses.of(piece, region, forward ? units_use::all : units_use::passed));
+    }
+    return plan_gathers(layout, room, used);
+  };
+  auto const trained = of_region(0, layout.parameters_at.room);
+  auto const frozen = of_region(parameter_layout::frozen, layout.parameters_at.frozen_room);
+  std::vector<planned_gather> out(trained.size() + frozen.size());
+  std::ranges::merge(trained, frozen, out.begin(), {}, &planned_gather::before,
+                     &planned_gather::before);
+  return out;
+}
+
+}  // namespace plait::planning

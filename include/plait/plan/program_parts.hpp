@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "plait/plan/program_operation.hpp"
+#include "plait/plan/synchronization.hpp"
+
+namespace plait::planning {
+
+/// Something that operations read and write, by name.
+enum class program_buffer : int {
+  labels,
+  scale,
+  loss,
+  norm_partials,
+  numbers,           ///< that ranks compare, or of measures
+  parameters,        ///< of a bucket
+  gradients,         ///< of a bucket
+  tied_gradients,    ///< of the uses that are added to those of a bucket
+  gathered,          ///< an end of the room for parameters, and of that for frozen ones
+  scattered,         ///< an end of the room for gradients
+  activation_stash,  ///< a slot of a chunk: what its layers have made of a microbatch
+  gradient_stash,    ///< a slot: what backward_input leaves to backward_parameters
+  edge_input,        ///< a slot: what the chunk before has sent
+  edge_gradient,     ///< a slot: what the chunk behind has sent
+  made_gradient,     ///< of a unit's input: units of a backward use two places in turn
+  outputs,           ///< of a microbatch, brought together
+  state,             ///< arenas of a trainer
+  tensor             ///< the room of an export
+};
+
+/// The number of enumerators of `program_buffer`.
+inline constexpr int program_buffers = 18;
+
+/// All that a rank does in one part of a job, in the order in which it is handed to its streams:
+/// what is handed to stream compute before comes before the first operation, and behind the last
+/// one the host waits for all streams before it begins another program.
+struct step_program {
+  std::vector<program_operation> operations{};
+  std::vector<stream_operation> touched{};  ///< of each
+};
+
+/// What a step does besides what its list says.
+struct program_shape {
+  bool counts = true;  ///< labels, and adds up the loss
+  bool clips = false;
+  bool updates = false;
+  bool checks_loss = false;  ///< before it updates
+  bool masks_loss = false;   ///< of ranks that have the same loss, one counts
+};
+
+}  // namespace plait::planning

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "plait/mesh/mesh.hpp"
+#include "plait/mesh/stream.hpp"
+#include "plait/plan/arena_layout.hpp"
+#include "plait/plan/program_operation.hpp"
+#include "plait/policy/policy.hpp"
+#include "plait/run/stage_memory.hpp"
+
+namespace plait::execution {
+
+/// This rank's block of a bucket in an arena, and where the block lies in the whole bucket.
+struct block_of_bucket {
+  element_range held{};
+  std::size_t behind = 0;
+};
+[[nodiscard]] inline block_of_bucket block_in(parameter_layout const& layout,
+                                              stored_buckets const& at, int bucket,
+                                              std::size_t number) {
+  auto const b = std::size_t(bucket);
+  std::size_t const blocks = at.blocks[b], count = layout.bucket_at(b).elements.count / blocks;
+  return {{at.base[b], count}, blocks == 1 ? 0 : number * count};
+}
+/// The number of the blocks that a rank holds of what is placed so.
+[[nodiscard]] inline std::size_t number_of_block(placements const& held, mesh const& grid,
+                                                 coordinates const& place) {
+  return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));
+}
+
+/// The rooms of a stage in which buckets are whole while passes use them: of parameters of which
+/// ranks hold blocks, and of gradients that are summed microbatch by microbatch.
+///
+/// Cost:    no call allocates.
+/// Threads: used by the one thread that runs the rank.
+template <class Job, class Rank,
+          bool HasRooms =
+              Job::plan_type::rules.keeps_blocks() || Job::plan_type::rules.sums_blocks()>
+class block_rooms {
+  using plan = typename Job::plan_type;
+  using T = typename Job::element;
+  using sum = typename Job::gradient_element;
+  using memory_type = stage_memory<Job, typename Rank::device_type::memory>;
+
+ public:
+  /// `memory`: that of the runner, which looks up where parameters are.
+  [[gnu::cold]] block_rooms(Rank& rank, memory_type& memory,
+                            typename memory_type::arenas const& where)
+      : rank_(rank),
+        memory_(memory),
+        parameters_(where.parameters),
+        gradients_(where.gradients),
+        layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
+        uses_(uses_in_buckets(plan::code.items.view(), plan::entries.view(),
+                              plan::chunks_of(rank.stage()), layout_)),
+        kept_(number_of_block(plan::rules.kept, rank.grid(), rank.place())),
+        summed_(number_of_block(plan::rules.summed, rank.grid(), rank.place())) {}
+
+  /// Where a bucket of parameters is made whole.
+  [[nodiscard]] T* parameters(program_operation const& of) const {
+    return parameters_ + parameter_room(of).offset;
+  }
+  /// Where that of gradients is.
+  [[nodiscard]] sum* gradients(program_operation const& of) const {
+    return gradients_ + gradient_room(of).offset;
+  }
+
+  /// Puts this rank's block of a bucket of parameters where ranks gather it, which is where layers
+  /// see it from then on.
+  void bring(program_operation const& now) {
+    auto const room = parameter_room(now);
+    auto const block = block_in(layout_, layout_.parameters_at, now.bucket, kept_);
+    queue().discard(parameters_ + room.offset, room.count * sizeof(T));
+    queue().copy_bytes(parameters_ + block.held.offset, parameters_ + room.offset + block.behind,
+                       block.held.count * sizeof(T));
+    memory_.place_parameters(uses_[std::size_t(now.bucket)], room.offset);
+  }
+  /// Before a backward that makes gradients of a bucket.
+  void begin(program_operation const& now) {
+    if (now.bucket >= 0)
+      memory_.place_gradients(uses_[std::size_t(now.bucket)], gradient_room(now).offset);
+  }
+  /// Adds this rank's block of a microbatch's gradients to those of the step.
+  void accumulate(program_operation const& now) {
+    auto const room = gradient_room(now);
+    auto const block = block_in(layout_, layout_.gradients_at, now.bucket, summed_);
+    sum const* const from = gradients_ + room.offset + block.behind;
+    sum* const to = gradients_ + block.held.offset;
+    if (now.begins) queue().copy_bytes(from, to, block.held.count * sizeof(sum));
+    else queue().add(to, from, to, block.held.count);
+    queue().discard(gradients_ + room.offset, room.count * sizeof(sum));
+  }
+
+ private:
+  [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
+  [[nodiscard]] element_range place_in(element_range const& room,
+                                       program_operation const& of) const {
+    std::size_t const count = layout_.bucket_at(std::size_t(of.bucket)).elements.count;
+    return {of.at_end ? room.end() - count : room.offset, count};
+  }
+  [[nodiscard]] element_range parameter_room(program_operation const& of) const {
+    auto const& at = layout_.parameters_at;
+    bool const is_frozen = std::size_t(of.bucket) >= layout_.buckets.size();
+    return place_in(is_frozen ? at.frozen_room : at.room, of);
+  }
+  [[nodiscard]] element_range gradient_room(program_operation const& of) const {
+    return place_in(layout_.gradients_at.room, of);
+  }
+
+  Rank& rank_;
+  memory_type& memory_;
+  T* parameters_;
+  sum* gradients_;
+  parameter_layout layout_;
+  std::vector<std::vector<use_in_bucket>> uses_;  // of each bucket
+  std::size_t kept_, summed_;                     // the blocks that this rank holds
+};
+
+/// Where ranks hold all of both.
+template <class Job, class Rank>
+class block_rooms<Job, Rank, false> {
+ public:
+  block_rooms(Rank&, auto&, auto const&) {}
+  typename Job::element* parameters(program_operation const&) const { return nullptr; }
+  typename Job::gradient_element* gradients(program_operation const&) const { return nullptr; }
+  void bring(program_operation const&) {}
+  void begin(program_operation const&) {}
+  void accumulate(program_operation const&) {}
+};
+
+}  // namespace plait::execution

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=30
+//
+// Ranks that hold blocks of gradients, or of parameters, too: the same training in less memory.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/plait.hpp"
+#include "train/small_gpt.hpp"
+
+namespace levels {
+
+using namespace plait;
+using namespace plait::ext;
+using namespace plait::planning;
+using tensors = std::map<std::string, std::vector<double>>;
+
+// The table has two uses on one stage; six of its rows are padding. The positions and the first of
+// the blocks are frozen.
+using tied_model = objective<
+    sequential<named<"wte", use_form<"vocabulary", small_gpt::table>>,
+               named<"wpe", frozen<nn::positions<small_gpt::length, small_gpt::width>>>,
+               named<"h0", frozen<small_gpt::block>>, named<"h", repeat<3, small_gpt::block>>,
+               named<"ln_f", nn::layer_norm<small_gpt::width>>,
+               named<"lm_head", use_form<"column", small_gpt::tied_head>>>,
+    nn::cross_entropy<small_gpt::tied_vocabulary,
+                      nn::cross_entropy_options{.padded_to = small_gpt::vocabulary}>>;
+template <class Policy, class Element = double>
+struct tied_job : parallel<tied_model, Policy, Element> {};
+template <class Policy, class Element = double>
+struct job : parallel<small_gpt::objective, Policy, Element> {};
+
+struct outcome {
+  std::vector<double> numbers;  ///< the loss and the norm of each step
+  tensors weights, gradients;
+};
+
+struct settings {
+  int microbatches = 1;
+  double clip = 0;
+  int steps = 6;
+};
+
+template <class Job>
+outcome train(auto const& backend, settings const& with) {
+  auto const text = small_gpt::text();
+  outcome out;
+  launch<Job>(backend, [&](auto& rank) {
+    using parameter_element = typename Job::parameter_element;
+    using gradient_element = typename Job::gradient_element;
+    auto trainer = plait::trainer<Job>(
+        rank, adamw{.learning_rate = 1e-2, .weight_decay = 0.3, .decays = decay_matrices},
+        {.clip = with.clip});
+    auto batches = plait::batches(text, global_batch<24>{}, rank,
+                                  {.epochs = 0, .microbatches = with.microbatches});
+    for (int step = 0; step < with.steps; ++step) {
+      auto const report = trainer.step(batches.at(std::uint64_t(step)));
+      double const loss = step == 2 ? trainer.evaluate(batches.at(0)) : 0;
+      if (rank.is_root())
+        out.numbers.insert(out.numbers.end(), {report.loss, report.gradient_norm, loss});
+    }
+    auto const into = [&]<class T>(tensors& to, T) {
+      return [&to](std::string const& name, parameter_info const&, std::span<T const> values) {
+        to[name].assign(values.begin(), values.end());
+      };
+    };
+    trainer.export_parameters(into(out.weights, parameter_element{}));
+    trainer.export_gradients(into(out.gradients, gradient_element{}));
+    workload const load{.rows = 24 * small_gpt::length / std::size_t(with.microbatches) /
+                                std::size_t(rank.grid().size(batch_axes)),
+                        .microbatches = with.microbatches,
+                        .data_ranks = rank.grid().size(axis::data),
+                        .gradient_norm = with.clip > 0};
+    auto const need = Job::plan_type::memory(rank.stage(), load);
+    auto const there = trainer.allocated();
+    EXPECT_EQ(there.total() - there.workspace, need.total() - need.batches);
+  });
+  return out;
+}
+
+void expect_near(tensors const& expected, tensors const& got, double rounding) {
+  ASSERT_EQ(expected.size(), got.size());
+  for (auto const& [name, values] : expected) {
+    auto const& other = got.at(name);
+    ASSERT_EQ(other.size(), values.size()) << name;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(other[i], values[i], rounding) << name << " at " << i;
+  }
+}
+void expect_near(outcome const& expected, outcome const& got, double rounding) {
+  ASSERT_EQ(expected.numbers.size(), got.numbers.size());
+  for (std::size_t i = 0; i < expected.numbers.size(); ++i)
+    ASSERT_NEAR(got.numbers[i], expected.numbers[i], rounding) << i;
+  expect_near(expected.weights, got.weights, rounding);
+  expect_near(expected.gradients, got.gradients, rounding);
+}
+
+template <int Level>
+using at_launch_level = data_parallel<at_launch, zero<Level>, buckets<1>>;
+
+template <template <class, class> class Job, class Policy>
+void expect_serial(int ranks, settings const& with) {
+  auto const expected = train<Job<serial, double>>(threads{}, with);
+  expect_near(expected, train<Job<Policy, double>>(threads{.data_ranks = ranks}, with), 1e-10);
+}
+
+TEST(Levels, OneRank) {
+  for (int const m : {1, 2}) {
+    expect_serial<job, at_launch_level<2>>(1, {m});
+    expect_serial<job, at_launch_level<3>>(1, {m});
+    expect_serial<tied_job, at_launch_level<2>>(1, {m});
+    expect_serial<tied_job, at_launch_level<3>>(1, {m});
+  }
+}
+TEST(Levels, Ranks) {
+  for (int const ranks : {2, 3, 4})
+    for (int const m : {1, 2}) {
+      expect_serial<job, at_launch_level<2>>(ranks, {m, 0.5});
+      expect_serial<job, at_launch_level<3>>(ranks, {m, 0.5});
+      expect_serial<tied_job, at_launch_level<2>>(ranks, {m});
+      expect_serial<tied_job, at_launch_level<3>>(ranks, {m});
+    }
+}
+
+}  // namespace levels
