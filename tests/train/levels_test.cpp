@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
 #include "train/small_gpt.hpp"
 
@@ -76,7 +78,7 @@ outcome train(auto const& backend, settings const& with) {
     workload const load{.rows = 24 * small_gpt::length / std::size_t(with.microbatches) /
                                 std::size_t(rank.grid().size(batch_axes)),
                         .microbatches = with.microbatches,
-                        .data_ranks = rank.grid().size(axis::data),
+                        .data_ranks = rank.grid().size(batch_axes),
                         .gradient_norm = with.clip > 0};
     auto const need = Job::plan_type::memory(rank.stage(), load);
     auto const there = trainer.allocated();
@@ -127,6 +129,55 @@ TEST(Levels, Ranks) {
       expect_serial<tied_job, at_launch_level<2>>(ranks, {m});
       expect_serial<tied_job, at_launch_level<3>>(ranks, {m});
     }
+}
+
+template <int Level>
+using within_two = data_parallel<4, within<2>, zero<Level>, buckets<1>>;
+
+TEST(Levels, WithinNeighbours) {
+  for (int const m : {1, 2}) {
+    expect_serial<job, within_two<1>>(4, {m, 0.5});
+    expect_serial<job, within_two<2>>(4, {m, 0.5});
+    expect_serial<tied_job, within_two<3>>(4, {m, 0.5});
+  }
+  expect_serial<tied_job, data_parallel<at_launch, within<2>, zero<3>, buckets<1>>>(6, {2});
+}
+
+template <int Level, class Tensor>
+using on_three_axes = hybrid<pipeline<2>, at_launch_level<Level>, Tensor>;
+
+TEST(Levels, OnThreeAxes) {
+  expect_serial<job, on_three_axes<2, small_gpt::tp2>>(2, {4, 0.5});
+  expect_serial<job, on_three_axes<3, small_gpt::tp2_sharded>>(2, {4, 0.5});
+  expect_serial<tied_job, hybrid<at_launch_level<3>, small_gpt::tp2>>(2, {2, 0.5});
+  expect_serial<job, hybrid<pipeline<2, gpipe>, at_launch_level<3>>>(3, {4, 0.5});
+}
+
+template <class Job>
+void expect_no_race(std::uint64_t seeds, settings const& with) {
+  auto const expected = train<Job>(threads{.data_ranks = 2}, with);
+  simulated_statistics statistics;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    auto const got =
+        train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, with);
+    ASSERT_EQ(got.numbers, expected.numbers) << "seed " << seed;
+    ASSERT_EQ(got.weights, expected.weights) << "seed " << seed;
+  }
+  puts("sites");
+  for (auto const& site : statistics.sites)
+    if (site.where == wait_site::part::step) {
+      EXPECT_THROW(train<Job>(simulated{.data_ranks = 2, .without = site}, with), race_error)
+          << to_string(site);
+    }
+}
+
+TEST(LevelsSimulated, HaveNoRaceAndNoWaitTooMany) {
+  expect_no_race<job<on_three_axes<1, small_gpt::tp2_sharded>>>(2, {4, 0.5, 3});
+  puts("---");
+  expect_no_race<tied_job<at_launch_level<2>>>(2, {2, 0.5, 3});
+  expect_no_race<tied_job<at_launch_level<3>>>(2, {2, 0.5, 3});
+  expect_no_race<tied_job<data_parallel<2, within<1>, zero<3>, buckets<1>>>>(2, {2, 0.5, 3});
+  expect_no_race<job<on_three_axes<3, small_gpt::tp2_sharded>>>(2, {4, 0.5, 3});
 }
 
 }  // namespace levels

@@ -81,27 +81,41 @@ struct mesh {
   /// False while the size of an axis is left to the launch.
   [[nodiscard]] constexpr bool is_complete() const { return world_size() != 0; }
 
-  /// The same mesh with `ranks` along the axis whose size is left to the launch, if there is one.
+  /// The ranks that have other samples, but for an axis whose size is left to the launch.
+  [[nodiscard]] constexpr int known_batch_ranks() const {
+    int product = 1;
+    for (axis which : all_axes)
+      if (batch_axes.contains(which) && size(which) != 0) product *= size(which);
+    return product;
+  }
+
+  /// The same mesh with `ranks` ranks that have other samples, if the size of an axis is left to
+  /// the launch.
   ///
-  /// Errors: input_error if `ranks` is below 1.
+  /// Errors: input_error if `ranks` is below 1, or no multiple of those along other axes.
   [[nodiscard]] constexpr mesh with_ranks_at_launch(int ranks) const {
     mesh filled = *this;
+    int const others = known_batch_ranks();
     for (auto& dimension : filled.dimensions)
       if (dimension.size == 0) {
-        dimension.size = ranks;
+        dimension.size = ranks / others;
         if (ranks < 1)
           throw input_error("mesh: the " + std::string(to_string(dimension.which)) +
                             " axis gets its size at launch; asked for " + std::to_string(ranks) +
                             " ranks, it takes at least 1");
+        if (ranks % others != 0)
+          throw input_error("mesh: asked at launch for " + std::to_string(ranks) +
+                            " data ranks, of which " + std::to_string(others) +
+                            " are neighbours; give a multiple of " + std::to_string(others));
       }
     return filled;
   }
 
-  /// What `filled`, which fits this mesh, has along the axis whose size is left to the launch; 1 if
-  /// there is no such axis.
+  /// The ranks that have other samples in `filled`, which fits this mesh, if the size of an axis is
+  /// left to the launch; 1 if there is no such axis.
   [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
     for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
-      if (dimensions[i].size == 0) return filled.dimensions[i].size;
+      if (dimensions[i].size == 0) return filled.size(batch_axes);
     return 1;
   }
 
@@ -202,9 +216,11 @@ struct mesh {
                         " not a multiple of the " + std::to_string(others) + " ranks of " +
                         to_string(known) + "; start " + std::to_string(fit * others) +
                         (processors < others ? "" : " or " + std::to_string((fit + 1) * others)));
-    return planned.with_ranks_at_launch(all ? fit : data_ranks == 0 ? 1 : data_ranks);
+    int const groups = all ? fit : 1;
+    return planned.with_ranks_at_launch(
+        all || data_ranks == 0 ? groups * planned.known_batch_ranks() : data_ranks);
   }
-  if (!all && data_ranks != 0 && data_ranks != planned.size(axis::data))
+  if (!all && data_ranks != 0 && data_ranks != planned.size(batch_axes))
     throw input_error("launch: the backend is given " + std::to_string(data_ranks) +
                       " data ranks, the policy has " + std::to_string(planned.size(axis::data)) +
                       " in its mesh '" + to_string(planned) +

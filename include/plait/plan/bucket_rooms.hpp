@@ -224,22 +224,30 @@ struct planned_gather {
   room_place at{};
 };
 
-/// What is brought together, and when: the buckets that each operation of the passes uses, unless
-/// they lie there still, and where there is room those of the next operation before it. `uses`: of
-/// each operation.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_gather> plan_gathers(
+/// What is brought together for passes, and where each of their operations finds what it uses.
+struct gather_plan {
+  std::vector<planned_gather> gathers{};    ///< in their order
+  std::vector<std::array<bool, 4>> ends{};  ///< of each operation: begin and end of the room for
+                                            ///< parameters and of that for frozen ones
+};
+
+/// The buckets that each operation of the passes uses, unless they lie there still, and where there
+/// is room those of the next operation before it. `uses`: of each operation, buckets of one region.
+[[nodiscard]] [[gnu::cold]] constexpr gather_plan plan_gathers(
     parameter_layout const& layout, element_range const& room,
     std::vector<std::vector<int>> const& uses) {
-  std::vector<planned_gather> out;
+  gather_plan out;
   room_for_buckets inside(layout, room);
   for (std::size_t i = 0; i < uses.size(); ++i) {
     auto kept = uses[i];
     auto const bring = [&](int number) {
       room_place at;
       if (!inside.has(number) && inside.put(number, kept, at))
-        out.push_back({static_cast<int>(i), number, at});
+        out.gathers.push_back({static_cast<int>(i), number, at});
     };
     for (int const number : uses[i]) bring(number);
+    auto& ends = out.ends.emplace_back();
+    for (int const number : uses[i]) ends[inside.is_at_end(number) ? 1 : 0] = true;
     if (i + 1 == uses.size()) break;
     for (int const number : uses[i + 1]) bring(number), kept.push_back(number);
   }
@@ -264,7 +272,7 @@ struct planned_gather {
 
 /// All that passes gather, each region in a room of its own. `passes`: of the stage, whose chunks
 /// are `chunks`.
-[[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_gather> gathers_of_passes(
+[[nodiscard]] [[gnu::cold]] constexpr gather_plan gathers_of_passes(
     parameter_layout const& layout, bucket_uses const& uses, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes, bool scatters) {
   auto const of_region = [&](int region, element_range const& room) {
@@ -280,11 +288,14 @@ struct planned_gather {
     }
     return plan_gathers(layout, room, used);
   };
-  auto const trained = of_region(0, layout.parameters_at.room);
+  auto out = of_region(0, layout.parameters_at.room);
+  auto const trained = out.gathers;
   auto const frozen = of_region(parameter_layout::frozen, layout.parameters_at.frozen_room);
-  std::vector<planned_gather> out(trained.size() + frozen.size());
-  std::ranges::merge(trained, frozen, out.begin(), {}, &planned_gather::before,
+  out.gathers.resize(trained.size() + frozen.gathers.size());
+  std::ranges::merge(trained, frozen.gathers, out.gathers.begin(), {}, &planned_gather::before,
                      &planned_gather::before);
+  for (std::size_t i = 0; i < out.ends.size(); ++i)
+    std::copy_n(frozen.ends[i].begin(), 2, out.ends[i].begin() + 2);
   return out;
 }
 

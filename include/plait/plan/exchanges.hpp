@@ -257,10 +257,11 @@ struct exchange_lister {
                                        plan.chunks_of(stage), passes, plan.rules.sums_blocks());
     for (int const region : {0, parameter_layout::frozen}) {
       auto const kept = placements_of_region(region).kept;
-      add_buckets(exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
-                  seen(), region, nullptr, [&](int number) {
-                    return std::int64_t(std::ranges::count(all, number, &planned_gather::bucket));
-                  });
+      add_buckets(
+          exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant), seen(),
+          region, nullptr, [&](int number) {
+            return std::int64_t(std::ranges::count(all.gathers, number, &planned_gather::bucket));
+          });
     }
   }
 

@@ -112,7 +112,7 @@ class program_writer {
         for (int e = 0; e < plan_.entries.size(); ++e) {
           auto const& entry = plan_.entries[e];
           if (entry.item == item && entry.owner < 0 && !(gradients && entry.is_frozen))
-            add_tensor({.units = {unit, unit + 1}, .entry = e}, plan_.stage_of(unit));
+            add_tensor({.units = {unit, unit + 1}, .entry = e}, plan_.stage_of(unit), gradients);
         }
       }
   }
@@ -290,12 +290,14 @@ class program_writer {
   /// A part of a pass, behind the buckets that are gathered for it.
   [[gnu::cold]] void add_piece(program_operation run, unit_range units, buffers reads,
                                buffers const& writes) {
-    for (; next_gather_ < gathers_.size() && gathers_[next_gather_].before == piece_;
-         ++next_gather_)
-      gather(gathers_[next_gather_]);
-    ++piece_;
-    if (gathers())
-      for (int end = 0; end < 4; ++end) reads.push_back(at(name::gathered, end));
+    if (gathers()) {
+      auto const& all = gathers_.gathers;
+      for (; next_gather_ < all.size() && all[next_gather_].before == piece_; ++next_gather_)
+        gather(all[next_gather_]);
+      auto const& ends = gathers_.ends[std::size_t(piece_++)];
+      for (int end = 0; end < 4; ++end)
+        if (ends[std::size_t(end)]) reads.push_back(at(name::gathered, end));
+    }
     run.units = units;
     add(run, stream::compute, reads, writes);
   }
@@ -345,7 +347,9 @@ class program_writer {
         }
       auto const scattered = ends_of(room);
       if (run.bucket >= 0) writes_here = joined(writes_here, scattered);
+      if (room.takes_all) accumulate_scattered();
       add_piece(run, units, reads, writes_here);
+      accumulate_scattered();  // what was reduced while this computed
       if (run.bucket >= 0) reduce_microbatch(run, is_last, scattered);
       if (!is_last) continue;
       for (int unit = units.begin; unit < units.end; ++unit) is_done_[std::size_t(unit)] = true;
@@ -375,7 +379,16 @@ class program_writer {
     add_rows_of_bucket(exchange_place::microbatch_gradients, made, scattered);
     made.what = operation_kind::accumulate;
     made.begins = run.begins;
-    add(made, stream::compute, scattered, {at(name::gradients, run.bucket)});
+    scattered_ = {made, is_last};
+  }
+  /// The block of what has been reduced last to the sums of the step; of a bucket that is whole
+  /// then, what other axes add to it.
+  [[gnu::cold]] void accumulate_scattered() {
+    auto const [made, is_last] = std::exchange(scattered_, {});
+    if (made.bucket < 0) return;
+    add(made, stream::compute, {at(name::scattered, made.at_end ? 1 : 0)},
+        {at(name::gradients, made.bucket)});
+    if (is_last) reduce_bucket(made.bucket);
   }
   /// Whether a place has a row that moves a bucket, or any.
   [[nodiscard]] [[gnu::cold]] bool moves_at(exchange_place place, int number = -1) const {
@@ -387,8 +400,8 @@ class program_writer {
   }
   /// Whether ranks add up a bucket while the backward goes on.
   [[nodiscard]] [[gnu::cold]] bool goes_early(int number) const {
-    return plan_.has_buckets && bucket_of(number).region == 0 &&
-           (scatters() || moves_at(exchange_place::gradients, number));
+    return plan_.has_buckets && bucket_of(number).region == 0 && !scatters() &&
+           moves_at(exchange_place::gradients, number);
   }
   [[gnu::cold]] void reduce_what_is_whole() {
     for (int b = buckets() - 1; b >= 0; --b) {
@@ -442,6 +455,7 @@ class program_writer {
   }
   /// All buckets that have not been reduced.
   [[gnu::cold]] void reduce_gradients() {
+    accumulate_scattered();
     add_rows(exchange_place::slices, all_gradients());
     for (int const region : {0, 1})
       for (int b = buckets() - 1; b >= 0; --b)
@@ -501,9 +515,10 @@ class program_writer {
     }
   }
   /// A tensor of stage `owner` to the root.
-  [[gnu::cold]] void add_tensor(program_operation of, int owner) {
-    buffers state{at(name::state)};
-    for (int region = 0; region < 3; ++region) state.push_back(at(name::gathered, region));
+  [[gnu::cold]] void add_tensor(program_operation of, int owner, bool gradients) {
+    int const region = parameters_.entries[std::size_t(of.entry)].region;
+    buffers const state{plan_.exports_blocks(region, gradients) ? at(name::gathered, region)
+                                                                : at(name::state)};
     buffers const tensor{at(name::tensor)};
     auto const add_rows_of = [&](bool message, buffers const& reads) {
       bool any = false;
@@ -535,10 +550,14 @@ class program_writer {
   std::vector<bool> is_done_{};     // units whose gradients are whole but for tied uses
   std::vector<bool> is_reduced_{};  // buckets
   bucket_uses uses_;
-  std::vector<planned_gather> gathers_{};
+  gather_plan gathers_{};
   std::size_t next_gather_ = 0;
   int piece_ = 0;  // of the passes, that comes next
   room_for_buckets scatter_room_;
+  struct {
+    program_operation made{};
+    bool is_last = false;                    // of its bucket
+  } scattered_{};                            // the accumulation that comes next
   std::array<int, 3> exported_{-1, -1, -1};  // the bucket of each region that is whole
   int span_ = 1;                             // of the numbers of units, slots and microbatches
   step_program out_{};

@@ -112,10 +112,39 @@ struct buckets<at_end> {
 
 }  // namespace plait
 
+namespace plait {
+
+/// Cuts what `zero<Level>` cuts among `Ranks` neighbours, as an option of data_parallel: of N data
+/// ranks each N / Ranks groups have all of it. What the optimizer owns is cut over all N.
+///
+/// Moves: along the neighbours, whose link is fast, what the level does; between the groups the
+///        sums of a step once, a block of each: 2(B/Ranks)(R-1)/R bytes for B bytes of parameters
+///        and R groups.
+///
+/// Example (tests/reference/names_in_use_test.cpp within):
+///     struct of_two_nodes
+///         : plait::parallel<objective,
+///                           plait::data_parallel<4, plait::within<2>, plait::zero<3>>> {};
+template <int Ranks>
+struct within {
+  static_assert(Ranks >= 1,
+                "within<Ranks>: Ranks is less than 1; write how many neighbours share "
+                "what is cut, such as the devices of one machine");
+  static constexpr int neighbours = Ranks;
+};
+
+}  // namespace plait
+
 namespace plait::detail {
 
 template <class Option>
-inline constexpr bool is_data_option = ext::data_sharding<Option> || ext::bucket_size<Option>;
+concept is_neighbourhood = requires {
+  { Option::neighbours } -> std::convertible_to<int>;
+};
+
+template <class Option>
+inline constexpr bool is_data_option =
+    ext::data_sharding<Option> || ext::bucket_size<Option> || is_neighbourhood<Option>;
 
 /// The first of the options that `Fits`, or the usual one.
 template <template <class> class Fits, class Usual, class... Options>
@@ -129,13 +158,64 @@ template <class Option>
 struct is_sharding : std::bool_constant<ext::data_sharding<Option>> {};
 template <class Option>
 struct is_bucket_size : std::bool_constant<ext::bucket_size<Option>> {};
+template <class Option>
+struct is_within : std::bool_constant<is_neighbourhood<Option>> {};
+
+template <class Option>
+inline constexpr bool is_at_end = std::is_same_v<Option, buckets<at_end>>;
+template <class Option>
+inline constexpr bool sums_blocks = [] {
+  if constexpr (ext::data_sharding<Option>)
+    return Option::parameters.summed == shard<dim::elements>;
+  else return false;
+}();
+
+struct no_neighbours {
+  static constexpr int neighbours = 0;
+};
+
+/// The data axis of a policy with options.
+template <int Ranks, class Sharding, class Buckets>
+struct data_axis {
+  using concept_tag = ext::policy_tag;
+  static constexpr axis along = axis::data;
+  static constexpr int ranks = Ranks;
+  static constexpr placement samples = shard<dim::batch>;
+  static constexpr ext::parameter_rule parameters = Sharding::parameters;
+  static constexpr std::size_t bucket_bytes = Buckets::bucket_bytes;
+};
+/// Groups of neighbours: parameters are whole along this axis, gradients are summed once a step.
+template <int Ranks, class Sharding>
+struct groups_of_neighbours {
+  using concept_tag = ext::policy_tag;
+  static constexpr axis along = axis::replica;
+  static constexpr int ranks = Ranks;
+  static constexpr placement samples = shard<dim::batch>;
+  static constexpr ext::parameter_rule parameters{.summed = partial,
+                                                  .owned = Sharding::parameters.owned};
+};
+template <int Ranks, int Neighbours, class Sharding, class Buckets>
+struct grouped_data_axis {
+  static_assert(Ranks == at_launch || Ranks % Neighbours == 0,
+                "data_parallel<Ranks, within<Neighbours>>: Neighbours does not divide Ranks; write "
+                "a multiple of it for Ranks");
+  using concept_tag = ext::policy_tag;
+  using policies = ext::policy_list<
+      groups_of_neighbours<Ranks == at_launch ? at_launch : Ranks / Neighbours, Sharding>,
+      data_axis<Neighbours, Sharding, Buckets>>;
+};
+
+template <int Ranks, int Neighbours, class Sharding, class Buckets>
+using data_axes = std::conditional_t<
+    Neighbours == 0, data_axis<Ranks, Sharding, Buckets>,
+    grouped_data_axis<Ranks, Neighbours == 0 ? 1 : Neighbours, Sharding, Buckets>>;
 
 }  // namespace plait::detail
 
 namespace plait {
 
 /// Gives each of `Ranks` ranks an equal slice of the batch and adds up their gradients. `Options`,
-/// in any order: `unsharded` or `zero<1>` to `zero<3>`, and `buckets<...>`.
+/// in any order: `unsharded` or `zero<1>` to `zero<3>`, `within<...>`, and `buckets<...>`.
 ///
 /// Moves: one all_reduce of the gradients per step, 2N(p-1)/p bytes for N bytes of parameters,
 ///        bucket by bucket while the backward runs; see zero for what its levels move.
@@ -145,7 +225,13 @@ namespace plait {
 ///     struct any_number : plait::parallel<objective, plait::data_parallel<>> {
 ///     };  // said at launch
 template <int Ranks = at_launch, class... Options>
-struct data_parallel {
+struct data_parallel
+    : detail::data_axes<
+          Ranks,
+          detail::option_or<detail::is_within, detail::no_neighbours, Options...>::type::neighbours,
+          typename detail::option_or<detail::is_sharding, unsharded, Options...>::type,
+          typename detail::option_or<detail::is_bucket_size, buckets<ext::usual_bucket_bytes>,
+                                     Options...>::type> {
   static_assert(Ranks >= 1 || Ranks == at_launch,
                 "data_parallel<Ranks>: Ranks is less than 1; write the number of ranks, or nothing "
                 "to choose it at launch");
@@ -158,21 +244,15 @@ struct data_parallel {
   static_assert((0 + ... + int(ext::bucket_size<Options>)) <= 1,
                 "data_parallel<Ranks, Options...>: two options say the size of buckets; write "
                 "buckets<...> once");
-  using concept_tag = ext::policy_tag;
-  static constexpr axis along = axis::data;
-  static constexpr int ranks = Ranks;
-  static constexpr placement samples = shard<dim::batch>;
-  static constexpr ext::parameter_rule parameters =
-      detail::option_or<detail::is_sharding, unsharded, Options...>::type::parameters;
-  static constexpr std::size_t bucket_bytes =
-      detail::option_or<detail::is_bucket_size, buckets<ext::usual_bucket_bytes>,
-                        Options...>::type::bucket_bytes;
-  static_assert(bucket_bytes > 0 || parameters.summed != shard<dim::elements>,
+  static_assert((0 + ... + int(detail::is_neighbourhood<Options>)) <= 1,
+                "data_parallel<Ranks, Options...>: two options say how many neighbours share what "
+                "is cut; write within<...> once");
+  /// Whether the size of buckets is written.
+  static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
+  static_assert(!(detail::is_at_end<Options> || ...) || !(detail::sums_blocks<Options> || ...),
                 "data_parallel<Ranks, zero<2 or 3>, buckets<at_end>>: gradients are summed, and "
                 "parameters gathered, bucket by bucket, and at_end makes one bucket of all; write "
                 "buckets<4_MiB>, or leave buckets out");
-  /// Whether the size of buckets is written.
-  static constexpr bool says_buckets = (ext::bucket_size<Options> || ...);
 };
 
 }  // namespace plait
