@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -135,7 +137,7 @@ class expansion : public calls_of_rows<Job> {
   void call_all(Which which) {
     for (auto const& what : list_)
       if (which(what))
-        for (int i = 0; i < (what.bucket < 0 ? 1 : int(what.times)); ++i) call(what);
+        for (int i = 0; i < what.buckets; ++i) call(what);
   }
   void at(exchange_place place, int item = -1) {
     call_all([&](exchange const& what) {
@@ -147,24 +149,139 @@ class expansion : public calls_of_rows<Job> {
       return what.place == place && (what.from.stage() == stage()) == sends;
     });
   }
-  [[nodiscard]] int copies(int item) const {
-    return plait::planning::count_copies(plan::code.items[item], plan::chunks_of(stage()));
+  void items(int count) {
+    for (int item = 0; item < count; ++item)
+      for (int unit = plan::code.items[item].first_unit;
+           unit < plan::code.items[item].first_unit + plan::code.items[item].count; ++unit)
+        if (plan::chunks_of(stage())[0].contains(unit)) {
+          gather_for(unit, true);
+          at(exchange_place::forward, item);
+        }
   }
-  void items(exchange_place place, int count) {
-    bool const forward = place == exchange_place::forward;
-    for (int i = 0; i < count; ++i) {
-      int const item = forward ? i : count - 1 - i;
-      for (int copy = 0; copy < copies(item); ++copy) at(place, item);
+
+  // --- buckets of which ranks hold blocks: there is room for two of a region at a time
+
+  static constexpr bool gathers = plan::rules.keeps_blocks(), scatters = plan::rules.sums_blocks();
+  [[nodiscard]] std::size_t length(int bucket) const {
+    return layout_.bucket_at(std::size_t(bucket)).elements.count;
+  }
+  /// The bucket in which a parameter lies.
+  [[nodiscard]] int bucket_of(int entry, int unit) const {
+    int const all = int(layout_.buckets.size() + layout_.frozen_buckets.size());
+    std::size_t const at = layout_.offset(entry, unit);
+    for (int b = 0; b < all; ++b)
+      if (auto const& one = layout_.bucket_at(std::size_t(b)).elements;
+          one.offset <= at && at < one.end())
+        return b;
+    return -1;
+  }
+  [[nodiscard]] static bool gives_gradient(int leaf) {
+    for (auto const& now : plan::code.steps)
+      if (now.kind == plait::planning::step_kind::leaf && now.leaf == leaf)
+        return plan::needs_gradient[std::size_t(now.in)];
+    return false;
+  }
+  /// What a unit uses of a region, its own bucket first.
+  [[nodiscard]] std::vector<int> used(int unit, int region, bool forward) const {
+    std::vector<int> own, tied;
+    for (int e = 0; e < plan::entries.size(); ++e) {
+      auto const& entry = plan::entries[e];
+      if (!plan::code.items[entry.item].units().contains(unit)) continue;
+      if (layout_.entries[std::size_t(e)].region != region) continue;
+      if (!forward && !gives_gradient(entry.leaf)) continue;
+      int const bucket = bucket_of(e, unit);
+      auto& to = entry.owner < 0 ? own : tied;
+      if (bucket >= 0 && std::ranges::find(own, bucket) == own.end() &&
+          std::ranges::find(tied, bucket) == tied.end())
+        to.push_back(bucket);
     }
+    own.insert(own.end(), tied.begin(), tied.end());
+    return own;
+  }
+  /// Operations of passes: the units that use the same, in their order, and what they use.
+  struct one_piece {
+    int begin = 0, end = 0;
+    std::vector<int> used[2];
+  };
+  void list_pieces(plait::ext::timetable const& table) {
+    auto const units = plan::chunks_of(stage())[0];
+    for (auto const& now : table.stages[std::size_t(stage())].operations) {
+      bool const forward = now.kind == plait::ext::work::forward;
+      if (!forward && now.kind != plait::ext::work::backward) continue;
+      std::vector<one_piece> here;
+      std::vector<int> before[3];
+      for (int unit = units.begin; unit < units.end; ++unit) {
+        std::vector<int> const uses[3]{used(unit, 0, true), used(unit, 2, true), own(unit)};
+        bool begins = here.empty();
+        for (int k = 0; k < (forward || !scatters ? 2 : 3); ++k) {
+          bool differs = false;
+          for (int const bucket : uses[k])
+            differs = differs || std::ranges::find(before[k], bucket) == before[k].end();
+          if (differs) before[k] = uses[k];
+          begins = begins || differs;
+        }
+        if (begins) here.push_back({unit, unit, {}});
+        here.back().end = unit + 1;
+        for (int k : {0, 1})
+          for (int const bucket : used(unit, 2 * k, forward))
+            if (auto& all = here.back().used[k]; std::ranges::find(all, bucket) == all.end())
+              all.push_back(bucket);
+      }
+      if (!forward) std::ranges::reverse(here);
+      pieces_.insert(pieces_.end(), here.begin(), here.end());
+    }
+  }
+  /// The bucket of gradients that a unit makes.
+  [[nodiscard]] std::vector<int> own(int unit) const {
+    for (int e = 0; e < plan::entries.size(); ++e)
+      if (plan::entries[e].owner < 0 &&
+          plan::code.items[plan::entries[e].item].units().contains(unit) &&
+          layout_.entries[std::size_t(e)].region == 0)
+        return {bucket_of(e, unit)};
+    return {};
+  }
+  void bring(int bucket, int k, std::vector<int> const& stay) {
+    auto& there = there_[k];  // that which came before, and the last
+    auto const& at = layout_.parameters_at;
+    std::size_t const room = (k == 0 ? at.room : at.frozen_room).count;
+    auto const stays = [&](int b) { return std::ranges::find(stay, b) != stay.end(); };
+    if (bucket == there[0] || bucket == there[1]) return;
+    for (int const goes : {0, 1}) {
+      int const beside = there[1 - goes];
+      bool const fits = beside < 0 || length(beside) + length(bucket) <= room;
+      if ((there[goes] >= 0 && stays(there[goes])) || (!fits && stays(beside))) continue;
+      there[0] = fits ? beside : -1;
+      there[1] = bucket;
+      return move(exchange_place::parameters, bucket);
+    }
+  }
+  /// What the next operation needs, and before it what there is room for of the one behind.
+  void gather_for(int unit, bool forward) {
+    if (!gathers) return;
+    auto const& now = pieces_[std::size_t(next_piece_)];
+    if (unit != (forward ? now.begin : now.end - 1)) return;
+    // By operation: those of the region of what is trained first.
+    for (int k : {0, 1}) {
+      auto stay = now.used[k];
+      for (int const bucket : now.used[k]) bring(bucket, k, stay);
+      if (std::size_t(next_piece_) + 1 == pieces_.size()) continue;
+      for (int const bucket : pieces_[std::size_t(next_piece_) + 1].used[k])
+        bring(bucket, k, stay), stay.push_back(bucket);
+    }
+    ++next_piece_;
   }
 
   void run_step(plait::ext::timetable const& table) {
     using enum exchange_place;
+    list_pieces(table);
     at(labels);
+    for (int const region : {1, 0})
+      for (int b = 0; b < int(layout_.buckets.size()); ++b)
+        if (layout_.buckets[std::size_t(b)].region == region) move(gather_parameters, b);
     int backwards = 0;
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::ext::work::forward:
-          items(forward, plan::code.items.size());
+          items(plan::code.items.size());
           at(output);  // for measures
           break;
         case plait::ext::work::backward: run_backward(++backwards == load_.microbatches); break;
@@ -177,13 +294,13 @@ class expansion : public calls_of_rows<Job> {
       }
     at(slices);
     if (backwards > 0) {
+      if (scatters && last_ >= 0) move(gradients, last_);
       if (!goes_early) reduce(0, 0, plan::code.unit_count());
       reduce(1, 0, plan::code.unit_count());
     }
     at(loss);
     at(norm_partials);
     at(measures);
-    for (int region : {0, 1}) for_each_bucket(region, [&](int b) { move(gather_parameters, b); });
   }
 
   // The buckets of the first region go behind the last backward of their first units.
@@ -193,10 +310,31 @@ class expansion : public calls_of_rows<Job> {
       auto const& piece = plan::code.items[item];
       for (int unit = piece.first_unit + piece.count - 1; unit >= piece.first_unit; --unit) {
         if (!plan::chunks_of(stage())[0].contains(unit)) continue;
+        gather_for(unit, false);
         at(exchange_place::backward, item);
-        if (is_last && goes_early) reduce(0, unit, unit + 1);
+        if (scatters) scatter(unit, is_last);
+        else if (is_last && goes_early) reduce(0, unit, unit + 1);
       }
     }
+  }
+  /// A bucket goes on behind its first unit; what other axes add to that of the last microbatch is
+  /// added behind the next one's layers.
+  void scatter(int unit, bool is_last) {
+    auto const& chunk = plan::chunks_of(stage())[0];
+    int const begins = own(unit).empty() ? -1 : own(unit)[0];
+    int before = -1;
+    for (int u = unit - 1; u >= chunk.begin && before < 0; --u)
+      if (!own(u).empty()) before = own(u)[0];
+    if (begins < 0 || begins == before) return;
+    if (is_last && last_ >= 0) move(exchange_place::gradients, last_);
+    for (auto const& what : list_)
+      if (is_last && what.place == exchange_place::ties &&
+          layout_.entries[std::size_t(what.entry)].region == 0 &&
+          layout_.bucket_at(std::size_t(begins))
+              .units.contains(layout_.entries[std::size_t(what.entry)].unit))
+        call(what);
+    move(exchange_place::microbatch_gradients, begins);
+    if (is_last) last_ = begins;
   }
   template <class Action>
   void for_each_bucket(int region, Action action) {
@@ -205,7 +343,7 @@ class expansion : public calls_of_rows<Job> {
   }
   void move(exchange_place place, int bucket) {
     for (auto const& what : list_)
-      if (what.place == place && what.bucket <= bucket && bucket < what.bucket + what.times)
+      if (what.place == place && what.bucket <= bucket && bucket < what.bucket + what.buckets)
         call(what);
   }
   /// Those that begin in units [begin, end): uses that are tied to one of their parameters first.
@@ -225,9 +363,10 @@ class expansion : public calls_of_rows<Job> {
   void predict() {
     using enum exchange_place;
     auto const table = plait::planning::evaluation_timetable(plan::stages, load_.microbatches);
+    list_pieces(table);
     for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
         case plait::ext::work::forward:
-          items(forward, plan::code.items.size() - 1);
+          items(plan::code.items.size() - 1);
           at(output);
           break;
         case plait::ext::work::send_activation: edge(activation_edge, true); break;
@@ -238,24 +377,42 @@ class expansion : public calls_of_rows<Job> {
     at(outputs);
   }
 
-  // The blocks of the arena; then as the layers stand: stage by stage, copy by copy.
+  // As the layers stand: stage by stage, copy by copy; before the first tensor of a bucket its
+  // rows.
   void export_tensors() {
-    at(exchange_place::blocks);
+    int brought[3]{-1, -1, -1};
     for (int owner = 0; owner < plan::stages; ++owner)
       for (int item = 0; item < plan::code.items.size(); ++item) {
         int const here =
             plait::planning::count_copies(plan::code.items[item], plan::chunks_of(owner));
-        for (int copy = 0; copy < here; ++copy)
+        int first = plan::code.items[item].first_unit;
+        for (auto const& units : plan::chunks_of(owner)) first = std::max(first, units.begin);
+        for (int copy = 0; copy < here; ++copy) {
+          for (int region = 0; region < 3 && owner == stage(); ++region)
+            for (int e = 0; e < plan::entries.size(); ++e) {
+              auto const& entry = plan::entries[e];
+              if (entry.item != item || entry.owner >= 0 ||
+                  layout_.entries[std::size_t(e)].region != region)
+                continue;
+              int const bucket = bucket_of(e, first + copy);
+              if (bucket >= 0 && brought[region] != bucket)
+                move(exchange_place::blocks, brought[region] = bucket);
+            }
           for (int e = 0; e < plan::entries.size(); ++e)
             call_all([&](exchange const& what) {
               return what.entry == e && what.item == item && what.from.stage() == owner;
             });
+        }
       }
   }
 
   plait::workload load_;
   plait::planning::parameter_layout layout_;
   std::vector<exchange> list_;
+  std::vector<one_piece> pieces_{};
+  int next_piece_ = 0;
+  int there_[2][2]{{-1, -1}, {-1, -1}};  // in the rooms for parameters
+  int last_ = -1;                        // the bucket whose sum over other axes comes next
 };
 
 }  // namespace expected_calls

@@ -100,13 +100,17 @@ struct StepPrograms : testing::Test {};
 using plait::data_parallel;
 using plait::hybrid;
 using plait::pipeline;
-using policies =
-    testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
-                   hybrid<pipeline<2>, data_parallel<2, plait::buckets<1>>>, small_gpt::three_axes,
-                   small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
-                   hybrid<data_parallel<2>, plait::reproducible<4>>,
-                   hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
-                          small_gpt::tp2_sharded>>;
+using policies = testing::Types<
+    plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
+    hybrid<pipeline<2>, data_parallel<2, plait::buckets<1>>>, small_gpt::three_axes,
+    small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
+    hybrid<data_parallel<2>, plait::reproducible<4>>,
+    hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
+           small_gpt::tp2_sharded>,
+    data_parallel<3, plait::zero<3>, plait::buckets<1>>,
+    hybrid<pipeline<2>, data_parallel<2, plait::zero<2>, plait::buckets<1>>,
+           small_gpt::tp2_sharded>,
+    hybrid<pipeline<2>, data_parallel<4, plait::zero<3>, plait::within<2>, plait::buckets<1>>>>;
 TYPED_TEST_SUITE(StepPrograms, policies);
 
 TYPED_TEST(StepPrograms, CallWhatFollowsFromTheList) {

@@ -163,7 +163,6 @@ void expect_no_race(std::uint64_t seeds, settings const& with) {
     ASSERT_EQ(got.numbers, expected.numbers) << "seed " << seed;
     ASSERT_EQ(got.weights, expected.weights) << "seed " << seed;
   }
-  puts("sites");
   for (auto const& site : statistics.sites)
     if (site.where == wait_site::part::step) {
       EXPECT_THROW(train<Job>(simulated{.data_ranks = 2, .without = site}, with), race_error)
@@ -173,7 +172,6 @@ void expect_no_race(std::uint64_t seeds, settings const& with) {
 
 TEST(LevelsSimulated, HaveNoRaceAndNoWaitTooMany) {
   expect_no_race<job<on_three_axes<1, small_gpt::tp2_sharded>>>(2, {4, 0.5, 3});
-  puts("---");
   expect_no_race<tied_job<at_launch_level<2>>>(2, {2, 0.5, 3});
   expect_no_race<tied_job<at_launch_level<3>>>(2, {2, 0.5, 3});
   expect_no_race<tied_job<data_parallel<2, within<1>, zero<3>, buckets<1>>>>(2, {2, 0.5, 3});

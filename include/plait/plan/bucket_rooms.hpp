@@ -199,19 +199,19 @@ class room_for_buckets {
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> split_by_buckets(
     bucket_uses const& uses, unit_range units, std::vector<int> const& regions, units_use which) {
   std::vector<unit_range> out;
-  std::vector<std::vector<int>> here(regions.size());
+  std::vector<std::vector<int>> last(regions.size());
   for (int unit = units.begin; unit < units.end; ++unit) {
     bool splits = out.empty();
-    std::vector<std::vector<int>> used;
     for (std::size_t r = 0; r < regions.size(); ++r) {
-      used.push_back(uses.of(unit, regions[r], which));
-      for (int const number : used[r])
-        splits =
-            splits || (!here[r].empty() && std::ranges::find(here[r], number) == here[r].end());
+      auto const used = uses.of(unit, regions[r], which);
+      auto const is_new = [&](int number) {
+        return std::ranges::find(last[r], number) == last[r].end();
+      };
+      if (!std::ranges::any_of(used, is_new)) continue;
+      splits = true;
+      last[r] = used;
     }
-    if (splits) out.push_back({unit, unit}), here.assign(regions.size(), {});
-    for (std::size_t r = 0; r < regions.size(); ++r)
-      if (here[r].empty()) here[r] = used[r];
+    if (splits) out.push_back({unit, unit});
     out.back().end = unit + 1;
   }
   return out;

@@ -28,8 +28,9 @@ inline constexpr int job_parts = 7;
 
 /// Where in its part of a job an exchange takes place.
 enum class exchange_place : int {
-  agreement,        ///< what must be the same on all ranks, of each rank
-  labels,           ///< before the passes: their count
+  agreement,          ///< what must be the same on all ranks, of each rank
+  labels,             ///< before the passes: their count
+  gather_parameters,  ///< before the passes: from what optimizers own to what is kept
   parameters,       ///< of a bucket before units that use it: from what is kept to what layers see
   forward,          ///< within an item, in each of its copies, for each microbatch
   backward,         ///< the same
@@ -39,16 +40,15 @@ enum class exchange_place : int {
   slices,                ///< behind the passes: of gradients that are summed slice by slice
   ties,                  ///< gradients of tied uses, to be added to their owner's
   gradients,
-  loss,               ///< and whether to stop
-  norm_partials,      ///< of the gradients, for their norm
-  measures,           ///< of an evaluation, once for all its batches
-  gather_parameters,  ///< behind the update: from what optimizers own to what is kept
-  output,             ///< of a microbatch, within the last stage
-  rank_outputs,       ///< of a prediction, of one data rank: to all stages
-  outputs,            ///< of all data ranks
-  blocks,             ///< in an export: of a bucket, where ranks have blocks
-  parameter,          ///< of an export
-  state  ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
+  loss,           ///< and whether to stop
+  norm_partials,  ///< of the gradients, for their norm
+  measures,       ///< of an evaluation, once for all its batches
+  output,         ///< of a microbatch, within the last stage
+  rank_outputs,   ///< of a prediction, of one data rank: to all stages
+  outputs,        ///< of all data ranks
+  blocks,         ///< in an export: of a bucket, where ranks have blocks
+  parameter,      ///< of an export
+  state           ///< of a trainer, whole arenas: what layers see, parameters, optimizer, averages
 };
 
 /// The number of enumerators of `exchange_place`.
@@ -58,6 +58,7 @@ inline constexpr int exchange_places = 21;
 constexpr char const* to_string(exchange_place place) {
   constexpr std::array<char const*, std::size_t(exchange_places)> words{"agreement",
                                                                         "labels",
+                                                                        "gather_parameters",
                                                                         "parameters",
                                                                         "forward",
                                                                         "backward",
@@ -70,7 +71,6 @@ constexpr char const* to_string(exchange_place place) {
                                                                         "loss",
                                                                         "norm_partials",
                                                                         "measures",
-                                                                        "gather_parameters",
                                                                         "output",
                                                                         "rank_outputs",
                                                                         "outputs",

@@ -302,6 +302,12 @@ struct exchange_lister {
 
   [[gnu::cold]] constexpr void add_step(bool training) {
     add_labels();
+    if (training)
+      for (int region : {1, 0}) {
+        auto const at = placements_of_region(region);
+        add_buckets(exchange_place::gather_parameters, at.owned, at.kept, seen(), region,
+                    &parameters.parameters_at);
+      }
     add_passes(training, plan.items.size());
     if (!training && load.measured_numbers > 0) add_output();
     if (training) {
@@ -320,11 +326,6 @@ struct exchange_lister {
       return;
     }
     if (load.gradient_norm) add_squares();
-    for (int region : {0, 1}) {
-      auto const at = placements_of_region(region);
-      add_buckets(exchange_place::gather_parameters, at.owned, at.kept, seen(), region,
-                  &parameters.parameters_at);
-    }
   }
 
   /// The placements of what lies in a region, but for how it is cut within a layer, which no row of

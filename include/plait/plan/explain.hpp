@@ -148,6 +148,44 @@ template <class Plan>
   return table.text();
 }
 
+/// The axes along which ranks hold blocks of something, or "all of it".
+[[nodiscard]] [[gnu::cold]] inline std::string blocks_text(placements const& held,
+                                                           mesh const& grid) {
+  auto const cut = grid.of_several_ranks(held.axes_with(shard<dim::elements>));
+  return cut.empty()
+             ? "all of it"
+             : "one of " + std::to_string(grid.size(cut)) + " blocks (" + to_string(cut) + ")";
+}
+/// What a rank holds, where that is not all.
+template <class Plan>
+[[gnu::cold]] std::string explain_blocks(mesh const& grid) {
+  if (grid.of_several_ranks(Plan::rules.cut_axes()).empty()) return "";
+  return "a rank keeps of the parameters " + blocks_text(Plan::rules.kept, grid) +
+         ", sums of the gradients " + blocks_text(Plan::rules.summed, grid) +
+         ", and its optimizer owns " + blocks_text(Plan::rules.owned, grid) + "\n\n";
+}
+
+/// The buckets of parameters that are gathered before layers that use them.
+template <class Plan>
+[[gnu::cold]] std::string explain_gathers(workload const& load) {
+  auto const grid = Plan::grid_for(load);
+  text_table table;
+  table.add({"stage", "layers", "calls", "bytes of each"});
+  int rows = 0;
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    auto const layout = Plan::parameter_layout_for(stage, grid);
+    for (auto const& row : exchanges_of<Plan>(stage, load, job_part::training)) {
+      if (row.place != exchange_place::parameters || grid.size(row.row().over) == 1) continue;
+      auto const& first = layout.bucket_at(std::size_t(row.bucket));
+      auto const& last = layout.bucket_at(std::size_t(row.bucket + row.buckets - 1));
+      table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
+                 std::to_string(row.times), with_unit(row.count * Plan::element_bytes)});
+      ++rows;
+    }
+  }
+  return rows == 0 ? "" : "parameters gathered before layers use them\n" + table.text() + "\n";
+}
+
 /// The buckets of gradients: each is reduced as soon as the backward has been through its layers.
 template <class Plan>
 [[gnu::cold]] std::string explain_buckets(workload const& load) {
@@ -160,14 +198,16 @@ template <class Plan>
     auto const all = Plan::parameter_layout_for(stage, grid).buckets;
     for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
       auto const row = std::ranges::find_if(list, [&](exchange const& one) {
-        return one.place == exchange_place::gradients && one.moves_bucket(b);
+        return (one.place == exchange_place::gradients ||
+                one.place == exchange_place::microbatch_gradients) &&
+               one.moves_bucket(b);
       });
       next = b - 1;
       if (row == list.end() || grid.size(row->row().over) == 1) continue;
       next = row->bucket - 1;
       auto const &first = all[std::size_t(row->bucket)], &last = all[std::size_t(b)];
       bool const is_early = Plan::bucket_bytes > 0 && first.region == 0;
-      auto const each = row->times == 1
+      auto const each = row->buckets == 1
                             ? layers_of<Plan>({first.units.begin, first.units.begin + 1})
                             : std::string("its first layer");
       table.add({std::to_string(stage), layers_of<Plan>({first.units.begin, last.units.end}),
@@ -182,7 +222,7 @@ template <class Plan>
 template <class Plan>
 [[gnu::cold]] std::string explain_bytes_sent(workload const& load) {
   text_table table;
-  table.add({"axes", "ranks", "forward", "backward", "once per step"});
+  table.add({"axes", "ranks", "forward", "backward", "parameters and numbers"});
   for (unsigned bits = 1; bits < axis_set_count; ++bits) {
     axis_set over;
     over.bits = bits;
@@ -301,7 +341,7 @@ template <class Plan>
     out += "\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
-  out += explain_buckets<Plan>(load);
+  out += explain_blocks<Plan>(grid) + explain_gathers<Plan>(load) + explain_buckets<Plan>(load);
   out += "sent per step, at most by one rank\n" + explain_bytes_sent<Plan>(load);
   if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);
   if (options.program) out += explain_programs<Plan>(load);

@@ -102,9 +102,12 @@ class averages {
                   "the averages are");
   }
 
+  /// A step begins, which gathers by itself; where it `updates`, what layers see is that of before.
+  void begin_step(bool updates) { is_stale_ = updates && layers_see_more; }
+
   /// Brings what layers see up to date on all ranks, if it is not; all ranks call it.
   ///
-  /// Moves: what the plan's list has for the gathering of parameters behind an update, after a
+  /// Moves: what the plan's list has for the gathering of parameters before a step, after one or a
   /// change of places.
   void gather_parameters(store_type const& store) {
     if (!is_stale_) return;

@@ -44,7 +44,7 @@ class step_work {
         return square_gradients(of_.rank, reduced(), of_.memory.squared(),
                                 of_.memory.norm_partials());
       case operation_kind::clip: return clip();
-      case operation_kind::update: return update(now.bucket);
+      case operation_kind::update: return update();
       case operation_kind::clear: return of_.slices.clear(of_.rank);
       case operation_kind::total: return of_.sums.total_loss(queue());
       default: return;  // nothing is computed where the host sends and reads
@@ -79,12 +79,9 @@ class step_work {
     }
   }
 
-  /// The optimizer's part of a step, when the numbers are there: of all that this rank owns, or of
-  /// its block of a bucket.
-  void update(int bucket = -1) const {
-    auto const& owned = of_.store.owned();
-    if (bucket >= 0) return update_block(std::size_t(bucket));
-    for (std::size_t i = 0; i < owned.size(); ++i) update_block(i);
+  /// The optimizer's part of a step, when the numbers are there, on all that this rank owns.
+  void update() const {
+    for (std::size_t i = 0; i < of_.store.owned().size(); ++i) update_block(i);
   }
 
  private:

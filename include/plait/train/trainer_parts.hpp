@@ -163,7 +163,8 @@ class trainer_parts {
     bool const trains = what <= trainer_program::only_gradients;
     if constexpr (plan::slices > 0) require_slices(batch, slices.mine(), plan::slices, name());
     check(batch, trains);
-    averaged.gather_parameters(store);
+    if (trains) averaged.begin_step(what == trainer_program::whole_step);
+    else averaged.gather_parameters(store);
     auto& ready = passes_for(batch, trains);
     ready.begin(batch, context_for(batch, trains), loss_of_step(), sums.loss_stride);
     numbers now;
