@@ -208,12 +208,17 @@ struct plan_numbers {
   std::vector<model_parameter> parameters{};
   int slices = 0;
   std::size_t bucket_bytes = 0;
+  int level = 0;  ///< how many of the optimizer's state, gradients and parameters ranks divide
 };
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
-  return {Plan::parameter_count(),
-          100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
-          parameters_of_model<Plan>(grid), Plan::slices, Plan::bucket_bytes};
+  return {
+      Plan::parameter_count(),
+      100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
+      parameters_of_model<Plan>(grid),
+      Plan::slices,
+      Plan::bucket_bytes,
+      int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks())};
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
@@ -234,6 +239,7 @@ template <class Rank, class Optimizer>
            plan.precision);
   mine.add("the slices of reproducible<Slices>", plan.slices);
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
+  mine.add("the level of zero<Level>, or 0", plan.level);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
