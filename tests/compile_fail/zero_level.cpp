@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// first: zero<Level>: only level 1, shards of the optimizer's state, is there
+// first: zero<Level>: Level is none of 1 (the optimizer's state is cut), 2 (gradients, too)
 #include "plait/policy/data_parallel.hpp"
 
 #ifdef PLAIT_EXPECT_FAIL
-constexpr int level = 2;
+constexpr int level = 4;
 #else
-constexpr int level = 1;
+constexpr int level = 3;
 #endif
 
 int main() { return plait::data_parallel<2, plait::zero<level>>::ranks == 0; }

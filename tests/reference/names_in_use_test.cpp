@@ -244,6 +244,11 @@ struct any_number : plait::parallel<objective, plait::data_parallel<>> {
 struct less_memory : plait::parallel<objective, plait::data_parallel<4, plait::zero<1>>> {
 };
 // example-end
+// example-begin within
+struct of_two_nodes
+    : plait::parallel<objective,
+                      plait::data_parallel<4, plait::within<2>, plait::zero<3>>> {};
+// example-end
 // example-begin buckets
 using plait::literals::operator""_MiB;
 struct early

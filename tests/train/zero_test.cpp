@@ -270,6 +270,10 @@ TEST(ZeroSimulated, HasNoRaceAndNoWaitTooMany) {
     if (site.where == wait_site::part::step && row_of_site(site.waiting) >= 0 &&
         list[std::size_t(row_of_site(site.waiting))].place == exchange_place::ties)
       continue;
+    // The host has waited for a step, and waits for what it reads.
+    if (site.where == wait_site::part::step &&
+        (site.awaited == int(operation_kind::send) || site.waiting == int(operation_kind::read)))
+      continue;
     EXPECT_THROW(train<with>(simulated{.data_ranks = 2, .without = site}, 0.05, 2), race_error)
         << to_string(site);
   }

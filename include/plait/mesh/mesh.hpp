@@ -115,7 +115,7 @@ struct mesh {
   /// left to the launch; 1 if there is no such axis.
   [[nodiscard]] constexpr int ranks_at_launch(mesh const& filled) const {
     for (std::size_t i = 0; i < static_cast<std::size_t>(dimension_count); ++i)
-      if (dimensions[i].size == 0) return filled.size(batch_axes);
+      if (dimensions[i].size == 0) return filled.known_batch_ranks();
     return 1;
   }
 
@@ -220,7 +220,7 @@ struct mesh {
     return planned.with_ranks_at_launch(
         all || data_ranks == 0 ? groups * planned.known_batch_ranks() : data_ranks);
   }
-  if (!all && data_ranks != 0 && data_ranks != planned.size(batch_axes))
+  if (!all && data_ranks != 0 && data_ranks != planned.known_batch_ranks())
     throw input_error("launch: the backend is given " + std::to_string(data_ranks) +
                       " data ranks, the policy has " + std::to_string(planned.size(axis::data)) +
                       " in its mesh '" + to_string(planned) +

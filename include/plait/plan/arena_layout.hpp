@@ -233,6 +233,11 @@ struct parameter_layout {
     auto const& at = entries[std::size_t(entry)];
     return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] + at.in_unit;
   }
+  /// Whether the stage has it.
+  [[nodiscard]] constexpr bool has(int entry, int unit) const {
+    auto const& at = entries[std::size_t(entry)];
+    return parameter_base[base_of(at.region, at.unit < 0 ? unit : at.unit)] != absent;
+  }
   /// Where the gradient accumulator of that use lies.
   [[nodiscard]] constexpr std::size_t gradient_offset(int entry, int unit) const {
     auto const& at = entries[std::size_t(entry)];

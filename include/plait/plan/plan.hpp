@@ -192,7 +192,7 @@ struct plan {
                 "reproducible<Slices> beside zero<2> or zero<3>: gradients are summed slice by "
                 "slice over the whole step, and these levels sum them microbatch by microbatch; "
                 "write zero<1>, or leave reproducible out");
-  static_assert(bucket_bytes > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
+  static_assert(bucket_bytes > 0 || slices > 0 || !(rules.keeps_blocks() || rules.sums_blocks()) ||
                     batch_ranks(grid) == 1,
                 "this policy holds blocks of parameters or gradients, which are gathered and "
                 "summed bucket by bucket, and has no buckets; write `static constexpr std::size_t "

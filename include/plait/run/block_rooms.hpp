@@ -54,8 +54,7 @@ class block_rooms {
         parameters_(where.parameters),
         gradients_(where.gradients),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
-        uses_(uses_in_buckets(plan::code.items.view(), plan::entries.view(),
-                              plan::chunks_of(rank.stage()), layout_)),
+        uses_(uses_in_buckets(plan::code.items.view(), plan::entries.view(), layout_)),
         kept_(number_of_block(plan::rules.kept, rank.grid(), rank.place())),
         summed_(number_of_block(plan::rules.summed, rank.grid(), rank.place())) {}
 

@@ -61,24 +61,23 @@ struct use_in_bucket {
 
 /// The uses of the parameters of each bucket of a stage.
 [[nodiscard]] [[gnu::cold]] inline std::vector<std::vector<use_in_bucket>> uses_in_buckets(
-    static_view<item> items, static_view<parameter_entry> entries, static_view<unit_range> chunks,
+    static_view<item> items, static_view<parameter_entry> entries,
     parameter_layout const& parameters) {
   std::vector<std::vector<use_in_bucket>> out(parameters.buckets.size() +
                                               parameters.frozen_buckets.size());
-  for (auto const& chunk : chunks)
-    for (int e = 0; e < entries.size(); ++e) {
-      auto const here = overlap(items[entries[e].item].units(), chunk);
-      for (int unit = here.begin; unit < here.end; ++unit) {
-        element_range const one{parameters.offset(e, unit), 1};
-        for (std::size_t b = 0; b < out.size(); ++b) {
-          auto const& elements = parameters.bucket_at(b).elements;
-          if (overlap(elements, one).count > 0)
-            out[b].push_back({std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e),
-                              one.offset - elements.offset,
-                              entries[e].owner < 0 && !entries[e].is_frozen});
-        }
+  for (int e = 0; e < entries.size(); ++e) {
+    auto const units = items[entries[e].item].units();
+    for (int unit = units.begin; unit < units.end; ++unit) {
+      if (!parameters.has(e, unit)) continue;
+      std::size_t const offset = parameters.offset(e, unit);
+      for (std::size_t b = 0; b < out.size(); ++b) {
+        auto const& elements = parameters.bucket_at(b).elements;
+        if (offset < elements.offset || offset >= elements.end()) continue;
+        out[b].push_back({std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e),
+                          offset - elements.offset, entries[e].owner < 0 && !entries[e].is_frozen});
       }
     }
+  }
   return out;
 }
 

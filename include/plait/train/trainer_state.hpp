@@ -170,7 +170,7 @@ class trainer_state final : public saved_state {
     if (holds_the_one_copy(saved, place))
       for (auto const& block : saved_blocks(saved.axes_with(shard<dim::elements>)))
         add(block.elements);
-    if (holds_the_one_copy(plan::rules.kept.with_form(cut).on_stage(0), place)) {
+    if (holds_the_one_copy(saved_as(plan::rules.kept, cut), place)) {
       if (layout.frozen_buckets.empty()) add({layout.count(), layout.frozen_count});
       of_.store.for_each_kept_block([&](element_range const& block, std::size_t) {
         if (block.offset >= layout.count()) add(block);
@@ -185,8 +185,11 @@ class trainer_state final : public saved_state {
                              of_.rank.place());
   }
   /// How what is saved stands: as it is owned, or cut for it where all batch ranks own the same.
+  static placements saved_as(placements const& rule, placement form) {
+    return rule.with_form(form).on_stage(0);
+  }
   static placements saved_placements(placement form) {
-    auto const owned = plan::rules.owned.with_form(form).on_stage(0);
+    auto const owned = saved_as(plan::rules.owned, form);
     return plan::rules.cut_axes().empty() ? owned.with(batch_axes, shard<dim::elements>) : owned;
   }
   [[nodiscard]] bool is_saved_here(planning::parameter_entry const& entry) const {
