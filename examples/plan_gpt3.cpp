@@ -59,6 +59,17 @@ using zero_job = job_with<plait::zero<1>>;
 static_assert(zero_job::plan().bytes_per_rank<plait::adamw>(load) < 27_GiB);
 static_assert(zero_job::plan().memory(0, load).optimizer < 11_MiB);
 static_assert(zero_job::plan().bytes_sent(plait::axis::data, load).total() < 9 * GiB);
+
+// Or blocks of all there is, among eight neighbours of the 1024; what the passes gather comes from
+// them.
+using within_job = plait::parallel<
+    model,
+    plait::hybrid<plait::pipeline<16>, plait::data_parallel<1024, plait::within<8>, plait::zero<3>>,
+                  plait::tensor_parallel<8, plait::sequence::sharded>>,
+    plait::precision<plait::bfloat16, float>>;
+static_assert(within_job::plan().bytes_per_rank<plait::adamw>(load) < 22_GiB);
+static_assert(within_job::plan().bytes_sent(plait::axis::data, 0, load).total() < 290 * GiB);
+static_assert(within_job::plan().bytes_sent(plait::axis::replica, 0, load).total() < 1 * GiB);
 // example-end
 
 }  // namespace

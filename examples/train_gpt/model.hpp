@@ -103,6 +103,11 @@ using tp4 = tp<4>;
 using pp4 = pp<4>;
 // example-end
 
+// With blocks of gradients, and of parameters, too.
+using dp2_zero2_pp2 = plait::hybrid<pp<2>, plait::data_parallel<2, plait::zero<2>>>;
+using dp4_zero3 = plait::data_parallel<4, plait::zero<3>>;
+using dp4_within2_zero3 = plait::data_parallel<4, plait::within<2>, plait::zero<3>>;
+
 // With the rows between the layers cut by positions.
 using tp2_sharded = plait::tensor_parallel<2, plait::sequence::sharded>;
 

@@ -165,10 +165,14 @@ class room_for_buckets {
     return inside_[0] == number || inside_[1] == number;
   }
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
-  /// Puts a bucket beside those in `kept`, which stay, where it fits; whether it does.
-  [[gnu::cold]] constexpr bool put(int number, std::vector<int> const& kept, room_place& at) {
+  /// Puts a bucket where it fits beside those in `kept` and `another`, which stay; whether it does.
+  [[gnu::cold]] constexpr bool put(int number, static_vector<int, 2> const& kept, int another,
+                                   room_place& at) {
     auto const stays = [&](int other) {
-      return other >= 0 && std::ranges::find(kept, other) != kept.end();
+      if (other < 0) return false;
+      for (int const each : kept)
+        if (each == other) return true;
+      return other == another;
     };
     for (std::size_t const side : {1 - last_, last_}) {
       int const beside = inside_[1 - side];
@@ -231,25 +235,33 @@ struct gather_plan {
                                             ///< parameters and of that for frozen ones
 };
 
+/// The buckets of one region that an operation uses: two at most.
+using few_buckets = static_vector<int, 2>;
+
 /// The buckets that each operation of the passes uses, unless they lie there still, and where there
-/// is room those of the next operation before it. `uses`: of each operation, buckets of one region.
-[[nodiscard]] [[gnu::cold]] constexpr gather_plan plan_gathers(
-    parameter_layout const& layout, element_range const& room,
-    std::vector<std::vector<int>> const& uses) {
+/// is room those of the next operation before it. `uses`: buckets of one region; `order`: which of
+/// them each operation uses.
+[[nodiscard]] [[gnu::cold]] constexpr gather_plan plan_gathers(parameter_layout const& layout,
+                                                               element_range const& room,
+                                                               std::vector<few_buckets> const& uses,
+                                                               std::vector<int> const& order) {
   gather_plan out;
+  out.ends.resize(order.size());
+  if (room.count == 0) return out;
+  out.gathers.reserve(2 * order.size());
   room_for_buckets inside(layout, room);
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    auto kept = uses[i];
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    auto const& here = uses[std::size_t(order[i])];
+    int ahead = -1;  // of the next operation, what has been brought
     auto const bring = [&](int number) {
       room_place at;
-      if (!inside.has(number) && inside.put(number, kept, at))
-        out.gathers.push_back({static_cast<int>(i), number, at});
+      if (inside.has(number) || !inside.put(number, here, ahead, at)) return;
+      out.gathers.push_back({static_cast<int>(i), number, at});
     };
-    for (int const number : uses[i]) bring(number);
-    auto& ends = out.ends.emplace_back();
-    for (int const number : uses[i]) ends[inside.is_at_end(number) ? 1 : 0] = true;
-    if (i + 1 == uses.size()) break;
-    for (int const number : uses[i + 1]) bring(number), kept.push_back(number);
+    for (int const number : here) bring(number);
+    for (int const number : here) out.ends[i][inside.is_at_end(number) ? 1 : 0] = true;
+    if (i + 1 == order.size()) break;
+    for (int const number : uses[std::size_t(order[i + 1])]) bring(number), ahead = number;
   }
   return out;
 }
@@ -258,10 +270,9 @@ struct gather_plan {
 /// own. `ends_buckets`: whether it makes gradients that go on as soon as a bucket has all of its.
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> pieces_of_pass(
     bucket_uses const& uses, unit_range units, bool gathers, bool ends_buckets) {
-  std::vector<unit_range> const whole{units};
-  auto const by_use =
-      gathers ? split_by_buckets(uses, units, {0, parameter_layout::frozen}, units_use::all)
-              : whole;
+  std::vector<unit_range> by_use{units};
+  if (gathers)
+    by_use = split_by_buckets(uses, units, {0, parameter_layout::frozen}, units_use::all);
   if (!ends_buckets) return by_use;
   std::vector<unit_range> out;
   for (auto const& piece : by_use)
@@ -275,22 +286,34 @@ struct gather_plan {
 [[nodiscard]] [[gnu::cold]] constexpr gather_plan gathers_of_passes(
     parameter_layout const& layout, bucket_uses const& uses, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes, bool scatters) {
-  auto const of_region = [&](int region, element_range const& room) {
-    std::vector<std::vector<int>> used;
-    for (auto const& now : passes) {
-      if (!computes(now.kind)) continue;
-      bool const forward = now.kind == work::forward;
-      auto pieces =
-          pieces_of_pass(uses, chunks[now.chunk], true, scatters && sums_gradients(now.kind));
-      if (!forward) std::ranges::reverse(pieces);
-      for (auto const& piece : pieces)
-        used.push_back(uses.of(piece, region, forward ? units_use::all : units_use::passed));
+  // The pieces of all passes through a chunk are the same: forward, and in two ways backward.
+  std::vector<few_buckets> used, used_frozen;
+  std::vector<std::vector<int>> pieces(3 * std::size_t(chunks.size()));
+  std::vector<int> order;
+  for (auto const& now : passes) {
+    if (!computes(now.kind)) continue;
+    bool const forward = now.kind == work::forward, sums = sums_gradients(now.kind);
+    auto& here = pieces[3 * std::size_t(now.chunk) + (forward ? 0 : sums ? 1 : 2)];
+    if (here.empty()) {
+      auto const which = forward ? units_use::all : units_use::passed;
+      for (auto const& piece : pieces_of_pass(uses, chunks[now.chunk], true, scatters && sums)) {
+        here.push_back(int(used.size()));
+        auto const of_region = [&](int region) {
+          few_buckets few;
+          for (int const number : uses.of(piece, region, which)) few.push_back(number);
+          return few;
+        };
+        used.push_back(of_region(0));
+        used_frozen.push_back(of_region(parameter_layout::frozen));
+      }
+      if (!forward) std::ranges::reverse(here);
     }
-    return plan_gathers(layout, room, used);
-  };
-  auto out = of_region(0, layout.parameters_at.room);
+    order.insert(order.end(), here.begin(), here.end());
+  }
+  auto const& at = layout.parameters_at;
+  auto out = plan_gathers(layout, at.room, used, order);
   auto const trained = out.gathers;
-  auto const frozen = of_region(parameter_layout::frozen, layout.parameters_at.frozen_room);
+  auto const frozen = plan_gathers(layout, at.frozen_room, used_frozen, order);
   out.gathers.resize(trained.size() + frozen.gathers.size());
   std::ranges::merge(trained, frozen.gathers, out.gathers.begin(), {}, &planned_gather::before,
                      &planned_gather::before);

@@ -53,9 +53,11 @@ constexpr traffic_need bytes_sent_by_list(std::vector<exchange> const& list,
 
 /// The same of one training step of a plan.
 template <class Plan>
-constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load) {
-  return bytes_sent_by_list(exchanges_of<Plan>(stage, Plan::completed(load), job_part::training),
-                            sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
+constexpr traffic_need bytes_sent_by_stage(axis_set over, int stage, workload const& load,
+                                           timetable const& table) {
+  return bytes_sent_by_list(
+      exchanges_of<Plan>(stage, Plan::completed(load), job_part::training, false, table),
+      sizes_of<Plan>, over, Plan::grid_for(load).size(over), stage);
 }
 
 /// The room in which ranks add up what their groups exchange; each group has room for the greatest

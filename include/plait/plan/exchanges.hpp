@@ -253,15 +253,14 @@ struct exchange_lister {
   /// The buckets of parameters that passes gather: how often follows from the order of the passes.
   [[gnu::cold]] constexpr void add_gathers() {
     if (!plan.rules.keeps_blocks()) return;
+    std::vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size());
     auto const all = gathers_of_passes(parameters, plan.bucket_uses_of(parameters),
                                        plan.chunks_of(stage), passes, plan.rules.sums_blocks());
+    for (auto const& one : all.gathers) ++times[std::size_t(one.bucket)];
     for (int const region : {0, parameter_layout::frozen}) {
       auto const kept = placements_of_region(region).kept;
-      add_buckets(
-          exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant), seen(),
-          region, nullptr, [&](int number) {
-            return std::int64_t(std::ranges::count(all.gathers, number, &planned_gather::bucket));
-          });
+      add_buckets(exchange_place::parameters, kept, kept.replaced(shard<dim::elements>, invariant),
+                  seen(), region, nullptr, [&](int number) { return times[std::size_t(number)]; });
     }
   }
 
@@ -516,33 +515,37 @@ constexpr listed_plan numbers_of(mesh const& grid) {
   return out;
 }
 
-/// The passes of a stage, where parameters are gathered for them.
+/// The timetable of a part of a job, where parameters are gathered for its passes; else it has no
+/// stages.
 template <class Plan>
-[[gnu::cold]] constexpr std::vector<scheduled_work> passes_with_gathers(int stage,
-                                                                        workload const& load,
-                                                                        job_part part) {
+[[gnu::cold]] constexpr timetable timetable_with_gathers(workload const& load, job_part part) {
   if constexpr (Plan::rules.keeps_blocks()) {
-    auto const at = std::size_t(stage);
     if (part == job_part::training)
-      return training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches)
-          .stages[at]
-          .operations;
+      return training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
     if (part == job_part::evaluation || part == job_part::prediction)
-      return evaluation_timetable(Plan::stages, load.microbatches, Plan::chunks)
-          .stages[at]
-          .operations;
+      return evaluation_timetable(Plan::stages, load.microbatches, Plan::chunks);
   }
   return {};
 }
 
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
-/// its microbatches are those of the rank, also where another rank has more of the slices.
+/// its microbatches are those of the rank, also where another rank has more of the slices. `table`:
+/// what timetable_with_gathers says.
+template <class Plan>
+[[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
+                                                           job_part part, bool has_still,
+                                                           timetable const& table) {
+  auto const grid = Plan::grid_for(load);
+  std::vector<scheduled_work> passes;
+  if (!table.stages.empty()) passes = table.stages[std::size_t(stage)].operations;
+  return list_exchanges(numbers_of<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage,
+                        load, part, has_still, passes);
+}
 template <class Plan>
 [[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
                                                            job_part part, bool has_still = false) {
-  auto const grid = Plan::grid_for(load);
-  return list_exchanges(numbers_of<Plan>(grid), Plan::parameter_layout_for(stage, grid), stage,
-                        load, part, has_still, passes_with_gathers<Plan>(stage, load, part));
+  auto const table = timetable_with_gathers<Plan>(load, part);
+  return exchanges_of<Plan>(stage, load, part, has_still, table);
 }
 
 /// The values of a part of a job: its exchanges, and what has room on a rank and is not moved.

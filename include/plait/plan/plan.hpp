@@ -337,13 +337,17 @@ struct plan {
 
   /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
   static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load) {
-    return bytes_sent_by_stage<plan>(over, stage, load);
+    auto const table = timetable_with_gathers<plan>(completed(load), job_part::training);
+    return bytes_sent_by_stage<plan>(over, stage, load, table);
   }
   /// The same, of the rank that moves most.
   static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
     traffic_need most;
+    auto const table = timetable_with_gathers<plan>(completed(load), job_part::training);
     for (int stage = 0; stage < stages; ++stage)
-      if (auto const here = bytes_sent(over, stage, load); here.total() > most.total()) most = here;
+      if (auto const here = bytes_sent_by_stage<plan>(over, stage, load, table);
+          here.total() > most.total())
+        most = here;
     return most;
   }
 

@@ -350,7 +350,7 @@ class program_writer {
       run.bucket = -1;
       if (sums && scatters())
         for (int const number : uses_.of(units, 0, units_use::summed)) {
-          scatter_room_.put(number, {}, room);
+          scatter_room_.put(number, {}, -1, room);
           run.bucket = number;
           run.at_end = room.at_end;
         }

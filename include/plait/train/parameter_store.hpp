@@ -208,6 +208,26 @@ class parameter_store {
   [[gnu::cold]] void export_gradients(Sink sink) {
     export_tensors<Job>(rank_, *this, gradients(), true, sink);
   }
+  /// This rank's block of a bucket, as it is kept.
+  [[nodiscard]] block_of_bucket kept_block(int bucket) const {
+    return block_in(layout_, layout_.parameters_at, bucket,
+                    number_of_block(plan::rules.kept, rank_.grid(), rank_.place()));
+  }
+  /// Calls action(elements, where they begin in the arena of what layers see) for what this rank
+  /// keeps of each bucket that is not kept whole.
+  template <class Action>
+  [[gnu::cold]] void for_each_kept_block(Action action) const {
+    if constexpr (plan::rules.keeps_blocks()) {
+      std::size_t const count = layout_.buckets.size() + layout_.frozen_buckets.size();
+      for (std::size_t b = 0; b < count; ++b) {
+        auto const& whole = layout_.bucket_at(b);
+        if (whole.region == 1) continue;
+        auto const block = kept_block(int(b));
+        action(element_range{whole.elements.offset + block.behind, block.held.count},
+               block.held.offset);
+      }
+    }
+  }
   /// Where this rank has its block of a bucket that is exported, and where it lies in the bucket.
   [[nodiscard]] [[gnu::cold]] block_of_bucket exported_block(int bucket, bool of_gradients) const {
     bool const is_frozen = std::size_t(bucket) >= layout_.buckets.size();
@@ -285,26 +305,6 @@ class parameter_store {
   }
   static std::size_t place_of(owned_block const& block) {
     return stores_owned ? block.state_offset : block.parameters_at;
-  }
-  /// This rank's block of a bucket, as it is kept.
-  [[nodiscard]] block_of_bucket kept_block(int bucket) const {
-    return block_in(layout_, layout_.parameters_at, bucket,
-                    number_of_block(plan::rules.kept, rank_.grid(), rank_.place()));
-  }
-  /// Calls action(elements, where they begin in the arena of what layers see) for what this rank
-  /// keeps of each bucket that is not kept whole.
-  template <class Action>
-  [[gnu::cold]] void for_each_kept_block(Action action) const {
-    if constexpr (plan::rules.keeps_blocks()) {
-      std::size_t const count = layout_.buckets.size() + layout_.frozen_buckets.size();
-      for (std::size_t b = 0; b < count; ++b) {
-        auto const& whole = layout_.bucket_at(b);
-        if (whole.region == 1) continue;
-        auto const block = kept_block(int(b));
-        action(element_range{whole.elements.offset + block.behind, block.held.count},
-               block.held.offset);
-      }
-    }
   }
   [[nodiscard]] bool is_kept_whole(parameter_block const& parameter) const {
     return !plan::rules.keeps_blocks() || overlap(layout_.regions[1], parameter).count > 0;
