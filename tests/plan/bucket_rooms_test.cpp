@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=5
+//
+// Where ranks hold blocks of parameters and gradients: bytes, memory and what is gathered when.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plait/plait.hpp"
+#include "plait/plan/bucket_rooms.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::ext;
+using namespace plait::planning;
+
+// --- GPT-2 with 124 million parameters, its head tied to its table
+
+constexpr std::size_t width = 768, sequence = 1024, vocabulary = 50257, padded = 50304;
+using block = sequential<
+    residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                        named<"attn", nn::causal_self_attention<width, 12, sequence>>>>,
+    residual<sequential<
+        named<"ln_2", nn::layer_norm<width>>,
+        named<"mlp", sequential<named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
+                                named<"c_proj", nn::linear<4 * width, width>>>>>>>;
+using table = nn::embedding<vocabulary, width, normal(0.02), padded>;
+using free_head =
+    nn::linear<width, vocabulary,
+               nn::linear_options{
+                   .bias = false, .order = nn::weight_order::output_input, .padded_to = padded}>;
+using gpt2 = objective<
+    sequential<
+        named<"wte", use_form<"vocabulary", table>>, named<"wpe", nn::positions<sequence, width>>,
+        named<"h", repeat<12, block>>, named<"ln_f", nn::layer_norm<width>>,
+        named<"lm_head", use_form<"column", tied<free_head, free_head::weight, "wte.weight">>>>,
+    nn::cross_entropy<vocabulary, nn::cross_entropy_options{.padded_to = padded}>>;
+
+template <class... Options>
+using plan_of = plan<gpt2, data_parallel<8, Options...>>;
+constexpr workload one_batch{.rows = 4 * sequence, .optimizer_states = 2};
+constexpr workload four{.rows = 4 * sequence, .microbatches = 4, .optimizer_states = 2};
+
+/// Bytes that a rank sends over the data axis in a step, but for the count of labels.
+template <class Plan>
+constexpr std::int64_t sent(workload const& load) {
+  return Plan::bytes_sent(axis::data, 0, load).total() - 14;
+}
+constexpr std::int64_t n = 435'676'416;  // a reduce_scatter or an all_gather of all parameters
+static_assert(sent<plan_of<>>(one_batch) == 2 * n && sent<plan_of<>>(four) == 2 * n);
+static_assert(sent<plan_of<zero<1>>>(one_batch) == 2 * n && sent<plan_of<zero<1>>>(four) == 2 * n);
+static_assert(sent<plan_of<zero<2>>>(one_batch) == 2 * n && sent<plan_of<zero<2>>>(four) == 5 * n);
+// The last two buckets lie there where the backward begins, and the table is not needed at its end.
+constexpr std::int64_t per_microbatch = 1'282'215'424;
+static_assert(per_microbatch == 3 * n - 24'813'824);
+static_assert(sent<plan_of<zero<3>>>(one_batch) == per_microbatch);
+// Positions, gathered last for the backward, lie there for the forward behind it.
+constexpr std::int64_t positions = 4 * sequence * width * 7 / 8;
+static_assert(sent<plan_of<zero<3>>>(four) == 4 * per_microbatch - 3 * positions);
+
+template <class Plan>
+constexpr memory_need need = Plan::memory(0, one_batch);
+static_assert(plan_of<zero<3>>::parameter_layout_for(0, plan_of<>::grid).buckets.size() == 14);
+static_assert(need<plan_of<>>.optimizer == 995'831'808);
+static_assert(need<plan_of<zero<1>>>.optimizer == 124'478'976);
+static_assert(need<plan_of<zero<2>>>.optimizer == 124'478'976);
+static_assert(need<plan_of<zero<3>>>.optimizer == 124'478'976);
+static_assert(need<plan_of<zero<1>>>.parameters == 497'915'904);
+static_assert(need<plan_of<zero<2>>>.parameters == 497'915'904);
+static_assert(need<plan_of<zero<3>>>.parameters == 4 * (15'559'872 + 45'723'136));
+static_assert(need<plan_of<zero<3>, buckets<1>>>.parameters == 219'919'104);
+static_assert(need<plan_of<zero<1>>>.gradients == 652'449'792);
+static_assert(need<plan_of<zero<2>>>.gradients == 374'452'992);
+static_assert(need<plan_of<zero<3>>>.gradients == 374'452'992);
+
+// Groups of 8 among 32: what goes between them is a block of each sum once, whatever the level.
+template <int Level>
+using grouped = plan<gpt2, data_parallel<32, within<8>, zero<Level>>>;
+static_assert(grouped<3>::bytes_sent(axis::replica, 0, one_batch).total() ==
+              grouped<3>::bytes_sent(axis::replica, 0, four).total());
+static_assert(grouped<1>::bytes_sent(axis::replica, 0, one_batch).total() ==
+              grouped<3>::bytes_sent(axis::replica, 0, one_batch).total());
+static_assert(4 * need<grouped<3>>.optimizer < need<plan_of<zero<3>>>.optimizer + 4096);
+
+// --- what is gathered when
+
+parameter_layout with_buckets(std::vector<std::size_t> const& counts) {
+  parameter_layout out;
+  std::size_t next = 0;
+  for (std::size_t const count : counts) {
+    out.buckets.push_back({0, {}, {next, count}});
+    next += count;
+  }
+  return out;
+}
+few_buckets few(std::vector<int> const& numbers) {
+  few_buckets out;
+  for (int const number : numbers) out.push_back(number);
+  return out;
+}
+
+/// Whatever operations use, a plan brings it before them, and nothing lies on what is in use: two
+/// buckets of a room are its begin and its end.
+void expect_sound(parameter_layout const& layout, std::size_t room,
+                  std::vector<few_buckets> const& uses, std::vector<int> const& order) {
+  auto const all = plan_gathers(layout, {0, room}, uses, order);
+  std::vector<int> at_element(room, -1);  // the bucket that lies there
+  auto const lie = [&](int bucket, bool at_end) {
+    std::size_t const count = layout.buckets[std::size_t(bucket)].elements.count;
+    return element_range{at_end ? room - count : 0, count};
+  };
+  std::vector<bool> end_of(layout.buckets.size());
+  std::array<int, 2> inside{-1, -1};
+  std::size_t next = 0;
+  ASSERT_EQ(all.ends.size(), order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (; next < all.gathers.size() && all.gathers[next].before == int(i); ++next) {
+      auto const& [before, bucket, at] = all.gathers[next];
+      auto const range = lie(bucket, at.at_end);
+      // What takes all waits for whoever used the other end, so what lies there is gone.
+      if (at.takes_all) inside[at.at_end ? 0 : 1] = -1;
+      inside[at.at_end ? 1 : 0] = bucket;
+      if (int const other = inside[at.at_end ? 0 : 1]; other >= 0)
+        EXPECT_EQ(overlap(range, lie(other, !at.at_end)).count, 0u);
+      for (std::size_t e = range.offset; e < range.end(); ++e) at_element[e] = bucket;
+      end_of[std::size_t(bucket)] = at.at_end;
+    }
+    std::array<bool, 4> ends{};
+    for (int const bucket : uses[std::size_t(order[i])]) {
+      auto const range = lie(bucket, end_of[std::size_t(bucket)]);
+      for (std::size_t e = range.offset; e < range.end(); ++e) ASSERT_EQ(at_element[e], bucket);
+      ends[end_of[std::size_t(bucket)] ? 1 : 0] = true;
+    }
+    EXPECT_EQ(all.ends[i], ends);
+  }
+  EXPECT_EQ(next, all.gathers.size());
+}
+
+TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
+  std::uint64_t state = 1;
+  auto const random = [&](std::size_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return std::size_t(state >> 33) % below;
+  };
+  for (int run = 0; run < 2000; ++run) {
+    std::vector<std::size_t> counts(2 + random(6));
+    for (auto& count : counts) count = 1 + random(9);
+    std::vector<few_buckets> uses;
+    std::size_t room = 0;
+    for (std::size_t i = 0; i < 2 + random(6); ++i) {
+      std::vector<int> used;
+      std::size_t sum = 0;
+      for (std::size_t k = random(3); k > 0; --k) {
+        int const one_more = int(random(counts.size()));
+        if (!used.empty() && used[0] == one_more) continue;
+        used.push_back(one_more);
+        sum += counts[std::size_t(one_more)];
+      }
+      room = std::max(room, sum);
+      uses.push_back(few(used));
+    }
+    room = std::max<std::size_t>(1, room + random(5));
+    std::vector<int> order;
+    for (int i = 0; i < 30; ++i) order.push_back(int(random(uses.size())));
+    expect_sound(with_buckets(counts), room, uses, order);
+  }
+}
+
+TEST(GatherPlan, TakesWhatLiesThereAndGoesOneAhead) {
+  auto const layout = with_buckets({4, 4, 4});
+  std::vector<few_buckets> const uses{few({0}), few({1}), few({2})};
+  // A pass forth and back.
+  auto const all = plan_gathers(layout, {0, 8}, uses, {0, 1, 2, 2, 1, 0});
+  std::vector<std::pair<int, int>> made;
+  for (auto const& one : all.gathers) made.emplace_back(one.before, one.bucket);
+  EXPECT_EQ(made, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 2}, {4, 0}}));
+}
+
+}  // namespace
