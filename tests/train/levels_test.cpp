@@ -131,6 +131,69 @@ TEST(Levels, Ranks) {
     }
 }
 
+// One axis, one microbatch, not clipped: ranks add the same numbers in the same order.
+template <int Level>
+void expect_the_bits_of_data_parallel(int ranks) {
+  auto const expected = train<tied_job<data_parallel<>>>(threads{.data_ranks = ranks}, {});
+  auto const got = train<tied_job<at_launch_level<Level>>>(threads{.data_ranks = ranks}, {});
+  for (std::size_t i = 0; i < expected.numbers.size(); i += 3)
+    EXPECT_EQ(got.numbers[i], expected.numbers[i]);
+  EXPECT_EQ(got.weights, expected.weights);
+  EXPECT_EQ(got.gradients, expected.gradients);
+}
+TEST(Levels, HaveTheBitsOfDataParallel) {
+  for (int const ranks : {2, 3}) {
+    expect_the_bits_of_data_parallel<1>(ranks);
+    expect_the_bits_of_data_parallel<2>(ranks);
+    expect_the_bits_of_data_parallel<3>(ranks);
+  }
+}
+
+// Layers see copies in bfloat16: the same rounding whoever holds which block.
+TEST(Levels, WithCopies) {
+  using copied = precision<bfloat16, float>;
+  auto const expected = train<tied_job<data_parallel<2>, copied>>(threads{}, {});
+  expect_near(expected,
+              train<tied_job<data_parallel<2, zero<2>, buckets<1>>, copied>>(threads{}, {}), 0);
+  expect_near(expected,
+              train<tied_job<data_parallel<2, zero<3>, buckets<1>>, copied>>(threads{}, {}), 0);
+  auto const of_four = train<tied_job<data_parallel<4>, copied>>(threads{}, {2});
+  expect_near(
+      of_four,
+      train<tied_job<data_parallel<4, within<2>, zero<3>, buckets<1>>, copied>>(threads{}, {2}),
+      1e-2);
+}
+
+// Averages, in whose place parameters are and back again; what layers see follows.
+template <class Job>
+std::vector<double> with_averages(auto const& backend) {
+  std::vector<double> out;
+  auto const text = small_gpt::text();
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 1e-2}, {.average = 0.5});
+    auto batches = plait::batches(text, global_batch<24>{}, rank, {.epochs = 0});
+    for (int step = 0; step < 4; ++step) {
+      double const loss = trainer.step(batches.at(std::uint64_t(step))).loss;
+      double const averaged = trainer.with_ema([&] { return trainer.evaluate(batches.at(0)); });
+      double const plain = step % 2 == 0 ? trainer.evaluate(batches.at(0)) : 0;
+      if (rank.is_root()) out.insert(out.end(), {loss, averaged, plain});
+    }
+  });
+  return out;
+}
+TEST(Levels, WithAverages) {
+  auto const expected = with_averages<tied_job<serial>>(threads{});
+  auto const expect_same = [&]<class Policy>(Policy) {
+    auto const got = with_averages<tied_job<Policy>>(threads{});
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-10) << i;
+  };
+  expect_same(data_parallel<3, zero<1>, buckets<1>>{});
+  expect_same(data_parallel<3, zero<2>, buckets<1>>{});
+  expect_same(data_parallel<3, zero<3>, buckets<1>>{});
+  expect_same(data_parallel<4, within<2>, zero<3>, buckets<1>>{});
+}
+
 template <int Level>
 using within_two = data_parallel<4, within<2>, zero<Level>, buckets<1>>;
 
