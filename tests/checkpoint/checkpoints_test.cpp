@@ -127,6 +127,40 @@ runner run_of(int data_ranks = 0) {
   };
 }
 
+// Ranks that hold blocks of all, also of what is frozen, of a model with a tied head.
+using part_frozen =
+    objective<sequential<named<"wte", use_form<"vocabulary", small_gpt::table>>,
+                         named<"wpe", frozen<nn::positions<small_gpt::length, small_gpt::width>>>,
+                         named<"h0", frozen<small_gpt::block>>, named<"h", small_gpt::block>,
+                         named<"ln_f", nn::layer_norm<small_gpt::width>>,
+                         named<"lm_head", use_form<"column", small_gpt::tied_head>>>,
+              nn::cross_entropy<small_gpt::tied_vocabulary,
+                                nn::cross_entropy_options{.padded_to = small_gpt::vocabulary}>>;
+template <class Policy>
+struct part_frozen_job : parallel<part_frozen, Policy, double> {};
+template <class Policy>
+outcome run_part_frozen(settings const& with) {
+  return train<part_frozen_job<Policy>>(with, 0);
+}
+TEST(Checkpoints, GoFromEachLevelToEachOther) {
+  std::vector<outcome (*)(settings const&)> const all{
+      run_part_frozen<serial>, run_part_frozen<data_parallel<2, zero<2>, buckets<1>>>,
+      run_part_frozen<data_parallel<4, within<2>, zero<3>, buckets<1>>>};
+  folder const none("none");
+  auto const whole = all[0]({.steps = 3, .saves = {.folder = none.path}});
+  for (auto const from : all)
+    for (auto const to : all) {
+      folder const at("levels");
+      from({.steps = 2, .saves = {.folder = at.path, .every = 2}});
+      auto const rest = to({.steps = 3, .saves = {.folder = at.path}});
+      ASSERT_EQ(rest.begun_at, 2u);
+      EXPECT_NEAR(rest.losses.at(0), whole.losses[2], 1e-12);
+      for (auto const& [name, values] : whole.weights)
+        for (std::size_t i = 0; i < values.size(); ++i)
+          ASSERT_NEAR(rest.weights.at(name)[i], values[i], 1e-12) << name;
+    }
+}
+
 std::vector<runner> plans() {
   using zero = hybrid<pipeline<2>, data_parallel<at_launch, zero<1>>, small_gpt::tp2>;
   return {run_of<serial>(), run_of<zero>(2), run_of<small_gpt::tp2_sharded>()};
