@@ -57,8 +57,8 @@ namespace plait::ext {
 
 /// A parameter rule gives the placements of parameters on one axis. All communication of parameters
 /// and of their gradients follows from these three by the table of transitions: what a step does
-/// with the gradients is the row summed -> owned, what it does behind the update is the row owned
-/// -> kept.
+/// with the gradients is the row summed -> owned, what it does before the next passes is the row
+/// owned -> kept.
 ///
 /// `owned` may be `shard<dim::elements>`: each rank updates one block of each bucket of the arena.
 /// So may `summed`, where the gradients of each microbatch are reduced, and `kept`, where

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the gathering of parameters is hidden behind the layers: a small GPT on two processes
+// with buckets of 1 MiB, steps of two programs in turn.
+//   prefetch [level=3|1] [pairs=N] [in_turn=1]
+// level=3: parameters are gathered one bucket ahead of the layers that use them, beside where each
+// is gathered when it is needed. level=1: what optimizers own is gathered in the next step's first
+// forward, beside behind the update. The link between the processes is made so slow that all
+// parameters take a quarter of what a step computes. Rank 0 prints medians in milliseconds, and
+// that of the pairs' ratios.
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "processes/raw.hpp"
+
+#include "plait/backend/process/processes.hpp"
+#include "plait/plait.hpp"
+#include "plait/testing/slow_link.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::planning;
+
+constexpr std::size_t width = 192, sequence = 64, vocabulary = 256, batch = 16;
+using block =
+    sequential<residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                                   named<"attn", nn::causal_self_attention<width, 4, sequence>>>>,
+               residual<sequential<named<"ln_2", nn::layer_norm<width>>,
+                                   named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
+                                   named<"c_proj", nn::linear<4 * width, width>>>>>;
+using model =
+    objective<sequential<named<"wte", nn::embedding<vocabulary, width>>,
+                         named<"wpe", nn::positions<sequence, width>>, named<"h", repeat<6, block>>,
+                         named<"ln_f", nn::layer_norm<width>>,
+                         named<"lm_head", nn::linear<width, vocabulary>>>,
+              nn::cross_entropy<vocabulary>>;
+struct alone : parallel<model, serial> {};
+template <int Level>
+struct divided : parallel<model, data_parallel<2, zero<Level>, buckets<1_MiB>>> {};
+
+using clock_type = std::chrono::steady_clock;
+template <class Work>
+double seconds(Work work) {
+  auto const begin = clock_type::now();
+  work();
+  return std::chrono::duration<double>(clock_type::now() - begin).count();
+}
+double median(std::vector<double> all) {
+  std::ranges::sort(all);
+  return all[all.size() / 2];
+}
+
+byte_text text() {
+  std::string bytes;
+  for (unsigned i = 0; i < 20'000; ++i) bytes.push_back(static_cast<char>('a' + i * i % 23));
+  return byte_text::from_text(bytes, sequence);
+}
+
+/// The time of a step of a rank's half of the batch.
+double time_of_step() {
+  double out = 0;
+  auto const data = text();
+  launch<alone>(threads{.in_each_process = true}, [&](auto& rank) {
+    auto trainer = plait::trainer<alone>(rank, sgd{.learning_rate = 0.01});
+    auto all = batches(data, global_batch<batch / 2>{}, rank, {.epochs = 0});
+    std::vector<double> steps;
+    for (std::uint64_t i = 0; i < 8; ++i)
+      steps.push_back(seconds([&] { trainer.step(all.at(i)); }));
+    out = median({steps.begin() + 2, steps.end()});
+  });
+  return out;
+}
+
+struct listed {
+  program_operation what;
+  plait::ext::stream_operation touched;
+};
+
+step_program late(std::vector<exchange> const& list, step_program const& of, bool at_end) {
+  std::vector<listed> all, moved;
+  for (std::size_t i = 0; i < of.operations.size(); ++i)
+    all.push_back({of.operations[i], of.touched[i]});
+  auto const gathers = [&](listed const& one) {
+    auto const place =
+        one.what.row < 0 ? exchange_place::labels : list[std::size_t(one.what.row)].place;
+    return at_end ? place == exchange_place::gather_parameters
+                  : one.what.what == operation_kind::bring || place == exchange_place::parameters;
+  };
+  std::vector<listed> out;
+  for (auto const& one : all) {
+    if (gathers(one)) {
+      moved.push_back(one);
+      continue;
+    }
+    auto const uses = [&](listed const& gather) {
+      return !at_end && std::ranges::any_of(one.touched.reads, [&](int buffer) {
+        return std::ranges::find(gather.touched.writes, buffer) != gather.touched.writes.end();
+      });
+    };
+    for (auto const& gather : moved)
+      if (uses(gather)) out.push_back(gather);
+    std::erase_if(moved, uses);
+    out.push_back(one);
+  }
+  out.insert(out.end(), moved.begin(), moved.end());
+  step_program made;
+  for (auto const& one : out) {
+    made.operations.push_back(one.what);
+    made.touched.push_back(one.touched);
+  }
+  return made;
+}
+
+template <int Level>
+void print_medians(int pairs, bool in_turn) {
+  using job = divided<Level>;
+  using plan = typename job::plan_type;
+  auto engine = plait_benchmark::make_engine();
+  double const step = time_of_step();
+  auto const pass = double(alone::plan_type::memory(0, {}).parameters) / 2;  // that a rank sends
+  engine = testing::slow_link(engine, {.bytes_per_second = pass / (step / 4)});
+  auto const data = text();
+  processes const backend{
+      .engine = engine,
+      .streams = in_turn ? process_streams::in_turn : process_streams::concurrent};
+  launch<job>(backend, [&](auto& rank) {
+    using rank_type = std::remove_cvref_t<decltype(rank)>;
+    execution::trainer_parts<job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.01}, {});
+    auto all = batches(data, global_batch<batch>{}, rank, {.epochs = 0});
+    workload const load{.rows = batch / 2 * sequence};
+    auto const list = exchanges_of<plan>(0, load, job_part::training);
+    auto const program = program_of<plan>(
+        plan::grid, list, 0, job_part::training,
+        training_timetable<typename plan::schedule_type>(1, 1).stages[0], {.updates = true});
+    execution::step_runner<rank_type> ahead(rank, list, program);
+    execution::step_runner<rank_type> behind(rank, list, late(list, program, Level < 3));
+    std::uint64_t number = 0;
+    auto const time_of = [&](auto& runner) {
+      auto const& one = all.at(number++);
+      return seconds([&] {
+        auto const mine = parts.calls();
+        auto const work = parts.begin(one, execution::trainer_program::whole_step);
+        runner.run(work);
+        parts.read_report();
+        ++parts.held.step;
+      });
+    };
+    std::vector<double> late_steps, early_steps, ratios;
+    for (int pair = -2; pair < pairs; ++pair) {
+      double const late_step = time_of(behind), early_step = time_of(ahead);
+      if (pair < 0) continue;
+      late_steps.push_back(late_step);
+      early_steps.push_back(early_step);
+      ratios.push_back(early_step / late_step);
+    }
+    if (!rank.is_root()) return;
+    std::printf("a rank computes %.1f ms; gathers %s %.1f ms, ahead %.1f ms, ratio %.3f\n",
+                1e3 * step, Level < 3 ? "behind the update" : "where needed",
+                1e3 * median(late_steps), 1e3 * median(early_steps), median(ratios));
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::map<std::string, int> given{{"pairs", 40}, {"in_turn", 0}, {"level", 3}};
+  for (int i = 1; i < argc; ++i) {
+    std::string const word = argv[i];
+    auto const equals = word.find('=');
+    auto const found = given.find(word.substr(0, equals));
+    int const value = equals == std::string::npos ? -1 : std::atoi(word.c_str() + equals + 1);
+    bool const is_level = found != given.end() && found->first == "level";
+    if (found == given.end() || value < 0 || (found->first == "pairs" && value == 0) ||
+        (is_level && value != 1 && value != 3)) {
+      std::fprintf(stderr, "usage: prefetch [level=3|1] [pairs=N] [in_turn=1]\n");
+      return 2;
+    }
+    found->second = value;
+  }
+  try {
+    if (given["level"] == 3) print_medians<3>(given["pairs"], given["in_turn"] != 0);
+    else print_medians<1>(given["pairs"], given["in_turn"] != 0);
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
