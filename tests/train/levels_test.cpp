@@ -4,12 +4,14 @@
 // Ranks that hold blocks of gradients, or of parameters, too: the same training in less memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "plait/backend/simulated/race_error.hpp"
@@ -151,7 +153,7 @@ TEST(Levels, HaveTheBitsOfDataParallel) {
 
 // Layers see copies in bfloat16: the same rounding whoever holds which block.
 TEST(Levels, WithCopies) {
-  using copied = precision<bfloat16, float>;
+  using copied = plait::precision<plait::bfloat16, float>;
   auto const expected = train<tied_job<data_parallel<2>, copied>>(threads{}, {});
   expect_near(expected,
               train<tied_job<data_parallel<2, zero<2>, buckets<1>>, copied>>(threads{}, {}), 0);
@@ -214,6 +216,145 @@ TEST(Levels, OnThreeAxes) {
   expect_serial<job, on_three_axes<3, small_gpt::tp2_sharded>>(2, {4, 0.5});
   expect_serial<tied_job, hybrid<at_launch_level<3>, small_gpt::tp2>>(2, {2, 0.5});
   expect_serial<job, hybrid<pipeline<2, gpipe>, at_launch_level<3>>>(3, {4, 0.5});
+}
+
+TEST(Levels, NotFiniteNumbersAreFoundInTheLayerThatMakesThem) {
+  auto const text_of = []<class Policy>(Policy) {
+    std::string out;
+    auto const text = small_gpt::text();
+    try {
+      launch<tied_job<Policy>>(threads{}, [&](auto& rank) {
+        auto trainer = plait::trainer<tied_job<Policy>>(rank, sgd{.learning_rate = 1e200});
+        auto batches = plait::batches(text, global_batch<24>{}, rank, {.epochs = 0});
+        for (std::uint64_t step = 0; step < 4; ++step) trainer.step(batches.at(step));
+      });
+    } catch (not_finite_error const& e) {
+      out = e.what();
+    }
+    return out.substr(0, out.find(" on rank"));
+  };
+  auto const expected = text_of(serial{});
+  EXPECT_NE(expected, "");
+  EXPECT_EQ(text_of(data_parallel<2, zero<1>, buckets<1>>{}), expected);
+  EXPECT_EQ(text_of(data_parallel<2, zero<3>, buckets<1>>{}), expected);
+}
+
+// --- programs that are wrong: each fault is found by what it does
+
+using faulty_job = tied_job<data_parallel<4, within<2>, zero<3>, buckets<1>>>;
+using faulty_plan = faulty_job::plan_type;
+
+struct listed_program {
+  std::vector<exchange> list = exchanges_of<faulty_plan>(
+      0, {.rows = 3 * small_gpt::length, .microbatches = 2, .gradient_norm = true},
+      job_part::training);
+  step_program program =
+      program_of<faulty_plan>(faulty_plan::grid, list, 0, job_part::training,
+                              training_timetable<faulty_plan::schedule_type>(1, 2).stages[0],
+                              {.clips = true, .updates = true});
+
+  /// The `which`-th operation of a kind, or row of a place.
+  [[nodiscard]] std::size_t find(operation_kind what, exchange_place place, int which) const {
+    for (std::size_t i = 0; i < program.operations.size(); ++i) {
+      auto const& now = program.operations[i];
+      bool const is_one = now.what == what && (what != operation_kind::row ||
+                                               list[std::size_t(now.row)].place == place);
+      if (is_one && which-- == 0) return i;
+    }
+    ADD_FAILURE() << to_string(what) << " is not there";
+    return 0;
+  }
+  void erase(std::size_t at) {
+    program.operations.erase(program.operations.begin() + std::ptrdiff_t(at));
+    program.touched.erase(program.touched.begin() + std::ptrdiff_t(at));
+  }
+  void move(std::size_t from, std::size_t to) {
+    auto const operation = program.operations[from];
+    auto const touched = program.touched[from];
+    erase(from);
+    program.operations.insert(program.operations.begin() + std::ptrdiff_t(to), operation);
+    program.touched.insert(program.touched.begin() + std::ptrdiff_t(to), touched);
+  }
+};
+
+/// Two steps with a program: what optimizers own then, and the norms.
+std::vector<double> steps_by(listed_program const& with) {
+  std::vector<std::vector<double>> of_ranks(4);
+  auto const text = small_gpt::text();
+  launch<faulty_job>(threads{}, [&](auto& rank) {
+    using rank_type = std::remove_cvref_t<decltype(rank)>;
+    execution::trainer_parts<faulty_job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.1},
+                                                               {.clip = 0.01});
+    auto all = batches(text, global_batch<24>{}, rank, {.microbatches = 2});
+    auto& out = of_ranks[std::size_t(rank.world_rank())];
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      auto const mine = parts.calls();
+      auto const batch = all.at(step);
+      auto const work = parts.begin(batch, execution::trainer_program::whole_step);
+      execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
+      auto const report = parts.read_report();
+      out.insert(out.end(), {report.loss, report.gradient_norm});
+      ++parts.held.step;
+    }
+    for (auto const& block : parts.store.owned()) {
+      std::vector<double> values(block.elements.count);
+      rank.device().download(parts.store.parameters_of(block), values.data(),
+                             values.size() * sizeof(double));
+      rank.device().synchronize();
+      out.insert(out.end(), values.begin(), values.end());
+    }
+  });
+  std::vector<double> out;
+  for (auto const& one : of_ranks) out.insert(out.end(), one.begin(), one.end());
+  return out;
+}
+
+TEST(LevelsMutants, AreFound) {
+  listed_program const right;
+  auto const expected = steps_by(right);
+  EXPECT_EQ(steps_by(right), expected);
+  EXPECT_FALSE(std::isnan(expected[0]));
+  auto const expect_found = [&](char const* name, auto change) {
+    auto changed = right;
+    change(changed);
+    auto const got = steps_by(changed);
+    bool is_found = false;  // by a difference that is no rounding
+    for (std::size_t i = 0; i < got.size(); ++i)
+      is_found = is_found || !(std::abs(got[i] - expected[i]) < 1e-9);
+    EXPECT_TRUE(is_found) << name;
+  };
+  auto const leave_out = [&](char const* name, operation_kind what, exchange_place place,
+                             int which) {
+    expect_found(name, [&](auto& of) { of.erase(of.find(what, place, which)); });
+  };
+  using enum exchange_place;
+  leave_out("a bucket of parameters not gathered", operation_kind::row, parameters, 3);
+  leave_out("a block not put where it is gathered", operation_kind::bring, parameters, 3);
+  leave_out("a block that owners have updated not gathered", operation_kind::row, gather_parameters,
+            1);
+  leave_out("a microbatch's gradients not summed", operation_kind::row, microbatch_gradients, 2);
+  leave_out("a block not added to the step's", operation_kind::accumulate, labels, 1);
+  leave_out("tied uses not added", operation_kind::add, labels,
+            int(std::ranges::count(right.program.operations, operation_kind::add,
+                                   &program_operation::what)) -
+                1);
+  leave_out("groups not added up", operation_kind::row, gradients, 0);
+  expect_found("a border of blocks moved", [&](auto& of) {
+    for (auto& row : of.list)
+      if (row.place == gradients) row.offset += 64;
+  });
+  expect_found("a bucket at the other end of its room", [&](auto& of) {
+    auto& one = of.program.operations[of.find(operation_kind::row, parameters, 2)];
+    one.at_end = !one.at_end;
+  });
+  expect_found("groups added up before the last microbatch", [&](auto& of) {
+    auto const row = of.find(operation_kind::row, gradients, 0);
+    auto const first = of.find(operation_kind::accumulate, labels, 0);
+    of.move(row, first + 1);
+  });
+  expect_found("a sum of a step that goes on from the one before", [&](auto& of) {
+    of.program.operations[of.find(operation_kind::accumulate, labels, 0)].begins = false;
+  });
 }
 
 template <class Job>

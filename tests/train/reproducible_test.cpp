@@ -220,8 +220,7 @@ TEST(Reproducible, SumsOfSquaresAreOfWholePieces) {
     std::vector<std::size_t> counts(static_cast<std::size_t>(plan::norm_partial_count()));
     for (int rank = 0; rank < ranks; ++rank) {
       auto const place = grid.coordinates_of(rank);
-      auto const owned =
-          planning::owned_blocks(layout.buckets, plan::rules.cut_axes(), grid, place);
+      auto const owned = planning::owned_blocks(layout, plan::rules, grid, place);
       for (auto const& range : execution::squares_ranges<plan>(blocks, owned, place)) {
         EXPECT_EQ(counts[range.index], 0u) << range.index;
         counts[range.index] = range.count;
