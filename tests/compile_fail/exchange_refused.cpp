@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // second error: g++ names what a constant expression threw behind the constant
 // expect: list of exchanges: no operation of the table
+#include <vector>
+
 #include "plait/plan/exchanges.hpp"
 
 using plait::ext::placements, plait::axis;
@@ -16,7 +18,8 @@ constexpr std::size_t count_rows(placements const& from, placements const& to) {
   plait::planning::listed_plan const plan{};
   plait::planning::parameter_layout const parameters{};
   plait::workload const load{};
-  plait::planning::exchange_lister list{plan, parameters, 0, load};
+  std::vector<plait::ext::scheduled_work> const passes;
+  plait::planning::exchange_lister list{plan, parameters, 0, load, passes};
   list.add({plait::planning::exchange_place::gradients, from, to});
   return list.out.size();
 }

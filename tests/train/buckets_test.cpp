@@ -186,6 +186,9 @@ void expect_each_wait_needed(settings const& with, std::uint64_t seeds) {
   };
   for (auto const& site : statistics.sites) {
     if (site.where != wait_site::part::step || is_of_ties(site)) continue;
+    // The host has waited for a step, and waits for what it reads.
+    if (site.awaited == int(operation_kind::send) || site.waiting == int(operation_kind::read))
+      continue;
     EXPECT_THROW(train<Job>(simulated{.data_ranks = 2, .without = site}, with), race_error)
         << to_string(site);
   }

@@ -37,7 +37,9 @@ outcome train(int at_launch_ranks = 0) {
   auto const text = small_gpt::text();
   outcome out;
   launch<Job>(
-      threads{.data_ranks = plan::grid.is_complete() ? 0 : at_launch_ranks}, [&](auto& rank) {
+      threads{.data_ranks =
+                  plan::grid.is_complete() ? 0 : at_launch_ranks * plan::grid.known_batch_ranks()},
+      [&](auto& rank) {
         auto trainer = plait::trainer<Job>(rank, adamw{.learning_rate = 0.02}, {.clip = 0.05});
         auto const into = []<class T>(T, tensors& to) {
           return [&to](std::string const& name, parameter_info const&, std::span<T const> values) {

@@ -108,6 +108,8 @@ outcome train(double clip = 0, tensors const& start = {}) {
     expect_called<Job>(rank, log, load, job_part::training);
     trainer.export_gradients(into(out.gradients));
     expect_called<Job>(rank, log, load, job_part::export_gradients);
+    trainer.evaluate(batches.at(0));  // what layers see is up to date
+    log.clear();
     trainer.export_parameters(into(out.weights));
     expect_called<Job>(rank, log, load, job_part::export_parameters);
   });

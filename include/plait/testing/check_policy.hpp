@@ -108,7 +108,8 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
   auto const data = Model::data(2 * samples);
   policy_run out;
   std::mutex mutex;
-  int const data_ranks = plan::grid.is_complete() ? 0 : options.data_ranks;
+  int const data_ranks =
+      plan::grid.is_complete() ? 0 : options.data_ranks * plan::grid.known_batch_ranks();
   launch<job>(threads{.data_ranks = data_ranks, .in_each_process = true}, [&](auto& rank) {
     auto trainer = plait::trainer<job>(rank, adamw{.learning_rate = 0.01}, {.clip = options.clip});
     int steps = 0;
@@ -153,7 +154,8 @@ policy_run run_policy(policy_options const& options, std::size_t samples, check_
 template <class Model, class Policy>
 void check_policy_on(check_report& report, policy_options const& options) {
   using plan = typename checked_job<Model, Policy>::plan_type;
-  mesh const grid = plan::grid.with_ranks_at_launch(options.data_ranks);
+  mesh const grid =
+      plan::grid.with_ranks_at_launch(options.data_ranks * plan::grid.known_batch_ranks());
   std::string const where =
       std::string(Model::name) + " on " + std::to_string(grid.world_size()) + " ranks";
   report.checked.push_back(where);
