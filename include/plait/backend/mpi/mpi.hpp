@@ -5,7 +5,6 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -337,7 +336,7 @@ class mpi_group final : public process_group {
         if (code == MPI_SUCCESS) code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done != 0) return code;
         if (pause_ == nullptr) {
-          ::sched_yield();
+          let_others_run(looks);
           continue;
         }
         if (library.second_gives_up()) {
@@ -348,6 +347,13 @@ class mpi_group final : public process_group {
       }
     };
     library.call(poll, text, function, pause_ == nullptr ? 0 : 1);
+  }
+  /// At first for a moment; then for 50 us, as who computes needs the processor more than a long
+  /// wait needs the moment at which it ends.
+  static void let_others_run(int looks) {
+    constexpr int a_moment = 500;
+    if (looks < a_moment) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   static std::string waiting_text(mpi_group const& of, char const* function,
                                   std::chrono::milliseconds timeout, std::string const& when) {
