@@ -99,17 +99,26 @@ parameter_layout with_buckets(std::vector<std::size_t> const& counts) {
   }
   return out;
 }
-few_buckets few(std::vector<int> const& numbers) {
-  few_buckets out;
-  for (int const number : numbers) out.push_back(number);
+/// Of each piece two, as the plan has them.
+std::vector<int> in_pairs(std::vector<std::vector<int>> const& uses) {
+  std::vector<int> out;
+  for (auto const& one : uses)
+    for (std::size_t i = 0; i < 2; ++i) out.push_back(i < one.size() ? one[i] : -1);
+  return out;
+}
+gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
+                       std::vector<std::vector<int>> const& uses, std::vector<int> const& order) {
+  gather_plan out;
+  out.ends.resize(order.size());
+  add_gathers(out, layout, {0, room}, in_pairs(uses), order, 0);
   return out;
 }
 
 /// Whatever operations use, a plan brings it before them, and nothing lies on what is in use: two
 /// buckets of a room are its begin and its end.
 void expect_sound(parameter_layout const& layout, std::size_t room,
-                  std::vector<few_buckets> const& uses, std::vector<int> const& order) {
-  auto const all = plan_gathers(layout, {0, room}, uses, order);
+                  std::vector<std::vector<int>> const& uses, std::vector<int> const& order) {
+  auto const all = gathers_of(layout, room, uses, order);
   std::vector<int> at_element(room, -1);  // the bucket that lies there
   auto const lie = [&](int bucket, bool at_end) {
     std::size_t const count = layout.buckets[std::size_t(bucket)].elements.count;
@@ -131,11 +140,11 @@ void expect_sound(parameter_layout const& layout, std::size_t room,
       for (std::size_t e = range.offset; e < range.end(); ++e) at_element[e] = bucket;
       end_of[std::size_t(bucket)] = at.at_end;
     }
-    std::array<bool, 4> ends{};
+    int ends = 0;
     for (int const bucket : uses[std::size_t(order[i])]) {
       auto const range = lie(bucket, end_of[std::size_t(bucket)]);
       for (std::size_t e = range.offset; e < range.end(); ++e) ASSERT_EQ(at_element[e], bucket);
-      ends[end_of[std::size_t(bucket)] ? 1 : 0] = true;
+      ends |= end_of[std::size_t(bucket)] ? 2 : 1;
     }
     EXPECT_EQ(all.ends[i], ends);
   }
@@ -151,7 +160,7 @@ TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
   for (int run = 0; run < 2000; ++run) {
     std::vector<std::size_t> counts(2 + random(6));
     for (auto& count : counts) count = 1 + random(9);
-    std::vector<few_buckets> uses;
+    std::vector<std::vector<int>> uses;
     std::size_t room = 0;
     for (std::size_t i = 0; i < 2 + random(6); ++i) {
       std::vector<int> used;
@@ -163,7 +172,7 @@ TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
         sum += counts[std::size_t(one_more)];
       }
       room = std::max(room, sum);
-      uses.push_back(few(used));
+      uses.push_back(used);
     }
     room = std::max<std::size_t>(1, room + random(5));
     std::vector<int> order;
@@ -174,9 +183,9 @@ TEST(GatherPlan, HasWhatIsUsedAtAnyTime) {
 
 TEST(GatherPlan, TakesWhatLiesThereAndGoesOneAhead) {
   auto const layout = with_buckets({4, 4, 4});
-  std::vector<few_buckets> const uses{few({0}), few({1}), few({2})};
+  std::vector<std::vector<int>> const uses{{0}, {1}, {2}};
   // A pass forth and back.
-  auto const all = plan_gathers(layout, {0, 8}, uses, {0, 1, 2, 2, 1, 0});
+  auto const all = gathers_of(layout, 8, uses, {0, 1, 2, 2, 1, 0});
   std::vector<std::pair<int, int>> made;
   for (auto const& one : all.gathers) made.emplace_back(one.before, one.bucket);
   EXPECT_EQ(made, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 2}, {4, 0}}));

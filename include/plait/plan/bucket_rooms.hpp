@@ -25,6 +25,12 @@ enum class units_use : int {
   summed   ///< that a backward makes a gradient of
 };
 
+[[nodiscard]] constexpr bool is_among(std::vector<int> const& all, int number) {
+  for (int const one : all)
+    if (one == number) return true;
+  return false;
+}
+
 /// Finds the buckets whose parameters units use, or whose gradients they make.
 class bucket_uses {
  public:
@@ -48,7 +54,7 @@ class bucket_uses {
         auto const& place = layout_.entries[std::size_t(e)];
         if (place.region != region) continue;
         int const number = bucket_with(region, is_tied ? place.unit : unit);
-        if (number >= 0 && std::ranges::find(out, number) == out.end()) out.push_back(number);
+        if (number >= 0 && !is_among(out, number)) out.push_back(number);
       }
     return out;
   }
@@ -58,7 +64,7 @@ class bucket_uses {
     std::vector<int> out;
     for (int unit = units.begin; unit < units.end; ++unit)
       for (int const number : of(unit, region, which))
-        if (std::ranges::find(out, number) == out.end()) out.push_back(number);
+        if (!is_among(out, number)) out.push_back(number);
     return out;
   }
 
@@ -148,6 +154,11 @@ struct arena_cut {
     summed.room = add_room(summed, room_for_two(layout, uses, chunks, 0, units_use::summed));
 }
 
+/// The buckets of one region that an operation uses, two at most; -1: none.
+struct few_buckets {
+  int first = -1, second = -1;
+};
+
 /// A place in a room for two: its begin or its end.
 struct room_place {
   bool at_end = false;
@@ -166,13 +177,10 @@ class room_for_buckets {
   }
   [[nodiscard]] constexpr bool is_at_end(int number) const { return inside_[1] == number; }
   /// Puts a bucket where it fits beside those in `kept` and `another`, which stay; whether it does.
-  [[gnu::cold]] constexpr bool put(int number, static_vector<int, 2> const& kept, int another,
+  [[gnu::cold]] constexpr bool put(int number, few_buckets const& kept, int another,
                                    room_place& at) {
     auto const stays = [&](int other) {
-      if (other < 0) return false;
-      for (int const each : kept)
-        if (each == other) return true;
-      return other == another;
+      return other >= 0 && (other == kept.first || other == kept.second || other == another);
     };
     for (std::size_t const side : {1 - last_, last_}) {
       int const beside = inside_[1 - side];
@@ -198,23 +206,23 @@ class room_for_buckets {
   std::size_t last_ = 1;
 };
 
-/// The ranges into which units are split, so that those of a range use the same buckets of each
-/// region; a unit that uses none goes with those before it.
+/// The ranges into which units are split, so that those of a range use the same buckets of a
+/// region, or of the two regions of what is gathered; a unit that uses none goes with those before
+/// it.
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> split_by_buckets(
-    bucket_uses const& uses, unit_range units, std::vector<int> const& regions, units_use which) {
+    bucket_uses const& uses, unit_range units, units_use which) {
   std::vector<unit_range> out;
-  std::vector<std::vector<int>> last(regions.size());
+  std::vector<int> last, last_frozen;
+  auto const differ = [&](std::vector<int>& before, std::vector<int> const& used) {
+    bool is_new = false;
+    for (int const number : used) is_new = is_new || !is_among(before, number);
+    if (is_new) before = used;
+    return is_new;
+  };
   for (int unit = units.begin; unit < units.end; ++unit) {
-    bool splits = out.empty();
-    for (std::size_t r = 0; r < regions.size(); ++r) {
-      auto const used = uses.of(unit, regions[r], which);
-      auto const is_new = [&](int number) {
-        return std::ranges::find(last[r], number) == last[r].end();
-      };
-      if (!std::ranges::any_of(used, is_new)) continue;
-      splits = true;
-      last[r] = used;
-    }
+    bool splits = differ(last, uses.of(unit, 0, which)) || out.empty();
+    if (which == units_use::all)
+      splits = differ(last_frozen, uses.of(unit, parameter_layout::frozen, which)) || splits;
     if (splits) out.push_back({unit, unit});
     out.back().end = unit + 1;
   }
@@ -230,40 +238,44 @@ struct planned_gather {
 
 /// What is brought together for passes, and where each of their operations finds what it uses.
 struct gather_plan {
-  std::vector<planned_gather> gathers{};    ///< in their order
-  std::vector<std::array<bool, 4>> ends{};  ///< of each operation: begin and end of the room for
-                                            ///< parameters and of that for frozen ones
+  std::vector<planned_gather>
+      gathers{};            ///< of what is trained in their order, then of what is not
+  std::size_t trained = 0;  ///< how many are of what is trained
+  /// Of each operation, as bits: begin and end of the room for parameters, and of that for frozen
+  /// ones.
+  std::vector<int> ends{};
 };
 
-/// The buckets of one region that an operation uses: two at most.
-using few_buckets = static_vector<int, 2>;
-
-/// The buckets that each operation of the passes uses, unless they lie there still, and where there
-/// is room those of the next operation before it. `uses`: buckets of one region; `order`: which of
-/// them each operation uses.
-[[nodiscard]] [[gnu::cold]] constexpr gather_plan plan_gathers(parameter_layout const& layout,
-                                                               element_range const& room,
-                                                               std::vector<few_buckets> const& uses,
-                                                               std::vector<int> const& order) {
-  gather_plan out;
-  out.ends.resize(order.size());
-  if (room.count == 0) return out;
-  out.gathers.reserve(2 * order.size());
+/// Adds the buckets of a region that each operation of the passes uses, unless they lie there
+/// still, and where there is room those of the next operation before it. `uses`: first and second
+/// of each piece; `order`: which piece each operation is.
+[[gnu::cold]] constexpr void add_gathers(gather_plan& out, parameter_layout const& layout,
+                                         element_range const& room, std::vector<int> const& uses,
+                                         std::vector<int> const& order, int first_bit) {
   room_for_buckets inside(layout, room);
+  auto const uses_of = [&](std::size_t operation) {
+    auto const at = 2 * std::size_t(order[operation]);
+    return few_buckets{uses[at], uses[at + 1]};
+  };
   for (std::size_t i = 0; i < order.size(); ++i) {
-    auto const& here = uses[std::size_t(order[i])];
+    auto const here = uses_of(i);
     int ahead = -1;  // of the next operation, what has been brought
     auto const bring = [&](int number) {
       room_place at;
-      if (inside.has(number) || !inside.put(number, here, ahead, at)) return;
+      if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;
       out.gathers.push_back({static_cast<int>(i), number, at});
     };
-    for (int const number : here) bring(number);
-    for (int const number : here) out.ends[i][inside.is_at_end(number) ? 1 : 0] = true;
+    auto const end_of = [&](int number) {
+      return number < 0 ? 0 : (inside.is_at_end(number) ? 2 : 1) << first_bit;
+    };
+    bring(here.first), bring(here.second);
+    out.ends[i] |= end_of(here.first) | end_of(here.second);
     if (i + 1 == order.size()) break;
-    for (int const number : uses[std::size_t(order[i + 1])]) bring(number), ahead = number;
+    auto const next = uses_of(i + 1);
+    bring(next.first);
+    ahead = next.first;
+    bring(next.second);
   }
-  return out;
 }
 
 /// The ranges of units, in their order, that one pass through a chunk runs as operations of their
@@ -271,54 +283,46 @@ using few_buckets = static_vector<int, 2>;
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<unit_range> pieces_of_pass(
     bucket_uses const& uses, unit_range units, bool gathers, bool ends_buckets) {
   std::vector<unit_range> by_use{units};
-  if (gathers)
-    by_use = split_by_buckets(uses, units, {0, parameter_layout::frozen}, units_use::all);
+  if (gathers) by_use = split_by_buckets(uses, units, units_use::all);
   if (!ends_buckets) return by_use;
   std::vector<unit_range> out;
   for (auto const& piece : by_use)
-    for (auto const& part : split_by_buckets(uses, piece, {0}, units_use::summed))
-      out.push_back(part);
+    for (auto const& part : split_by_buckets(uses, piece, units_use::summed)) out.push_back(part);
   return out;
 }
 
-/// All that passes gather, each region in a room of its own. `passes`: of the stage, whose chunks
-/// are `chunks`.
+/// All that passes gather, each region in a room of its own: the gathers of what is trained, behind
+/// them those of what is frozen. `passes`: of the stage, whose chunks are `chunks`.
 [[nodiscard]] [[gnu::cold]] constexpr gather_plan gathers_of_passes(
     parameter_layout const& layout, bucket_uses const& uses, static_view<unit_range> chunks,
     std::vector<scheduled_work> const& passes, bool scatters) {
   // The pieces of all passes through a chunk are the same: forward, and in two ways backward.
-  std::vector<few_buckets> used, used_frozen;
-  std::vector<std::vector<int>> pieces(3 * std::size_t(chunks.size()));
-  std::vector<int> order;
+  std::vector<int> used, used_frozen, order;
+  std::vector<int> first_piece(3 * std::size_t(chunks.size()), -1), end_piece = first_piece;
   for (auto const& now : passes) {
     if (!computes(now.kind)) continue;
     bool const forward = now.kind == work::forward, sums = sums_gradients(now.kind);
-    auto& here = pieces[3 * std::size_t(now.chunk) + (forward ? 0 : sums ? 1 : 2)];
-    if (here.empty()) {
+    auto const way = 3 * std::size_t(now.chunk) + (forward ? 0 : sums ? 1 : 2);
+    if (first_piece[way] < 0) {
       auto const which = forward ? units_use::all : units_use::passed;
-      for (auto const& piece : pieces_of_pass(uses, chunks[now.chunk], true, scatters && sums)) {
-        here.push_back(int(used.size()));
-        auto const of_region = [&](int region) {
-          few_buckets few;
-          for (int const number : uses.of(piece, region, which)) few.push_back(number);
-          return few;
-        };
-        used.push_back(of_region(0));
-        used_frozen.push_back(of_region(parameter_layout::frozen));
-      }
-      if (!forward) std::ranges::reverse(here);
+      first_piece[way] = int(used.size() / 2);
+      for (auto const& piece : pieces_of_pass(uses, chunks[now.chunk], true, scatters && sums))
+        for (int const region : {0, parameter_layout::frozen}) {
+          auto& to = region == 0 ? used : used_frozen;
+          auto const few = uses.of(piece, region, which);
+          for (std::size_t i = 0; i < 2; ++i) to.push_back(i < few.size() ? few[i] : -1);
+        }
+      end_piece[way] = int(used.size() / 2);
     }
-    order.insert(order.end(), here.begin(), here.end());
+    int const first = first_piece[way], end = end_piece[way];
+    for (int i = 0; i < end - first; ++i) order.push_back(forward ? first + i : end - 1 - i);
   }
+  gather_plan out;
+  out.ends.resize(order.size(), 0);
   auto const& at = layout.parameters_at;
-  auto out = plan_gathers(layout, at.room, used, order);
-  auto const trained = out.gathers;
-  auto const frozen = plan_gathers(layout, at.frozen_room, used_frozen, order);
-  out.gathers.resize(trained.size() + frozen.gathers.size());
-  std::ranges::merge(trained, frozen.gathers, out.gathers.begin(), {}, &planned_gather::before,
-                     &planned_gather::before);
-  for (std::size_t i = 0; i < out.ends.size(); ++i)
-    std::copy_n(frozen.ends[i].begin(), 2, out.ends[i].begin() + 2);
+  add_gathers(out, layout, at.room, used, order, 0);
+  out.trained = out.gathers.size();
+  if (at.frozen_room.count > 0) add_gathers(out, layout, at.frozen_room, used_frozen, order, 2);
   return out;
 }
 

@@ -47,6 +47,7 @@ class program_writer {
     if (gathers())
       gathers_ = gathers_of_passes(parameters, uses_, plan.chunks_of(stage), passes->operations,
                                    scatters());
+    next_frozen_ = gathers_.trained;
   }
 
   [[nodiscard]] step_program take() { return std::move(out_); }
@@ -301,11 +302,14 @@ class program_writer {
                                buffers const& writes) {
     if (gathers()) {
       auto const& all = gathers_.gathers;
-      for (; next_gather_ < all.size() && all[next_gather_].before == piece_; ++next_gather_)
-        gather(all[next_gather_]);
-      auto const& ends = gathers_.ends[std::size_t(piece_++)];
+      auto const gather_up_to = [&](std::size_t& next, std::size_t end) {
+        for (; next < end && all[next].before == piece_; ++next) gather(all[next]);
+      };
+      gather_up_to(next_gather_, gathers_.trained);
+      gather_up_to(next_frozen_, all.size());
+      int const ends = gathers_.ends[std::size_t(piece_++)];
       for (int end = 0; end < 4; ++end)
-        if (ends[std::size_t(end)]) reads.push_back(at(name::gathered, end));
+        if ((ends >> end & 1) != 0) reads.push_back(at(name::gathered, end));
     }
     run.units = units;
     add(run, stream::compute, joined(parameters_of(units), reads), writes);
@@ -551,7 +555,7 @@ class program_writer {
   std::vector<int> has_run_{};      // chunks, forward
   bucket_uses uses_;
   gather_plan gathers_{};
-  std::size_t next_gather_ = 0;
+  std::size_t next_gather_ = 0, next_frozen_ = 0;
   int piece_ = 0;  // of the passes, that comes next
   room_for_buckets scatter_room_;
   struct {

@@ -31,6 +31,14 @@ struct block_of_bucket {
   return std::size_t(grid.block_of(place, held.axes_with(shard<dim::elements>)));
 }
 
+/// A use of a parameter by a unit, and where the parameter lies in its bucket.
+struct use_in_bucket {
+  int bucket = 0;
+  std::size_t use = 0;  ///< among those of all units
+  std::size_t behind = 0;
+  bool has_gradient = false;  ///< there, too
+};
+
 /// The rooms of a stage in which buckets are whole while passes use them: of parameters of which
 /// ranks hold blocks, and of gradients that are summed microbatch by microbatch.
 ///
@@ -54,9 +62,10 @@ class block_rooms {
         parameters_(where.parameters),
         gradients_(where.gradients),
         layout_(plan::parameter_layout_for(rank.stage(), rank.grid())),
-        uses_(uses_in_buckets(plan::code.items.view(), plan::entries.view(), layout_)),
         kept_(number_of_block(plan::rules.kept, rank.grid(), rank.place())),
-        summed_(number_of_block(plan::rules.summed, rank.grid(), rank.place())) {}
+        summed_(number_of_block(plan::rules.summed, rank.grid(), rank.place())) {
+    list_uses();
+  }
 
   /// Where a bucket of parameters is made whole.
   [[nodiscard]] T* parameters(program_operation const& of) const {
@@ -75,12 +84,17 @@ class block_rooms {
     queue().discard(parameters_ + room.offset, room.count * sizeof(T));
     queue().copy_bytes(parameters_ + block.held.offset, parameters_ + room.offset + block.behind,
                        block.held.count * sizeof(T));
-    memory_.place_parameters(uses_[std::size_t(now.bucket)], room.offset);
+    for (auto const& one : uses_)
+      if (one.bucket == now.bucket)
+        memory_.place_of_use(one.use).parameter = room.offset + one.behind;
   }
   /// Before a backward that makes gradients of a bucket.
   void begin(program_operation const& now) {
-    if (now.bucket >= 0)
-      memory_.place_gradients(uses_[std::size_t(now.bucket)], gradient_room(now).offset);
+    if (now.bucket < 0) return;
+    std::size_t const begin = gradient_room(now).offset;
+    for (auto const& one : uses_)
+      if (one.bucket == now.bucket && one.has_gradient)
+        memory_.place_of_use(one.use).gradient = begin + one.behind;
   }
   /// Adds this rank's block of a microbatch's gradients to those of the step.
   void accumulate(program_operation const& now) {
@@ -94,6 +108,25 @@ class block_rooms {
   }
 
  private:
+  [[gnu::cold]] void list_uses() {
+    constexpr auto& entries = plan::entries;
+    int const buckets = int(layout_.buckets.size() + layout_.frozen_buckets.size());
+    for (int e = 0; e < entries.size(); ++e) {
+      auto const units = plan::code.items[entries[e].item].units();
+      for (int unit = units.begin; unit < units.end; ++unit) {
+        if (!layout_.has(e, unit)) continue;
+        std::size_t const offset = layout_.offset(e, unit);
+        for (int b = 0; b < buckets; ++b) {
+          auto const& elements = layout_.bucket_at(std::size_t(b)).elements;
+          if (offset >= elements.offset && offset < elements.end())
+            uses_.push_back({b, std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e),
+                             offset - elements.offset,
+                             entries[e].owner < 0 && !entries[e].is_frozen});
+        }
+      }
+    }
+  }
+
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
   [[nodiscard]] element_range place_in(element_range const& room,
                                        program_operation const& of) const {
@@ -114,8 +147,8 @@ class block_rooms {
   T* parameters_;
   sum* gradients_;
   parameter_layout layout_;
-  std::vector<std::vector<use_in_bucket>> uses_;  // of each bucket
-  std::size_t kept_, summed_;                     // the blocks that this rank holds
+  std::size_t kept_, summed_;  // the blocks that this rank holds
+  std::vector<use_in_bucket> uses_{};
 };
 
 /// Where ranks hold all of both.

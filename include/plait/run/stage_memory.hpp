@@ -52,35 +52,6 @@ struct stage_arenas {
   return out;
 }
 
-/// A use of a parameter by a unit, and where the parameter lies in its bucket.
-struct use_in_bucket {
-  std::size_t use = 0;  ///< among those of all units
-  std::size_t behind = 0;
-  bool has_gradient = false;  ///< there, too
-};
-
-/// The uses of the parameters of each bucket of a stage.
-[[nodiscard]] [[gnu::cold]] inline std::vector<std::vector<use_in_bucket>> uses_in_buckets(
-    static_view<item> items, static_view<parameter_entry> entries,
-    parameter_layout const& parameters) {
-  std::vector<std::vector<use_in_bucket>> out(parameters.buckets.size() +
-                                              parameters.frozen_buckets.size());
-  for (int e = 0; e < entries.size(); ++e) {
-    auto const units = items[entries[e].item].units();
-    for (int unit = units.begin; unit < units.end; ++unit) {
-      if (!parameters.has(e, unit)) continue;
-      std::size_t const offset = parameters.offset(e, unit);
-      for (std::size_t b = 0; b < out.size(); ++b) {
-        auto const& elements = parameters.bucket_at(b).elements;
-        if (offset < elements.offset || offset >= elements.end()) continue;
-        out[b].push_back({std::size_t(unit) * std::size_t(entries.size()) + std::size_t(e),
-                          offset - elements.offset, entries[e].owner < 0 && !entries[e].is_frozen});
-      }
-    }
-  }
-  return out;
-}
-
 /// What stage_memory has that is the same for all jobs of so many leaves and entries.
 template <class Setting, int Leaves, int Entries>
 class stage_memory_base {
@@ -118,15 +89,8 @@ class stage_memory_base {
     return buffers_.gradients + place_of(entry, unit)->gradient;
   }
 
-  /// From now on the parameters of a bucket lie behind `begin` in their arena.
-  void place_parameters(std::vector<use_in_bucket> const& uses, std::size_t begin) {
-    for (auto const& one : uses) places_[one.use].parameter = begin + one.behind;
-  }
-  /// The same of their gradients.
-  void place_gradients(std::vector<use_in_bucket> const& uses, std::size_t begin) {
-    for (auto const& one : uses)
-      if (one.has_gradient) places_[one.use].gradient = begin + one.behind;
-  }
+  /// Where a use of a parameter is looked up, by its number among those of all units.
+  [[nodiscard]] parameter_place& place_of_use(std::size_t use) { return places_[use]; }
 
   /// What all layers of the stage have in common.
   [[nodiscard]] stage_buffers<Setting> const& buffers() const { return buffers_; }
