@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <string>
 
 namespace {
@@ -61,6 +62,28 @@ TEST(CheckPolicy, OptimizersThatOwnBlocksAlongTwoAxes) {
   for (auto const& report : {plait::testing::check_policy<data_last>(),
                              plait::testing::check_policy<data_first>({.data_ranks = 2})})
     EXPECT_TRUE(report.passed()) << report.text();
+}
+
+/// A level of zero on any axis whose ranks have samples of their own.
+template <axis Along, int Ranks, int Level>
+struct level_along {
+  using concept_tag = policy_tag;
+  static constexpr axis along = Along;
+  static constexpr int ranks = Ranks;
+  static constexpr placement samples = shard<dim::batch>;
+  static constexpr parameter_rule parameters = zero<Level>::parameters;
+  static constexpr std::size_t bucket_bytes = 1;
+};
+template <class First, class Second>
+void expect_both_orders() {
+  for (auto const& report : {plait::testing::check_policy<hybrid<First, Second>>(),
+                             plait::testing::check_policy<hybrid<Second, First>>()})
+    EXPECT_TRUE(report.passed()) << report.text();
+}
+TEST(CheckPolicy, LevelsAlongTwoAxesInBothOrders) {
+  expect_both_orders<level_along<axis::replica, 2, 1>, level_along<axis::data, 2, 3>>();
+  expect_both_orders<level_along<axis::replica, 2, 3>, level_along<axis::data, 3, 3>>();
+  expect_both_orders<level_along<axis::replica, 2, 2>, level_along<axis::data, 2, 2>>();
 }
 
 TEST(CheckPolicy, APolicyThatConsistsOfOthers) {
