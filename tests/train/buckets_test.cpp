@@ -295,13 +295,13 @@ std::vector<faulty_outcome> step_by(listed_program const& with, auto const& back
   auto const text = small_gpt::text();
   launch<faulty_job>(backend, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
-    execution::trainer_parts<faulty_job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.1},
-                                                               {.clip = 0.01});
+    plait::execution::trainer_parts<faulty_job, rank_type, sgd> parts(
+        rank, sgd{.learning_rate = 0.1}, {.clip = 0.01});
     auto all = batches(text, global_batch<16>{}, rank, {.microbatches = 2});
     auto const mine = parts.calls();
     auto const batch = all.at(0);
-    auto const work = parts.begin(batch, execution::trainer_program::whole_step);
-    execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
+    auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+    plait::execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
     auto const report = parts.read_report();
     std::vector<double> weights(parts.store.layout().kept_count());
     rank.device().download(parts.store.seen(), weights.data(), weights.size() * sizeof(double));

@@ -283,15 +283,15 @@ std::vector<double> steps_by(listed_program const& with) {
   auto const text = small_gpt::text();
   launch<faulty_job>(threads{}, [&](auto& rank) {
     using rank_type = std::remove_cvref_t<decltype(rank)>;
-    execution::trainer_parts<faulty_job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.1},
-                                                               {.clip = 0.01});
+    plait::execution::trainer_parts<faulty_job, rank_type, sgd> parts(
+        rank, sgd{.learning_rate = 0.1}, {.clip = 0.01});
     auto all = batches(text, global_batch<24>{}, rank, {.microbatches = 2});
     auto& out = of_ranks[std::size_t(rank.world_rank())];
     for (std::uint64_t step = 0; step < 2; ++step) {
       auto const mine = parts.calls();
       auto const batch = all.at(step);
-      auto const work = parts.begin(batch, execution::trainer_program::whole_step);
-      execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
+      auto const work = parts.begin(batch, plait::execution::trainer_program::whole_step);
+      plait::execution::step_runner<rank_type>(rank, with.list, with.program).run(work);
       auto const report = parts.read_report();
       out.insert(out.end(), {report.loss, report.gradient_norm});
       ++parts.held.step;

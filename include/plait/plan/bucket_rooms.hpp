@@ -37,7 +37,7 @@ class bucket_uses {
   /// `passes`: for each entry, whether its layer gives a gradient to its input.
   [[gnu::cold]] constexpr bucket_uses(parameter_layout const& layout, static_view<item> items,
                                       static_view<parameter_entry> entries,
-                                      std::vector<bool> passes = {})
+                                      std::vector<int> passes = {})
       : layout_(layout), items_(items), entries_(entries), passes_(std::move(passes)) {}
 
   /// The numbers of the buckets of a region that a unit uses, those of owners of tied uses last.
@@ -50,7 +50,7 @@ class bucket_uses {
         bool const is_tied = entry.owner >= 0;
         if (!items_[entry.item].units().contains(unit) || is_tied != of_owners) continue;
         if (which == units_use::summed && is_tied) continue;
-        if (which == units_use::passed && !passes_[std::size_t(e)]) continue;
+        if (which == units_use::passed && passes_[std::size_t(e)] == 0) continue;
         auto const& place = layout_.entries[std::size_t(e)];
         if (place.region != region) continue;
         int const number = bucket_with(region, is_tied ? place.unit : unit);
@@ -81,7 +81,7 @@ class bucket_uses {
   parameter_layout const& layout_;
   static_view<item> items_;
   static_view<parameter_entry> entries_;
-  std::vector<bool> passes_;
+  std::vector<int> passes_;
 };
 
 /// The elements of the room that a region's buckets need, for two at a time: the largest sum of two

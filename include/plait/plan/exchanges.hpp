@@ -63,10 +63,10 @@ struct listed_plan {
   /// Which buckets of a layout units use.
   [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
       parameter_layout const& layout) const {
-    std::vector<bool> passes(std::size_t(entries.size()), false);
+    std::vector<int> passes(std::size_t(entries.size()), 0);
     for (auto const& now : steps)
       for (int e = 0; now.kind == step_kind::leaf && e < entries.size(); ++e)
-        if (entries[e].leaf == now.leaf) passes[std::size_t(e)] = needs_gradient[now.in];
+        if (entries[e].leaf == now.leaf) passes[std::size_t(e)] = needs_gradient[now.in] ? 1 : 0;
     return {layout, items, entries, std::move(passes)};
   }
   /// The stage that has a unit.
@@ -253,7 +253,8 @@ struct exchange_lister {
   /// The buckets of parameters that passes gather: how often follows from the order of the passes.
   [[gnu::cold]] constexpr void add_gathers() {
     if (!plan.rules.keeps_blocks()) return;
-    std::vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size());
+    std::vector<std::int64_t> times(parameters.buckets.size() + parameters.frozen_buckets.size(),
+                                    0);
     auto const all = gathers_of_passes(parameters, plan.bucket_uses_of(parameters),
                                        plan.chunks_of(stage), passes, plan.rules.sums_blocks());
     for (auto const& one : all.gathers) ++times[std::size_t(one.bucket)];
