@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "processes/raw.hpp"
+#include "processes/small_gpt.hpp"
 
 #include "plait/backend/process/processes.hpp"
 #include "plait/plait.hpp"
@@ -22,41 +23,10 @@
 namespace {
 
 using namespace plait;
+using namespace small_gpt;
 
-constexpr std::size_t width = 192, sequence = 64, vocabulary = 256, batch = 16;
-using block =
-    sequential<residual<sequential<named<"ln_1", nn::layer_norm<width>>,
-                                   named<"attn", nn::causal_self_attention<width, 4, sequence>>>>,
-               residual<sequential<named<"ln_2", nn::layer_norm<width>>,
-                                   named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
-                                   named<"c_proj", nn::linear<4 * width, width>>>>>;
-using model =
-    objective<sequential<named<"wte", nn::embedding<vocabulary, width>>,
-                         named<"wpe", nn::positions<sequence, width>>, named<"h", repeat<6, block>>,
-                         named<"ln_f", nn::layer_norm<width>>,
-                         named<"lm_head", nn::linear<width, vocabulary>>>,
-              nn::cross_entropy<vocabulary>>;
-struct alone : parallel<model, serial> {};
 struct behind : parallel<model, data_parallel<2, buckets<at_end>>> {};
 struct early : parallel<model, data_parallel<2, buckets<1_MiB>>> {};
-
-using clock_type = std::chrono::steady_clock;
-template <class Work>
-double seconds(Work work) {
-  auto const begin = clock_type::now();
-  work();
-  return std::chrono::duration<double>(clock_type::now() - begin).count();
-}
-double median(std::vector<double> all) {
-  std::ranges::sort(all);
-  return all[all.size() / 2];
-}
-
-byte_text text() {
-  std::string bytes;
-  for (unsigned i = 0; i < 20'000; ++i) bytes.push_back(static_cast<char>('a' + i * i % 23));
-  return byte_text::from_text(bytes, sequence);
-}
 
 /// The time of a backward of a rank's half of the batch.
 double time_of_backward() {

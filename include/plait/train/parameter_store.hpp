@@ -258,21 +258,16 @@ class parameter_store {
   /// Puts a parameter's block where it is kept and where it is owned.
   [[gnu::cold]] void set(parameter_block const& parameter,
                          std::vector<parameter_element> const& values) {
-    auto& device = rank_.device();
     if constexpr (stores_owned)
       for (auto const& block : owned_)
         upload(parameter, values, block.elements, parameters() + block.state_offset);
-    std::vector<T> rounded(values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
-    if constexpr (plan::rules.keeps_blocks()) {
-      for_each_kept_block([&](element_range const& block, std::size_t at) {
-        upload(parameter, rounded, block, seen() + at);
-      });
+    if constexpr (std::is_same_v<T, parameter_element>) {
+      set_kept(parameter, values);
+    } else {
+      std::vector<T> rounded(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = static_cast<T>(values[i]);
+      set_kept(parameter, rounded);
     }
-    if (is_kept_whole(parameter))
-      device.upload(rounded.data(),
-                    seen() + layout_.place_in(layout_.parameters_at, parameter.offset),
-                    rounded.size() * sizeof(T));
   }
 
   /// Memory for what does not depend on the batch.
@@ -308,6 +303,16 @@ class parameter_store {
   }
   [[nodiscard]] bool is_kept_whole(parameter_block const& parameter) const {
     return !plan::rules.keeps_blocks() || overlap(layout_.regions[1], parameter).count > 0;
+  }
+  /// Puts a parameter's block where layers see it, or what this rank keeps of it.
+  [[gnu::cold]] void set_kept(parameter_block const& parameter, std::vector<T> const& values) {
+    for_each_kept_block([&](element_range const& block, std::size_t at) {
+      upload(parameter, values, block, seen() + at);
+    });
+    if (is_kept_whole(parameter))
+      rank_.device().upload(values.data(),
+                            seen() + layout_.place_in(layout_.parameters_at, parameter.offset),
+                            values.size() * sizeof(T));
   }
   /// Uploads the elements of a parameter that `block` has, which begins at `to`.
   template <class Element>
