@@ -5,6 +5,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "plait/core/again.hpp"
 #include "plait/core/fraction.hpp"
 #include "plait/core/name.hpp"
 #include "plait/core/type_list.hpp"
@@ -239,6 +240,23 @@ struct frozen {
   using input = typename L::input;
   using output = typename L::output;
 };
+
+/// L, of which the backward finds what `What` says made again, whatever the job's policy says of
+/// its units: `recomputed<again::all, attention>`. What L takes is kept where it is needed for
+/// that.
+template <again What, class L>
+struct recomputed {
+  static_assert((detail::check_is_layer<L>(), true));
+  using concept_tag = layer_tag;
+  using combination = recomputed;
+  using input = typename L::input;
+  using output = typename L::output;
+};
+
+/// L, of which all that the backward reads is kept from the forward, whatever the job's policy says
+/// of its units.
+template <class L>
+struct kept : recomputed<again::nothing, L> {};
 
 /// L, whose share of the loss is multiplied by `Weight`: a loss in a sum_of, or a layer that adds
 /// to the loss in mid-model. `times<fraction(0.5), L>`.

@@ -34,11 +34,15 @@ enum class follows : int { rows, features };
 /// (float where activations are bfloat16, else the same).
 enum class slot_element : int { compute, accumulate };
 
+/// Whether a saved slot is kept from the forward under every `recompute`, too: what may not be
+/// found anew, such as routes to experts or the statistics of a batch.
+enum class slot_kept : int { as_other_values, always };
+
 /// A tensor of the layer's own: `PerRow` values for each row. Its type is also its key:
 /// `l.saved[statistics{}]`, `l.scratch[scores{}]`.
 ///
-/// `Options`, in any order: a `follows`, a `slot_element` (compute if left out), and a number, of
-/// values for all rows together.
+/// `Options`, in any order: a `follows`, a `slot_element` (compute if left out), a `slot_kept`, and
+/// a number, of values for all rows together.
 ///
 /// Example (tests/reference/names_in_use_test.cpp slot):
 ///     using terms =
@@ -77,6 +81,7 @@ struct slot_info {
   bool follows_features = false;
   std::size_t fixed = 0;
   slot_element element = slot_element::compute;
+  bool is_always_kept = false;
   int number = 0;  ///< among all slots of the layer, see slot_number
 };
 
@@ -97,6 +102,9 @@ constexpr void read_option(slot_info& info, follows shape) {
   info.follows_features = shape == follows::features;
 }
 constexpr void read_option(slot_info& info, slot_element element) { info.element = element; }
+constexpr void read_option(slot_info& info, slot_kept when) {
+  info.is_always_kept = when == slot_kept::always;
+}
 constexpr void read_option(slot_info& info, std::integral auto fixed) {
   info.fixed = static_cast<std::size_t>(fixed);
 }
@@ -124,10 +132,13 @@ struct read_slot<slot<Label, PerRow, Options...>> {
                   std::is_same_v<decltype(Options), slot_element const> ||
                   std::is_same_v<decltype(Options), follows> ||
                   std::is_same_v<decltype(Options), slot_element> ||
+                  std::is_same_v<decltype(Options), slot_kept const> ||
+                  std::is_same_v<decltype(Options), slot_kept> ||
                   std::integral<decltype(Options)>) &&
                  ...),
                 "slot<Label, PerRow, Options...>: an option is neither follows::features, nor "
-                "slot_element::accumulate, nor a number of values for all rows together");
+                "slot_element::accumulate, nor slot_kept::always, nor a number of values for all "
+                "rows together");
   static constexpr void apply(slots_info& info) {
     auto& own = info.own[static_cast<std::size_t>(info.own_count)];
     own.label = Label;

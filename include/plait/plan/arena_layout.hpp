@@ -12,6 +12,7 @@
 #include "plait/mesh/mesh.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
+#include "plait/plan/recompute.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
 
@@ -28,7 +29,8 @@ constexpr std::size_t aligned(std::size_t bytes) {
 ///
 /// A copy of an item has an activation stash, what it keeps for its backward: its output, kept
 /// values and saved slots. Offsets are in bytes from the start of the stash; transient buffers of
-/// all items begin at the same place.
+/// all items begin at the same place. What is made again comes last, and is not in the stash but in
+/// the working record of the rank, see record_levels.
 template <int Leaves>
 struct activation_layout {
   static constexpr auto values = static_cast<std::size_t>(program<Leaves>::most_values);
@@ -39,7 +41,9 @@ struct activation_layout {
   std::array<std::size_t, values> gradient_offset{};  ///< of transient roots
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items> activation_stash_bytes{};
+  std::array<std::size_t, items> activation_stash_bytes{};  ///< of all, whatever is made again
+  /// Of each item, for each `again` of a unit: what is in the stash ends here.
+  std::array<std::array<std::size_t, again_kinds>, items> stash_end{};
   std::array<std::size_t, items>
       output_bytes{};  ///< of the item's output, first in its activation stash
   std::array<std::size_t, items> input_bytes{};
@@ -82,7 +86,8 @@ template <int Leaves>
 constexpr activation_layout<Leaves> lay_out_activations(
     program<Leaves> const& code, auto const& leaves,
     storage_plan<program<Leaves>::most_values> const& storage, std::size_t rows, int ranks,
-    std::size_t element_bytes, std::size_t slot_bytes) {
+    std::size_t element_bytes, std::size_t slot_bytes,
+    record_levels<Leaves> const* levels = nullptr) {
   activation_layout<Leaves> out;
   auto const bytes_of = [&](int index) {
     auto const& what = code.values[index];
@@ -98,32 +103,50 @@ constexpr activation_layout<Leaves> lay_out_activations(
     std::size_t kept = bytes_of(piece.out), forward = 0, backward = 0;
     out.output_bytes[at] = kept;
     out.input_bytes[at] = bytes_of(piece.in);
+    int const first_value = v;
     // A root's buffer must hold every value in it; a root is never smaller than its row blocks.
     for (; v < code.values.size() && code.values[v].item == i; ++v) {
       auto const place = [&](residence const& where, std::size_t& offset, std::size_t& transient) {
-        if (where.root != v) return;
-        if (where.where == home::kept) offset = kept, kept += bytes_of(v);
-        if (where.where == home::transient) offset = transient, transient += bytes_of(v);
+        if (where.root == v && where.where == home::transient)
+          offset = transient, transient += bytes_of(v);
       };
       auto const index = static_cast<std::size_t>(v);
       place(storage.values[index], out.value_offset[index], forward);
       place(storage.gradients[index], out.gradient_offset[index], backward);
     }
+    auto const place_slots = [&](int leaf, slots_info const& info, auto& offsets, auto which,
+                                 std::size_t& next) {
+      for (int k = 0; k < info.own_count; ++k) {
+        auto const& own = info.own[static_cast<std::size_t>(k)];
+        std::size_t const each = own.element == slot_element::compute ? element_bytes : slot_bytes;
+        if (!which(own)) continue;
+        offsets[static_cast<std::size_t>(k)] = next;
+        next += aligned(each * slot_count(own, code.forms[leaf], rows, ranks));
+      }
+    };
+    for (int level = made_never; level >= (levels == nullptr ? made_never : 0); --level) {
+      if (level < again_kinds) out.stash_end[at][static_cast<std::size_t>(level)] = kept;
+      for (int value = first_value; value < v; ++value) {
+        auto const index = static_cast<std::size_t>(value);
+        auto const& where = storage.values[index];
+        if (where.root == value && where.where == home::kept &&
+            (levels == nullptr || levels->root[index] == level))
+          out.value_offset[index] = kept, kept += bytes_of(value);
+      }
+      for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
+        auto const index = static_cast<std::size_t>(leaf);
+        auto const is_here = [&](slot_info const& own) {
+          return levels == nullptr ||
+                 level == (own.is_always_kept ? made_never : levels->slots[index]);
+        };
+        place_slots(leaf, leaves[leaf].saved, out.saved_offset[index], is_here, kept);
+      }
+    }
     for (int leaf = piece.first_leaf; leaf < piece.end_leaf; ++leaf) {
-      auto const place = [&](slots_info const& info, auto& offsets, auto&& add) {
-        for (int k = 0; k < info.own_count; ++k) {
-          auto const index = static_cast<std::size_t>(k);
-          auto const& own = info.own[index];
-          offsets[index] =
-              add(aligned((own.element == slot_element::compute ? element_bytes : slot_bytes) *
-                          slot_count(own, code.forms[leaf], rows, ranks)));
-        }
-      };
-      place(leaves[leaf].saved, out.saved_offset[static_cast<std::size_t>(leaf)],
-            [&](std::size_t bytes) { return std::exchange(kept, kept + bytes); });
       std::size_t both = std::max(forward, backward);
-      place(leaves[leaf].scratch, out.scratch_offset[static_cast<std::size_t>(leaf)],
-            [&](std::size_t bytes) { return std::exchange(both, both + bytes); });
+      place_slots(
+          leaf, leaves[leaf].scratch, out.scratch_offset[static_cast<std::size_t>(leaf)],
+          [](slot_info const&) { return true; }, both);
       // Scratch lies above what either pass uses; two leaves never use theirs at once, but a later
       // one may have more values below it.
       forward = backward = both;
@@ -137,6 +160,7 @@ constexpr activation_layout<Leaves> lay_out_activations(
       if (!leaves[now.leaf].is_loss) out.gradient_stash_bytes[at] += bytes_of(now.out);
     }
     out.activation_stash_bytes[at] = kept;
+    if (levels == nullptr) out.stash_end[at].fill(kept);
     out.transient_bytes = std::max({out.transient_bytes, forward, backward});
   }
   out.staging_offset = out.transient_bytes;

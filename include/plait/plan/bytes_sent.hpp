@@ -43,6 +43,7 @@ constexpr traffic_need bytes_sent_by_list(std::vector<exchange> const& list,
     switch (made.place) {
       case exchange_place::forward:
       case exchange_place::activation_edge: out.forward += bytes; break;
+      case exchange_place::forward_again:
       case exchange_place::backward:
       case exchange_place::gradient_edge: out.backward += bytes; break;
       default: out.step += bytes;

@@ -33,7 +33,8 @@ enum class exchange_place : int {
   gather_parameters,  ///< before the passes: from what optimizers own to what is kept
   parameters,       ///< of a bucket before units that use it: from what is kept to what layers see
   forward,          ///< within an item, in each of its copies, for each microbatch
-  backward,         ///< the same
+  forward_again,    ///< the same, of what is made again before a backward
+  backward,         ///< within an item, in each of its copies, for each microbatch
   activation_edge,  ///< between two stages, for each microbatch
   gradient_edge,    ///< the same, against the order of the stages
   microbatch_gradients,  ///< of a bucket, to the sums of the step
@@ -52,31 +53,16 @@ enum class exchange_place : int {
 };
 
 /// The number of enumerators of `exchange_place`.
-inline constexpr int exchange_places = 21;
+inline constexpr int exchange_places = 22;
 
 /// For example "gradients".
 constexpr char const* to_string(exchange_place place) {
-  constexpr std::array<char const*, std::size_t(exchange_places)> words{"agreement",
-                                                                        "labels",
-                                                                        "gather_parameters",
-                                                                        "parameters",
-                                                                        "forward",
-                                                                        "backward",
-                                                                        "activation_edge",
-                                                                        "gradient_edge",
-                                                                        "microbatch_gradients",
-                                                                        "slices",
-                                                                        "ties",
-                                                                        "gradients",
-                                                                        "loss",
-                                                                        "norm_partials",
-                                                                        "measures",
-                                                                        "output",
-                                                                        "rank_outputs",
-                                                                        "outputs",
-                                                                        "blocks",
-                                                                        "parameter",
-                                                                        "state"};
+  constexpr std::array<char const*, std::size_t(exchange_places)> words{
+      "agreement",     "labels",   "gather_parameters", "parameters",    "forward",
+      "forward_again", "backward", "activation_edge",   "gradient_edge", "microbatch_gradients",
+      "slices",        "ties",     "gradients",         "loss",          "norm_partials",
+      "measures",      "output",   "rank_outputs",      "outputs",       "blocks",
+      "parameter",     "state"};
   return words[static_cast<std::size_t>(place)];
 }
 

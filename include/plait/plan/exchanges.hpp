@@ -17,6 +17,7 @@
 #include "plait/plan/arena_layout.hpp"
 #include "plait/plan/bucket_rooms.hpp"
 #include "plait/plan/exchange.hpp"
+#include "plait/plan/listed_plan.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
 #include "plait/plan/stage_split.hpp"
@@ -25,61 +26,6 @@
 #include "plait/schedule/lowering.hpp"
 
 namespace plait::planning {
-
-/// What the list is made of, as numbers: the same type for all plans.
-struct listed_plan {
-  static_view<step> steps;
-  static_view<value> values;
-  static_view<item> items;
-  static_view<form_info> forms;
-  static_view<bool> needs_gradient;
-  static_view<parameter_entry> entries;
-  static_view<unit_range> chunk_units;  ///< of all chunks, those of a stage one behind the other
-  int chunks = 1;                       ///< of each stage
-  mesh grid{};                          ///< with all its sizes
-  placements samples{};
-  parameter_rules rules{};
-  bool has_copies = false;       ///< layers see the parameters in another type than optimizers
-  bool splits_backward = false;  ///< see plan::splits_backward
-  std::size_t element_bytes = 0;
-  int tensor_ranks = 1;
-  int norm_partials = 0;  ///< sums of squares of which the norm of the gradients is made
-  int loss_terms = 1;
-  int slices = 0;            ///< see plan::slices
-  bool is_elastic = false;   ///< see plan::is_elastic
-  bool has_buckets = false;  ///< gradients are reduced while the backward goes on
-
-  [[nodiscard]] constexpr int stages() const { return chunk_units.size() / chunks; }
-  [[nodiscard]] constexpr static_view<unit_range> chunks_of(int stage) const {
-    return {chunk_units.begin() + stage * chunks, chunks};
-  }
-  [[nodiscard]] constexpr int unit_count() const { return count_units(items); }
-  /// Whether ranks have blocks of what is exported of a region.
-  [[nodiscard]] constexpr bool exports_blocks(int region, bool gradients) const {
-    bool const is_frozen = region == parameter_layout::frozen;
-    if (!is_frozen && (gradients || has_copies)) return !rules.cut_axes().empty();
-    return region != 1 && rules.keeps_blocks();
-  }
-  /// Which buckets of a layout units use.
-  [[nodiscard]] [[gnu::cold]] constexpr bucket_uses bucket_uses_of(
-      parameter_layout const& layout) const {
-    std::vector<int> passes(std::size_t(entries.size()), 0);
-    for (auto const& now : steps)
-      for (int e = 0; now.kind == step_kind::leaf && e < entries.size(); ++e)
-        if (entries[e].leaf == now.leaf) passes[std::size_t(e)] = needs_gradient[now.in] ? 1 : 0;
-    return {layout, items, entries, std::move(passes)};
-  }
-  /// The stage that has a unit.
-  [[nodiscard]] constexpr int stage_of(int unit) const {
-    int chunk = 0;
-    while (!chunk_units[chunk].contains(unit)) ++chunk;
-    return chunk / chunks;
-  }
-  /// Whether the gradient of what enters a unit is computed, and goes to the unit before.
-  [[nodiscard]] constexpr bool sends_gradient(int unit) const {
-    return unit != 0 && unit != unit_count() && needs_gradient[value_before(items, unit)];
-  }
-};
 
 /// The 64-bit numbers that each rank gives when ranks compare what must be the same.
 constexpr std::size_t agreed_fields = 64;
@@ -90,7 +36,7 @@ struct exchange_lister {
   parameter_layout const& parameters;
   int stage;
   workload const& load;
-  /// Of the part; only where parameters are gathered for them.
+  /// Of the part; only where rows depend on them, see timetable_of_rows.
   std::vector<scheduled_work> const& passes;
   bool has_still = false;  ///< also values that lie where they are wanted
   std::vector<exchange> out{};
@@ -199,16 +145,21 @@ struct exchange_lister {
     go_to(to);  // sends nothing, or is refused
   }
 
-  [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
+  /// The rows within an item, `times` times; of those that run again the steps that do so for
+  /// `what`.
+  [[gnu::cold]] constexpr void add_item(exchange_place place, int item, std::int64_t times,
+                                        int what = 0) {
     auto const& piece = plan.items[item];
-    bool const forward = place == exchange_place::forward;
+    bool const forward = place != exchange_place::backward;
     auto const send = [&](placement from, placement to, exchange_element element,
                           std::size_t width) {
-      add({place, of_samples(from), of_samples(to), element, load.rows * width, 0,
-           copies(item) * load.microbatches, item});
+      add({place, of_samples(from), of_samples(to), element, load.rows * width, 0, times, item});
     };
     for (int i = 0; i < piece.end_step - piece.first_step; ++i) {
-      auto const& now = plan.steps[forward ? piece.first_step + i : piece.end_step - 1 - i];
+      int const s = forward ? piece.first_step + i : piece.end_step - 1 - i;
+      if (place == exchange_place::forward_again && (plan.recomputes.steps[s] >> what & 1) == 0)
+        continue;
+      auto const& now = plan.steps[s];
       if (now.kind == step_kind::move && (forward || plan.needs_gradient[now.in])) {
         auto const row =
             row_of_move(plan.values, now, forward ? direction::forward : direction::backward);
@@ -224,6 +175,15 @@ struct exchange_lister {
         }
       }
     }
+  }
+  [[gnu::cold]] constexpr void add_item(exchange_place place, int item) {
+    add_item(place, item, copies(item) * load.microbatches);
+  }
+  /// What is made again of an item, for each `again` of its units.
+  [[gnu::cold]] constexpr void add_reruns(int item, std::vector<std::int64_t> const& counts) {
+    for (int what = 0; what < again_kinds && !counts.empty(); ++what)
+      add_item(exchange_place::forward_again, item, counts[std::size_t(item * again_kinds + what)],
+               what);
   }
 
   /// The value before unit `unit`, with which a chunk begins, between the stages of the chunks.
@@ -272,7 +232,13 @@ struct exchange_lister {
     add_edges(exchange_place::activation_edge, true);
     if (!backward) return;
     add_edges(exchange_place::gradient_edge, true);
-    for (int item = end_item - 1; item >= 0; --item) add_item(exchange_place::backward, item);
+    std::vector<std::int64_t> reruns;
+    if (plan.recomputes.any())
+      reruns = count_reruns(plan.items, plan.recomputes, plan.chunks_of(stage), passes);
+    for (int item = end_item - 1; item >= 0; --item) {
+      add_reruns(item, reruns);
+      add_item(exchange_place::backward, item);
+    }
     add_edges(exchange_place::gradient_edge, false);
     if (!plan.rules.sums_blocks()) return;
     auto const summed = placements_of_region(0).summed;
@@ -507,7 +473,8 @@ inline constexpr listed_plan plan_numbers{
     .loss_terms = Plan::loss_terms(),
     .slices = Plan::slices,
     .is_elastic = Plan::is_elastic,
-    .has_buckets = Plan::bucket_bytes > 0};
+    .has_buckets = Plan::bucket_bytes > 0,
+    .recomputes = Plan::recomputes};
 /// The same with all sizes of its mesh.
 template <class Plan>
 constexpr listed_plan numbers_of(mesh const& grid) {
@@ -516,11 +483,11 @@ constexpr listed_plan numbers_of(mesh const& grid) {
   return out;
 }
 
-/// The timetable of a part of a job, where parameters are gathered for its passes; else it has no
-/// stages.
+/// The timetable of a part of a job on which its rows depend: where parameters are gathered for
+/// passes, or something is made again before them; else it has no stages.
 template <class Plan>
-[[gnu::cold]] constexpr timetable timetable_with_gathers(workload const& load, job_part part) {
-  if constexpr (Plan::rules.keeps_blocks()) {
+[[gnu::cold]] constexpr timetable timetable_of_rows(workload const& load, job_part part) {
+  if constexpr (Plan::rules.keeps_blocks() || Plan::recomputes.any()) {
     if (part == job_part::training)
       return training_timetable<typename Plan::schedule_type>(Plan::stages, load.microbatches);
     if (part == job_part::evaluation || part == job_part::prediction)
@@ -531,7 +498,7 @@ template <class Plan>
 
 /// The same of a plan. `load` says how many ranks a data axis has whose size is left to the launch;
 /// its microbatches are those of the rank, also where another rank has more of the slices. `table`:
-/// what timetable_with_gathers says.
+/// what timetable_of_rows says.
 template <class Plan>
 [[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
                                                            job_part part, bool has_still,
@@ -545,7 +512,7 @@ template <class Plan>
 template <class Plan>
 [[gnu::cold]] constexpr std::vector<exchange> exchanges_of(int stage, workload const& load,
                                                            job_part part, bool has_still = false) {
-  auto const table = timetable_with_gathers<Plan>(load, part);
+  auto const table = timetable_of_rows<Plan>(load, part);
   return exchanges_of<Plan>(stage, load, part, has_still, table);
 }
 

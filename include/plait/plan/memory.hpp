@@ -37,8 +37,9 @@ struct chunk_arena {
 struct stage_arena {
   stage_slots slots{};  ///< of each chunk
   std::vector<chunk_arena> chunks{};
-  std::size_t edge_bytes = 0;  ///< of the largest activation between two items
-  std::size_t edges_offset = 0, transient_offset = 0, zeros_offset = 0;
+  std::size_t edge_bytes = 0;     ///< of the largest activation between two items
+  std::size_t working_bytes = 0;  ///< of what is made again of one unit at a time
+  std::size_t edges_offset = 0, working_offset = 0, transient_offset = 0, zeros_offset = 0;
   std::size_t total_bytes = 0;
 };
 
@@ -60,7 +61,11 @@ template <int Leaves>
       auto const at = std::size_t(i), copies = std::size_t(here.count());
       if (here.begin == range.begin) chunk.input_bytes = layout.input_bytes[at];
       chunk.output_bytes = layout.output_bytes[at];
-      chunk.activation_stash_bytes += layout.activation_stash_bytes[at] * copies;
+      for (int unit = here.begin; unit < here.end; ++unit) {
+        auto const end = layout.stash_end[at][std::size_t(plan.recomputes.of(unit))];
+        chunk.activation_stash_bytes += end;
+        out.working_bytes = std::max(out.working_bytes, layout.activation_stash_bytes[at] - end);
+      }
       if (plan.splits_backward)
         chunk.gradient_stash_bytes += layout.gradient_stash_bytes[at] * copies;
       out.edge_bytes = std::max({out.edge_bytes, layout.input_bytes[at], layout.output_bytes[at]});
@@ -81,6 +86,7 @@ template <int Leaves>
     chunk.gradients_offset =
         take(chunk.receives_gradient ? chunk.output_bytes * std::size_t(slots.gradients) : 0);
   out.edges_offset = take(2 * out.edge_bytes);
+  out.working_offset = take(out.working_bytes);
   out.transient_offset = take(layout.transient_bytes);
   out.zeros_offset = take(aligned(longest_masked(plan.items, plan.entries, plan.chunks_of(stage)) *
                                   plan.element_bytes));

@@ -34,6 +34,7 @@ struct node {
   int leaf = -1;  ///< which leaf this is
   int count = 1;  ///< copies of what is below
   name label{};
+  int made_again = -1;  ///< what is made again, as a number of `again`; -1: as the policy says
 };
 
 /// A use of a parameter that another layer owns.
@@ -299,6 +300,16 @@ constexpr void freeze(auto& tree, int node, int first, std::initializer_list<nam
     tree.leaves[leaf].is_frozen = true;
   }
 }
+
+template <again What, class L>
+struct outline_of<recomputed<What, L>> : outline_of<L> {
+  static constexpr void append(auto& out, name pin) {
+    int const first = out.nodes.size();
+    outline_of<L>::append(out, pin);
+    for (int i = first; i < out.nodes.size(); ++i)
+      if (out.nodes[i].made_again < 0) out.nodes[i].made_again = static_cast<int>(What);
+  }
+};
 
 template <class L, name... Patterns>
 struct outline_of<frozen<L, Patterns...>> : outline_of<L> {

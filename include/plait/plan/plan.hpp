@@ -22,6 +22,8 @@
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/parameter_plan.hpp"
 #include "plait/plan/program.hpp"
+#include "plait/plan/recompute.hpp"
+#include "plait/plan/recompute_cost.hpp"
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
 #include "plait/plan/stream_operations.hpp"
@@ -107,6 +109,7 @@ template <class Model, class Policy, class Element = float>
 struct plan {
   using model = Model;
   using policy_type = Policy;
+  using element_type = Element;
   using leaf_types = leaves_of<Model>;
   using tensor_policy = policy_along<Policy, axis::tensor>;
   using stage_policy = planning::stage_policy<policy_along<Policy, axis::stage>>;
@@ -156,7 +159,6 @@ struct plan {
   static constexpr auto tree = make_outline<Model>();
   static constexpr auto chosen = choose_forms(tree, tensor_ranks, form_cuts_of<tensor_policy>());
   static constexpr auto code = write_program(tree, chosen, tensor_ranks);
-  static constexpr auto storage = plan_storage(code, tree.leaves);
   /// The length of the sequences, 1 if no layer cares.
   static constexpr std::size_t sequence_length = sequence_length_of(tree);
   static constexpr auto listed = list_parameters(tree, code, tensor_ranks);
@@ -167,6 +169,25 @@ struct plan {
   /// Whether the gradient of a value is computed: not for tokens, nor for what comes from outside
   /// and what is made of it without a trained parameter.
   static constexpr auto needs_gradient = find_needed_gradients(code, tree.leaves);
+
+  /// Which units make what again before their backward.
+  static constexpr recompute_rule recompute_policy = recompute_rule_of<Policy>;
+  /// Whether anything is made again; else nothing is worked out for it.
+  static constexpr bool has_reruns = recompute_policy.has != nullptr || recomputes_layers(tree);
+  static constexpr auto reruns =
+      find_reruns<has_reruns>(code, tree.leaves, needs_gradient, recompute_policy);
+  static constexpr auto storage = [] {
+    if constexpr (has_reruns)
+      return plan_storage(code, tree.leaves, reruns.stays.data(), reruns.apart.data());
+    else return plan_storage(code, tree.leaves);
+  }();
+  static constexpr auto records = level_records<has_reruns>(code, tree.leaves, storage, reruns);
+  static constexpr auto unit_recomputes =
+      list_unit_recomputes<std::size_t(has_reruns ? code.unit_count() : 0)>(
+          chunk_units, chunks,
+          [](int stage, int unit) { return recompute_policy.of(stage, unit); });
+  static constexpr recompute_table recomputes =
+      table_of_recomputes(code, reruns, records, unit_recomputes);
 
   /// The first body that a layer lacks.
   static constexpr auto missing = find_missing_body(code, tree.leaves, needs_gradient);
@@ -188,6 +209,10 @@ struct plan {
   static_assert(has_layers_for<stages * chunks, code.unit_count()>);
   static_assert(has_slices_for<slices, batch_ranks(grid), rules.summed.axes_with(sliced).count()>);
   static_assert(runs_stages<schedule_type, stages>);
+  static_assert(recomputes_on_stages<recompute_policy.greatest_stage, stages>);
+  static_assert(!recomputes_a_loss(tree),
+                "recomputed<What, L>: there is a loss in L, and a loss adds to its sum each time "
+                "that it runs; write recomputed around the model's layers alone");
   static_assert(slices == 0 || !(rules.keeps_blocks() || rules.sums_blocks()),
                 "reproducible<Slices> beside zero<2> or zero<3>: gradients are summed slice by "
                 "slice over the whole step, and these levels sum them microbatch by microbatch; "
@@ -216,8 +241,12 @@ struct plan {
     return {chunk_units.data() + stage * chunks, chunks};
   }
 
-  /// Whether a step is done with the product before it.
+  /// Whether a step is done with the product before it: the same kernels run again.
   static constexpr bool is_epilogue(int step, direction way) {
+    if constexpr (has_reruns)
+      if (way == direction::forward && step > 0 && step < code.steps.size() &&
+          reruns.step[std::size_t(step)] != reruns.step[std::size_t(step - 1)])
+        return false;
     return planning::is_epilogue(code, tree.leaves, needs_gradient, step, way);
   }
 
@@ -242,8 +271,12 @@ struct plan {
   }
 
   static constexpr auto activation_layout_for(std::size_t rows) {
-    return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
-                               slot_bytes);
+    if constexpr (has_reruns)
+      return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
+                                 slot_bytes, &records);
+    else
+      return lay_out_activations(code, tree.leaves, storage, rows, tensor_ranks, element_bytes,
+                                 slot_bytes);
   }
   /// `complete`: the job's mesh with all its sizes.
   static constexpr auto parameter_layout_for(int stage, mesh const& complete) {
@@ -307,6 +340,13 @@ struct plan {
     return bytes_per_rank(load);
   }
 
+  /// How much of the forwards of `stage` a step does again, by their flops: 0 to 1.
+  static constexpr double recompute_work(int stage, workload const& load) {
+    auto const table = training_timetable<schedule_type>(stages, completed(load).microbatches);
+    return planning::recompute_work<plan>(stage, completed(load),
+                                          table.stages[std::size_t(stage)].operations);
+  }
+
   /// Bytes on the host that the rank of `stage` with the most to save needs for its copy while a
   /// checkpoint is written.
   static constexpr std::size_t host_bytes(int stage, workload const& load) {
@@ -337,13 +377,13 @@ struct plan {
 
   /// Bytes that a rank of `stage` moves over the group of the axes `over` in one training step.
   static constexpr traffic_need bytes_sent(axis_set over, int stage, workload const& load) {
-    auto const table = timetable_with_gathers<plan>(completed(load), job_part::training);
+    auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
     return bytes_sent_by_stage<plan>(over, stage, load, table);
   }
   /// The same, of the rank that moves most.
   static constexpr traffic_need bytes_sent(axis_set over, workload const& load) {
     traffic_need most;
-    auto const table = timetable_with_gathers<plan>(completed(load), job_part::training);
+    auto const table = timetable_of_rows<plan>(completed(load), job_part::training);
     for (int stage = 0; stage < stages; ++stage)
       if (auto const here = bytes_sent_by_stage<plan>(over, stage, load, table);
           here.total() > most.total())

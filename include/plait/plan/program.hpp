@@ -35,7 +35,8 @@ struct step {
   int out = -1;
   int skip = -1;
   static_vector<int, int(input_placements::most_more)>
-      more{};  ///< the other inputs of a leaf that has several
+      more{};           ///< the other inputs of a leaf that has several
+  int made_again = -1;  ///< see node::made_again
 };
 
 /// The row by which a move of an item goes, one way or the other.
@@ -108,10 +109,11 @@ struct program_builder {
     return out.values.size() - 1;
   }
 
-  constexpr int move_to(int from, placement at) {
+  /// `made_again`: of the node that wants it so.
+  constexpr int move_to(int from, placement at, int made_again = -1) {
     if (out.values[from].at == at) return from;
     int const moved = add_value(out.values[from].info, at);
-    out.steps.push_back({step_kind::move, -1, from, moved});
+    out.steps.push_back({step_kind::move, -1, from, moved, -1, {}, made_again});
     return moved;
   }
 
@@ -125,15 +127,16 @@ struct program_builder {
     auto const& here = tree.nodes[at];
     int in = from.first;
     auto const edge = chosen.edges[static_cast<std::size_t>(at)];
-    if (has_edge(here.kind)) in = move_to(in, edge);
+    if (has_edge(here.kind)) in = move_to(in, edge, here.made_again);
     switch (here.kind) {
       case node_kind::leaf: {
         auto const& form = form_of(here.leaf);
-        in = move_to(in, form.inputs[0]);
+        in = move_to(in, form.inputs[0], here.made_again);
         for (int i = 0; i < from.more.size(); ++i)
-          from.more[i] = move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1]);
+          from.more[i] =
+              move_to(from.more[i], form.inputs[static_cast<std::size_t>(i) + 1], here.made_again);
         int const made = add_value(tree.leaves[here.leaf].output, form.output);
-        out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, from.more});
+        out.steps.push_back({step_kind::leaf, here.leaf, in, made, -1, from.more, here.made_again});
         return {made};
       }
       case node_kind::fan_out:
@@ -146,7 +149,7 @@ struct program_builder {
           int const one = is_last ? in : add_value(out.values[rest].info, edge);
           if (!is_last) {
             in = add_value(out.values[rest].info, edge);
-            out.steps.push_back({step_kind::fan_out, -1, rest, one, in});
+            out.steps.push_back({step_kind::fan_out, -1, rest, one, in, {}, here.made_again});
           }
           int const last = build(child, {one}).first;
           if (made.first < 0 || !is_fan_out) made.first = last;
@@ -158,10 +161,10 @@ struct program_builder {
         auto const info = out.values[in].info;
         int const begin = out.steps.size();
         int const inside = add_value(info, edge);
-        out.steps.push_back({step_kind::branch, -1, in, inside});
-        int const added = move_to(build(at + 1, {inside}).first, edge);
+        out.steps.push_back({step_kind::branch, -1, in, inside, -1, {}, here.made_again});
+        int const added = move_to(build(at + 1, {inside}).first, edge, here.made_again);
         int const sum = add_value(info, edge);
-        out.steps.push_back({step_kind::add, -1, added, sum, in});
+        out.steps.push_back({step_kind::add, -1, added, sum, in, {}, here.made_again});
         out.steps[begin].skip = sum;
         return {sum};
       }

@@ -31,7 +31,8 @@ enum class operation_kind : int {
   clear,                ///< sets the sums of slices to 0
   bring,                ///< puts this rank's block of a bucket where ranks gather the bucket
   forward,              ///< runs units of a chunk on a microbatch, with the rows within its layers
-  backward,             ///< the same, for the gradients of the input and of the parameters
+  forward_again,        ///< runs what is made again of a unit, with the rows within its layers
+  backward,             ///< runs units, for the gradients of the input and of the parameters
   backward_input,       ///< the same, for those of the input alone
   backward_parameters,  ///< the same, for those of the parameters, behind backward_input
   measure,              ///< gives a microbatch's outputs to measures
@@ -47,18 +48,15 @@ enum class operation_kind : int {
 };
 
 /// The number of enumerators of `operation_kind`.
-inline constexpr int operation_kinds = 19;
+inline constexpr int operation_kinds = 20;
 
 /// For example "backward".
 [[nodiscard]] constexpr char const* to_string(operation_kind kind) {
   constexpr char const* words[operation_kinds]{
-      "row",        "send",           "scale",
-      "clear",      "bring",          "forward",
-      "backward",   "backward_input", "backward_parameters",
-      "measure",    "mask",           "add",
-      "accumulate", "total",          "square",
-      "clip",       "update",         "take",
-      "read"};
+      "row",     "send",          "scale",    "clear",          "bring",
+      "forward", "forward_again", "backward", "backward_input", "backward_parameters",
+      "measure", "mask",          "add",      "accumulate",     "total",
+      "square",  "clip",          "update",   "take",           "read"};
   return words[static_cast<int>(kind)];
 }
 

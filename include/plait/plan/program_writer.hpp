@@ -37,6 +37,7 @@ class program_writer {
         parameters_(parameters),
         passes_(passes),
         uses_(plan.bucket_uses_of(parameters)),
+        record_(plan.items, plan.recomputes),
         scatter_room_(parameters, parameters.gradients_at.room) {
     span_ = std::max({plan.unit_count(), buckets() + int(parameters.frozen_buckets.size()), 4}) + 1;
     is_reduced_.resize(std::size_t(buckets()), false);
@@ -295,6 +296,7 @@ class program_writer {
       case work::receive_gradient:
         return add_message(exchange_place::gradient_edge, chunk.end, false, now, gradient);
     }
+    kept_ = joined(stash, input);
     add_backward(run, gives_back, is_last, reads, writes);
   }
   /// A part of a pass, behind the buckets that are gathered for it.
@@ -312,7 +314,30 @@ class program_writer {
         if ((ends >> end & 1) != 0) reads.push_back(at(name::gathered, end));
     }
     run.units = units;
-    add(run, stream::compute, joined(parameters_of(units), reads), writes);
+    reads = joined(parameters_of(units), reads);
+    if (run.what == operation_kind::forward) record_.pass_forward(units, run.microbatch);
+    else add_reruns(run, reads, writes);
+    add(run, stream::compute, reads, writes);
+  }
+  /// What is made again for a backward, each behind the backward of the units behind it; leaves the
+  /// rest of its units in `run`.
+  [[gnu::cold]] void add_reruns(program_operation& run, buffers const& reads,
+                                buffers const& writes) {
+    for (int unit = run.units.end - 1; plan_.recomputes.any() && unit >= run.units.begin; --unit) {
+      if (record_.is_made_again(unit, run.microbatch)) {
+        auto before = run;
+        before.units.begin = unit + 1;
+        if (before.units.count() > 0) add(before, stream::compute, reads, writes);
+        run.units.end = unit + 1;
+        program_operation const made{.what = operation_kind::forward_again,
+                                     .chunk = run.chunk,
+                                     .units = {unit, unit + 1},
+                                     .microbatch = run.microbatch};
+        add(made, stream::compute, joined(reads, kept_),
+            record_.overwrites_output(unit) ? kept_ : buffers{});
+      }
+      if (run.what != operation_kind::backward_input) record_.end_backward(unit);
+    }
   }
   /// Makes a bucket of parameters whole in its room.
   [[gnu::cold]] void gather(planned_gather const& one) {
@@ -554,6 +579,8 @@ class program_writer {
   std::vector<bool> is_reduced_{};  // buckets
   std::vector<int> has_run_{};      // chunks, forward
   bucket_uses uses_;
+  working_record record_;
+  buffers kept_{};  // of the pass at hand: what its chunk was given, and has made
   gather_plan gathers_{};
   std::size_t next_gather_ = 0, next_frozen_ = 0;
   int piece_ = 0;  // of the passes, that comes next

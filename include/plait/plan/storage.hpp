@@ -42,6 +42,7 @@ struct buffer_sharing {
   std::array<bool, static_cast<std::size_t>(Values)> block{};      ///< a block of the parent's rows
   std::array<bool, static_cast<std::size_t>(Values)> must_stay{};  ///< must keep its value
   std::array<int, static_cast<std::size_t>(Values)> readers{};     ///< residuals that read it later
+  bool const* apart = nullptr;  ///< where it is given, over which nothing may be written
 
   constexpr buffer_sharing() {
     for (int i = 0; i < Values; ++i) parent[static_cast<std::size_t>(i)] = i;
@@ -70,6 +71,10 @@ struct buffer_sharing {
   [[nodiscard]] constexpr bool is_pinned(int value) const {
     return must_stay[static_cast<std::size_t>(root(value))];
   }
+  /// Whether a step that reads it may write over it.
+  [[nodiscard]] constexpr bool may_go(int value) const {
+    return !is_pinned(value) && (apart == nullptr || !apart[value]);
+  }
   constexpr int& readers_of(int value) { return readers[static_cast<std::size_t>(root(value))]; }
 };
 
@@ -97,13 +102,14 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
     switch (now.kind) {
       case step_kind::leaf:
         if (leaves[now.leaf].may_alias.forward && now.more.size() == 0 && !from_outside(now.in) &&
-            !share.is_pinned(now.in) && share.readers_of(now.in) == 0)
+            share.may_go(now.in) && share.readers_of(now.in) == 0)
           share.put(now.out, now.in);
         break;
       case step_kind::move: {
         auto const row = row_of_move(code.values, now, direction::forward);
         bool const in_place = row.moves == collective::all_reduce && !from_outside(now.in) &&
                               !share.must_stay[static_cast<std::size_t>(now.in)] &&
+                              (share.apart == nullptr || !share.apart[now.in]) &&
                               share.readers_of(now.in) == 0;
         if ((row.moves == local_move::none || in_place) && !leaves_item) share.put(now.out, now.in);
         if (slices_rows(row) && now.out != piece.out) share.put(now.out, now.in, true);
@@ -119,7 +125,7 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
         ++share.readers_of(now.in);
         break;
       case step_kind::add:
-        if (!from_outside(now.in) && !share.is_pinned(now.in)) share.put(now.out, now.in);
+        if (!from_outside(now.in) && share.may_go(now.in)) share.put(now.out, now.in);
         break;
     }
   }
@@ -167,12 +173,18 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
   }
 }
 
-/// Decides which values share a buffer and how long each buffer lives.
+/// Decides which values share a buffer and how long each buffer lives. `stays` and `apart`, where
+/// they are given, say of each value whether it must stay though no layer keeps it, and whether
+/// nothing may be written over it.
 template <int Leaves>
-constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves) {
+constexpr auto plan_storage(program<Leaves> const& code, auto const& leaves,
+                            bool const* stays = nullptr, bool const* apart = nullptr) {
   constexpr int most_values = program<Leaves>::most_values;
   storage_plan<most_values> out;
   buffer_sharing<most_values> values, gradients;
+  for (int i = 0; stays != nullptr && i < code.values.size(); ++i)
+    values.must_stay[static_cast<std::size_t>(i)] = stays[i];
+  values.apart = apart;
   for (auto const& piece : code.items) {
     share_values(code, leaves, piece, values);
     share_gradients(code, leaves, piece, gradients);

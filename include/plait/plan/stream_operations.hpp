@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -150,12 +151,12 @@ constexpr bool postpones_parameters(program<Leaves> const& code, auto const& lea
          buffer(next.in) != buffer(now.out);
 }
 
-/// The waits that an item needs; see `item_waits`.
-template <int Leaves>
+/// The waits that an item needs; see `item_waits`. `runs`: whether a step runs, where not all do.
+template <int Leaves, class Runs = std::nullptr_t>
 constexpr std::vector<planned_wait> plan_item_waits(
     program<Leaves> const& code, auto const& leaves,
     storage_plan<program<Leaves>::most_values> const& storage, auto const& needs_gradient,
-    item const& piece, direction way) {
+    item const& piece, direction way, [[maybe_unused]] Runs runs = {}) {
   using waits = item_waits<program<Leaves>::most_steps>;
   // Most items send nothing, and compilers count what is done for them.
   bool sends = false;
@@ -169,6 +170,8 @@ constexpr std::vector<planned_wait> plan_item_waits(
   bool const forward = way == direction::forward;
   for (int n = 0; n < piece.end_step - piece.first_step; ++n) {
     int const i = forward ? piece.first_step + n : piece.end_step - 1 - n;
+    if constexpr (!std::is_null_pointer_v<Runs>)
+      if (!runs(i)) continue;
     operations.add_step(i, way, leaves, needs_gradient);
     if (!forward && n > 0 && postpones_parameters(code, leaves, storage, needs_gradient, i + 1))
       operations.add_parameters(i + 1, waits::parameters_of(i + 1));

@@ -19,8 +19,9 @@ namespace plait::ext {
 /// a job happens at such a place; backends name them in reports.
 struct wait_site {
   enum class part : std::uint8_t {
-    forward,   ///< numbers: steps of the plan's program
-    backward,  ///< the same, walked from the end
+    forward,        ///< numbers: steps of the plan's program
+    forward_again,  ///< the same, of what is made again before a backward
+    backward,       ///< the same, walked from the end
     layer,  ///< inside a layer's body; numbers: the leaf, and twice the move (+ 1 for the way back)
     step    ///< between operations of a rank's program; numbers: their names, see site_number
   };
@@ -103,7 +104,7 @@ struct planned_wait {
 
 /// Returns text such as "forward: 7 waits for 6", or "step: row 14 waits for add".
 [[nodiscard]] inline std::string to_string(wait_site const& site) {
-  constexpr std::array words{"forward", "backward", "layer", "step"};
+  constexpr std::array words{"forward", "forward again", "backward", "layer", "step"};
   auto const name = [&](int number) {
     return site.where == wait_site::part::step ? planning::site_text(number)
                                                : std::to_string(number);

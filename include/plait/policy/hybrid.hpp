@@ -58,6 +58,7 @@ struct policy_rules {
   placements samples{};
   parameter_rules parameters{};
   int slices = 0;  ///< of the global batch, whose sums are made slice by slice; 0: they are not
+  recompute_rule recomputes{};
 
   template <class P>
   constexpr void add() {
@@ -73,7 +74,9 @@ struct policy_traits {
   static constexpr mesh grid() { return {}; }
   static constexpr void add_rules(policy_rules& to) {
     if constexpr (requires { P::slices; }) to.slices = P::slices;
+    if constexpr (requires { P::recomputes; }) to.recomputes = P::recomputes;
   }
+  static constexpr int recompute_count = requires { P::recomputes; } ? 1 : 0;
   template <axis>
   using along = serial;
 };
@@ -88,6 +91,7 @@ struct policy_traits<P> {
     return out;
   }
   static constexpr void add_rules(policy_rules& to) { to.add<P>(); }
+  static constexpr int recompute_count = 0;
   template <axis Which>
   using along = std::conditional_t<P::along == Which, P, serial>;
 };
@@ -141,6 +145,10 @@ struct composed_traits<policy_list<Policies...>> {
   static_assert(count_at_launch() <= 1,
                 "hybrid<Policies...>: the sizes of two axes are left to the launch, which gives "
                 "one number; write the ranks of one of them");
+  static constexpr int recompute_count = (policy_traits<Policies>::recompute_count + ... + 0);
+  static_assert(recompute_count <= 1,
+                "hybrid<Policies...>: recompute stands there more than once; write one, "
+                "recompute<What, Where, Others> where units differ");
   template <axis Which>
   using along = typename first_along<Which, Policies...>::type;
 };
@@ -230,6 +238,10 @@ inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().para
 /// The number of slices in a global batch whose sums are made slice by slice; 0 if they are not.
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
+
+/// Which units make what again before their backward under a policy.
+template <class P>
+inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomputes;
 
 /// The least bytes of a bucket of gradients; 0 where they are reduced behind all passes.
 template <class P>

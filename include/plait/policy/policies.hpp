@@ -5,5 +5,6 @@
 #include "plait/policy/hybrid.hpp"
 #include "plait/policy/pipeline.hpp"
 #include "plait/policy/policy.hpp"
+#include "plait/policy/recompute.hpp"
 #include "plait/policy/reproducible.hpp"
 #include "plait/policy/tensor_parallel.hpp"

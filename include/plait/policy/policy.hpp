@@ -3,6 +3,7 @@
 
 #include <concepts>
 
+#include "plait/core/again.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
@@ -24,6 +25,7 @@ struct policy_tag {};
 ///   using schedule_type, cuts                   on a stage axis (optional: as `pipeline`)
 ///   using policies = policy_list<...>           instead of all that: it consists of others
 ///   static constexpr int slices                 without an axis: see `reproducible`
+///   static constexpr recompute_rule recomputes  without an axis: see `recompute`
 ///
 /// A policy without an axis changes no mesh; `hybrid<...>` composes policies of plait's and of
 /// programs alike. Errors: texts of the compiler, see policy/checks.hpp.
@@ -54,6 +56,17 @@ inline constexpr int at_launch = -1;
 }  // namespace plait
 
 namespace plait::ext {
+
+/// Which units make what again before their backward; see `recompute`.
+struct recompute_rule {
+  again what{}, others{};  ///< of the units of which `has` is true, and of the others
+  int greatest_stage = 0;  ///< that `has` names
+  bool (*has)(int stage, int unit) = nullptr;  ///< unit: by its number within the stage
+
+  [[nodiscard]] constexpr again of(int stage, int unit) const {
+    return has != nullptr && has(stage, unit) ? what : others;
+  }
+};
 
 /// A parameter rule gives the placements of parameters on one axis. All communication of parameters
 /// and of their gradients follows from these three by the table of transitions: what a step does

@@ -75,9 +75,10 @@ struct leaf_place {
 
   stage_buffers<Setting> const& stage;
   parameter_place const* parameters;  ///< of the layer, in their order
-  slots const* saved;                 ///< from the begin of the activations
+  slots const* saved;                 ///< from the begin of the activations or slots_base
   slots const* scratch;               ///< from the begin of the transients
   std::byte* activations = nullptr;   ///< of the unit
+  std::byte* slots_base = nullptr;    ///< of saved slots that need not always be kept
   std::byte *x = nullptr, *y = nullptr;
   std::array<std::byte*, ext::input_placements::most_more>
       more{};  ///< the other inputs of a layer that has several
@@ -245,8 +246,9 @@ struct slot_access {
         planning::slot_count(info, Formed::form, at.stage.rows, Setting::tensor_ranks);
     constexpr std::size_t columns = info.fixed != 0 ? 1 : cuts ? PerRow / ranks : PerRow;
     std::size_t const rows = info.fixed != 0 ? 1 : count / columns;
-    std::byte* const data = is_scratch ? at.stage.transients + (*at.scratch)[index]
-                                       : at.activations + (*at.saved)[index];
+    std::byte* const data =
+        is_scratch ? at.stage.transients + (*at.scratch)[index]
+                   : (info.is_always_kept ? at.activations : at.slots_base) + (*at.saved)[index];
     using stored = typename Setting::template slot_type<info.element>;
     using element = std::conditional_t<IsConst && !is_scratch, stored const, stored>;
     return view<element, view_placement_of_value(placed), typename Setting::memory>{

@@ -17,6 +17,10 @@ struct pass_frame {
   std::byte* of_output = nullptr;  ///< gradients, in a backward
   std::byte* of_input = nullptr;
   std::byte* gradient_stash = nullptr;  ///< what the first half of a backward keeps for the second
+  std::size_t stash_end =
+      ~std::size_t{0};            ///< what is made again lies from here on in the working record,
+  std::byte* working = nullptr;   ///< which is addressed as if it were behind the stash
+  unsigned char steps_again = 0;  ///< a bit: only steps that have it run; 0: all
 };
 
 /// Where a pass runs: on which units of a chunk, and in which slot the microbatch has its

@@ -82,6 +82,7 @@ class pass_runner {
       outputs_[std::size_t(now.chunk)] = runner_.forward(input, at, end_item_);
       return;
     }
+    if (now.what == operation_kind::forward_again) return runner_.forward_again(input, at);
     runner_.begin_gradients(now.begins);
     rooms_.begin(now);
     auto const part = now.what == operation_kind::backward_input        ? backward_part::input

@@ -177,8 +177,15 @@ class stage_memory : public stage_memory_base_of<Job, Memory> {
     if (home_of.where == home::input) return frame.input + offset;
     if (home_of.where == home::output) return frame.output + offset;
     std::size_t const root = layout_.value_offset[std::size_t(home_of.root)];
-    if (home_of.where == home::kept) return frame.output + root + offset;
+    if (home_of.where == home::kept) return base_of(root, frame) + root + offset;
     return transients() + root + offset;
+  }
+  /// From where on a unit has what its layout says to be at `offset`.
+  [[nodiscard]] std::byte* base_of([[maybe_unused]] std::size_t offset,
+                                   pass_frame const& frame) const {
+    if constexpr (plan::has_reruns)
+      if (offset >= frame.stash_end) return frame.working;
+    return frame.output;
   }
   [[nodiscard]] std::byte* gradient_data(int value, pass_frame const& frame) const {
     residence const& home_of = plan::storage.gradients[std::size_t(value)];
@@ -206,6 +213,7 @@ class stage_memory : public stage_memory_base_of<Job, Memory> {
         &layout_.saved_offset[leaf],
         &layout_.scratch_offset[leaf],
         frame.output,
+        slots_base(now.leaf, frame),
         value_data(now.in, frame),
         plan::tree.leaves[now.leaf].is_loss ? nullptr : value_data(now.out, frame),
     };
@@ -216,6 +224,16 @@ class stage_memory : public stage_memory_base_of<Job, Memory> {
 
  private:
   using base::layout_;
+
+  [[nodiscard]] std::byte* slots_base([[maybe_unused]] int leaf, pass_frame const& frame) const {
+    if constexpr (plan::has_reruns) {
+      auto const& saved = plan::tree.leaves[leaf].saved;
+      for (int k = 0; k < saved.own_count; ++k)
+        if (!saved.own[std::size_t(k)].is_always_kept)
+          return base_of(layout_.saved_offset[std::size_t(leaf)][std::size_t(k)], frame);
+    }
+    return frame.output;
+  }
 };
 
 }  // namespace plait::execution

@@ -19,9 +19,10 @@ namespace plait::execution {
 
 // What is the same for all jobs is no part of the runner: its code would be compiled for each.
 
-/// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes.
+/// Where a unit has its activations and its gradients in the stashes of its chunk, in bytes; what
+/// is made again of it is not in the stash from `stash_end` on.
 struct unit_place {
-  std::size_t activations = 0, gradients = 0;
+  std::size_t activations = 0, gradients = 0, stash_end = 0;
 };
 
 /// The units of an item that lie in a range.
@@ -30,10 +31,11 @@ constexpr unit_range within(item const& piece, unit_range units) {
           std::min(units.end, piece.first_unit + piece.count)};
 }
 
-/// The places of the units of a model. `activations`, `gradients`: bytes of the stashes of a unit
-/// of each item.
+/// The places of the units of a model. `activations`: of a unit of each item, where its stash ends,
+/// for each `again`; `gradients`: the bytes of its gradients' stash.
 [[nodiscard]] [[gnu::cold]] inline std::vector<unit_place> places_of_units(
-    static_view<item> items, std::vector<chunk_arena> const& chunks, std::size_t const* activations,
+    static_view<item> items, std::vector<chunk_arena> const& chunks,
+    recompute_table const& recomputes, std::array<std::size_t, again_kinds> const* activations,
     std::size_t const* gradients) {
   std::vector<unit_place> places(std::size_t(count_units(items)));
   for (auto const& chunk : chunks) {
@@ -41,8 +43,9 @@ constexpr unit_range within(item const& piece, unit_range units) {
     for (int i = 0; i < items.size(); ++i) {
       auto const here = within(items[i], chunk.units);
       for (int unit = here.begin; unit < here.end; ++unit) {
+        next.stash_end = activations[i][std::size_t(recomputes.of(unit))];
         places[std::size_t(unit)] = next;
-        next.activations += activations[i];
+        next.activations += next.stash_end;
         next.gradients += gradients[i];
       }
     }
@@ -70,9 +73,8 @@ class stage_runner {
   [[gnu::cold]] stage_runner(Rank& rank, workload const& load, arenas const& where)
       : memory_(rank, load, where), unit_(rank, memory_) {
     auto const& layout = memory_.layout();
-    places_ =
-        places_of_units(code.items.view(), arena().chunks, layout.activation_stash_bytes.data(),
-                        layout.gradient_stash_bytes.data());
+    places_ = places_of_units(code.items.view(), arena().chunks, plan::recomputes,
+                              layout.stash_end.data(), layout.gradient_stash_bytes.data());
     if constexpr (prepares(0, plan::leaf_count)) prepare_layers();
   }
   stage_runner(stage_runner const&) = delete;
@@ -110,6 +112,17 @@ class stage_runner {
     return forward_items(units, made, end_item, item_numbers{});
   }
 
+  /// Makes again what the backward of a unit reads and its forward has not kept: the same steps
+  /// with the same numbers, but for terms of the loss. `input` and `at` are those of the forward.
+  void forward_again(std::byte* input, pass_place const& at) {
+    auto const units = enter(at);
+    auto const* const output = model_output_;
+    runs_again_ = true;
+    forward_items(units, input_of(units.begin, input), items, item_numbers{});
+    runs_again_ = false;
+    model_output_ = output;
+  }
+
   /// Runs units of a chunk backward on the gradient of the chunk's output and returns the gradient
   /// of their input; where they are not the last of the chunk, on that of the call before.
   ///
@@ -139,7 +152,12 @@ class stage_runner {
     auto const here = within(code.items[Item], units);
     for (int unit = here.begin; unit < here.end; ++unit) {
       enter_item(Item, unit);
-      pass_frame const frame{.unit = unit, .input = made, .output = activations_of(unit)};
+      pass_frame frame{.unit = unit, .input = made, .output = activations_of(unit)};
+      if constexpr (plan::has_reruns) {
+        set_working(frame);
+        discard_working(Item, unit);
+        if (runs_again_) frame.steps_again = bit_of(plan::recomputes.of(unit));
+      }
       unit_.template forward<Item>(frame, steps_of<Item>{});
       made = frame.output;
     }
@@ -160,9 +178,22 @@ class stage_runner {
       made_ = memory_.edge(edge_);
       edge_ = 1 - edge_;
       unit_.template backward<Item>(frame_of(unit, input, gradient, made_), part, steps_of<Item>{});
+      if constexpr (plan::has_reruns)
+        if (part == backward_part::all) discard_working(Item, unit);
       gradient = made_;
     }
     return gradient;
+  }
+  /// Where what is made again of a unit lies.
+  void set_working(pass_frame& frame) const {
+    frame.stash_end = places_[std::size_t(frame.unit)].stash_end;
+    frame.working = memory_.at(arena().working_offset) - frame.stash_end;
+  }
+  /// What lies in the working record is another unit's, or is not needed any more.
+  void discard_working(int item, int unit) {
+    auto const bytes = memory_.layout().activation_stash_bytes[std::size_t(item)] -
+                       places_[std::size_t(unit)].stash_end;
+    if (bytes > 0) unit_.discard(memory_.at(arena().working_offset), bytes);
   }
 
   [[nodiscard]] std::byte* activations_of(int unit) const {
@@ -177,6 +208,7 @@ class stage_runner {
     pass_frame out{unit, input_of(unit, input), activations_of(unit), of_output, of_input};
     if constexpr (plan::splits_backward)
       out.gradient_stash = gradient_stash_ + places_[std::size_t(unit)].gradients;
+    if constexpr (plan::has_reruns) set_working(out);
     return out;
   }
 
@@ -204,6 +236,7 @@ class stage_runner {
       enter_item(Item, unit);
       unit_.template backward_of_parameters<Item>(frame_of(unit, input, nullptr, nullptr),
                                                   steps_of<Item>{});
+      if constexpr (plan::has_reruns) discard_working(Item, unit);
     }
   }
 
@@ -240,6 +273,7 @@ class stage_runner {
   // Of the pass that runs.
   chunk_arena const* chunk_ = nullptr;
   std::byte *activations_ = nullptr, *gradient_stash_ = nullptr;
+  bool runs_again_ = false;
   int edge_ = 0;               // the place that the gradient of the next unit's input gets
   std::byte* made_ = nullptr;  // the gradient that the last unit has made
   std::byte const* model_output_ = nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,7 +54,7 @@ class unit_runner {
   struct planned_waits {
     int item;
     direction way;
-    [[nodiscard]] constexpr waits planned() const { return plan::waits_of(item, way); }
+    unsigned char steps_again = 0;  // see pass_frame
   };
   static constexpr int leaves = plan::leaf_count;
   static constexpr auto& code = plan::code;
@@ -78,6 +79,7 @@ class unit_runner {
   [[gnu::cold]] unit_runner(Rank& rank, memory_type const& memory) : rank_(rank), memory_(memory) {
     for (auto& event : events_) event = rank.device().make_event();
     name_bodies(leaf_names(plan::tree), forward_names_, backward_names_);
+    if constexpr (plan::has_reruns) prepare_reruns();
   }
 
   /// Seed, step, microbatch and so on of the next calls; `site` and `copy` are filled in here.
@@ -99,13 +101,14 @@ class unit_runner {
   using steps_of = std::make_index_sequence<std::size_t(code.items[Item].end_step -
                                                         code.items[Item].first_step)>;
 
-  /// Runs a unit of item `Item`, from its input into its activation stash; `I`: the steps.
+  /// Runs a unit of item `Item`, from its input into its activation stash, or makes again what the
+  /// frame says; `I`: the steps.
   template <int Item, std::size_t... I>
   void forward(pass_frame const& at, std::index_sequence<I...>) {
     constexpr int first = code.items[Item].first_step;
-    if constexpr (has_waits) pass_edge({Item, direction::forward}, waits::begin);
+    if constexpr (has_waits) pass_edge(forward_waits(Item, at), waits::begin);
     in_order{(forward_step<first + int(I)>(at), 0)...};
-    if constexpr (has_waits) pass_edge({Item, direction::forward}, waits::end);
+    if constexpr (has_waits) pass_edge(forward_waits(Item, at), waits::end);
     discard_transients();
   }
   /// The way back, from the gradient of its output to that of its input; gradients of parameters
@@ -127,6 +130,8 @@ class unit_runner {
     in_order{(backward_parameters<last - int(I)>(at), 0)...};
     discard_transients();
   }
+  /// What lies there has no value any more.
+  void discard(std::byte* data, std::size_t bytes) { queue().discard(data, bytes); }
   /// Calls the `prepare` of the layers that have one, with the views of their forward.
   template <int Item, std::size_t... I>
   [[gnu::cold]] void prepare(pass_frame const& at, std::index_sequence<I...>) {
@@ -162,18 +167,34 @@ class unit_runner {
                : stream::compute;
   }
 
+  static planned_waits forward_waits(int item, pass_frame const& at) {
+    return {item, direction::forward, at.steps_again};
+  }
+  [[nodiscard]] waits planned(planned_waits all) const {
+    if constexpr (plan::has_reruns)
+      if (all.steps_again != 0) {
+        auto const& found = again_.waits[waits_again_at(all.item, all.steps_again)];
+        return {{found.data(), int(found.size())}};
+      }
+    return plan::waits_of(all.item, all.way);
+  }
+  static std::size_t waits_again_at(int item, unsigned char steps_again) {
+    return std::size_t(item * again_kinds + std::countr_zero(steps_again));
+  }
+
   /// Lets the stream of a step wait for what the step needs.
   [[gnu::noinline]] void keep_waits(planned_waits all, int step) {
-    auto const part =
-        all.way == direction::forward ? wait_site::part::forward : wait_site::part::backward;
-    for (auto const& wait : all.planned().list)
+    auto const part = all.steps_again != 0            ? wait_site::part::forward_again
+                      : all.way == direction::forward ? wait_site::part::forward
+                                                      : wait_site::part::backward;
+    for (auto const& wait : planned(all).list)
       if (wait.waiting == step)
         rank_.device().wait(stream_of(step, all.way), event_of(wait.awaited),
                             {part, step, wait.awaited});
   }
   /// Records what others wait for.
   [[gnu::noinline]] void record_step(planned_waits all, int step) {
-    if (all.planned().is_awaited(step))
+    if (planned(all).is_awaited(step))
       rank_.device().record(event_of(step), stream_of(step, all.way));
   }
 
@@ -235,15 +256,18 @@ class unit_runner {
     constexpr auto& now = code.steps[Step];
     constexpr int last = last_of<Step, direction::forward>;
     if constexpr (!plan::is_epilogue(Step, direction::forward)) {
-      constexpr planned_waits planned{item_of(Step), direction::forward};
+      if constexpr (plan::has_reruns)
+        if (!runs(Step, at)) return;
+      [[maybe_unused]] auto const planned = forward_waits(item_of(Step), at);
       if constexpr (has_waits) begin_step(planned, Step, last);
       if constexpr (now.kind == step_kind::leaf) {
+        auto const& names = forward_names(at);
         [[maybe_unused]] auto const mark =
-            rank_.device().mark(forward_names_[std::size_t(now.leaf)].c_str());
+            rank_.device().mark(names[std::size_t(now.leaf)].c_str());
         std::byte* mapped = nullptr;
         if constexpr (last != Step) mapped = memory_.value_data(code.steps[last].out, at);
         bodies<Step>::template forward<typename epilogue_type<Step, last>::type>(
-            operations_of<typename bodies<Step>::operations_type>(now, at.unit, forward_names_),
+            operations_of<typename bodies<Step>::operations_type>(now, at, names),
             memory_.place_of_leaf(now, at), mapped);
         if constexpr (has_scratch<now.leaf>) forget_scratch(now.leaf);
       } else if constexpr (now.kind == step_kind::move) {
@@ -254,14 +278,35 @@ class unit_runner {
       if constexpr (has_waits) end_step(planned, Step, last);
     }
     if constexpr (now.kind == step_kind::leaf && last == Step)
-      if (watch_ != nullptr) show(Step, at);
+      if (watch_ != nullptr && at.steps_again == 0) show(Step, at);
+  }
+  [[nodiscard]] bool runs(int step, pass_frame const& at) const {
+    return at.steps_again == 0 || (again_.steps[std::size_t(step)] & at.steps_again) != 0;
+  }
+  [[nodiscard]] auto const& forward_names([[maybe_unused]] pass_frame const& at) const {
+    if constexpr (plan::has_reruns)
+      if (at.steps_again != 0) return again_.names;
+    return forward_names_;
+  }
+  [[gnu::cold]] void prepare_reruns() {
+    for (std::size_t i = 0; i < again_.names.size(); ++i)
+      again_.names[i] = forward_names_[i] + " again";
+    again_.steps = plan::reruns.step;
+    if constexpr (has_waits)
+      for (int i = 0; i < code.items.size(); ++i)
+        for (int what = 0; what < again_kinds; ++what)
+          again_.waits.push_back(
+              plan_item_waits(code, plan::tree.leaves, plan::storage, plan::needs_gradient,
+                              code.items[i], direction::forward, [&](int step) {
+                                return (plan::reruns.step[std::size_t(step)] & bit_of(what)) != 0;
+                              }));
   }
   template <int Step>
   void prepare_step(pass_frame const& at) {
     constexpr auto& now = code.steps[Step];
     if constexpr (prepares<Step>)
       bodies<Step>::prepare(
-          operations_of<typename bodies<Step>::operations_type>(now, at.unit, forward_names_),
+          operations_of<typename bodies<Step>::operations_type>(now, at, forward_names_),
           memory_.place_of_leaf(now, at));
   }
 
@@ -316,7 +361,7 @@ class unit_runner {
           [[maybe_unused]] auto const mark =
               rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
           auto ops =
-              operations_of<typename bodies<Step>::operations_type>(now, at.unit, backward_names_);
+              operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
           gradient_place of{output_gradient(now, at), memory_.gradient_data(now.in, at)};
           for (int i = 0; i < now.more.size(); ++i)
             of.more[std::size_t(i)] = memory_.gradient_data(now.more[i], at);
@@ -363,8 +408,7 @@ class unit_runner {
         }
       [[maybe_unused]] auto const mark =
           rank_.device().mark(backward_names_[std::size_t(now.leaf)].c_str());
-      auto ops =
-          operations_of<typename bodies<Step>::operations_type>(now, at.unit, backward_names_);
+      auto ops = operations_of<typename bodies<Step>::operations_type>(now, at, backward_names_);
       if (begins_gradients_ || plan::rules.sums_blocks())
         ops.begin_by_product(begin_gradients_of(now.leaf, at));
       bodies<Step>::template backward_parameters<has_parameters<now.in>>(
@@ -416,10 +460,12 @@ class unit_runner {
   static T* as_elements(std::byte* data) { return reinterpret_cast<T*>(data); }
 
   template <class Operations>
-  Operations operations_of(step const& now, int unit, auto const& names) {
-    context_.site = static_cast<std::uint32_t>(unit * leaves + now.leaf);
+  Operations operations_of(step const& now, pass_frame const& at, auto const& names) {
+    context_.site = static_cast<std::uint32_t>(at.unit * leaves + now.leaf);
     if constexpr (std::is_same_v<Operations, term_operations<Rank>>) {
       context_.loss = loss_;
+      if constexpr (plan::has_reruns)
+        if (at.steps_again != 0) context_.loss.data = nullptr;  // it has its term
       if (loss_.data != nullptr) {
         context_.loss.data += plan::tree.leaves[now.leaf].term;
         context_.loss.scale += plan::tree.leaves[now.leaf].term;
@@ -442,6 +488,16 @@ class unit_runner {
   bool begins_gradients_ = false;
   loss_sum loss_{};
   forward_watch* watch_ = nullptr;
+
+  // Which steps run again, by what marks call them, and for what they wait.
+  struct reruns_of_steps {
+    std::array<unsigned char, program<plan::leaf_count>::most_steps> steps{};
+    std::array<std::string, std::size_t(leaves)> names{};
+    std::vector<std::vector<planned_wait>> waits{};  // of each item, for each `again`
+  };
+  struct nothing_again {};
+  [[no_unique_address]] std::conditional_t<plan::has_reruns, reruns_of_steps, nothing_again>
+      again_{};
 };
 
 }  // namespace plait::execution

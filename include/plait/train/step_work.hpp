@@ -34,7 +34,8 @@ class step_work {
       case operation_kind::scale: return scale();
       case operation_kind::bring:
       case operation_kind::accumulate:
-      case operation_kind::forward: return passes_->compute(now);
+      case operation_kind::forward:
+      case operation_kind::forward_again: return passes_->compute(now);
       case operation_kind::backward:
       case operation_kind::backward_input:
       case operation_kind::backward_parameters: return backward(now);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace plait {
+
+/// What is made again before the backward of a unit (a layer, or one copy within a repeat), instead
+/// of being kept from its forward. Each has what those before it have.
+enum class again : int {
+  nothing,
+  cheap,  ///< what layers without a matrix and without `units` make: norms, activations, dropout
+  moves,  ///< and what is gathered from shards, which are kept
+  all     ///< all that the backward reads: of a unit its output is kept, and nothing else
+};
+
+}  // namespace plait

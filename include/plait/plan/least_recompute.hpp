@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "plait/core/again.hpp"
+#include "plait/plan/memory.hpp"
+#include "plait/plan/plan.hpp"
+#include "plait/plan/recompute_cost.hpp"
+#include "plait/plan/workload.hpp"
+#include "plait/policy/hybrid.hpp"
+#include "plait/policy/recompute.hpp"
+
+namespace plait::ext {
+
+/// What least_recompute has found: nothing, cheap, or all for the first `all_of_first` units of
+/// each stage and cheap for the others, `recompute<again::all, units::first<K>, again::cheap>`.
+struct recompute_choice {
+  bool fits = false;  ///< false: not even the last choice does, which is what stands here
+  again what = again::nothing;
+  int all_of_first = 0;
+  std::size_t bytes = 0;  ///< of the rank that needs most
+  double work = 0;        ///< the greatest plan::recompute_work of a stage
+};
+
+}  // namespace plait::ext
+
+namespace plait {
+
+/// The cheapest recompute with which no rank needs more than `bytes`: of nothing, cheap, and all
+/// for the first 1, 2, ... units of each stage with cheap for the others. A constant where its
+/// arguments are; nothing is searched at run time.
+///
+/// `Plan` has no recompute of its own; it is `decltype(job::plan())` or `job::plan_type`.
+template <class Plan>
+[[nodiscard]] constexpr ext::recompute_choice least_recompute(workload const& load,
+                                                              std::size_t bytes) {
+  static_assert(!Plan::has_reruns,
+                "least_recompute<Plan>: the plan says itself what is made again; give that of the "
+                "job without recompute");
+  namespace plans = planning;
+  ext::recompute_choice best{.bytes = Plan::bytes_per_rank(load)};
+  best.fits = best.bytes <= bytes;
+  if (best.fits) return best;
+  using mixed = plans::plan<
+      typename Plan::model,
+      hybrid<typename Plan::policy_type, recompute<again::all, units::first<1>, again::cheap>>,
+      typename Plan::element_type>;
+  auto const whole = mixed::completed(load);
+  auto const table =
+      plans::training_timetable<typename mixed::schedule_type>(mixed::stages, whole.microbatches);
+  auto const layout = mixed::activation_layout_for(load.rows);
+  std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // what does not change
+  int most_units = 0;
+  for (int stage = 0; stage < mixed::stages; ++stage) {
+    auto const need = mixed::memory(stage, load, table.stages[std::size_t(stage)].slots);
+    besides[std::size_t(stage)] = need.total() - need.activations;
+    int here = 0;
+    for (auto const& chunk : mixed::chunks_of(stage)) here += chunk.count();
+    most_units = std::max(most_units, here);
+  }
+  for (int first = 0; first <= most_units; ++first) {
+    auto const choice = plans::list_unit_recomputes<std::size_t(mixed::code.unit_count())>(
+        mixed::chunk_units, mixed::chunks,
+        [&](int, int unit) { return unit < first ? again::all : again::cheap; });
+    auto numbers = plans::plan_numbers<mixed>;
+    numbers.recomputes.units = {choice.data(), int(choice.size())};
+    best = {false, first == 0 ? again::cheap : again::all, first, 0, 0};
+    for (int stage = 0; stage < mixed::stages; ++stage) {
+      auto const& here = table.stages[std::size_t(stage)];
+      best.bytes = std::max(
+          best.bytes, besides[std::size_t(stage)] +
+                          plans::lay_out_arena(numbers, stage, layout, here.slots).total_bytes);
+      best.work = std::max(best.work, plans::recompute_work<mixed>(stage, whole, here.operations,
+                                                                   numbers.recomputes));
+    }
+    best.fits = best.bytes <= bytes;
+    if (best.fits) return best;
+  }
+  return best;
+}
+
+}  // namespace plait
