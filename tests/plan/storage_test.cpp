@@ -26,6 +26,35 @@ TYPED_TEST(Storage, EveryStepReadsWhatWasWrittenOnTwoTensorRanks) {
 TYPED_TEST(Storage, EveryStepReadsWhatWasWrittenOnFourTensorRanks) {
   expect_sound<plan<TypeParam, tensor_parallel<4>>>();
 }
+TYPED_TEST(Storage, WhatIsMadeAgainIsThereForEveryBackward) {
+  expect_sound_again<plan<TypeParam, serial>>();
+  expect_sound_again<plan<TypeParam, tensor_parallel<2>>>();
+  expect_sound_again<plan<TypeParam, tensor_parallel<4>>>();
+}
+// Whatever is left out of it is missed; a step that only names its input anew moves nothing.
+TEST(StorageCheck, FindsWhatIsNotMadeAgain) {
+  using right = plan<models::block<width, 4, length>, tensor_parallel<2, sequence::sharded>>;
+  constexpr int all = int(again::all);
+  auto reruns = rerun_finder<right::leaf_count>(right::code, right::tree.leaves,
+                                                right::needs_gradient, bit_of(all))
+                    .out;
+  auto const storage =
+      plan_storage(right::code, right::tree.leaves, reruns.stays.data(), reruns.apart.data());
+  int cleared = 0;
+  for (int item = 0; item < right::code.items.size(); ++item)
+    for (int s = right::code.items[item].first_step; s < right::code.items[item].end_step; ++s) {
+      auto const& now = right::code.steps[s];
+      bool const renames =
+          now.kind != step_kind::leaf && now.kind != step_kind::add &&
+          storage.values[std::size_t(now.in)].root == storage.values[std::size_t(now.out)].root;
+      if (reruns.step[std::size_t(s)] == 0 || renames) continue;
+      auto const bits = std::exchange(reruns.step[std::size_t(s)], 0);
+      EXPECT_FALSE(symbolic_run<right>(item, 0, storage, &reruns, all).faults().empty()) << s;
+      reruns.step[std::size_t(s)] = bits;
+      ++cleared;
+    }
+  EXPECT_GE(cleared, 9);
+}
 // The check itself must find a fault: the same plans with two values put into one buffer.
 template <class Plan, int Merged>
 struct broken : Plan {

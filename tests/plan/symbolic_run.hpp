@@ -28,7 +28,14 @@ class symbolic_run {
   static constexpr int ranks = Plan::tensor_ranks;
 
  public:
-  symbolic_run(int item, int rank) : piece_(code.items[item]), rank_(rank) {
+  using storage_type = std::remove_cvref_t<decltype(Plan::storage)>;
+  using reruns_type = rerun_plan<Plan::leaf_count>;
+
+  symbolic_run(int item, int rank) : symbolic_run(item, rank, Plan::storage) {}
+  /// With another storage, and where they are given with what is made again for `what`.
+  symbolic_run(int item, int rank, storage_type const& storage, reruns_type const* reruns = nullptr,
+               int what = 0)
+      : piece_(code.items[item]), rank_(rank), storage_(storage) {
     if (place(false, piece_.in).where != home::input)
       fail("the input is not looked for in its buffer");
     values_[std::size_t(piece_.in)] = fresh(piece_.in, "input");
@@ -39,6 +46,7 @@ class symbolic_run {
 
     // What lives within a call is gone when the backward begins.
     std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
+    if (reruns != nullptr) run_again(*reruns, what);
     saved_ = std::exchange(memory_, {});
     if (place(true, piece_.out).where != home::output)
       fail("the gradient of the output is not looked for in its buffer");
@@ -58,11 +66,29 @@ class symbolic_run {
     auto const at = code.values[value].at;
     return is_shard(at) && at.index == dim::sequence;
   }
-  static residence place(bool of_gradient, int value) {
-    return of_gradient ? Plan::storage.gradients[std::size_t(value)]
-                       : Plan::storage.values[std::size_t(value)];
+  /// Forgets what is not kept and makes it again, by some of the steps.
+  void run_again(reruns_type const& reruns, int what) {
+    auto const levels = level_records(code, Plan::tree.leaves, storage_, reruns);
+    std::erase_if(memory_, [&](auto const& entry) {
+      auto const& [where, root] = entry.first;
+      return where == home::kept && levels.root[std::size_t(root)] <= what;
+    });
+    for (int s = piece_.first_step; s < piece_.end_step; ++s) {
+      bool const runs = (reruns.step[std::size_t(s)] >> what & 1) != 0;
+      if (runs) forward(s);
+      int const leaf = code.steps[s].leaf;
+      if (leaf < 0 || Plan::tree.leaves[leaf].saved.own_count == 0) continue;
+      if (levels.slots[std::size_t(leaf)] <= what && !runs)
+        fail("the slots of step " + std::to_string(s) + " are neither kept nor made again");
+    }
+    expect_holds(false, piece_.out, "the item's output, behind what is made again,");
+    std::erase_if(memory_, [](auto const& entry) { return entry.first.first == home::transient; });
   }
-  static buffer_key key(bool of_gradient, int value) {
+  [[nodiscard]] residence place(bool of_gradient, int value) const {
+    return of_gradient ? storage_.gradients[std::size_t(value)]
+                       : storage_.values[std::size_t(value)];
+  }
+  [[nodiscard]] buffer_key key(bool of_gradient, int value) const {
     auto const at = place(of_gradient, value);
     bool const outside = at.where == home::input || at.where == home::output;
     return {at.where, outside ? 0 : at.root};
@@ -251,6 +277,7 @@ class symbolic_run {
 
   item const& piece_;
   int rank_;
+  storage_type storage_;
   std::map<buffer_key, contents> memory_, saved_;
   std::array<contents, program<Plan::leaf_count>::most_values> values_{}, gradients_{};
   std::vector<std::string> faults_;
@@ -258,7 +285,7 @@ class symbolic_run {
 
 /// A value must not be larger than the buffer that it lies in.
 template <class Plan>
-void expect_fits() {
+void expect_fits(auto const& storage) {
   constexpr std::size_t rows = 12;
   auto const& code = Plan::code;
   auto const count = [&](int v) {
@@ -266,8 +293,8 @@ void expect_fits() {
   };
   for (int v = 0; v < code.values.size(); ++v)
     for (bool const of_gradient : {false, true}) {
-      auto const at = of_gradient ? Plan::storage.gradients[std::size_t(v)]
-                                  : Plan::storage.values[std::size_t(v)];
+      auto const at =
+          of_gradient ? storage.gradients[std::size_t(v)] : storage.values[std::size_t(v)];
       auto const& piece = code.items[code.values[v].item];
       int const owner = at.where == home::input    ? piece.in
                         : at.where == home::output ? piece.out
@@ -284,7 +311,27 @@ void expect_sound() {
     for (int rank = 0; rank < Plan::tensor_ranks; ++rank)
       for (auto const& fault : symbolic_run<Plan>(item, rank).faults())
         ADD_FAILURE() << "item " << item << ", rank " << rank << ": " << fault;
-  expect_fits<Plan>();
+  expect_fits<Plan>(Plan::storage);
+}
+
+/// The same where something is made again, for each `again` that units may have beside others.
+template <class Plan>
+void expect_sound_again() {
+  constexpr unsigned all_kinds = 15;
+  for (unsigned const kinds : {1U << 1, 1U << 2, 1U << 3, all_kinds}) {
+    auto const reruns =
+        rerun_finder<Plan::leaf_count>(Plan::code, Plan::tree.leaves, Plan::needs_gradient, kinds)
+            .out;
+    auto const storage =
+        plan_storage(Plan::code, Plan::tree.leaves, reruns.stays.data(), reruns.apart.data());
+    expect_fits<Plan>(storage);
+    for (int what = 0; what < again_kinds; ++what)
+      for (int item = 0; (kinds >> what & 1) != 0 && item < Plan::code.items.size(); ++item)
+        for (int rank = 0; rank < Plan::tensor_ranks; ++rank)
+          for (auto const& fault : symbolic_run<Plan>(item, rank, storage, &reruns, what).faults())
+            ADD_FAILURE() << "item " << item << ", rank " << rank << ", again " << what << " of "
+                          << kinds << ": " << fault;
+  }
 }
 
 /// Models that share buffers in many ways.
@@ -331,6 +378,14 @@ struct keeps_summands : bodies {
   using output = features<width>;
   using forms = plait::forms<whole, row_split<split<weight, 0>>>;
   using saved = plait::saved<output_slot>;
+};
+/// A layer whose backward needs nothing but a wide tensor of its own.
+struct keeps_own : bodies {
+  using concept_tag = layer_tag;
+  using input = features<width>;
+  using output = features<width>;
+  using saved = plait::saved<slot<"hidden", width>, slot<"route", 1, slot_kept::always>>;
+  static constexpr aliasing may_alias{.forward = true, .backward = true};
 };
 using on_shards = sequential<norm, wide, narrow>;
 using whole_dense = use_form<"whole", dense>;
@@ -381,7 +436,14 @@ using Models = ::testing::Types<
     sequential<residual<sequential<frozen<dense>, residual<nn::relu<width>>, dense>>,
                repeat<2, residual<frozen<sequential<norm, wide, narrow>>>>>,
     residual<sequential<fan_out<frozen<sequential<dense, nn::relu<width>>>, dense>,
-                        nn::product<width>, frozen<dense>>>>;
+                        nn::product<width>, frozen<dense>>>,
+    sequential<keeps_own, residual<keeps_own>, residual<sequential<keeps_own, nn::relu<width>>>>,
+    residual<sequential<dense, keeps_own, residual<keeps_own>, nn::gelu<width>, keeps_own>>,
+    residual<sequential<norm, kept<wide>, recomputed<again::all, nn::gelu<4 * width>>, narrow>>,
+    repeat<2, residual<sequential<
+                  norm,
+                  recomputed<again::all, residual<sequential<dense, kept<nn::gelu<width>>, dense>>>,
+                  nn::relu<width>, recomputed<again::cheap, norm>, on_shards>>>>;
 }  // namespace shared_models
 
 }  // namespace plait::planning

@@ -48,9 +48,9 @@ template <class Plan>
       typename Plan::model,
       hybrid<typename Plan::policy_type, recompute<again::all, units::first<1>, again::cheap>>,
       typename Plan::element_type>;
-  auto const whole = mixed::completed(load);
+  auto const full = mixed::completed(load);
   auto const table =
-      plans::training_timetable<typename mixed::schedule_type>(mixed::stages, whole.microbatches);
+      plans::training_timetable<typename mixed::schedule_type>(mixed::stages, full.microbatches);
   auto const layout = mixed::activation_layout_for(load.rows);
   std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // what does not change
   int most_units = 0;
@@ -73,7 +73,7 @@ template <class Plan>
       best.bytes = std::max(
           best.bytes, besides[std::size_t(stage)] +
                           plans::lay_out_arena(numbers, stage, layout, here.slots).total_bytes);
-      best.work = std::max(best.work, plans::recompute_work<mixed>(stage, whole, here.operations,
+      best.work = std::max(best.work, plans::recompute_work<mixed>(stage, full, here.operations,
                                                                    numbers.recomputes));
     }
     best.fits = best.bytes <= bytes;
