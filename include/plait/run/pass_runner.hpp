@@ -89,7 +89,7 @@ class pass_runner {
                       : now.what == operation_kind::backward_parameters ? backward_part::parameters
                                                                         : backward_part::all;
     auto* const made = runner_.backward(input, at, gradient_of(now), part);
-    if (now.units.begin > chunk.units.begin) return;  // the rest is still to come
+    if (!ends_pass(now)) return;
     if (part != backward_part::parameters) {
       gradient_ = made;
       if (chunk.receives_gradient) queue().discard(gradient_of(now), chunk.output_bytes);
@@ -102,6 +102,11 @@ class pass_runner {
     if (part == backward_part::parameters)
       discard(chunk.gradient_stashes_offset, chunk.gradient_stash_bytes);
     if (!chunk.is_first) queue().discard(input, chunk.input_bytes);
+  }
+
+  /// Whether a backward comes to the begin of its chunk; else the rest is still to come.
+  [[nodiscard]] bool ends_pass(program_operation const& now) const {
+    return now.units.begin <= chunk_of(now).units.begin;
   }
 
   /// What the model has given to its loss in the last forward.

@@ -97,6 +97,8 @@ class stage_runner {
   [[nodiscard]] memory_type& memory() { return memory_; }
   /// \see unit_runner::begin_gradients
   void begin_gradients(bool begins) { unit_.begin_gradients(begins); }
+  /// \see unit_runner::steps_again
+  [[nodiscard]] auto& steps_again() { return unit_.steps_again(); }
   /// \see unit_runner::watch
   void watch(forward_watch* by) { unit_.watch(by); }
 

@@ -89,6 +89,8 @@ class unit_runner {
   /// Whether the next backward is the first that adds to gradients of its parameters: they are
   /// then overwritten; else they are added to.
   void begin_gradients(bool begins) { begins_gradients_ = begins; }
+  /// Of each step, bits of `again`: for which units it runs again. Tests leave some out.
+  [[nodiscard]] auto& steps_again() { return again_.steps; }
   /// Shows what each layer makes in the next forwards to `by`, until it has found what it looks
   /// for; null ends that.
   void watch(forward_watch* by) { watch_ = by; }

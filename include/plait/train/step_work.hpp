@@ -103,7 +103,8 @@ class step_work {
   void backward(program_operation const& now) const {
     passes_->runner().set_gradients(of_.slices.place_of(now.microbatch));
     passes_->compute(now);
-    if (now.what != operation_kind::backward_input) of_.slices.add(of_.rank, now.microbatch);
+    if (now.what != operation_kind::backward_input && passes_->ends_pass(now))
+      of_.slices.add(of_.rank, now.microbatch);
   }
 
   /// With the number that says whether to stop the loss is summed over all ranks: of those that

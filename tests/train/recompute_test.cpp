@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: timeout=300 seconds=30
+//
+// What is made again before a backward is what the forward had made: nothing changes but memory.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plait/backend/simulated/race_error.hpp"
+#include "plait/backend/simulated/simulated.hpp"
+#include "plait/plait.hpp"
+#include "plait/train/trainer_parts.hpp"
+#include "train/penalty.hpp"
+#include "train/small_gpt.hpp"
+
+namespace recomputing {
+
+using namespace plait;
+using namespace plait::ext;
+using namespace plait::planning;
+using small_gpt::length, small_gpt::vocabulary, small_gpt::width;
+
+// Dropout in three places, a term of the loss in mid-model behind one of them, and a layer that
+// says itself what is made again of it.
+using block = sequential<
+    residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                        named<"attn", nn::causal_self_attention<width, 4, length>>,
+                        nn::dropout<width, 100>>>,
+    times<fraction(0.01), plait_test::penalty<width>>,
+    residual<sequential<
+        named<"ln_2", nn::layer_norm<width>>,
+        named<"mlp", sequential<named<"c_fc", nn::linear<width, 2 * width>>, nn::gelu<2 * width>,
+                                named<"c_proj", nn::linear<2 * width, width>>>>,
+        nn::dropout<width, 100>>>>;
+using model =
+    objective<sequential<named<"wte", nn::embedding<vocabulary, width>>,
+                         named<"wpe", nn::positions<length, width>>, nn::dropout<width, 100>,
+                         named<"h", repeat<3, block>>, named<"ln_f", nn::layer_norm<width>>,
+                         named<"lm_head", nn::linear<width, vocabulary>>>,
+              nn::cross_entropy<vocabulary>>;
+template <class Policy, class Element = double>
+struct job : parallel<model, Policy, Element> {};
+template <class Policy, again What, class Where = units::everywhere, again Others = again::nothing>
+using with = job<hybrid<Policy, recompute<What, Where, Others>>>;
+
+struct outcome {
+  std::vector<double> numbers;  ///< losses, their terms, norms
+  std::map<std::string, std::vector<double>> weights, gradients, outputs;
+  friend bool operator==(outcome const&, outcome const&) = default;
+};
+struct settings {
+  int microbatches = 1;
+  int steps = 4;
+};
+
+template <class Job>
+workload load_of(int microbatches, int data_ranks) {
+  return {.rows = 24 * length / std::size_t(microbatches * data_ranks),
+          .microbatches = microbatches,
+          .data_ranks = data_ranks,
+          .gradient_norm = true};
+}
+
+template <class Job>
+outcome train(auto const& backend, settings const& how) {
+  auto const text = small_gpt::text();
+  outcome out;
+  launch<Job>(backend, [&](auto& rank) {
+    auto trainer = plait::trainer<Job>(
+        rank, adamw{.learning_rate = 1e-2, .weight_decay = 0.3, .decays = decay_matrices},
+        {.clip = 0.5});
+    constexpr bool has_slices = Job::plan_type::slices > 0;  // which are the microbatches
+    auto all = batches(text, global_batch<24>{}, rank,
+                       {.epochs = 0, .microbatches = has_slices ? 0 : how.microbatches});
+    for (int step = 0; step < how.steps; ++step) {
+      auto const report = trainer.step(all.at(std::uint64_t(step)));
+      double const loss = step == 2 ? trainer.evaluate(all.at(0)) : 0;
+      if (!rank.is_root()) continue;
+      out.numbers.insert(out.numbers.end(), {report.loss, report.gradient_norm, loss});
+      out.numbers.insert(out.numbers.end(), report.terms.begin(), report.terms.end());
+    }
+    auto const into = [&](auto& to) {
+      return [&to]<class T>(std::string const& name, parameter_info const&,
+                            std::span<T const> values) {
+        to[name].assign(values.begin(), values.end());
+      };
+    };
+    trainer.export_parameters(into(out.weights));
+    trainer.export_gradients(into(out.gradients));
+    using plan = typename Job::plan_type;
+    auto const load = load_of<Job>(how.microbatches, plan::batch_ranks(rank.grid()));
+    auto const need = plan::memory(rank.stage(), load);
+    auto const there = trainer.allocated();
+    if constexpr (plan::slices == 0) {
+      EXPECT_EQ(there.total() - there.workspace, need.total() - need.batches);
+    }
+  });
+  return out;
+}
+
+template <class Usual, class... Recomputing>
+void expect_the_bits(auto const& backend, settings const& how) {
+  auto const expected = train<Usual>(threads{.data_ranks = backend.data_ranks}, how);
+  ([&] { EXPECT_EQ(train<Recomputing>(backend, how), expected) << __PRETTY_FUNCTION__; }(), ...);
+}
+
+TEST(Recompute, HasTheBitsOfWhatIsKept) {
+  for (int const m : {1, 4})
+    expect_the_bits<job<serial>, with<serial, again::cheap>,
+                    with<serial, again::all, units::first<4>, again::cheap>>(threads{}, {m});
+}
+TEST(Recompute, HasTheBitsOnTensorRanks) {
+  using small_gpt::tp2_sharded;
+  for (int const m : {1, 2})
+    expect_the_bits<job<tp2_sharded>, with<tp2_sharded, again::moves>,
+                    with<tp2_sharded, again::all>>(threads{}, {m});
+}
+TEST(Recompute, HasTheBitsOnStages) {
+  for (int const m : {1, 4, 8})
+    expect_the_bits<job<pipeline<2>>, with<pipeline<2, gpipe>, again::all>,
+                    with<pipeline<2>, again::all, units::on_stages<0>>>(threads{}, {m});
+}
+TEST(Recompute, HasTheBitsWithShardsOfParameters) {
+  using three = data_parallel<at_launch, zero<3>, buckets<1>>;
+  for (int const ranks : {1, 2, 3})
+    expect_the_bits<job<three>, with<three, again::all>>(threads{.data_ranks = ranks}, {2});
+}
+TEST(Recompute, HasTheBitsOfSlices) {
+  using slices = hybrid<data_parallel<>, reproducible<4>>;
+  auto const expected = train<job<slices>>(threads{.data_ranks = 1}, {4});
+  for (int const ranks : {1, 3})
+    EXPECT_EQ((train<with<slices, again::all>>(threads{.data_ranks = ranks}, {4})), expected);
+}
+
+// --- on the simulated device, where what has not been made again is undefined
+
+template <class Job>
+void expect_no_race(std::uint64_t seeds, settings const& how) {
+  auto const expected = train<Job>(threads{}, how);
+  simulated_statistics statistics;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed)
+    ASSERT_EQ(train<Job>(simulated{.seed = seed, .statistics = &statistics}, how), expected)
+        << "seed " << seed;
+  int again_sites = 0;
+  for (auto const& site : statistics.sites) {
+    if (site.where != wait_site::part::forward_again) continue;
+    ++again_sites;
+    EXPECT_THROW(train<Job>(simulated{.without = site}, how), race_error) << to_string(site);
+  }
+  EXPECT_GE(again_sites, 4);
+}
+TEST(RecomputeSimulated, HasNoRaceAndNoWaitTooMany) {
+  expect_no_race<with<small_gpt::tp2_sharded, again::all>>(2, {2, 2});
+  expect_no_race<with<small_gpt::tp2_sharded, again::moves>>(2, {2, 2});
+}
+
+/// What the simulated device says of a step in which one step of the program does not run again: a
+/// read of what is undefined, or where others wait through it, a race.
+template <class Job>
+std::string report_without(int step) {
+  auto const text = small_gpt::text();
+  try {
+    launch<Job>(simulated{}, [&](auto& rank) {
+      using rank_type = std::remove_cvref_t<decltype(rank)>;
+      execution::trainer_parts<Job, rank_type, sgd> parts(rank, sgd{.learning_rate = 0.1}, {});
+      auto all = batches(text, global_batch<24>{}, rank, {.epochs = 0, .microbatches = 2});
+      auto const mine = parts.calls();
+      auto const batch = all.at(0);
+      if (step >= 0) parts.passes_for(batch, true).runner().steps_again()[std::size_t(step)] = 0;
+      auto const work = parts.begin(batch, execution::trainer_program::whole_step);
+      parts.passes.program(execution::trainer_program::whole_step).run(work);
+      parts.read_report();
+    });
+  } catch (std::exception const& e) {
+    return e.what();
+  }
+  return "";
+}
+template <class Job>
+int expect_each_step_is_needed() {
+  using plan = typename Job::plan_type;
+  EXPECT_EQ(report_without<Job>(-1), "");
+  int left_out = 0;
+  for (int s = 0; s < plan::code.steps.size(); ++s) {
+    auto const& now = plan::code.steps[s];
+    auto const root = [](int value) { return plan::storage.values[std::size_t(value)].root; };
+    bool const renames =
+        now.kind != step_kind::leaf && now.kind != step_kind::add && root(now.in) == root(now.out);
+    if (plan::reruns.step[std::size_t(s)] == 0 || renames) continue;
+    if (plan::is_epilogue(s, direction::forward)) continue;  // the product before it makes it
+    EXPECT_NE(report_without<Job>(s), "") << s;
+    ++left_out;
+  }
+  return left_out;
+}
+TEST(RecomputeSimulated, MissesWhatIsNotMadeAgain) {
+  EXPECT_EQ((expect_each_step_is_needed<with<small_gpt::tp2_sharded, again::all>>()), 13);
+  EXPECT_EQ((expect_each_step_is_needed<with<serial, again::cheap>>()), 4);
+}
+
+}  // namespace recomputing
