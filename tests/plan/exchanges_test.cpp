@@ -22,6 +22,10 @@ namespace {
 
 using expected_calls::expansion;
 using expected_calls::lines_of;
+using plait::data_parallel;
+using plait::hybrid;
+using plait::pipeline;
+using plait::tensor_parallel;
 using plait::planning::job_part;
 
 constexpr std::size_t batch = 8;
@@ -55,6 +59,13 @@ void expect_calls_of_the_list(Backend const& backend) {
              rank.stage(), load, job_part::training))
       EXPECT_TRUE(what.row().allowed) << to_string(what.from) << " to " << to_string(what.to);
     auto const compare = [&](job_part part, char const* name) {
+      std::int64_t times = 0;
+      for (auto const& what :
+           plait::planning::exchanges_of<typename Job::plan_type>(rank.stage(), load, part))
+        if (rank.grid().size(what.row().over) > 1) times += what.times;
+      if (part == job_part::training) {
+        EXPECT_EQ(times, std::int64_t(log.size()));
+      }
       EXPECT_EQ(expansion<Job>(rank.grid(), rank.place(), load, part).lines(), lines_of(log))
           << name << " on rank " << rank.world_rank();
       log.clear();
@@ -154,6 +165,11 @@ TEST(ExchangesMutants, EachRowCounts) {
   }
 }
 
+TEST(ExchangesMutants, EachRowOfWhatIsMadeAgainCounts) {
+  using job = small_gpt::job<hybrid<small_gpt::tp2_sharded, plait::recompute<plait::again::all>>>;
+  expect_each_row_counts<job>(job_part::training, 0);
+}
+
 // Bytes are a sum over the list: a changed row is another number.
 TEST(ExchangesMutants, BytesFollowFromTheList) {
   using plan = small_gpt::job<small_gpt::three_axes>::plan_type;
@@ -178,16 +194,17 @@ TEST(ExchangesMutants, BytesFollowFromTheList) {
 
 template <class Policy>
 struct Exchanges : testing::Test {};
-using plait::data_parallel;
-using plait::hybrid;
-using plait::pipeline;
-using plait::tensor_parallel;
 using policies =
     testing::Types<plait::serial, data_parallel<2>, small_gpt::tp2, pipeline<2>,
                    hybrid<pipeline<2>, data_parallel<2, plait::buckets<1>>>, small_gpt::three_axes,
                    small_gpt::tp2_sharded, small_gpt::three_axes_sharded, pipeline<2, plait::gpipe>,
                    hybrid<pipeline<2>, data_parallel<2, plait::zero<1>, plait::buckets<1>>,
-                          small_gpt::tp2_sharded>>;
+                          small_gpt::tp2_sharded>,
+                   hybrid<small_gpt::tp2, plait::recompute<plait::again::all>>,
+                   hybrid<pipeline<2>, small_gpt::tp2_sharded,
+                          plait::recompute<plait::again::moves, plait::units::on_stages<1>>>,
+                   hybrid<pipeline<2>, data_parallel<2, plait::zero<3>, plait::buckets<1>>,
+                          small_gpt::tp2_sharded, plait::recompute<plait::again::all>>>;
 TYPED_TEST_SUITE(Exchanges, policies);
 
 TYPED_TEST(Exchanges, AreWhatThreadsCall) {

@@ -156,7 +156,23 @@ class expansion : public calls_of_rows<Job> {
         if (plan::chunks_of(stage())[0].contains(unit)) {
           gather_for(unit, true);
           at(exchange_place::forward, item);
+          if (works(item, unit)) working_ = {unit, microbatch_};
         }
+  }
+
+  // --- what is made again: there is one record in which units work
+
+  static constexpr bool runs_again = plan::has_reruns;
+  [[nodiscard]] static bool works(int item, int unit) {
+    auto const layout = plan::activation_layout_for(plan::sequence_length);
+    auto const what = std::size_t(plan::recomputes.of(unit));
+    return runs_again && layout.activation_stash_bytes[std::size_t(item)] >
+                             layout.stash_end[std::size_t(item)][what];
+  }
+  void make_again(int item, int unit) {
+    if (!works(item, unit)) return;
+    if (working_ != std::pair{unit, microbatch_}) at(exchange_place::forward_again, item);
+    working_ = {-1, -1};
   }
 
   // --- buckets of which ranks hold blocks: there is room for two of a region at a time
@@ -279,7 +295,9 @@ class expansion : public calls_of_rows<Job> {
       for (int b = 0; b < int(layout_.buckets.size()); ++b)
         if (layout_.buckets[std::size_t(b)].region == region) move(gather_parameters, b);
     int backwards = 0;
-    for (auto const& now : table.stages[std::size_t(stage())].operations) switch (now.kind) {
+    for (auto const& now : table.stages[std::size_t(stage())].operations) {
+      microbatch_ = now.microbatch;
+      switch (now.kind) {
         case plait::ext::work::forward:
           items(plan::code.items.size());
           at(output);  // for measures
@@ -292,6 +310,7 @@ class expansion : public calls_of_rows<Job> {
         case plait::ext::work::backward_input:
         case plait::ext::work::backward_parameters: break;  // no plan of these tests has halves
       }
+    }
     at(slices);
     if (backwards > 0) {
       if (scatters && last_ >= 0) move(gradients, last_);
@@ -311,6 +330,7 @@ class expansion : public calls_of_rows<Job> {
       for (int unit = piece.first_unit + piece.count - 1; unit >= piece.first_unit; --unit) {
         if (!plan::chunks_of(stage())[0].contains(unit)) continue;
         gather_for(unit, false);
+        make_again(item, unit);
         at(exchange_place::backward, item);
         if (scatters) scatter(unit, is_last);
         else if (is_last && goes_early) reduce(0, unit, unit + 1);
@@ -413,6 +433,8 @@ class expansion : public calls_of_rows<Job> {
   int next_piece_ = 0;
   int there_[2][2]{{-1, -1}, {-1, -1}};  // in the rooms for parameters
   int last_ = -1;                        // the bucket whose sum over other axes comes next
+  int microbatch_ = 0;                   // of the pass at hand
+  std::pair<int, int> working_{-1, -1};  // the unit in the working record, and its microbatch
 };
 
 }  // namespace expected_calls

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=5
+//
+// What is made again of a model, what that saves and what it costs.
+#include "plait/plan/recompute.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "plait/plait.hpp"
+
+namespace recompute_plans {
+
+using namespace plait;
+using namespace plait::ext;
+using namespace plait::planning;
+
+// --- GPT-2 with 124 million parameters
+
+constexpr std::size_t width = 768, length = 1024, vocabulary = 50257, padded = 50304;
+using block = sequential<
+    residual<sequential<named<"ln_1", nn::layer_norm<width>>,
+                        named<"attn", nn::causal_self_attention<width, 12, length>>>>,
+    residual<sequential<
+        named<"ln_2", nn::layer_norm<width>>,
+        named<"mlp", sequential<named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
+                                named<"c_proj", nn::linear<4 * width, width>>>>>>>;
+using lookup = nn::embedding<vocabulary, width, normal(0.02), padded>;
+using free_head =
+    nn::linear<width, vocabulary,
+               nn::linear_options{
+                   .bias = false, .order = nn::weight_order::output_input, .padded_to = padded}>;
+using gpt2 = objective<
+    sequential<
+        named<"wte", use_form<"vocabulary", lookup>>, named<"wpe", nn::positions<length, width>>,
+        named<"h", repeat<12, block>>, named<"ln_f", nn::layer_norm<width>>,
+        named<"lm_head", use_form<"column", tied<free_head, free_head::weight, "wte.weight">>>>,
+    nn::cross_entropy<vocabulary, nn::cross_entropy_options{.padded_to = padded}>>;
+
+template <class Policy, again What, class Where = units::everywhere, again Others = again::nothing>
+using again_plan = plan<gpt2, hybrid<Policy, recompute<What, Where, Others>>>;
+using sharded = tensor_parallel<2, sequence::sharded>;
+constexpr int of_blocks = 2;  // the item
+constexpr workload one{.rows = 8 * length};
+
+/// Bytes of the records of the blocks and of the one in which what is made again of one lies.
+template <class Plan>
+constexpr std::size_t bytes_of_blocks(int slots = 1) {
+  auto const layout = Plan::activation_layout_for(one.rows);
+  auto const& ends = layout.stash_end[of_blocks];
+  std::size_t sum = Plan::arena_for(0, one).working_bytes;
+  for (int copy = 0; copy < 12; ++copy)
+    sum += std::size_t(slots) *
+           ends[std::size_t(Plan::recomputes.of(Plan::code.items[of_blocks].first_unit + copy))];
+  return sum;
+}
+static_assert(bytes_of_blocks<plan<gpt2, serial>>() == 4'838'129'664);
+static_assert(bytes_of_blocks<again_plan<serial, again::cheap>>() == 3'175'743'488);
+static_assert(bytes_of_blocks<again_plan<serial, again::all>>() == 680'001'536);
+constexpr std::size_t output = 25'165'824;
+static_assert(bytes_of_blocks<again_plan<serial, again::all>>() - 12 * output < 16 * output);
+
+// Microbatches in flight cost their outputs.
+using on_stages = objective<sequential<nn::embedding<512, width>, repeat<12, block>,
+                                       nn::layer_norm<width>, nn::linear<width, 512>>,
+                            nn::cross_entropy<512>>;
+constexpr std::size_t stashes_of(int microbatches) {
+  using staged = plan<on_stages, hybrid<pipeline<2, gpipe>, recompute<again::all>>>;
+  auto const arena = staged::arena_for(0, {.rows = length, .microbatches = microbatches});
+  return arena.chunks[0].activation_stash_bytes * std::size_t(arena.slots.activations);
+}
+static_assert(stashes_of(8) == 8 * stashes_of(1));
+static_assert(stashes_of(1) ==
+              std::size_t(plan<on_stages, pipeline<2>>::chunks_of(0)[0].count()) * output / 8);
+
+/// The steps of a block that run again, as leaves or by their kinds.
+template <class Plan>
+std::vector<std::string> names_of_reruns(again what, int item = of_blocks) {
+  auto const names = leaf_names(Plan::tree);
+  std::vector<std::string> out;
+  auto const& piece = Plan::code.items[item];
+  for (int s = piece.first_step; s < piece.end_step; ++s) {
+    auto const& now = Plan::code.steps[s];
+    if ((Plan::recomputes.steps[s] & bit_of(int(what))) == 0) continue;
+    if (now.kind == step_kind::leaf) {
+      out.push_back(names[std::size_t(now.leaf)]);
+    } else if (now.kind == step_kind::add) {
+      out.emplace_back("add");
+    } else if (now.kind == step_kind::move) {
+      auto const row = row_of_move(Plan::code.values, now, direction::forward);
+      if (communicates(row.moves)) out.emplace_back(to_string(row.moves));
+    }
+  }
+  return out;
+}
+using names = std::vector<std::string>;
+
+TEST(RecomputePlans, MakeAgainWhatTheBackwardOfABlockReads) {
+  EXPECT_EQ((names_of_reruns<again_plan<serial, again::cheap>>(again::cheap)),
+            (names{"h.*.ln_1.", "h.*.ln_2.", "h.*.mlp.1."}));
+  // All but the last product and what adds it.
+  names const all{"h.*.ln_1.", "h.*.attn.c_attn.", "h.*.attn.1.",   "h.*.attn.c_proj.",
+                  "add",       "h.*.ln_2.",        "h.*.mlp.c_fc.", "h.*.mlp.1."};
+  EXPECT_EQ((names_of_reruns<again_plan<serial, again::all>>(again::all)), all);
+  EXPECT_EQ((names_of_reruns<again_plan<tensor_parallel<2>, again::all>>(again::all)),
+            (names{"h.*.ln_1.", "h.*.attn.c_attn.", "h.*.attn.1.", "h.*.attn.c_proj.", "all_reduce",
+                   "add", "h.*.ln_2.", "h.*.mlp.c_fc.", "h.*.mlp.1."}));
+  EXPECT_EQ(
+      (names_of_reruns<again_plan<sharded, again::all>>(again::all)),
+      (names{"h.*.ln_1.", "all_gather", "h.*.attn.c_attn.", "h.*.attn.1.", "h.*.attn.c_proj.",
+             "reduce_scatter", "add", "h.*.ln_2.", "all_gather", "h.*.mlp.c_fc.", "h.*.mlp.1."}));
+  // What a norm makes of a shard is gathered, and read by nobody else.
+  EXPECT_EQ((names_of_reruns<again_plan<sharded, again::cheap>>(again::cheap)),
+            names{"h.*.mlp.1."});
+  EXPECT_EQ((names_of_reruns<again_plan<sharded, again::moves>>(again::moves)),
+            (names{"h.*.ln_1.", "all_gather", "h.*.ln_2.", "all_gather", "h.*.mlp.1."}));
+}
+
+TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
+  using all = again_plan<serial, again::all>;
+  double const once = all::code.items[of_blocks].flops_per_row;
+  EXPECT_NEAR(rerun_flops_per_row<all>(of_blocks, again::all) / once, 0.728, 0.001);
+  // The last of the blocks lies there still when its backward begins.
+  double const of_model = all::recompute_work(0, one);
+  double model = 0;
+  for (auto const& piece : all::code.items) model += piece.flops_per_row * piece.count;
+  EXPECT_NEAR(of_model, 11 * 0.728 * once / model, 0.001);
+  EXPECT_EQ((plan<gpt2, serial>::recompute_work(0, one)), 0);
+}
+
+// --- how much is needed
+
+constexpr workload training{.rows = 8 * length, .optimizer_states = 2};
+constexpr auto roomy = least_recompute<plan<gpt2, serial>>(training, 24'000'000'000);
+static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
+constexpr auto tight = least_recompute<plan<gpt2, serial>>(training, 9'000'000'000);
+static_assert(tight.fits && tight.what == again::all && tight.all_of_first == 10);
+// As much as the plan says of itself, and with one unit less it would not fit.
+using tight_plan = again_plan<serial, again::all, units::first<10>, again::cheap>;
+static_assert(tight_plan::bytes_per_rank(training) == tight.bytes);
+static_assert(again_plan<serial, again::all, units::first<9>, again::cheap>::bytes_per_rank(
+                  training) > 9'000'000'000);
+static_assert(again_plan<serial, again::cheap>::bytes_per_rank(training) > 9'000'000'000);
+constexpr auto hopeless = least_recompute<plan<gpt2, serial>>(training, 1'000'000'000);
+static_assert(!hopeless.fits && hopeless.bytes > 2'000'000'000);
+constexpr workload small{.rows = length, .microbatches = 8, .optimizer_states = 2};
+constexpr auto nothing_needed = least_recompute<plan<on_stages, pipeline<2>>>(small, 4'000'000'000);
+static_assert(nothing_needed.fits);
+
+// --- layers of one's own, worked out by hand
+
+struct bodies {
+  static void forward(auto&&...) {}
+  static void backward_input(auto&&...) {}
+  static void backward_parameters(auto&&...) {}
+};
+struct saves_output : bodies {
+  using concept_tag = layer_tag;
+  using input = features<8>;
+  using output = features<8>;
+  using saved = plait::saved<output_slot>;
+};
+struct saves_nothing : bodies {
+  using concept_tag = layer_tag;
+  using input = features<8>;
+  using output = features<8>;
+};
+struct saves_its_own : bodies {
+  using concept_tag = layer_tag;
+  using input = features<8>;
+  using output = features<8>;
+  using saved = plait::saved<slot<"hidden", 8>, slot<"route", 1, slot_kept::always>>;
+};
+using dense = nn::linear<8, 8>;
+template <class Model>
+using all_of = plan<Model, hybrid<serial, recompute<again::all>>>;
+template <class Model>
+using cheap_of = plan<Model, hybrid<serial, recompute<>>>;
+
+template <class Plan>
+constexpr std::size_t working() {
+  return Plan::arena_for(0, {.rows = 16}).working_bytes;
+}
+constexpr std::size_t tensor = 16 * 8 * sizeof(float);
+
+/// Of the units of an item.
+template <class Model>
+names of_all(int item = 0) {
+  return names_of_reruns<all_of<Model>>(again::all, item);
+}
+template <class Model>
+names of_cheap(int item = 0) {
+  return names_of_reruns<cheap_of<Model>>(again::cheap, item);
+}
+
+TEST(RecomputePlans, OfLayersOfOnesOwn) {
+  // Its output is the unit's, and kept; what it makes within a unit runs again.
+  EXPECT_EQ(working<all_of<saves_output>>(), 0u);
+  using inside = residual<sequential<saves_output, dense>>;
+  EXPECT_EQ(of_all<inside>(), names{"0."});
+  EXPECT_EQ(of_cheap<inside>(), names{"0."});
+  EXPECT_EQ(working<all_of<inside>>(), tensor);
+  // Behind a product it is kept, since the product's output is not.
+  using behind = residual<sequential<dense, saves_output, dense>>;
+  EXPECT_EQ(of_cheap<behind>(), names{});
+  EXPECT_EQ(of_all<behind>(), (names{"0.", "1."}));
+  // Nobody reads what it makes.
+  EXPECT_EQ(of_all<residual<saves_nothing>>(), names{});
+  // It runs for what it saves alone; what is always kept stays in the stash.
+  using own = sequential<dense, residual<saves_its_own>>;
+  EXPECT_EQ(of_all<own>(1), names{"1."});
+  EXPECT_EQ(working<all_of<own>>(), tensor);
+  EXPECT_EQ(all_of<own>::activation_layout_for(16).stash_end[1][3], tensor + 64);
+}
+TEST(RecomputePlans, OfSeveralInputs) {
+  using gated =
+      residual<sequential<fan_out<sequential<dense, nn::gelu<8>>, dense>, nn::product<8>, dense>>;
+  EXPECT_EQ(of_all<gated>(), (names{"0.", "1.", "2.", "3."}));
+  EXPECT_EQ(of_cheap<gated>(), (names{"1.", "3."}));
+}
+TEST(RecomputePlans, OfTiedUsesAndSumsOfLosses) {
+  using head = nn::linear<8, 8, nn::linear_options{.bias = false}>;
+  using model = objective<
+      sequential<named<"a", head>,
+                 residual<sequential<tied<head, head::weight, "a.weight">, nn::gelu<8>, dense>>>,
+      sum_of<nn::cross_entropy<8>, times<fraction(0.5), nn::cross_entropy<8>>>>;
+  EXPECT_EQ(of_all<model>(1).size(), 2u);
+  EXPECT_EQ(of_all<model>(2), names{});  // losses never
+}
+TEST(RecomputePlans, OfWhatAModelSays) {
+  using model = residual<sequential<dense, recomputed<again::all, sequential<nn::gelu<8>, dense>>,
+                                    kept<sequential<nn::gelu<8>, nn::gelu<8>>>, dense>>;
+  using says_nothing = plan<model, serial>;
+  EXPECT_EQ(names_of_reruns<says_nothing>(again::nothing, 0), (names{"1.", "2."}));
+  EXPECT_EQ(of_all<model>(), (names{"0.", "1.", "2."}));
+  using keeps = plan<residual<kept<dense>>, serial>;
+  EXPECT_FALSE(keeps::has_reruns);
+}
+// A frozen unit below the first that is trained has no backward, and nothing runs again for it.
+TEST(RecomputePlans, OfFrozenLayers) {
+  using body = residual<sequential<nn::layer_norm<8>, dense, nn::gelu<8>, dense>>;
+  using model = sequential<frozen<body>, body>;
+  EXPECT_EQ(of_all<model>(), names{});
+  EXPECT_EQ(of_all<model>(1), (names{"4.", "5.", "6."}));
+}
+
+}  // namespace recompute_plans
