@@ -36,7 +36,6 @@
 #include "plait/observe/csv_log.hpp"
 #include "plait/observe/progress.hpp"
 #include "plait/plan/explain.hpp"
-#include "plait/plan/least_recompute.hpp"
 #include "plait/plan/parallel.hpp"
 #include "plait/run/launch.hpp"
 #include "plait/schedule/gpipe.hpp"

@@ -41,8 +41,9 @@ TEST(SimulatedCommunicator, SuiteInSeveralOrders) {
 }
 
 TEST(SimulatedCommunicator, SuiteInOrder) {
-  auto const report = check_communicators(
-      plait::simulated{.order = plait::simulated_order::in_order}, {.ranks = 3, .rounds = 100});
+  auto const report =
+      check_communicators(plait::simulated{.order = plait::ext::simulated_order::in_order},
+                          {.ranks = 3, .rounds = 100});
   EXPECT_TRUE(report.passed()) << report.text();
 }
 

@@ -59,7 +59,7 @@ std::vector<std::string> reports_of(int ranks, Program program,
   std::vector<std::string> out;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     simulated backend{.seed = seed, .without = without};
-    if (seed == 0) backend.order = plait::simulated_order::in_order;
+    if (seed == 0) backend.order = plait::ext::simulated_order::in_order;
     out.emplace_back();
     try {
       backend.run(grid, [&](rank_type& rank) {

@@ -62,7 +62,7 @@ std::string order_of(simulated backend) {
 }
 
 TEST(SimulatedOrder, InOrderIsThatOfTheProgram) {
-  EXPECT_EQ(order_of({.seed = 5, .order = plait::simulated_order::in_order}),
+  EXPECT_EQ(order_of({.seed = 5, .order = plait::ext::simulated_order::in_order}),
             "ababababababcdcdcdcdcdcd");
 }
 

@@ -63,7 +63,7 @@ int examine(entry const& job, plait::byte_text const& text, int schedules) {
   int faults = 0;
   plait::simulated_statistics statistics;
   auto const expected =
-      train(job, text, {.order = plait::simulated_order::in_order, .statistics = &statistics});
+      train(job, text, {.order = plait::ext::simulated_order::in_order, .statistics = &statistics});
   auto const* const host = on_host(job);
   if (host == nullptr || train(*host, text, {}) != expected) {
     std::printf("%s: host threads give other bits\n", job.plan.c_str());

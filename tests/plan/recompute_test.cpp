@@ -135,9 +135,9 @@ TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
 // --- how much is needed
 
 constexpr workload training{.rows = 8 * length, .optimizer_states = 2};
-constexpr auto roomy = least_recompute<plan<gpt2, serial>>(training, 24'000'000'000);
+constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
 static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
-constexpr auto tight = least_recompute<plan<gpt2, serial>>(training, 9'000'000'000);
+constexpr auto tight = plan<gpt2, serial>::least_recompute(training, 9'000'000'000);
 static_assert(tight.fits && tight.what == again::all && tight.all_of_first == 10);
 // As much as the plan says of itself, and with one unit less it would not fit.
 using tight_plan = again_plan<serial, again::all, units::first<10>, again::cheap>;
@@ -145,10 +145,10 @@ static_assert(tight_plan::bytes_per_rank(training) == tight.bytes);
 static_assert(again_plan<serial, again::all, units::first<9>, again::cheap>::bytes_per_rank(
                   training) > 9'000'000'000);
 static_assert(again_plan<serial, again::cheap>::bytes_per_rank(training) > 9'000'000'000);
-constexpr auto hopeless = least_recompute<plan<gpt2, serial>>(training, 1'000'000'000);
+constexpr auto hopeless = plan<gpt2, serial>::least_recompute(training, 1'000'000'000);
 static_assert(!hopeless.fits && hopeless.bytes > 2'000'000'000);
 constexpr workload small{.rows = length, .microbatches = 8, .optimizer_states = 2};
-constexpr auto nothing_needed = least_recompute<plan<on_stages, pipeline<2>>>(small, 4'000'000'000);
+constexpr auto nothing_needed = plan<on_stages, pipeline<2>>::least_recompute(small, 4'000'000'000);
 static_assert(nothing_needed.fits);
 
 // --- layers of one's own, worked out by hand

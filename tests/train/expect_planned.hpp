@@ -11,7 +11,7 @@ namespace plait_test {
 
 /// What a rank holds, but for batches, is what the plan says.
 template <class Job>
-void expect_planned_memory(int stage, plait::memory_need const& there,
+void expect_planned_memory(int stage, plait::ext::memory_need const& there,
                            plait::workload const& load) {
   auto const planned = Job::plan_type::memory(stage, load);
   EXPECT_EQ(there.parameters, planned.parameters);

@@ -3,8 +3,8 @@
 
 namespace plait {
 
-/// What is made again before the backward of a unit (a layer, or one copy within a repeat), instead
-/// of being kept from its forward. Each has what those before it have.
+/// The part of a unit (a layer, or one copy within a repeat) that is made again before its
+/// backward, instead of being kept from its forward. Each has what those before it have.
 enum class again : int {
   nothing,
   cheap,  ///< what layers without a matrix and without `units` make: norms, activations, dropout

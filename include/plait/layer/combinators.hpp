@@ -241,9 +241,8 @@ struct frozen {
   using output = typename L::output;
 };
 
-/// L, of which the backward finds what `What` says made again, whatever the job's policy says of
-/// its units: `recomputed<again::all, attention>`. What L takes is kept where it is needed for
-/// that.
+/// L, of which a backward finds what `What` names made again: `recomputed<again::all, attention>`.
+/// It counts for L instead of what the job's policy says. What L takes is kept where that needs it.
 template <again What, class L>
 struct recomputed {
   static_assert((detail::check_is_layer<L>(), true));
@@ -253,8 +252,8 @@ struct recomputed {
   using output = typename L::output;
 };
 
-/// L, of which all that the backward reads is kept from the forward, whatever the job's policy says
-/// of its units.
+/// L, of which all that a backward reads is kept from the forward, also where the job's policy says
+/// recompute.
 template <class L>
 struct kept : recomputed<again::nothing, L> {};
 

@@ -34,7 +34,7 @@ enum class follows : int { rows, features };
 /// (float where activations are bfloat16, else the same).
 enum class slot_element : int { compute, accumulate };
 
-/// Whether a saved slot is kept from the forward under every `recompute`, too: what may not be
+/// Says that a saved slot is kept from the forward under every `recompute`: what may not be
 /// found anew, such as routes to experts or the statistics of a batch.
 enum class slot_kept : int { as_other_values, always };
 

@@ -41,7 +41,7 @@ struct activation_layout {
   std::array<std::size_t, values> gradient_offset{};  ///< of transient roots
   std::array<slots, static_cast<std::size_t>(Leaves)> saved_offset{};
   std::array<slots, static_cast<std::size_t>(Leaves)> scratch_offset{};
-  std::array<std::size_t, items> activation_stash_bytes{};  ///< of all, whatever is made again
+  std::array<std::size_t, items> activation_stash_bytes{};  ///< of all, with what is made again
   /// Of each item, for each `again` of a unit: what is in the stash ends here.
   std::array<std::array<std::size_t, again_kinds>, items> stash_end{};
   std::array<std::size_t, items>

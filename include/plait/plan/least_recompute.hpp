@@ -7,50 +7,43 @@
 
 #include "plait/core/again.hpp"
 #include "plait/plan/memory.hpp"
-#include "plait/plan/plan.hpp"
 #include "plait/plan/recompute_cost.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/hybrid.hpp"
 #include "plait/policy/recompute.hpp"
 
-namespace plait::ext {
+namespace plait::planning {
 
-/// What least_recompute has found: nothing, cheap, or all for the first `all_of_first` units of
-/// each stage and cheap for the others, `recompute<again::all, units::first<K>, again::cheap>`.
+template <class Model, class Policy, class Element>
+struct plan;
+
+/// The answer of plan::least_recompute: nothing, cheap, or all for the first units of each stage
+/// and cheap for the others, `recompute<again::all, units::first<K>, again::cheap>`.
 struct recompute_choice {
   bool fits = false;  ///< false: not even the last choice does, which is what stands here
   again what = again::nothing;
-  int all_of_first = 0;
+  int all_of_first = 0;   ///< K
   std::size_t bytes = 0;  ///< of the rank that needs most
   double work = 0;        ///< the greatest plan::recompute_work of a stage
 };
 
-}  // namespace plait::ext
-
-namespace plait {
-
-/// The cheapest recompute with which no rank needs more than `bytes`: of nothing, cheap, and all
-/// for the first 1, 2, ... units of each stage with cheap for the others. A constant where its
-/// arguments are; nothing is searched at run time.
-///
-/// `Plan` has no recompute of its own; it is `decltype(job::plan())` or `job::plan_type`.
+/// See plan::least_recompute.
 template <class Plan>
-[[nodiscard]] constexpr ext::recompute_choice least_recompute(workload const& load,
+[[nodiscard]] constexpr recompute_choice find_least_recompute(workload const& load,
                                                               std::size_t bytes) {
   static_assert(!Plan::has_reruns,
-                "least_recompute<Plan>: the plan says itself what is made again; give that of the "
+                "plan::least_recompute: the plan says itself what is made again; ask that of the "
                 "job without recompute");
-  namespace plans = planning;
-  ext::recompute_choice best{.bytes = Plan::bytes_per_rank(load)};
+  recompute_choice best{.bytes = Plan::bytes_per_rank(load)};
   best.fits = best.bytes <= bytes;
   if (best.fits) return best;
-  using mixed = plans::plan<
-      typename Plan::model,
-      hybrid<typename Plan::policy_type, recompute<again::all, units::first<1>, again::cheap>>,
-      typename Plan::element_type>;
+  using mixed =
+      plan<typename Plan::model,
+           hybrid<typename Plan::policy_type, recompute<again::all, units::first<1>, again::cheap>>,
+           typename Plan::element_type>;
   auto const full = mixed::completed(load);
   auto const table =
-      plans::training_timetable<typename mixed::schedule_type>(mixed::stages, full.microbatches);
+      training_timetable<typename mixed::schedule_type>(mixed::stages, full.microbatches);
   auto const layout = mixed::activation_layout_for(load.rows);
   std::array<std::size_t, std::size_t(mixed::stages)> besides{};  // what does not change
   int most_units = 0;
@@ -62,19 +55,19 @@ template <class Plan>
     most_units = std::max(most_units, here);
   }
   for (int first = 0; first <= most_units; ++first) {
-    auto const choice = plans::list_unit_recomputes<std::size_t(mixed::code.unit_count())>(
+    auto const choice = list_unit_recomputes<std::size_t(mixed::code.unit_count())>(
         mixed::chunk_units, mixed::chunks,
         [&](int, int unit) { return unit < first ? again::all : again::cheap; });
-    auto numbers = plans::plan_numbers<mixed>;
+    auto numbers = plan_numbers<mixed>;
     numbers.recomputes.units = {choice.data(), int(choice.size())};
     best = {false, first == 0 ? again::cheap : again::all, first, 0, 0};
     for (int stage = 0; stage < mixed::stages; ++stage) {
       auto const& here = table.stages[std::size_t(stage)];
-      best.bytes = std::max(
-          best.bytes, besides[std::size_t(stage)] +
-                          plans::lay_out_arena(numbers, stage, layout, here.slots).total_bytes);
-      best.work = std::max(best.work, plans::recompute_work<mixed>(stage, full, here.operations,
-                                                                   numbers.recomputes));
+      best.bytes =
+          std::max(best.bytes, besides[std::size_t(stage)] +
+                                   lay_out_arena(numbers, stage, layout, here.slots).total_bytes);
+      best.work = std::max(best.work,
+                           recompute_work<mixed>(stage, full, here.operations, numbers.recomputes));
     }
     best.fits = best.bytes <= bytes;
     if (best.fits) return best;
@@ -82,4 +75,4 @@ template <class Plan>
   return best;
 }
 
-}  // namespace plait
+}  // namespace plait::planning

@@ -18,6 +18,7 @@
 #include "plait/plan/checks.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/form_planner.hpp"
+#include "plait/plan/least_recompute.hpp"
 #include "plait/plan/memory.hpp"
 #include "plait/plan/parameter_blocks.hpp"
 #include "plait/plan/parameter_plan.hpp"
@@ -345,6 +346,13 @@ struct plan {
     auto const table = training_timetable<schedule_type>(stages, completed(load).microbatches);
     return planning::recompute_work<plan>(stage, completed(load),
                                           table.stages[std::size_t(stage)].operations);
+  }
+
+  /// The cheapest recompute with which no rank needs more than `bytes`: of nothing, cheap, and all
+  /// for the first 1, 2, ... units of each stage with cheap for the others. A constant, where its
+  /// arguments are; no run of a job searches. The plan has no recompute of its own.
+  static constexpr recompute_choice least_recompute(workload const& load, std::size_t bytes) {
+    return find_least_recompute<plan>(load, bytes);
   }
 
   /// Bytes on the host that the rank of `stage` with the most to save needs for its copy while a

@@ -36,6 +36,10 @@ struct workload {
   bool ranked_sums = false;  ///< true on processes that exchange blocks to add up, see ranked_sum
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// Bytes that one rank needs.
 struct memory_need {
   std::size_t parameters = 0;
@@ -65,10 +69,6 @@ struct traffic_need {
 
   [[nodiscard]] constexpr std::int64_t total() const { return forward + backward + step; }
 };
-
-}  // namespace plait
-
-namespace plait::ext {
 
 /// Bytes that a rank moves when a value of `value_bytes`, as a whole in a group of `ranks`, goes
 /// through a row of the table: what every figure of a plan is made of.

@@ -24,6 +24,12 @@ template <class P>
 inline constexpr bool writes_buckets<P> = P::says_buckets;
 template <class P>
 inline constexpr bool has_slices = requires { P::slices; };
+// How many say what is made again.
+template <class P>
+inline constexpr int recompute_count = requires { P::recomputes; } ? 1 : 0;
+template <class P>
+  requires requires { P::recompute_count; }
+inline constexpr int recompute_count<P> = P::recompute_count;
 
 }  // namespace detail
 
@@ -44,6 +50,10 @@ struct hybrid {
                 "hybrid<Policies...>: data_parallel<..., buckets<...>> stands beside "
                 "reproducible<Slices>, whose sums are made behind the last slice; leave buckets "
                 "out");
+  static constexpr int recompute_count = (detail::recompute_count<Policies> + ... + 0);
+  static_assert(recompute_count <= 1,
+                "hybrid<Policies...>: recompute stands there more than once; write one, "
+                "recompute<What, Where, Others> where units differ");
   using concept_tag = ext::policy_tag;
   using policies = ext::policy_list<Policies...>;
   static constexpr bool says_buckets = (detail::writes_buckets<Policies> || ...);
@@ -76,7 +86,6 @@ struct policy_traits {
     if constexpr (requires { P::slices; }) to.slices = P::slices;
     if constexpr (requires { P::recomputes; }) to.recomputes = P::recomputes;
   }
-  static constexpr int recompute_count = requires { P::recomputes; } ? 1 : 0;
   template <axis>
   using along = serial;
 };
@@ -91,7 +100,6 @@ struct policy_traits<P> {
     return out;
   }
   static constexpr void add_rules(policy_rules& to) { to.add<P>(); }
-  static constexpr int recompute_count = 0;
   template <axis Which>
   using along = std::conditional_t<P::along == Which, P, serial>;
 };
@@ -145,10 +153,6 @@ struct composed_traits<policy_list<Policies...>> {
   static_assert(count_at_launch() <= 1,
                 "hybrid<Policies...>: the sizes of two axes are left to the launch, which gives "
                 "one number; write the ranks of one of them");
-  static constexpr int recompute_count = (policy_traits<Policies>::recompute_count + ... + 0);
-  static_assert(recompute_count <= 1,
-                "hybrid<Policies...>: recompute stands there more than once; write one, "
-                "recompute<What, Where, Others> where units differ");
   template <axis Which>
   using along = typename first_along<Which, Policies...>::type;
 };
@@ -239,7 +243,7 @@ inline constexpr parameter_rules parameter_rules_of = detail::rules_of<P>().para
 template <class P>
 inline constexpr int slices_of = detail::rules_of<P>().slices;
 
-/// Which units make what again before their backward under a policy.
+/// The rule by which units make something again before their backward under a policy.
 template <class P>
 inline constexpr recompute_rule recompute_rule_of = detail::rules_of<P>().recomputes;
 

@@ -57,7 +57,7 @@ inline constexpr int at_launch = -1;
 
 namespace plait::ext {
 
-/// Which units make what again before their backward; see `recompute`.
+/// A recompute rule says which units make what again before their backward; see `recompute`.
 struct recompute_rule {
   again what{}, others{};  ///< of the units of which `has` is true, and of the others
   int greatest_stage = 0;  ///< that `has` names

@@ -40,6 +40,18 @@ struct first {
 
 }  // namespace plait::units
 
+namespace plait::ext {
+
+/// A type that names units: `has(stage, unit)` says whether it means one, by its number within the
+/// stage; `greatest_stage` is the greatest stage that it names.
+template <class Where>
+concept names_units = requires {
+  { Where::greatest_stage } -> std::convertible_to<int>;
+  { Where::has(0, 0) } -> std::same_as<bool>;
+};
+
+}  // namespace plait::ext
+
 namespace plait {
 
 /// Less memory for more work: `hybrid<pipeline<2>, recompute<again::all>>`. What a unit's forward
@@ -47,27 +59,27 @@ namespace plait {
 /// the backward, by the same kernels from the same numbers, so that all results have the same bits.
 ///
 /// `Where`: units::everywhere, units::on_stages<0, 1> or units::first<K>; for the other units
-/// `Others` holds. In a model, recomputed<What, L> and kept<L> decide for L, whatever the policy
-/// says. What a loss reads is never made again, nor what the last forward has left there still.
-/// Moves:  what the forward moves of what is made again, once more.
-/// Memory: of each unit and microbatch what is kept, and one record of all that is made again, in
+/// `Others` holds. In a model, recomputed<What, L> and kept<L> decide for L. What a loss reads is
+/// never made again, nor what the last forward has left there still. Moves:  what the forward moves
+/// of what is made again, once more. Memory: of each unit and microbatch what is kept, and one
+/// record of all that is made again, in
 ///         which one unit at a time works. `plan::memory` and `explain` say how much,
-///         `least_recompute` what is needed for a given room.
+///         `plan::least_recompute` what is needed for a given room.
 /// Cost:   `plan::recompute_work` says how much of a forward is done again.
 template <again What = again::cheap, class Where = units::everywhere, again Others = again::nothing>
 struct recompute {
   using concept_tag = ext::policy_tag;
-  static_assert(
-      requires {
-        { Where::greatest_stage } -> std::convertible_to<int>;
-        { Where::has(0, 0) } -> std::convertible_to<bool>;
-      },
-      "recompute<What, Where>: Where does not say which units are meant; write "
-      "plait::units::everywhere, plait::units::on_stages<...> or plait::units::first<K>");
+  static_assert(ext::names_units<Where>,
+                "recompute<What, Where>: Where does not say which units are meant; write "
+                "plait::units::everywhere, plait::units::on_stages<...> or plait::units::first<K>");
   static_assert(What > Others,
                 "recompute<What, Where, Others>: the units of Where make no more again than the "
                 "others; write What greater than Others (nothing < cheap < moves < all)");
-  static constexpr ext::recompute_rule recomputes{What, Others, Where::greatest_stage, &Where::has};
+  static constexpr ext::recompute_rule recomputes = [] {
+    if constexpr (ext::names_units<Where>)
+      return ext::recompute_rule{What, Others, Where::greatest_stage, &Where::has};
+    else return ext::recompute_rule{};
+  }();
 };
 
 }  // namespace plait

@@ -273,7 +273,7 @@ class trainer_on {
                                          .ranked_sums = of_.rank.sums_in_room()});
   }
   /// Bytes of this rank but for batches: what the plan has, and its libraries' workspace.
-  [[nodiscard]] memory_need allocated() const {
+  [[nodiscard]] ext::memory_need allocated() const {
     auto need = of_.store.allocated();
     need.activations = of_.passes.bytes();
     need.outputs = of_.outputs.bytes();

@@ -9,7 +9,7 @@
 
 #include "plait/backend/simulated/shadow_memory.hpp"
 
-namespace plait {
+namespace plait::ext {
 
 /// The rule that picks the next one of the operations that could begin.
 enum class simulated_order {
@@ -17,7 +17,9 @@ enum class simulated_order {
   adversarial  ///< chosen by the seed: streams and ranks lag far behind each other
 };
 
-namespace detail {
+}  // namespace plait::ext
+
+namespace plait::detail {
 
 // Orders the streams of all ranks by urgency; the first that can go on does. In adversarial order
 // the urgencies are random: every stream for itself, all of a rank alike, or all of a kind alike,
@@ -94,5 +96,4 @@ class operation_order {
   std::vector<std::size_t> by_urgency_, groups_, shuffled_;
 };
 
-}  // namespace detail
-}  // namespace plait
+}  // namespace plait::detail

@@ -56,7 +56,7 @@ struct simulated {
   /// or 1, and `all_processors` as many as fit.
   int data_ranks = 0;
   std::uint64_t seed = 0;
-  simulated_order order = simulated_order::adversarial;
+  ext::simulated_order order = ext::simulated_order::adversarial;
   /// Waits at this place are left out, to see whether that is found.
   std::optional<ext::wait_site> without{};
   /// Where to write what happened; also written if the run fails.

@@ -39,11 +39,19 @@ struct image_folder_options {
   bool skip_bad = false;
 };
 
+}  // namespace plait
+
+namespace plait::ext {
+
 /// A picture that was left out, and why.
 struct skipped_picture {
   std::filesystem::path path;
   std::string reason;
 };
+
+}  // namespace plait::ext
+
+namespace plait {
 
 /// A folder of pictures as a data set: the folders in it are the classes, in the order of their
 /// names, and have JPEG and PNG files, which are the samples. Names that begin with a dot do not
@@ -97,7 +105,7 @@ class image_folder {
   /// The names of the classes: class i is the folder i.
   [[nodiscard]] std::vector<std::string> const& classes() const { return classes_; }
   /// The pictures that were left out.
-  [[nodiscard]] std::vector<skipped_picture> const& skipped() const { return skipped_; }
+  [[nodiscard]] std::vector<ext::skipped_picture> const& skipped() const { return skipped_; }
   /// The file of a sample.
   [[nodiscard]] std::filesystem::path path(std::size_t sample) const {
     detail::check_sample("image_folder", sample, size(), 0, 0);
@@ -289,7 +297,7 @@ class image_folder {
   std::string names_;                // of the files, below the root, each with a 0 behind it
   std::vector<std::size_t> places_;  // where that of each sample begins
   std::vector<std::int32_t> class_of_;
-  std::vector<skipped_picture> skipped_;
+  std::vector<ext::skipped_picture> skipped_;
 };
 
 static_assert(ext::feature_dataset<image_folder<3, 8, 8>> &&

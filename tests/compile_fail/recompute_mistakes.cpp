@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What recompute cannot mean.
+// first: hybrid<Policies...>: recompute stands there more than once; write one
+// first: units::first<Count>: Count is less than 1, so that nothing would be made again
+// first: units::on_stages<Stages...>: write the numbers of stages, from 0 on
+// first: recompute<What, Where>: Where does not say which units are meant; write
+// first: recompute<What, Where, Others>: the units of Where make no more again than the others
+#include "plait/policy/policies.hpp"
+
+using namespace plait;
+
+#ifdef PLAIT_EXPECT_FAIL
+using twice = hybrid<recompute<>, recompute<again::all>>;
+constexpr int count = 0, stage = -1;
+using where = int;
+constexpr again what = again::cheap;
+#else
+using twice = hybrid<serial, recompute<again::all>>;
+constexpr int count = 1, stage = 0;
+using where = units::everywhere;
+constexpr again what = again::all;
+#endif
+
+int main() {
+  return int(ext::recompute_rule_of<twice>.what) + units::first<count>::greatest_stage +
+             units::on_stages<stage>::greatest_stage +
+             int(ext::recompute_rule_of<recompute<again::all, where>>.others) +
+             int(ext::recompute_rule_of<recompute<what, units::first<1>, again::cheap>>.what) ==
+         0;
+}
