@@ -44,10 +44,7 @@ TEST(StorageCheck, FindsWhatIsNotMadeAgain) {
   for (int item = 0; item < right::code.items.size(); ++item)
     for (int s = right::code.items[item].first_step; s < right::code.items[item].end_step; ++s) {
       auto const& now = right::code.steps[s];
-      bool const renames =
-          now.kind != step_kind::leaf && now.kind != step_kind::add &&
-          storage.values[std::size_t(now.in)].root == storage.values[std::size_t(now.out)].root;
-      if (reruns.step[std::size_t(s)] == 0 || renames) continue;
+      if (reruns.step[std::size_t(s)] == 0 || is_another_name(right::code, storage, now)) continue;
       auto const bits = std::exchange(reruns.step[std::size_t(s)], 0);
       EXPECT_FALSE(symbolic_run<right>(item, 0, storage, &reruns, all).faults().empty()) << s;
       reruns.step[std::size_t(s)] = bits;

@@ -12,4 +12,10 @@ enum class again : int {
   all     ///< all that the backward reads: of a unit its output is kept, and nothing else
 };
 
+/// For example "cheap".
+[[nodiscard]] constexpr char const* to_string(again what) {
+  constexpr char const* words[]{"nothing", "cheap", "moves", "all"};
+  return words[static_cast<int>(what)];
+}
+
 }  // namespace plait

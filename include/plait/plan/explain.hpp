@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plait/core/again.hpp"
 #include "plait/core/type_name.hpp"
 #include "plait/mesh/hosts.hpp"
 #include "plait/placement/slice_tree.hpp"
@@ -163,6 +164,36 @@ template <class Plan>
   return "a rank keeps of the parameters " + blocks_text(Plan::rules.kept, grid) +
          ", sums of the gradients " + blocks_text(Plan::rules.summed, grid) +
          ", and its optimizer owns " + blocks_text(Plan::rules.owned, grid) + "\n\n";
+}
+
+/// What is made again before backwards, and how much of a stage's forwards that is.
+template <class Plan>
+[[gnu::cold]] std::string explain_recompute(workload const& load) {
+  if (!Plan::recomputes.any()) return "";
+  text_table table;
+  table.add({"stage", "layers", "what", "working record", "of the forward"});
+  for (int stage = 0; stage < Plan::stages; ++stage) {
+    char share[16];
+    std::snprintf(share, sizeof share, "%.0f %%", 100 * Plan::recompute_work(stage, load));
+    std::vector<std::string> ends{with_unit(Plan::arena_for(stage, load).working_bytes), share};
+    for (auto const& units : Plan::chunks_of(stage))
+      for (int i = 0; i < Plan::code.items.size(); ++i) {
+        auto const here = overlap(Plan::code.items[i].units(), units);
+        for (int unit = here.begin, next = unit; unit < here.end; unit = next) {
+          int const what = Plan::recomputes.of(unit);
+          while (next < here.end && Plan::recomputes.of(next) == what) ++next;
+          if ((Plan::recomputes.runs[i] >> what & 1) == 0) continue;
+          // Where a layer says it itself, the policy may say nothing.
+          auto const words = what == 0 ? "as layers say" : to_string(again(what));
+          std::vector<std::string> line{std::to_string(stage), layers_of<Plan>({unit, next}),
+                                        words};
+          line.insert(line.end(), ends.begin(), ends.end());
+          table.add(line);
+          ends = {"", ""};
+        }
+      }
+  }
+  return "made again before the backward\n" + table.text() + "\n";
 }
 
 /// The buckets of parameters that are gathered before layers that use them.
@@ -341,6 +372,7 @@ template <class Plan>
     out += "\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";
+  out += explain_recompute<Plan>(load);
   out += explain_blocks<Plan>(grid) + explain_gathers<Plan>(load) + explain_buckets<Plan>(load);
   out += "sent per step, at most by one rank\n" + explain_bytes_sent<Plan>(load);
   if (hosts.are_known()) out += "\nhosts\n" + explain_hosts(grid, hosts);

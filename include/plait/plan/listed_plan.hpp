@@ -14,6 +14,7 @@
 #include "plait/plan/program.hpp"
 #include "plait/plan/recompute.hpp"
 #include "plait/plan/stage_split.hpp"
+#include "plait/plan/working_record.hpp"
 #include "plait/policy/policy.hpp"
 
 namespace plait::planning {

@@ -28,6 +28,7 @@
 #include "plait/plan/stage_split.hpp"
 #include "plait/plan/storage.hpp"
 #include "plait/plan/stream_operations.hpp"
+#include "plait/plan/working_record.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/policy/policies.hpp"
 #include "plait/schedule/lowering.hpp"

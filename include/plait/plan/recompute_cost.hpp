@@ -6,6 +6,7 @@
 
 #include "plait/plan/recompute.hpp"
 #include "plait/plan/stage_split.hpp"
+#include "plait/plan/working_record.hpp"
 #include "plait/plan/workload.hpp"
 #include "plait/schedule/operation.hpp"
 
