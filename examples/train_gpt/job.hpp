@@ -173,6 +173,7 @@ template <class Size, class Job, class Backend, int Lora = 0>
   job.data_ranks = plan::grid.size(plait::axis::data);
   job.stages = plan::stages;
   job.slices = plan::slices;
+  if (plan::has_reruns) job.recompute = to_string(plan::recompute_policy.what);
   job.lora = Lora;
   job.sequence = Size::sequence;
   job.vocabulary = Size::vocabulary;

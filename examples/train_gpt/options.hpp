@@ -39,7 +39,7 @@ struct program_description {
 struct options {
   program_description const* of = nullptr;
   std::string data, plan = "serial", size, precision = "float", backend = "host", attention;
-  std::string init, save, losses, log, checkpoint, allow;
+  std::string init, save, losses, log, checkpoint, allow, recompute;
   std::int64_t every = 0, keep = 0;  // 0: not given
   std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, lora = 0, seed = 0,
                generate = 200, schedule_seed = 0;
@@ -70,6 +70,9 @@ inline constexpr char const* usage_of_plans =
     "  --microbatches M       pieces of a step (what the plan needs)\n";
 
 inline constexpr char const* usage_of_reproducible =
+    "  --recompute cheap|all  make again before the backward what layers without a matrix have "
+    "made,\n"
+    "                         or all but the output of a block: less memory, the same bits\n"
     "  --reproducible G       cut a step into G pieces over all data ranks, whose sums are made "
     "so\n"
     "                         that any number of data ranks gives the same bits: serial, dp1 to\n"
@@ -151,6 +154,7 @@ inline options parse(program_description const& of, int count, char const* const
       {"--steps", whole{&out.steps, 0, 1'000'000'000'000}},
       {"--batch", whole{&out.batch, 1, most_batch}},
       {"--microbatches", whole{&out.microbatches, 1, most_batch}},
+      {"--recompute", &out.recompute},
       {"--reproducible", whole{&out.reproducible, 1, most_batch}},
       {"--lora", whole{&out.lora, 1, most_batch}},
       {"--seed", whole{&out.seed, 0, most_seed}},
@@ -165,8 +169,10 @@ inline options parse(program_description const& of, int count, char const* const
       {"--help", &out.help},
       {"-h", &out.help},
   };
-  std::string_view const not_here = of.has_lora ? "--reproducible" : "--lora";
-  std::erase_if(known, [&](auto const& one) { return one.name == not_here; });
+  std::erase_if(known, [&](auto const& one) {
+    std::string_view const name = one.name;
+    return of.has_lora ? name == "--reproducible" || name == "--recompute" : name == "--lora";
+  });
   command_line::parse(known, count, words);
   if (out.program && !out.explain)
     throw plait::input_error("--program says more of --explain; write --explain --program");
@@ -179,6 +185,13 @@ inline options parse(program_description const& of, int count, char const* const
   if (out.timeout > 0 && out.backend != "mpi" && out.backend != "gloo")
     throw plait::input_error("--timeout needs --backend mpi or gloo, not " +
                              command_line::in_quotes(out.backend));
+  if (!out.recompute.empty() && out.recompute != "cheap" && out.recompute != "all")
+    throw plait::input_error("--recompute is cheap or all, got " +
+                             command_line::in_quotes(out.recompute));
+  if (!out.recompute.empty() && out.reproducible > 0)
+    throw plait::input_error(
+        "no plan is built for both --recompute and --reproducible; leave one "
+        "out");
   if (out.reproducible > 0 && out.microbatches > 0)
     throw plait::input_error(
         "--microbatches and --reproducible exclude each other: the G pieces are the microbatches");

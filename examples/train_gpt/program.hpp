@@ -91,6 +91,7 @@ void with_weights(std::string const& path, Use use) {
 inline std::string kind_of(options const& wanted) {
   return "size " + in_quotes(wanted.size) + " in precision " + in_quotes(wanted.precision) +
          " on backend " + in_quotes(wanted.backend) +
+         (wanted.recompute.empty() ? "" : " with --recompute " + wanted.recompute) +
          (wanted.lora > 0 ? " with --lora " + std::to_string(wanted.lora) : "");
 }
 
@@ -113,12 +114,15 @@ inline std::string how_to_build(options const& wanted, std::string const& built,
     return text + "; sizes are " + wanted.of->sizes_text();
   if (!is_one_of(wanted.precision, {"float", "double", "bfloat16"}))
     return text + "; precisions are float, double, bfloat16";
-  if (is_cuda && is_reproducible) return text;
+  if (is_cuda && (is_reproducible || !wanted.recompute.empty())) return text;
   if (wanted.size == wanted.of->tied_size && plan.find("pp") != std::string::npos)
     return text + "; " + wanted.size +
            " has no plans with stages, as its head is the embedding's table";
   auto const variable = std::string(wanted.of->variables) +
-                        (is_reproducible ? "REPRODUCIBLE_" : "") + (is_cuda ? "CUDA_" : "");
+                        (is_reproducible            ? "REPRODUCIBLE_"
+                         : wanted.recompute.empty() ? ""
+                                                    : "RECOMPUTE_") +
+                        (is_cuda ? "CUDA_" : "");
   auto const model =
       wanted.size + "." + wanted.precision + (backend == "host" || is_cuda ? "" : "." + backend);
   return text + "; configure with -D " + variable + "MODELS=" + model + " -D " + variable +
@@ -164,14 +168,20 @@ inline entry find_reproducible(options const& wanted) {
                            kind_of(wanted) + "; " + how_to_build(wanted, built, name));
 }
 
+/// Those that may be meant, but for reproducible ones.
+inline std::vector<entry> const& entries_for(options const& wanted) {
+  return wanted.recompute.empty() ? entries() : recompute_entries();
+}
+
 inline entry find(options const& wanted) {
   if (wanted.reproducible > 0) return find_reproducible(wanted);
   bool known_plan = false;
   std::string built;
-  for (auto const& job : entries()) {
-    known_plan = known_plan || job.plan == wanted.plan;
+  for (auto const& job : entries()) known_plan = known_plan || job.plan == wanted.plan;
+  for (auto const& job : entries_for(wanted)) {
     if (job.size != wanted.size || job.precision != wanted.precision ||
-        job.backend != backend_of(wanted) || job.lora != wanted.lora)
+        job.backend != backend_of(wanted) || job.lora != wanted.lora ||
+        job.recompute != wanted.recompute)
       continue;
     if (job.plan == wanted.plan) return job;
     built += (built.empty() ? "" : ", ") + job.plan;
@@ -186,9 +196,10 @@ inline entry find(options const& wanted) {
 /// Errors: input_error if there are none.
 inline void list_plans(options const& wanted) {
   bool any = false;
-  for (auto const& job : entries())
+  for (auto const& job : entries_for(wanted))
     if (job.size == wanted.size && job.precision == wanted.precision &&
-        job.backend == backend_of(wanted) && job.lora == wanted.lora) {
+        job.backend == backend_of(wanted) && job.lora == wanted.lora &&
+        job.recompute == wanted.recompute) {
       std::printf("%-12s %d ranks\n", job.plan.c_str(), job.ranks);
       any = true;
     }

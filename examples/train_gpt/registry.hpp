@@ -105,8 +105,9 @@ struct entry {
   int ranks = 1;       ///< but for data ranks that are left to the launch
   int data_ranks = 1;  ///< 0: left to the launch
   int stages = 1;
-  int slices = 0;  ///< of a plan that is reproducible
-  int lora = 0;    ///< the rank of the matrices that alone are trained; 0: all are
+  int slices = 0;           ///< of a plan that is reproducible
+  std::string recompute{};  ///< what is made again, if anything is
+  int lora = 0;             ///< the rank of the matrices that alone are trained; 0: all are
   std::size_t sequence = 0;
   std::size_t vocabulary = 0;
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
@@ -127,10 +128,18 @@ inline std::vector<entry>& reproducible_entries() {
   static std::vector<entry> all;
   return all;
 }
+/// Those that make something again.
+inline std::vector<entry>& recompute_entries() {
+  static std::vector<entry> all;
+  return all;
+}
 
 struct registration {
   explicit registration(entry const& job) {
-    (job.slices > 0 ? reproducible_entries() : entries()).push_back(job);
+    (job.slices > 0           ? reproducible_entries()
+     : !job.recompute.empty() ? recompute_entries()
+                              : entries())
+        .push_back(job);
   }
 };
 
