@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plait/plait.hpp"
+#include "plait/train/set_up_checks.hpp"
 
 namespace recompute_plans {
 
@@ -130,6 +131,20 @@ TEST(RecomputePlans, DoOfABlockAgainThreeQuarters) {
   for (auto const& piece : all::code.items) model += piece.flops_per_row * piece.count;
   EXPECT_NEAR(of_model, 11 * 0.728 * once / model, 0.001);
   EXPECT_EQ((plan<gpt2, serial>::recompute_work(0, one)), 0);
+}
+
+// Ranks compare it: under another one they would make other calls.
+TEST(RecomputePlans, AreCompared) {
+  auto const digest = []<class Plan>(Plan) {
+    return plait::execution::numbers_to_compare<Plan>(Plan::grid).reruns;
+  };
+  auto const cheap = digest(again_plan<serial, again::cheap>{});
+  auto const first = digest(again_plan<serial, again::cheap, units::first<2>>{});
+  auto const all = digest(again_plan<serial, again::all>{});
+  EXPECT_EQ(digest(plan<gpt2, serial>{}), 0u);
+  EXPECT_NE(cheap, 0u);
+  EXPECT_NE(cheap, first);
+  EXPECT_NE(cheap, all);
 }
 
 // --- how much is needed

@@ -209,16 +209,25 @@ struct plan_numbers {
   int slices = 0;
   std::size_t bucket_bytes = 0;
   int level = 0;  ///< how many of the optimizer's state, gradients and parameters ranks divide
+  std::uint64_t reruns = 0;  ///< a digest of what units make again, 0 if that is nothing
 };
+/// Which steps run again for which units.
+[[nodiscard]] [[gnu::cold]] inline std::uint64_t digest_of(recompute_table const& reruns) {
+  digest out;
+  if (!reruns.any()) return 0;
+  out.add(std::as_bytes(std::span(reruns.steps.begin(), reruns.steps.end())));
+  out.add(std::as_bytes(std::span(reruns.units.begin(), reruns.units.end())));
+  return out.value();
+}
 template <class Plan>
 [[gnu::cold]] plan_numbers numbers_to_compare(mesh const& grid) {
-  return {
-      Plan::parameter_count(),
-      100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
-      parameters_of_model<Plan>(grid),
-      Plan::slices,
-      Plan::bucket_bytes,
-      int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks())};
+  return {Plan::parameter_count(),
+          100 * Plan::element_bytes + 10 * Plan::parameter_bytes + Plan::gradient_bytes,
+          parameters_of_model<Plan>(grid),
+          Plan::slices,
+          Plan::bucket_bytes,
+          int(Plan::cuts_arenas) + int(Plan::rules.sums_blocks()) + int(Plan::rules.keeps_blocks()),
+          digest_of(Plan::recomputes)};
 }
 
 /// Sees to it that all ranks make the same trainer: the plan, the options, the learning rate's
@@ -240,6 +249,7 @@ template <class Rank, class Optimizer>
   mine.add("the slices of reproducible<Slices>", plan.slices);
   mine.add("the least bytes of a bucket of gradients", plan.bucket_bytes);
   mine.add("the level of zero<Level>, or 0", plan.level);
+  mine.add("what recompute<...> makes again, as a digest, or 0", plan.reruns);
   mine.add("seed", options.seed);
   mine.add("clip", options.clip);
   mine.add("average", options.average);
