@@ -149,11 +149,15 @@ TEST(RecomputePlans, AreCompared) {
 
 // --- how much is needed
 
-constexpr workload training{.rows = 8 * length, .optimizer_states = 2};
-constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
-static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
+// example-begin choice
+constexpr workload training{.rows = 8 * 1024, .optimizer_states = 2};
 constexpr auto tight = plan<gpt2, serial>::least_recompute(training, 9'000'000'000);
 static_assert(tight.fits && tight.what == again::all && tight.all_of_first == 10);
+static_assert(tight.work < 0.36);  // of the forwards of a step
+// So write recompute<again::all, units::first<10>, again::cheap>.
+// example-end choice
+constexpr auto roomy = plan<gpt2, serial>::least_recompute(training, 24'000'000'000);
+static_assert(roomy.fits && roomy.what == again::nothing && roomy.work == 0);
 // As much as the plan says of itself, and with one unit less it would not fit.
 using tight_plan = again_plan<serial, again::all, units::first<10>, again::cheap>;
 static_assert(tight_plan::bytes_per_rank(training) == tight.bytes);
