@@ -47,6 +47,15 @@ TEST(CudaTrainingInBfloat16, OneRankOverNccl) { train_on_data_ranks(one_gpu(1));
 TEST(CudaTrainingInBfloat16, RecordedSteps) {
   train_on_data_ranks(plait::cuda{.options = {.graphs = true}}, true);
 }
+// What is made again has the bits of what was kept, recorded or not.
+TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
+  using usual = job<tied_gpt, any_data, in_bfloat16>;
+  using cheap = job<tied_gpt, plait::hybrid<any_data, plait::recompute<>>, in_bfloat16>;
+  using all = job<tied_gpt, plait::hybrid<any_data, plait::recompute<plait::again::all>>, in_bfloat16>;
+  auto const expected = losses_of<usual>(one_gpu(1));
+  EXPECT_EQ(losses_of<cheap>(one_gpu(1)), expected);
+  EXPECT_EQ(losses_of<all>(plait::cuda{.options = {.graphs = true}}, true), expected);
+}
 TEST(CudaTrainingInBfloat16, TwoDataRanks) { train_on_data_ranks(one_gpu(2)); }
 
 void train_on_two_tensor_ranks_each(int data_ranks) {
