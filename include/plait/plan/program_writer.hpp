@@ -299,7 +299,7 @@ class program_writer {
   }
   /// A part of a pass, behind the buckets that are gathered for it.
   [[gnu::cold]] void add_piece(program_operation run, unit_range units, buffers reads,
-                               buffers const& writes) {
+                               buffers writes) {
     if (gathers()) {
       auto const& all = gathers_.gathers;
       auto const gather_up_to = [&](std::size_t& next, std::size_t end) {
@@ -307,9 +307,11 @@ class program_writer {
       };
       gather_up_to(next_gather_, gathers_.trained);
       gather_up_to(next_frozen_, all.size());
-      int const ends = gathers_.ends[std::size_t(piece_++)];
+      int const ends = gathers_.ends[std::size_t(piece_)];
+      run.lets_go = gathers_.lets_go[std::size_t(piece_++)];
       for (int end = 0; end < 4; ++end)
-        if ((ends >> end & 1) != 0) reads.push_back(at(name::gathered, end));
+        if ((ends >> end & 1) != 0)
+          ((run.lets_go >> end & 1) != 0 ? writes : reads).push_back(at(name::gathered, end));
     }
     run.units = units;
     add(run, stream::compute, joined(parameters_of(units), reads), writes);
