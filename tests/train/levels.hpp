@@ -40,6 +40,7 @@ struct job : parallel<small_gpt::objective, Policy, Element> {};
 
 struct outcome {
   std::vector<double> numbers;  ///< the loss and the norm of each step
+  std::vector<double> terms;    ///< of the loss of each step
   tensors weights, gradients;
 };
 
@@ -64,8 +65,9 @@ outcome train(auto const& backend, settings const& with) {
     for (int step = 0; step < with.steps; ++step) {
       auto const report = trainer.step(batches.at(std::uint64_t(step)));
       double const loss = step == 2 ? trainer.evaluate(batches.at(0)) : 0;
-      if (rank.is_root())
-        out.numbers.insert(out.numbers.end(), {report.loss, report.gradient_norm, loss});
+      if (!rank.is_root()) continue;
+      out.numbers.insert(out.numbers.end(), {report.loss, report.gradient_norm, loss});
+      out.terms.insert(out.terms.end(), report.terms.begin(), report.terms.end());
     }
     auto const into = [&]<class T>(tensors& to, T) {
       return [&to](std::string const& name, parameter_info const&, std::span<T const> values) {

@@ -15,6 +15,7 @@
 #include "plait/plait.hpp"
 #include "plait/train/trainer_parts.hpp"
 #include "train/levels.hpp"
+#include "train/penalty.hpp"
 
 namespace {
 
@@ -33,6 +34,9 @@ void expect_near(outcome const& expected, outcome const& got, double rounding) {
   ASSERT_EQ(expected.numbers.size(), got.numbers.size());
   for (std::size_t i = 0; i < expected.numbers.size(); ++i)
     ASSERT_NEAR(got.numbers[i], expected.numbers[i], rounding) << i;
+  ASSERT_EQ(expected.terms.size(), got.terms.size());
+  for (std::size_t i = 0; i < expected.terms.size(); ++i)
+    ASSERT_NEAR(got.terms[i], expected.terms[i], rounding) << i;
   expect_near(expected.weights, got.weights, rounding);
   expect_near(expected.gradients, got.gradients, rounding);
 }
@@ -122,6 +126,28 @@ TEST(Levels, WithAverages) {
   expect_same(data_parallel<3, zero<2>, buckets<1>>{});
   expect_same(data_parallel<3, zero<3>, buckets<1>>{});
   expect_same(data_parallel<4, within<2>, zero<3>, buckets<1>>{});
+}
+
+// A layer in mid-model adds to the loss, too: its term has scale and sum of its own.
+using model_of_two_terms =
+    objective<sequential<named<"wte", nn::embedding<small_gpt::vocabulary, small_gpt::width>>,
+                         named<"fc", nn::linear<small_gpt::width, 2 * small_gpt::width>>,
+                         plait_test::penalty<2 * small_gpt::width>,
+                         named<"out", nn::linear<2 * small_gpt::width, small_gpt::vocabulary>>>,
+              nn::cross_entropy<small_gpt::vocabulary>>;
+template <class Policy, class Element = double>
+struct two_terms_job : parallel<model_of_two_terms, Policy, Element> {};
+
+TEST(Levels, OfALossOfTwoTerms) {
+  for (int const m : {1, 2}) {
+    expect_serial<two_terms_job, data_parallel<3, zero<2>, buckets<1>>>(3, {m, 0.5});
+    expect_serial<two_terms_job, data_parallel<3, zero<3>, buckets<1>>>(3, {m, 0.5});
+    expect_serial<two_terms_job, data_parallel<4, within<2>, zero<3>, buckets<1>>>(4, {m, 0.5});
+  }
+  auto const terms = train<two_terms_job<serial>>(threads{}, {.steps = 2}).terms;
+  ASSERT_EQ(terms.size(), 4u);
+  EXPECT_GT(terms[0], 0);  // of the layer
+  EXPECT_GT(terms[1], 0);
 }
 
 template <int Level>
