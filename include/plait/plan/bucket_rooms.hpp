@@ -270,7 +270,7 @@ struct gather_plan {
       room_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;
       out.gathers.push_back({static_cast<int>(i), number, at});
-      for (std::size_t const end : {0, 1})
+      for (std::size_t const end : {std::size_t{0}, std::size_t{1}})
         if (at.takes_all || at.at_end == (end == 1)) let_go(end);
     };
     auto const use = [&](int number) {
