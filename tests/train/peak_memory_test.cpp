@@ -38,7 +38,7 @@ struct job
                       double> {};
 constexpr std::size_t longest = width * wide * sizeof(double);   // of the tensors
 constexpr std::size_t bucket = longest + wide * sizeof(double);  // with its bias
-constexpr std::size_t lists = std::size_t{128} << 10;            // names, programs, threads
+constexpr std::size_t lists = longest / 2;  // names, programs, manifests, threads
 
 /// Bytes of the heap that all ranks together take for something, and what is still held then.
 struct taken {
