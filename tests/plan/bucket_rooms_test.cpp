@@ -110,12 +110,14 @@ gather_plan gathers_of(parameter_layout const& layout, std::size_t room,
                        std::vector<std::vector<int>> const& uses, std::vector<int> const& order) {
   gather_plan out;
   out.ends.resize(order.size());
+  out.lets_go.resize(order.size());
   add_gathers(out, layout, {0, room}, in_pairs(uses), order, 0);
   return out;
 }
 
 /// Whatever operations use, a plan brings it before them, and nothing lies on what is in use: two
-/// buckets of a room are its begin and its end.
+/// buckets of a room are its begin and its end. Behind the last operation that uses a bucket before
+/// it is brought again, the plan lets it go.
 void expect_sound(parameter_layout const& layout, std::size_t room,
                   std::vector<std::vector<int>> const& uses, std::vector<int> const& order) {
   auto const all = gathers_of(layout, room, uses, order);
@@ -132,12 +134,12 @@ void expect_sound(parameter_layout const& layout, std::size_t room,
     for (; next < all.gathers.size() && all.gathers[next].before == int(i); ++next) {
       auto const& [before, bucket, at] = all.gathers[next];
       auto const range = lie(bucket, at.at_end);
-      // What takes all waits for whoever used the other end, so what lies there is gone.
-      if (at.takes_all) inside[at.at_end ? 0 : 1] = -1;
+      EXPECT_EQ(inside[at.at_end ? 1 : 0], -1);
+      // What takes all waits for whoever used the other end.
+      EXPECT_TRUE(!at.takes_all || inside[at.at_end ? 0 : 1] == -1);
       inside[at.at_end ? 1 : 0] = bucket;
-      int const other = inside[at.at_end ? 0 : 1];
-      EXPECT_TRUE(other < 0 || overlap(range, lie(other, !at.at_end)).count == 0);
-      for (std::size_t e = range.offset; e < range.end(); ++e) at_element[e] = bucket;
+      for (std::size_t e = range.offset; e < range.end(); ++e)
+        EXPECT_EQ(std::exchange(at_element[e], bucket), -1);
       end_of[std::size_t(bucket)] = at.at_end;
     }
     int ends = 0;
@@ -147,7 +149,16 @@ void expect_sound(parameter_layout const& layout, std::size_t room,
       ends |= end_of[std::size_t(bucket)] ? 2 : 1;
     }
     EXPECT_EQ(all.ends[i], ends);
+    for (int const end : {0, 1})
+      if ((all.lets_go[i] >> end & 1) != 0) {
+        int const gone = std::exchange(inside[std::size_t(end)], -1);
+        ASSERT_GE(gone, 0);
+        auto const range = lie(gone, end == 1);
+        for (std::size_t e = range.offset; e < range.end(); ++e) at_element[e] = -1;
+        ASSERT_TRUE(std::ranges::count(uses[std::size_t(order[i])], gone) > 0);
+      }
   }
+  EXPECT_EQ(std::ranges::count(at_element, -1), std::ptrdiff_t(room));
   EXPECT_EQ(next, all.gathers.size());
 }
 

@@ -19,7 +19,11 @@ struct StepAllocation : testing::Test {};
 
 using policies =
     testing::Types<plait::serial, plait::data_parallel<2>, small_gpt::tp2, small_gpt::tp2_sharded,
-                   plait::pipeline<2>, plait::pipeline<2, plait::gpipe>, small_gpt::three_axes>;
+                   plait::pipeline<2>, plait::pipeline<2, plait::gpipe>, small_gpt::three_axes,
+                   plait::data_parallel<2, plait::zero<1>, plait::buckets<1>>,
+                   plait::data_parallel<2, plait::zero<2>, plait::buckets<1>>,
+                   plait::data_parallel<2, plait::zero<3>, plait::buckets<1>>,
+                   plait::data_parallel<4, plait::within<2>, plait::zero<3>, plait::buckets<1>>>;
 TYPED_TEST_SUITE(StepAllocation, policies);
 
 TYPED_TEST(StepAllocation, StepsAfterTheFirstAllocateNothingOnAnyRank) {

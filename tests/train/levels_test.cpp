@@ -8,86 +8,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "plait/backend/simulated/race_error.hpp"
-#include "plait/backend/simulated/simulated.hpp"
 #include "plait/plait.hpp"
-#include "train/small_gpt.hpp"
+#include "plait/train/trainer_parts.hpp"
+#include "train/levels.hpp"
+#include "train/penalty.hpp"
 
-namespace levels {
+namespace {
 
-using namespace plait;
-using namespace plait::ext;
-using namespace plait::planning;
-using tensors = std::map<std::string, std::vector<double>>;
-
-// The table has two uses on one stage; six of its rows are padding. The positions and the first of
-// the blocks are frozen.
-using tied_model = objective<
-    sequential<named<"wte", use_form<"vocabulary", small_gpt::table>>,
-               named<"wpe", frozen<nn::positions<small_gpt::length, small_gpt::width>>>,
-               named<"h0", frozen<small_gpt::block>>, named<"h", repeat<3, small_gpt::block>>,
-               named<"ln_f", nn::layer_norm<small_gpt::width>>,
-               named<"lm_head", use_form<"column", small_gpt::tied_head>>>,
-    nn::cross_entropy<small_gpt::tied_vocabulary,
-                      nn::cross_entropy_options{.padded_to = small_gpt::vocabulary}>>;
-template <class Policy, class Element = double>
-struct tied_job : parallel<tied_model, Policy, Element> {};
-template <class Policy, class Element = double>
-struct job : parallel<small_gpt::objective, Policy, Element> {};
-
-struct outcome {
-  std::vector<double> numbers;  ///< the loss and the norm of each step
-  tensors weights, gradients;
-};
-
-struct settings {
-  int microbatches = 1;
-  double clip = 0;
-  int steps = 6;
-};
-
-template <class Job>
-outcome train(auto const& backend, settings const& with) {
-  auto const text = small_gpt::text();
-  outcome out;
-  launch<Job>(backend, [&](auto& rank) {
-    using parameter_element = typename Job::parameter_element;
-    using gradient_element = typename Job::gradient_element;
-    auto trainer = plait::trainer<Job>(
-        rank, adamw{.learning_rate = 1e-2, .weight_decay = 0.3, .decays = decay_matrices},
-        {.clip = with.clip});
-    auto batches = plait::batches(text, global_batch<24>{}, rank,
-                                  {.epochs = 0, .microbatches = with.microbatches});
-    for (int step = 0; step < with.steps; ++step) {
-      auto const report = trainer.step(batches.at(std::uint64_t(step)));
-      double const loss = step == 2 ? trainer.evaluate(batches.at(0)) : 0;
-      if (rank.is_root())
-        out.numbers.insert(out.numbers.end(), {report.loss, report.gradient_norm, loss});
-    }
-    auto const into = [&]<class T>(tensors& to, T) {
-      return [&to](std::string const& name, parameter_info const&, std::span<T const> values) {
-        to[name].assign(values.begin(), values.end());
-      };
-    };
-    trainer.export_parameters(into(out.weights, parameter_element{}));
-    trainer.export_gradients(into(out.gradients, gradient_element{}));
-    workload const load{.rows = 24 * small_gpt::length / std::size_t(with.microbatches) /
-                                std::size_t(rank.grid().size(batch_axes)),
-                        .microbatches = with.microbatches,
-                        .data_ranks = rank.grid().size(batch_axes),
-                        .gradient_norm = with.clip > 0};
-    auto const need = Job::plan_type::memory(rank.stage(), load);
-    auto const there = trainer.allocated();
-    EXPECT_EQ(there.total() - there.workspace, need.total() - need.batches);
-  });
-  return out;
-}
+using namespace levels;
 
 void expect_near(tensors const& expected, tensors const& got, double rounding) {
   ASSERT_EQ(expected.size(), got.size());
@@ -102,12 +34,12 @@ void expect_near(outcome const& expected, outcome const& got, double rounding) {
   ASSERT_EQ(expected.numbers.size(), got.numbers.size());
   for (std::size_t i = 0; i < expected.numbers.size(); ++i)
     ASSERT_NEAR(got.numbers[i], expected.numbers[i], rounding) << i;
+  ASSERT_EQ(expected.terms.size(), got.terms.size());
+  for (std::size_t i = 0; i < expected.terms.size(); ++i)
+    ASSERT_NEAR(got.terms[i], expected.terms[i], rounding) << i;
   expect_near(expected.weights, got.weights, rounding);
   expect_near(expected.gradients, got.gradients, rounding);
 }
-
-template <int Level>
-using at_launch_level = data_parallel<at_launch, zero<Level>, buckets<1>>;
 
 template <template <class, class> class Job, class Policy>
 void expect_serial(int ranks, settings const& with) {
@@ -196,6 +128,28 @@ TEST(Levels, WithAverages) {
   expect_same(data_parallel<4, within<2>, zero<3>, buckets<1>>{});
 }
 
+// A layer in mid-model adds to the loss, too: its term has scale and sum of its own.
+using model_of_two_terms =
+    objective<sequential<named<"wte", nn::embedding<small_gpt::vocabulary, small_gpt::width>>,
+                         named<"fc", nn::linear<small_gpt::width, 2 * small_gpt::width>>,
+                         plait_test::penalty<2 * small_gpt::width>,
+                         named<"out", nn::linear<2 * small_gpt::width, small_gpt::vocabulary>>>,
+              nn::cross_entropy<small_gpt::vocabulary>>;
+template <class Policy, class Element = double>
+struct two_terms_job : parallel<model_of_two_terms, Policy, Element> {};
+
+TEST(Levels, OfALossOfTwoTerms) {
+  for (int const m : {1, 2}) {
+    expect_serial<two_terms_job, data_parallel<3, zero<2>, buckets<1>>>(3, {m, 0.5});
+    expect_serial<two_terms_job, data_parallel<3, zero<3>, buckets<1>>>(3, {m, 0.5});
+    expect_serial<two_terms_job, data_parallel<4, within<2>, zero<3>, buckets<1>>>(4, {m, 0.5});
+  }
+  auto const terms = train<two_terms_job<serial>>(threads{}, {.steps = 2}).terms;
+  ASSERT_EQ(terms.size(), 4u);
+  EXPECT_GT(terms[0], 0);  // of the layer
+  EXPECT_GT(terms[1], 0);
+}
+
 template <int Level>
 using within_two = data_parallel<4, within<2>, zero<Level>, buckets<1>>;
 
@@ -207,9 +161,6 @@ TEST(Levels, WithinNeighbours) {
   }
   expect_serial<tied_job, data_parallel<at_launch, within<2>, zero<3>, buckets<1>>>(6, {2});
 }
-
-template <int Level, class Tensor>
-using on_three_axes = hybrid<pipeline<2>, at_launch_level<Level>, Tensor>;
 
 TEST(Levels, OnThreeAxes) {
   expect_serial<job, on_three_axes<2, small_gpt::tp2>>(2, {4, 0.5});
@@ -244,39 +195,6 @@ TEST(Levels, NotFiniteNumbersAreFoundInTheLayerThatMakesThem) {
 using faulty_job = tied_job<data_parallel<4, within<2>, zero<3>, buckets<1>>>;
 using faulty_plan = faulty_job::plan_type;
 
-struct listed_program {
-  std::vector<exchange> list = exchanges_of<faulty_plan>(
-      0, {.rows = 3 * small_gpt::length, .microbatches = 2, .gradient_norm = true},
-      job_part::training);
-  step_program program =
-      program_of<faulty_plan>(faulty_plan::grid, list, 0, job_part::training,
-                              training_timetable<faulty_plan::schedule_type>(1, 2).stages[0],
-                              {.clips = true, .updates = true});
-
-  /// The `which`-th operation of a kind, or row of a place.
-  [[nodiscard]] std::size_t find(operation_kind what, exchange_place place, int which) const {
-    for (std::size_t i = 0; i < program.operations.size(); ++i) {
-      auto const& now = program.operations[i];
-      bool const is_one = now.what == what && (what != operation_kind::row ||
-                                               list[std::size_t(now.row)].place == place);
-      if (is_one && which-- == 0) return i;
-    }
-    ADD_FAILURE() << to_string(what) << " is not there";
-    return 0;
-  }
-  void erase(std::size_t at) {
-    program.operations.erase(program.operations.begin() + std::ptrdiff_t(at));
-    program.touched.erase(program.touched.begin() + std::ptrdiff_t(at));
-  }
-  void move(std::size_t from, std::size_t to) {
-    auto const operation = program.operations[from];
-    auto const touched = program.touched[from];
-    erase(from);
-    program.operations.insert(program.operations.begin() + std::ptrdiff_t(to), operation);
-    program.touched.insert(program.touched.begin() + std::ptrdiff_t(to), touched);
-  }
-};
-
 /// Two steps with a program: what optimizers own then, and the norms.
 std::vector<double> steps_by(listed_program const& with) {
   std::vector<std::vector<double>> of_ranks(4);
@@ -310,7 +228,7 @@ std::vector<double> steps_by(listed_program const& with) {
 }
 
 TEST(LevelsMutants, AreFound) {
-  listed_program const right;
+  auto const right = listed_program::of<faulty_plan>(faulty_plan::grid);
   auto const expected = steps_by(right);
   EXPECT_EQ(steps_by(right), expected);
   EXPECT_FALSE(std::isnan(expected[0]));
@@ -357,44 +275,4 @@ TEST(LevelsMutants, AreFound) {
   });
 }
 
-template <class Job>
-void expect_no_race(std::uint64_t seeds, settings const& with) {
-  auto const expected = train<Job>(threads{.data_ranks = 2}, with);
-  simulated_statistics statistics;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    auto const got =
-        train<Job>(simulated{.data_ranks = 2, .seed = seed, .statistics = &statistics}, with);
-    ASSERT_EQ(got.numbers, expected.numbers) << "seed " << seed;
-    ASSERT_EQ(got.weights, expected.weights) << "seed " << seed;
-  }
-  auto const list = exchanges_of<typename Job::plan_type>(
-      0, {.rows = small_gpt::length, .data_ranks = 2}, job_part::training);
-  auto const is_message = [&](int row) {
-    return row >= 0 && communicates(list[std::size_t(row)].row().moves) &&
-           list[std::size_t(row)].row().moves == collective::send;
-  };
-  for (auto const& site : statistics.sites)
-    if (site.where == wait_site::part::step) {
-      // The host has waited for a step, and for what it reads; what the passes send within a layer
-      // has waited for what was computed before a message; positions do not read their parameter
-      // in the backward, and no plan can know.
-      auto const kind = [](int number) { return number % (1 << 16); };
-      if (kind(site.awaited) == int(operation_kind::send) ||
-          kind(site.waiting) == int(operation_kind::read) || is_message(row_of_site(site.waiting)))
-        continue;
-      if (kind(site.waiting) == int(operation_kind::backward) && site.waiting / (1 << 16) == 2)
-        continue;
-      EXPECT_THROW(train<Job>(simulated{.data_ranks = 2, .without = site}, with), race_error)
-          << to_string(site);
-    }
-}
-
-TEST(LevelsSimulated, HaveNoRaceAndNoWaitTooMany) {
-  expect_no_race<job<at_launch_level<1>>>(2, {2, 0.5, 3});
-  expect_no_race<tied_job<at_launch_level<2>>>(2, {2, 0.5, 3});
-  expect_no_race<tied_job<at_launch_level<3>>>(2, {2, 0.5, 3});
-  expect_no_race<tied_job<data_parallel<2, within<1>, zero<3>, buckets<1>>>>(2, {2, 0.5, 3});
-  expect_no_race<job<on_three_axes<3, small_gpt::tp2_sharded>>>(2, {4, 0.5, 3});
-}
-
-}  // namespace levels
+}  // namespace

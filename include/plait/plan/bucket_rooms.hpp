@@ -244,6 +244,7 @@ struct gather_plan {
   /// Of each operation, as bits: begin and end of the room for parameters, and of that for frozen
   /// ones.
   std::vector<int> ends{};
+  std::vector<int> lets_go{};  ///< the same, of what no operation behind it uses there
 };
 
 /// Adds the buckets of a region that each operation of the passes uses, unless they lie there
@@ -253,6 +254,11 @@ struct gather_plan {
                                          element_range const& room, std::vector<int> const& uses,
                                          std::vector<int> const& order, int first_bit) {
   room_for_buckets inside(layout, room);
+  std::array<int, 2> last_use{-1, -1};  // of what lies at each end
+  auto const let_go = [&](std::size_t end) {
+    int const operation = std::exchange(last_use[end], -1);
+    if (operation >= 0) out.lets_go[std::size_t(operation)] |= (end == 1 ? 2 : 1) << first_bit;
+  };
   auto const uses_of = [&](std::size_t operation) {
     auto const at = 2 * std::size_t(order[operation]);
     return few_buckets{uses[at], uses[at + 1]};
@@ -264,18 +270,24 @@ struct gather_plan {
       room_place at;
       if (number < 0 || inside.has(number) || !inside.put(number, here, ahead, at)) return;
       out.gathers.push_back({static_cast<int>(i), number, at});
+      for (std::size_t const end : {std::size_t{0}, std::size_t{1}})
+        if (at.takes_all || at.at_end == (end == 1)) let_go(end);
     };
-    auto const end_of = [&](int number) {
-      return number < 0 ? 0 : (inside.is_at_end(number) ? 2 : 1) << first_bit;
+    auto const use = [&](int number) {
+      if (number < 0) return;
+      std::size_t const end = inside.is_at_end(number) ? 1 : 0;
+      out.ends[i] |= (end == 1 ? 2 : 1) << first_bit;
+      last_use[end] = static_cast<int>(i);
     };
     bring(here.first), bring(here.second);
-    out.ends[i] |= end_of(here.first) | end_of(here.second);
+    use(here.first), use(here.second);
     if (i + 1 == order.size()) break;
     auto const next = uses_of(i + 1);
     bring(next.first);
     ahead = next.first;
     bring(next.second);
   }
+  let_go(0), let_go(1);
 }
 
 /// The ranges of units, in their order, that one pass through a chunk runs as operations of their
@@ -319,6 +331,7 @@ struct gather_plan {
   }
   gather_plan out;
   out.ends.resize(order.size(), 0);
+  out.lets_go.resize(order.size(), 0);
   auto const& at = layout.parameters_at;
   add_gathers(out, layout, at.room, used, order, 0);
   out.trained = out.gathers.size();

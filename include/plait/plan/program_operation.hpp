@@ -71,6 +71,7 @@ struct program_operation {
   int bucket = -1;      ///< of the arena; -1: all
   bool begins = false;  ///< finds no gradients of its parameters, or of its bucket, yet
   bool at_end = false;  ///< of a room for two, where the bucket lies
+  int lets_go = 0;      ///< ends of rooms, as bits, whose parameters are used no more
 
   friend constexpr bool operator==(program_operation const&, program_operation const&) = default;
 };

@@ -301,7 +301,7 @@ class program_writer {
   }
   /// A part of a pass, behind the buckets that are gathered for it.
   [[gnu::cold]] void add_piece(program_operation run, unit_range units, buffers reads,
-                               buffers const& writes) {
+                               buffers writes) {
     if (gathers()) {
       auto const& all = gathers_.gathers;
       auto const gather_up_to = [&](std::size_t& next, std::size_t end) {
@@ -309,9 +309,11 @@ class program_writer {
       };
       gather_up_to(next_gather_, gathers_.trained);
       gather_up_to(next_frozen_, all.size());
-      int const ends = gathers_.ends[std::size_t(piece_++)];
+      int const ends = gathers_.ends[std::size_t(piece_)];
+      run.lets_go = gathers_.lets_go[std::size_t(piece_++)];
       for (int end = 0; end < 4; ++end)
-        if ((ends >> end & 1) != 0) reads.push_back(at(name::gathered, end));
+        if ((ends >> end & 1) != 0)
+          ((run.lets_go >> end & 1) != 0 ? writes : reads).push_back(at(name::gathered, end));
     }
     run.units = units;
     reads = joined(parameters_of(units), reads);
@@ -327,6 +329,7 @@ class program_writer {
       if (record_.is_made_again(unit, run.microbatch)) {
         auto before = run;
         before.units.begin = unit + 1;
+        before.lets_go = 0;  // the last does
         if (before.units.count() > 0) add(before, stream::compute, reads, writes);
         run.units.end = unit + 1;
         program_operation const made{.what = operation_kind::forward_again,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -65,6 +66,7 @@ class block_rooms {
         kept_(number_of_block(plan::rules.kept, rank.grid(), rank.place())),
         summed_(number_of_block(plan::rules.summed, rank.grid(), rank.place())) {
     list_uses();
+    if (plan::rules.keeps_blocks()) hide(-1);
   }
 
   /// Where a bucket of parameters is made whole.
@@ -81,12 +83,23 @@ class block_rooms {
   void bring(program_operation const& now) {
     auto const room = parameter_room(now);
     auto const block = block_in(layout_, layout_.parameters_at, now.bucket, kept_);
+    gathered_[std::size_t((is_frozen(now.bucket) ? 2 : 0) + (now.at_end ? 1 : 0))] = now;
     queue().discard(parameters_ + room.offset, room.count * sizeof(T));
     queue().copy_bytes(parameters_ + block.held.offset, parameters_ + room.offset + block.behind,
                        block.held.count * sizeof(T));
     for (auto const& one : uses_)
       if (one.bucket == now.bucket)
         memory_.place_of_use(one.use).parameter = room.offset + one.behind;
+  }
+  /// Behind a pass: what is used no more is not there any longer, and layers do not find it.
+  void let_go(program_operation const& now) {
+    for (std::size_t end = 0; end < gathered_.size(); ++end) {
+      auto const& gone = gathered_[end];
+      if ((now.lets_go >> end & 1) == 0 || gone.bucket < 0) continue;
+      auto const room = parameter_room(gone);
+      queue().discard(parameters_ + room.offset, room.count * sizeof(T));
+      hide(gone.bucket);
+    }
   }
   /// Before a backward that makes gradients of a bucket.
   void begin(program_operation const& now) {
@@ -108,6 +121,14 @@ class block_rooms {
   }
 
  private:
+  /// Puts the parameters of a bucket, -1: of any, behind the arena: a layer that reads them is to
+  /// read none of another bucket.
+  void hide(int bucket) {
+    for (auto const& one : uses_)
+      if ((bucket < 0 || one.bucket == bucket) &&
+          layout_.bucket_at(std::size_t(one.bucket)).region != 1)
+        memory_.place_of_use(one.use).parameter = layout_.parameters_at.count;
+  }
   [[gnu::cold]] void list_uses() {
     constexpr auto& entries = plan::entries;
     int const buckets = int(layout_.buckets.size() + layout_.frozen_buckets.size());
@@ -128,6 +149,9 @@ class block_rooms {
   }
 
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
+  [[nodiscard]] bool is_frozen(int bucket) const {
+    return std::size_t(bucket) >= layout_.buckets.size();
+  }
   [[nodiscard]] element_range place_in(element_range const& room,
                                        program_operation const& of) const {
     std::size_t const count = layout_.bucket_at(std::size_t(of.bucket)).elements.count;
@@ -135,8 +159,7 @@ class block_rooms {
   }
   [[nodiscard]] element_range parameter_room(program_operation const& of) const {
     auto const& at = layout_.parameters_at;
-    bool const is_frozen = std::size_t(of.bucket) >= layout_.buckets.size();
-    return place_in(is_frozen ? at.frozen_room : at.room, of);
+    return place_in(is_frozen(of.bucket) ? at.frozen_room : at.room, of);
   }
   [[nodiscard]] element_range gradient_room(program_operation const& of) const {
     return place_in(layout_.gradients_at.room, of);
@@ -149,6 +172,7 @@ class block_rooms {
   parameter_layout layout_;
   std::size_t kept_, summed_;  // the blocks that this rank holds
   std::vector<use_in_bucket> uses_{};
+  std::array<program_operation, 4> gathered_{};  // by what each end of both rooms has what it has
 };
 
 /// Where ranks hold all of both.
@@ -159,6 +183,7 @@ class block_rooms<Job, Rank, false> {
   typename Job::element* parameters(program_operation const&) const { return nullptr; }
   typename Job::gradient_element* gradients(program_operation const&) const { return nullptr; }
   void bring(program_operation const&) {}
+  void let_go(program_operation const&) {}
   void begin(program_operation const&) {}
   void accumulate(program_operation const&) {}
 };

@@ -73,6 +73,31 @@ class pass_runner {
   void compute(program_operation const& now) {
     if (now.what == operation_kind::bring) return rooms_.bring(now);
     if (now.what == operation_kind::accumulate) return rooms_.accumulate(now);
+    run(now);
+    rooms_.let_go(now);
+  }
+
+  /// Whether a backward comes to the begin of its chunk; else the rest is still to come.
+  [[nodiscard]] bool ends_pass(program_operation const& now) const {
+    return now.units.begin <= chunk_of(now).units.begin;
+  }
+
+  /// What the model has given to its loss in the last forward.
+  [[nodiscard]] T const* model_output() const {
+    return reinterpret_cast<T const*>(runner_.model_output());
+  }
+
+  /// Where this rank has what a message between chunks moves.
+  [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
+    bool const sends = what.is_sent_by(rank_.stage());
+    std::byte* const at = what.place == exchange_place::activation_edge
+                              ? (sends ? outputs_[std::size_t(now.chunk)] : input_of(now))
+                              : (sends ? gradient_ : gradient_of(now));
+    return reinterpret_cast<T*>(at);
+  }
+
+ private:
+  void run(program_operation const& now) {
     auto const& chunk = chunk_of(now);
     int const m = now.microbatch;
     prepare(m);
@@ -104,26 +129,6 @@ class pass_runner {
     if (!chunk.is_first) queue().discard(input, chunk.input_bytes);
   }
 
-  /// Whether a backward comes to the begin of its chunk; else the rest is still to come.
-  [[nodiscard]] bool ends_pass(program_operation const& now) const {
-    return now.units.begin <= chunk_of(now).units.begin;
-  }
-
-  /// What the model has given to its loss in the last forward.
-  [[nodiscard]] T const* model_output() const {
-    return reinterpret_cast<T const*>(runner_.model_output());
-  }
-
-  /// Where this rank has what a message between chunks moves.
-  [[nodiscard]] T* edge(exchange const& what, program_operation const& now) {
-    bool const sends = what.is_sent_by(rank_.stage());
-    std::byte* const at = what.place == exchange_place::activation_edge
-                              ? (sends ? outputs_[std::size_t(now.chunk)] : input_of(now))
-                              : (sends ? gradient_ : gradient_of(now));
-    return reinterpret_cast<T*>(at);
-  }
-
- private:
   [[nodiscard]] auto queue() const { return rank_.device().on(stream::compute); }
   [[nodiscard]] chunk_arena const& chunk_of(program_operation const& now) const {
     return runner_.arena().chunks[std::size_t(now.chunk)];

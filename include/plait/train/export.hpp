@@ -61,8 +61,12 @@ class export_work {
   using arena = typename Rank::device_type::arena;
 
  public:
-  /// `room` and `staging`: as long as the longest tensor; `rooms`: of each region, as long as its
-  /// longest bucket.
+  /// Whether tensors are moved between stages or put together, and whether these moves pack them.
+  static constexpr bool needs_staging = plan::tensor_ranks > 1;
+  static constexpr bool needs_room = needs_staging || plan::stages > 1;
+
+  /// `room` and `staging`: as long as the longest tensor, if there are moves that need them;
+  /// `rooms`: of each region, as long as its longest bucket.
   [[gnu::cold]] export_work(Rank& rank, Store const& store, T* trained, bool of_gradients,
                             arena const& room, arena const& staging,
                             std::array<arena, 3> const& rooms, Sink& sink)
@@ -146,8 +150,9 @@ class export_work {
     call(static_cast<T const*>(trained_));
   }
 
-  /// The tensor, whole, into the room.
+  /// The tensor, whole, into the room, unless it is read from where it lies.
   [[gnu::cold]] void take(program_operation const& now) const {
+    if (!needs_room) return;
     auto const& entry = plan::entries[now.entry];
     with_tensor(now, [&]<class From>(From const* held) {
       // No `if constexpr` around what is captured here: cicc of CUDA 13.0 crashes on it.
@@ -168,13 +173,14 @@ class export_work {
     auto const& tensor = tensor_of(now);
     auto const& info = plan::entries[now.entry].info;
     values_.resize(info.count());
-    with_tensor(now, [&]<class From>(From const*) {
+    with_tensor(now, [&]<class From>(From const* held) {
+      void const* const whole = needs_room ? static_cast<void const*>(room_) : held;
       if constexpr (std::is_same_v<From, T>) {
-        device.download(room_, values_.data(), info.count() * sizeof(T));
+        device.download(whole, values_.data(), info.count() * sizeof(T));
         device.synchronize();
       } else {
         std::vector<From> rounded(info.count());
-        device.download(room_, rounded.data(), info.count() * sizeof(From));
+        device.download(whole, rounded.data(), info.count() * sizeof(From));
         device.synchronize();
         for (std::size_t i = 0; i < rounded.size(); ++i) values_[i] = static_cast<T>(rounded[i]);
       }
@@ -203,7 +209,8 @@ class export_work {
 /// Moves:  what the plan's list has for the part: each bucket of which ranks have blocks shard ->
 ///         invariant over the axes that cut it, each cut parameter shard -> invariant over the
 ///         tensor axis, each parameter of another stage only<stage> -> only<0> over the stage axis.
-/// Memory: the longest tensor twice, and the longest bucket of which ranks have blocks.
+/// Memory: the longest bucket of which ranks have blocks; the longest tensor once where there are
+///         several stages, twice where there are several tensor ranks, and once on the root's host.
 template <class Job, class Rank, class Store, class T, class Sink>
 [[gnu::cold]] void export_tensors(Rank& rank, Store const& store, T* trained, bool of_gradients,
                                   Sink sink) {
@@ -212,8 +219,9 @@ template <class Job, class Rank, class Store, class T, class Sink>
   static_assert(sizeof(T) >= sizeof(typename Job::element));
   std::size_t const longest =
       greatest_at(exchanges_on<plan>(rank, {}, part, true), exchange_place::parameter);
-  auto const room = rank.device().allocate(longest * sizeof(T));
-  auto const staging = rank.device().allocate(longest * sizeof(T));
+  using work_type = export_work<Job, Rank, Store, T, Sink>;
+  auto const room = rank.device().allocate(work_type::needs_room ? longest * sizeof(T) : 0);
+  auto const staging = rank.device().allocate(work_type::needs_staging ? longest * sizeof(T) : 0);
   auto const list = exchanges_on<plan>(rank, {}, part);
   step_runner<Rank> program(rank, list, program_of<plan>(rank.grid(), list, rank.stage(), part));
   std::array<typename Rank::device_type::arena, 3> rooms{};
@@ -228,8 +236,7 @@ template <class Job, class Rank, class Store, class T, class Sink>
         region == parameter_layout::frozen ? sizeof(typename Job::element) : sizeof(T);
     rooms[std::size_t(region)] = rank.device().allocate(most * bytes);
   }
-  export_work<Job, Rank, Store, T, Sink> work(rank, store, trained, of_gradients, room, staging,
-                                              rooms, sink);
+  work_type work(rank, store, trained, of_gradients, room, staging, rooms, sink);
   program.run(work);
   rank.device().synchronize();  // the room is given back
 }

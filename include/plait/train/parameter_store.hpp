@@ -147,7 +147,6 @@ class parameter_store {
       out.push_back({.name = parameter.name});
       auto const& info = entry_of(parameter).info;
       values.resize(info.unpadded().count());
-      block.resize(parameter.count);
       std::span<parameter_element> const whole(values);
       if constexpr (std::is_void_v<decltype(source(parameter.name, info.unpadded(), whole))>)
         source(parameter.name, info.unpadded(), whole);
@@ -155,8 +154,13 @@ class parameter_store {
       if (auto const problem = not_finite<parameter_element>(parameter.name, values);
           !problem.empty())
         throw input_error("import_parameters: " + problem + "; nothing can be trained from there");
-      take_block<parameter_element>(parameter.in_block(), info.columns, values, block);
-      set(parameter, block);
+      if (is_whole(parameter)) {
+        set(parameter, values);
+      } else {
+        block.resize(parameter.count);
+        take_block<parameter_element>(parameter.in_block(), info.columns, values, block);
+        set(parameter, block);
+      }
       out.back().read(values);
     }
     return out;
@@ -188,15 +192,19 @@ class parameter_store {
       read_rectangle(source, parameter.name, entry_of(parameter).info.unpadded(), each, block,
                      parameter.offset);
   }
-  /// One rectangle, row by row, to where it lies behind `base`.
+  /// One rectangle, row by row, to where it lies behind `base`; straight there if its rows stand
+  /// one behind the other.
   [[gnu::cold]] void read_rectangle(state_source& source, std::string const& name,
                                     parameter_info const& info, parameter_rectangle const& each,
                                     std::span<parameter_element> out, std::size_t base) {
-    rows_.resize(each.count());
-    source.read(name, info, each, rows_.data());
+    auto const to = out.subspan(each.place - base);
+    if (each.rows == 1 || each.columns == each.stride)
+      return source.read(name, info, each, to.data());
+    std::vector<parameter_element> rows(each.count());
+    source.read(name, info, each, rows.data());
     for (std::size_t i = 0; i < each.rows; ++i)
-      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(i * each.columns), each.columns,
-                  out.begin() + static_cast<std::ptrdiff_t>(each.place + i * each.stride - base));
+      std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(i * each.columns), each.columns,
+                  to.begin() + static_cast<std::ptrdiff_t>(i * each.stride));
   }
 
   /// \see export_tensors
@@ -301,6 +309,12 @@ class parameter_store {
   static std::size_t place_of(owned_block const& block) {
     return stores_owned ? block.state_offset : block.parameters_at;
   }
+  /// Whether this rank's elements of a parameter are all of it, and no padding.
+  [[nodiscard]] static bool is_whole(parameter_block const& parameter) {
+    std::size_t const all = entry_of(parameter).info.unpadded().count();
+    return parameter.count == all && parameter.rectangles.size() == 1 &&
+           parameter.rectangles[0].count() == all;
+  }
   [[nodiscard]] bool is_kept_whole(parameter_block const& parameter) const {
     return !plan::rules.keeps_blocks() || overlap(layout_.regions[1], parameter).count > 0;
   }
@@ -361,7 +375,6 @@ class parameter_store {
   std::vector<owned_block> owned_;
   std::size_t owned_count_;
   slice_arena slices_;
-  std::vector<parameter_element> rows_{};
 };
 
 }  // namespace plait::execution

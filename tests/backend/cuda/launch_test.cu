@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test: timeout=900 seconds=30
+// test: timeout=900 seconds=40
 //
 // The same jobs on GPUs as on the processor, in double: the same losses and weights to rounding.
 #include <unistd.h>
@@ -25,11 +25,12 @@ using namespace cuda_testing;
 struct outcome {
   std::vector<double> losses;
   std::vector<double> norms;
+  std::vector<double> evaluated;  ///< behind each step, if it is asked for
   std::map<std::string, std::vector<double>> weights;
 };
 
 template <class Policy, class Backend>
-outcome train(Backend const& backend, bool replay = false) {
+outcome train(Backend const& backend, bool replay = false, bool evaluates = false) {
   using job = small_gpt::job<Policy>;
   auto const data = small_gpt::text();
   outcome out;
@@ -40,7 +41,9 @@ outcome train(Backend const& backend, bool replay = false) {
                                   {.seed = 3, .epochs = 0, .microbatches = 2});
     for (std::uint64_t step = 0; step < 3; ++step) {
       auto const report = trainer.step(batches.at(step));
+      double const evaluated = evaluates ? trainer.evaluate(batches.at(0)) : 0;
       if (!rank.is_root()) continue;
+      out.evaluated.push_back(evaluated);
       out.losses.push_back(report.loss);
       out.norms.push_back(report.gradient_norm);
     }
@@ -119,6 +122,26 @@ TYPED_TEST_SUITE(RecordedPlans, recorded_plans);
 
 TYPED_TEST(RecordedPlans, AreTheSame) {
   expect_serial(train<TypeParam>(pretended_processes{{.graphs = true}}, true));
+}
+
+// What is gathered where is the host's to know: a recorded step has it from when it was recorded.
+template <class Policy>
+struct RecordedLevels : testing::Test {};
+using recorded_levels =
+    testing::Types<plait::data_parallel<2, plait::zero<2>, plait::buckets<1>>,
+                   plait::data_parallel<2, plait::zero<3>, plait::buckets<1>>,
+                   plait::data_parallel<4, plait::within<2>, plait::zero<3>, plait::buckets<1>>>;
+TYPED_TEST_SUITE(RecordedLevels, recorded_levels);
+
+TYPED_TEST(RecordedLevels, HaveTheBitsOfTheOthers) {
+  auto const others = train<TypeParam>(pretended_processes{}, false, true);
+  auto const recorded = train<TypeParam>(pretended_processes{{.graphs = true}}, true, true);
+  expect_serial(recorded);
+  EXPECT_EQ(recorded.losses, others.losses);
+  EXPECT_EQ(recorded.evaluated, others.evaluated);
+  EXPECT_LT(recorded.evaluated[2], recorded.evaluated[0]);
+  EXPECT_EQ(recorded.norms, others.norms);
+  EXPECT_EQ(recorded.weights, others.weights);
 }
 
 TEST(CudaLaunch, ProcessesNeedNoFileWhereNcclKnowsTheAddress) {
