@@ -12,7 +12,7 @@ enum class again : int {
   all     ///< all that the backward reads: of a unit its output is kept, and nothing else
 };
 
-/// For example "cheap".
+/// The word for it, such as "cheap".
 [[nodiscard]] constexpr char const* to_string(again what) {
   constexpr char const* words[]{"nothing", "cheap", "moves", "all"};
   return words[static_cast<int>(what)];
