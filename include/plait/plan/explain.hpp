@@ -175,22 +175,19 @@ template <class Plan>
   for (int stage = 0; stage < Plan::stages; ++stage) {
     char share[16];
     std::snprintf(share, sizeof share, "%.0f %%", 100 * Plan::recompute_work(stage, load));
-    std::vector<std::string> ends{with_unit(Plan::arena_for(stage, load).working_bytes), share};
+    std::string record = with_unit(Plan::arena_for(stage, load).working_bytes), work = share;
     for (auto const& units : Plan::chunks_of(stage))
-      for (int i = 0; i < Plan::code.items.size(); ++i) {
-        auto const here = overlap(Plan::code.items[i].units(), units);
-        for (int unit = here.begin, next = unit; unit < here.end; unit = next) {
-          int const what = Plan::recomputes.of(unit);
-          while (next < here.end && Plan::recomputes.of(next) == what) ++next;
-          if ((Plan::recomputes.runs[i] >> what & 1) == 0) continue;
-          // Where a layer says it itself, the policy may say nothing.
-          auto const words = what == 0 ? "as layers say" : to_string(again(what));
-          std::vector<std::string> line{std::to_string(stage), layers_of<Plan>({unit, next}),
-                                        words};
-          line.insert(line.end(), ends.begin(), ends.end());
-          table.add(line);
-          ends = {"", ""};
-        }
+      for (int unit = units.begin, next = unit; unit < units.end; unit = next) {
+        // Copies of which the same is made again stand in one line.
+        int const item = item_of(Plan::code.items.view(), unit), what = Plan::recomputes.of(unit);
+        while (next < units.end && Plan::recomputes.of(next) == what &&
+               Plan::code.items[item].units().contains(next))
+          ++next;
+        if ((Plan::recomputes.runs[item] >> what & 1) == 0) continue;
+        // Where a layer says it itself, the policy may say nothing.
+        table.add({std::to_string(stage), layers_of<Plan>({unit, next}),
+                   what == 0 ? "as layers say" : to_string(again(what)), record, work});
+        record = work = "";
       }
   }
   return "made again before the backward\n" + table.text() + "\n";

@@ -63,6 +63,13 @@ constexpr int count_units(static_view<item> items) {
   return items.size() == 0 ? 0 : items[items.size() - 1].units().end;
 }
 
+/// The item of which a unit is a copy.
+constexpr int item_of(static_view<item> items, int unit) {
+  int at = 0;
+  while (!items[at].units().contains(unit)) ++at;
+  return at;
+}
+
 /// The model as a straight list of steps: the leaves in the chosen forms, the transitions between
 /// them, and where residuals begin and end.
 template <int Leaves>

@@ -19,9 +19,7 @@ constexpr int count_copies(item const& piece, static_view<unit_range> chunks) {
 
 /// The value that enters pipeline unit `unit` (> 0).
 constexpr int value_before(static_view<item> items, int unit) {
-  int at = 0;
-  while (!items[at].units().contains(unit - 1)) ++at;
-  return items[at].out;
+  return items[item_of(items, unit - 1)].out;
 }
 
 /// The first units of the stages so that the greatest sum of costs is as small as it can be.

@@ -87,10 +87,7 @@ class working_record {
 
  private:
   [[nodiscard]] constexpr bool has(static_view<unsigned char> bits, int unit) const {
-    if (!table_.any()) return false;
-    int item = 0;
-    while (!items_[item].units().contains(unit)) ++item;
-    return (bits[item] >> table_.of(unit) & 1) != 0;
+    return table_.any() && (bits[item_of(items_, unit)] >> table_.of(unit) & 1) != 0;
   }
 
   static_view<item> items_;

@@ -32,17 +32,13 @@ class step_runner {
       : rank_(rank),
         operations_(std::move(program.operations)),
         exchanges_(rank, list),
-        waits_(rank.device(), program.touched, operations_) {
-    for (auto const& now : operations_)
-      names_.push_back(now.row < 0 ? to_string(now.what)
-                                   : to_string(list[std::size_t(now.row)].place));
-  }
+        waits_(rank.device(), program.touched, operations_) {}
 
   template <class Work>
   void run(Work& work) {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
-      [[maybe_unused]] auto const mark = rank_.device().mark(names_[i]);
+      [[maybe_unused]] auto const mark = rank_.device().mark(name_of(now));
       waits_.begin(i);
       if (now.row < 0) work.compute(now);
       else work.run(exchanges_, now);
@@ -51,9 +47,13 @@ class step_runner {
   }
 
  private:
+  /// For profilers.
+  [[nodiscard]] char const* name_of(program_operation const& now) const {
+    return now.row < 0 ? to_string(now.what) : to_string(exchanges_.row(now.row).what.place);
+  }
+
   Rank& rank_;
   std::vector<program_operation> operations_;
-  std::vector<char const*> names_{};  // of them, for profilers
   exchanges_type exchanges_;
   synchronizer<typename Rank::device_type> waits_;
 };

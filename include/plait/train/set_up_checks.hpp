@@ -215,8 +215,8 @@ struct plan_numbers {
 [[nodiscard]] [[gnu::cold]] inline std::uint64_t digest_of(recompute_table const& reruns) {
   digest out;
   if (!reruns.any()) return 0;
-  out.add(std::as_bytes(std::span(reruns.steps.begin(), reruns.steps.end())));
-  out.add(std::as_bytes(std::span(reruns.units.begin(), reruns.units.end())));
+  for (auto const bits : reruns.steps) out.add(std::uint64_t{bits});
+  for (auto const what : reruns.units) out.add(static_cast<std::uint64_t>(what));
   return out.value();
 }
 template <class Plan>
