@@ -19,8 +19,8 @@ namespace plait::ext {
 template <class T>
 [[nodiscard, gnu::cold]] std::string not_finite(std::string const& name,
                                                 std::span<T const> values) {
-  auto const found =
-      std::ranges::find_if(values, [](T one) { return !std::isfinite(static_cast<double>(one)); });
+  auto const found = std::find_if(values.begin(), values.end(),
+                                  [](T one) { return !std::isfinite(static_cast<double>(one)); });
   if (found == values.end()) return {};
   auto const value = static_cast<double>(*found);
   return "tensor " + detail::in_quotes(name) + " holds " +

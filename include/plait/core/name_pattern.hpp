@@ -43,7 +43,8 @@ namespace plait::detail {
 
 [[nodiscard]] [[gnu::cold]] inline bool matches_any(std::vector<std::string> const& patterns,
                                                     std::string_view name) {
-  return std::ranges::any_of(patterns, [&](auto const& one) { return matches(one, name); });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](auto const& one) { return matches(one, name); });
 }
 
 /// `pattern` with a text for each of its stars, of which it has as many.

@@ -68,7 +68,7 @@ class cropped_data : public adapted_data<Held> {
       top = numbers.below(static_cast<std::uint32_t>(rows + 1));
       left = numbers.below(static_cast<std::uint32_t>(columns + 1));
     }
-    if (padding_ > 0) std::ranges::fill(out, element{0});
+    if (padding_ > 0) std::fill(out.begin(), out.end(), element{0});
     // What of the piece is in the picture.
     std::size_t const skip = left < padding_ ? padding_ - left : 0;
     std::size_t const end =

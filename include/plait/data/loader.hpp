@@ -177,8 +177,8 @@ class loader {
   /// Brings a sample here, or what a place without one gets.
   void read(std::size_t sample, std::int64_t epoch) {
     if (sample == no_sample) {
-      std::ranges::fill(inputs_, typename Data::element{0});
-      std::ranges::fill(targets_, missing());
+      std::fill(inputs_.begin(), inputs_.end(), typename Data::element{0});
+      std::fill(targets_.begin(), targets_.end(), missing());
       weight_ = 0;
       return;
     }

@@ -59,8 +59,9 @@ class token_shard {
     auto const largest = token_bytes_ == sizeof(std::uint16_t) ? copy_as<std::uint16_t>(from, out)
                                                                : copy_as<std::uint32_t>(from, out);
     if (largest < vocabulary) return;
-    auto const bad = std::ranges::find_if(
-        out, [&](std::int32_t token) { return static_cast<std::uint32_t>(token) >= vocabulary; });
+    auto const bad = std::find_if(out.begin(), out.end(), [&](std::int32_t token) {
+      return static_cast<std::uint32_t>(token) >= vocabulary;
+    });
     name_.refuse("has the token " + std::to_string(static_cast<std::uint32_t>(*bad)) +
                  " at place " + std::to_string(at + std::size_t(bad - out.begin())) +
                  ", the vocabulary has only " + std::to_string(vocabulary));
@@ -183,7 +184,7 @@ class token_shards {
     detail::file_name const name("folder of token files", folder);
     if (problem) name.fail("cannot be read", problem.value());
     if (files.empty()) name.refuse("has no file whose name ends with .bin");
-    std::ranges::sort(files);
+    std::sort(files.begin(), files.end());
     return {files, options};
   }
 

@@ -28,7 +28,7 @@ class host_map {
     return names_.empty() ? std::string{} : names_[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] bool share_one(std::vector<int> const& ranks) const {
-    return names_.empty() || std::ranges::all_of(ranks, [&](int rank) {
+    return names_.empty() || std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
              return name_of(rank) == name_of(ranks.front());
            });
   }
@@ -36,7 +36,7 @@ class host_map {
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> out;
     for (auto const& name : names_)
-      if (std::ranges::find(out, name) == out.end()) out.push_back(name);
+      if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
     return out;
   }
   /// The same hosts where rank i is what was rank from[i].
@@ -94,8 +94,9 @@ namespace plait::ext {
   for (int rank = 0; rank < grid.world_size(); ++rank) {
     auto group = grid.group_of(rank, together);
     if (group.front() != rank) continue;
-    auto home = std::ranges::find_if(
-        left, [&](auto const& processes) { return processes.size() >= group.size(); });
+    auto home = std::find_if(left.begin(), left.end(), [&](auto const& processes) {
+      return processes.size() >= group.size();
+    });
     // Process 0 stays rank 0. Where its host has too few, it is in a group that crosses anyway.
     if (rank == 0 && home != left.begin()) home = left.end();
     if (home != left.end()) fill(group, *home);

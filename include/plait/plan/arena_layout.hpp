@@ -321,7 +321,7 @@ struct parameter_layout {
     }
     close();
   }
-  std::ranges::reverse(out);
+  std::reverse(out.begin(), out.end());
   return out;
 }
 

@@ -225,7 +225,7 @@ template <class Plan>
     auto const list = exchanges_of<Plan>(stage, load, job_part::training);
     auto const all = Plan::parameter_layout_for(stage, grid).buckets;
     for (int b = int(all.size()) - 1, next = b; b >= 0; b = next) {
-      auto const row = std::ranges::find_if(list, [&](exchange const& one) {
+      auto const row = std::find_if(list.begin(), list.end(), [&](exchange const& one) {
         return (one.place == exchange_place::gradients ||
                 one.place == exchange_place::microbatch_gradients) &&
                one.moves_bucket(b);

@@ -170,7 +170,7 @@ template <int Leaves>
   for (int unit = 0, item = 0; unit < code.unit_count(); ++unit) {
     if (unit == code.items[item].units().end) ++item;
     int const copy = unit - code.items[item].first_unit;
-    if (std::ranges::any_of(chunks, [&](unit_range of) { return of.contains(unit); }))
+    if (std::any_of(chunks.begin(), chunks.end(), [&](unit_range of) { return of.contains(unit); }))
       for (int e = 0; e < entries.size(); ++e) {
         auto const& entry = entries[e];
         if (entry.item != item || entry.owner >= 0) continue;

@@ -89,8 +89,9 @@ class program_writer {
   }
 
   [[gnu::cold]] void write_evaluation(program_shape const& shape) {
-    bool const measures = std::ranges::any_of(
-        list_, [](exchange const& row) { return row.place == exchange_place::measures; });
+    bool const measures = std::any_of(list_.begin(), list_.end(), [](exchange const& row) {
+      return row.place == exchange_place::measures;
+    });
     if (shape.counts) begin_step();
     add_passes(measures ? outputs_are::measured : outputs_are::ignored);
     if (shape.counts) sum_loss();

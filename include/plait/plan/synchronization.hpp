@@ -88,7 +88,8 @@ struct planned_wait {
     awaited[here] = -1;
     // From the latest on: what it has seen itself needs no wait of its own.
     for (std::size_t n = 1; n < awaited.size(); ++n) {
-      auto const s = static_cast<std::size_t>(std::ranges::max_element(awaited) - awaited.begin());
+      auto const s = static_cast<std::size_t>(std::max_element(awaited.begin(), awaited.end()) -
+                                              awaited.begin());
       int const latest = std::exchange(awaited[s], -1);
       if (mine[s] >= latest) continue;
       out.push_back({static_cast<int>(i), latest});

@@ -26,7 +26,8 @@ struct forward_watch {
     std::vector<T> values(count);
     device.download(made, values.data(), count * sizeof(T));
     device.synchronize();
-    found = !std::ranges::all_of(values, [](T x) { return std::isfinite(static_cast<double>(x)); });
+    found = !std::all_of(values.begin(), values.end(),
+                         [](T x) { return std::isfinite(static_cast<double>(x)); });
   }
 };
 

@@ -103,7 +103,7 @@ class export_work {
  private:
   [[nodiscard]] [[gnu::cold]] parameter_block const& tensor_of(program_operation const& now) const {
     int const first = plan::code.items[plan::entries[now.entry].item].first_unit;
-    return *std::ranges::find_if(tensors_, [&](parameter_block const& one) {
+    return *std::find_if(tensors_.begin(), tensors_.end(), [&](parameter_block const& one) {
       return one.entry == now.entry && one.copy == now.units.begin - first;
     });
   }

@@ -114,8 +114,8 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   held.is_ready = false;
 
   auto const group = rank.grid().group_of(rank.world_rank(), batch_axes);
-  if (std::ranges::all_of(group, has)) return transferred_state::state;
-  load.source = static_cast<int>(std::ranges::find_if(group, has) - group.begin());
+  if (std::all_of(group.begin(), group.end(), has)) return transferred_state::state;
+  load.source = static_cast<int>(std::find_if(group.begin(), group.end(), has) - group.begin());
   if (!has(rank.world_rank())) {
     held.is_whole = false;
     rank.generation()->carried().step = 0;

@@ -120,8 +120,8 @@ struct confusion_matrix {
       throw input_error("measures::confusion_matrix: it has " + std::to_string(Classes) +
                         " classes, the model " + std::to_string(outputs.size()) +
                         " outputs; make the two numbers equal");
-    auto const taken_for =
-        static_cast<std::size_t>(std::ranges::max_element(outputs) - outputs.begin());
+    auto const taken_for = static_cast<std::size_t>(
+        std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
     auto const mine = detail::class_of(label, Classes, "measures::confusion_matrix");
     sums[mine * Classes + taken_for] += weight;
   }

@@ -24,7 +24,7 @@ template <class Rank>
   if (now == nullptr || std::ranges::all_of(now->accepted(), [](bool one) { return one; }))
     return -1;
   auto const& accepted = now->accepted();
-  auto const found = std::ranges::find(accepted, true);
+  auto const found = std::find(accepted.begin(), accepted.end(), true);
   return found == accepted.end() ? -1 : static_cast<int>(found - accepted.begin());
 }
 

@@ -381,7 +381,7 @@ class compared_batches {
   [[nodiscard]] bool is_new(device_batch<Memory> const& batch) {
     if (batch.description == nullptr || batch.description->number == last_) return false;
     last_ = batch.description->number;
-    if (std::ranges::find(all_, last_) != all_.end()) return false;
+    if (std::find(all_.begin(), all_.end(), last_) != all_.end()) return false;
     all_.push_back(last_);
     return true;
   }

@@ -37,7 +37,7 @@ template <class T>
                      std::size_t const end = std::min(local + length, piece.end());
                      if (begin >= end) return;
                      auto const out = block.subspan(begin, end - begin);
-                     if (is_constant) std::ranges::fill(out, static_cast<T>(scale));
+                     if (is_constant) std::fill(out.begin(), out.end(), static_cast<T>(scale));
                      else random_normals(key, global + (begin - local), scale, out);
                    });
   };
@@ -60,7 +60,7 @@ template <class T>
 template <class T>
 void take_block(std::vector<parameter_rectangle> const& rectangles, std::size_t width,
                 std::span<T const> values, std::span<T> block) {
-  std::ranges::fill(block, T{0});
+  std::fill(block.begin(), block.end(), T{0});
   for (auto const& each : rectangles)
     for_each_run(each, width, [&](std::size_t from, std::size_t to, std::size_t length) {
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from), length,

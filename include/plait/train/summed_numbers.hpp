@@ -40,7 +40,7 @@ class summed_numbers {
     if constexpr (slices == 0) {
       now.label_count = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
     } else {
-      std::ranges::fill(sent_, 0.0);
+      std::fill(sent_.begin(), sent_.end(), 0.0);
       for (int m = 0; m < batch.microbatches; ++m)
         std::ranges::copy(
             Terms::count_in(batch, m, m + 1, mine, ranks),

@@ -124,7 +124,7 @@ class trainer_state final : public saved_state {
       auto const out = to.subspan(share.state_offset, share.elements.count);
       if (share.elements.offset >= of_.store.layout().count()) {
         if (kind == 0) of_.store.download_frozen(share.elements, out);
-        else std::ranges::fill(out, element{0});
+        else std::fill(out.begin(), out.end(), element{0});
         continue;
       }
       for (auto const& block : of_.store.owned())

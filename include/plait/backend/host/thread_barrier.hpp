@@ -214,7 +214,7 @@ class thread_barrier {
 
   // Cheap test before the thorough one: only then can this wait be the last one of a deadlock.
   bool awaits_a_waiting_rank(wait const& what) const {
-    return std::ranges::any_of(what.awaited, [&](int rank) {
+    return std::any_of(what.awaited.begin(), what.awaited.end(), [&](int rank) {
       auto const& state = ranks_[static_cast<std::size_t>(rank)];
       return (state.finished || state.waits != nullptr) && !has_arrived(rank, what);
     });
@@ -230,7 +230,7 @@ class thread_barrier {
       for (std::size_t i = 0; i < ranks_.size(); ++i) {
         if (can_move_[i] != 0 || ranks_[i].finished) continue;
         auto const& what = *ranks_[i].waits;
-        bool const movable = std::ranges::all_of(what.awaited, [&](int rank) {
+        bool const movable = std::all_of(what.awaited.begin(), what.awaited.end(), [&](int rank) {
           return can_move_[static_cast<std::size_t>(rank)] != 0 || has_arrived(rank, what);
         });
         can_move_[i] = movable;

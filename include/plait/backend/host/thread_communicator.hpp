@@ -88,7 +88,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
     if (group.members != members)
       throw input_error(who + "group " + std::to_string(group_id) + " has been declared as " +
                         ranks_in_braces(group.members) + ", not as " + ranks_in_braces(members));
-    auto const place = std::ranges::find(members, world_rank);
+    auto const place = std::find(members.begin(), members.end(), world_rank);
     if (place == members.end())
       throw input_error(who + "it is not a member of " + ranks_in_braces(members));
     return {world.room_, group, static_cast<int>(place - members.begin())};

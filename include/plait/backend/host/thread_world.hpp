@@ -36,13 +36,14 @@ class thread_world {
   /// the members of another is the same, so that all calls among them are compared.
   [[gnu::cold]] int add_group(std::vector<int> members) {
     auto sorted = members;
-    std::ranges::sort(sorted);
+    std::sort(sorted.begin(), sorted.end());
     if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size_ ||
-        std::ranges::adjacent_find(sorted) != sorted.end())
+        std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
       throw input_error("thread_world::add_group: " + ranks_in_braces(members) +
                         " is not a set of different ranks from 0 to " + std::to_string(size_ - 1));
-    auto const same = std::ranges::find(
-        groups_, members, [](auto const& one) -> auto const& { return one->members; });
+    auto const same = std::find_if(groups_.begin(), groups_.end(), [&](auto const& one) {
+      return one->members == members;
+    });
     if (same != groups_.end()) return static_cast<int>(same - groups_.begin());
     auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
