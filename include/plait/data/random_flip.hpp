@@ -46,7 +46,7 @@ class flipped_data : public adapted_data<Held> {
     write_inputs(this->data(), sample, epoch, out, scratch);
     if (epoch == no_epoch || !sample_random(seed_, place, epoch, sample).chance(chance_)) return;
     for (std::size_t row = 0; row < out.size(); row += width_)
-      std::ranges::reverse(out.subspan(row, width_));
+      std::reverse(out.data() + row, out.data() + row + width_);
   }
 
  private:

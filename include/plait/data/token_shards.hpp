@@ -83,7 +83,8 @@ class token_shard {
                    std::to_string(header_bytes));
     std::array<std::int32_t, 3> header{};
     file.read(std::as_writable_bytes(std::span(header)), 0);
-    auto const* const found = std::ranges::find(kinds, header[0], &kind::magic);
+    auto const* const found = std::find_if(kinds.begin(), kinds.end(),
+                                           [&](kind const& one) { return one.magic == header[0]; });
     if (found == kinds.end())
       name_.refuse("begins with " + std::to_string(header[0]) +
                    " instead of 20240520 or 20240801: it is no file of tokens of 16 or 32 bits "
@@ -222,8 +223,8 @@ class token_shards {
     detail::check_sample("token_shards", sample, size(), out.size(), options_.sequence);
     std::size_t at = sample * options_.sequence + shift;
     // The last shard that begins there or before.
-    auto number =
-        static_cast<std::size_t>(std::ranges::upper_bound(firsts_, at) - firsts_.begin() - 1);
+    auto number = static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), at) -
+                                           firsts_.begin() - 1);
     for (; !out.empty(); ++number) {
       auto const& shard = shards_[number];
       std::size_t const within = at - firsts_[number];

@@ -233,8 +233,8 @@ struct plan {
                 "tied<L, Parameter, Owner>: the two layers are on different pipeline stages; cut "
                 "the model so that one stage has both (cut_at)");
 
-  static_assert(std::ranges::all_of(entries,
-                                    [](auto const& e) { return is_covered(e, tensor_ranks); }),
+  static_assert(std::all_of(entries.begin(), entries.end(),
+                            [](auto const& e) { return is_covered(e, tensor_ranks); }),
                 "plan: the tensor ranks' blocks of a parameter do not have each of its elements "
                 "once; this is a fault of plait");
 

@@ -158,11 +158,13 @@ class rerun_finder {
       bool const for_slots = has_wide_slots(now, leaves) && has_slots && own == int(again::all);
       bool const runs = (is_needed && can[at(s)]) || for_slots;
       if (has_slots) settle(out.slots[at(now.leaf)], runs, what);
-      for (int const made : {now.out, now.kind == step_kind::fan_out ? now.skip : now.out}) {
-        if (!needed[at(made)]) continue;
+      auto const settle_value = [&](int made) {
+        if (!needed[at(made)]) return;
         settle(out.value[at(made)], runs, what);
         if (!runs) out.stays[at(made)] = true;
-      }
+      };
+      settle_value(now.out);
+      if (now.kind == step_kind::fan_out) settle_value(now.skip);
       if (!runs) continue;
       out.step[at(s)] = static_cast<unsigned char>(out.step[at(s)] | bit_of(what));
       out.any = true;

@@ -94,9 +94,10 @@ template <class Job, class Rank, class Numbers, class CatchUp>
 
   auto const lags = [&](int other) { return of(other, done) + 1 == now && of(other, ready) == 1; };
   auto const has = [&](int other) { return of(other, done) == now || lags(other); };
-  for (int other = 0; other < rank.world_size(); ++other)
-    if (std::ranges::none_of(rank.grid().group_of(other, batch_axes), has))
-      return transferred_state::lost;
+  for (int other = 0; other < rank.world_size(); ++other) {
+    auto const all = rank.grid().group_of(other, batch_axes);
+    if (std::none_of(all.begin(), all.end(), has)) return transferred_state::lost;
+  }
 
   std::memset(mine.data(), 0, agreed_fields * sizeof mine[0]);
   std::memcpy(mine.data(), &held.last, sizeof held.last);
@@ -304,9 +305,9 @@ class trainer_generation {
         signals += stop_summand(static_cast<int>(of(other, caught)));
         waits = waits || of(other, alone) != 0;
         is_late = is_late || of(other, late) != 0;
-        leaves_none =
-            leaves_none || std::ranges::all_of(rank_.grid().group_of(other, batch_axes),
-                                               [&](int one) { return of(one, caught) != 0; });
+        auto const all = rank_.grid().group_of(other, batch_axes);
+        leaves_none = leaves_none || std::all_of(all.begin(), all.end(),
+                                                 [&](int one) { return of(one, caught) != 0; });
       }
       if (leaves_none) return agreed_signal(signals);
       if (signals == 0 || !waits || is_late) return 0;

@@ -129,7 +129,8 @@ struct confusion_matrix {
                                                                 evaluation_totals const&) {
     std::array<std::array<double, Classes>, Classes> out{};
     for (std::size_t row = 0; row < Classes; ++row)
-      std::ranges::copy(sums.subspan(row * Classes, Classes), out[row].begin());
+      std::copy_n(sums.begin() + static_cast<std::ptrdiff_t>(row * Classes), Classes,
+                  out[row].begin());
     return out;
   }
 };

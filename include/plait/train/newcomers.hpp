@@ -21,9 +21,9 @@ template <class Rank>
 template <class Rank>
 [[nodiscard]] [[gnu::cold]] int reference_rank(Rank& rank) {
   auto* const now = generation_of(rank);
-  if (now == nullptr || std::ranges::all_of(now->accepted(), [](bool one) { return one; }))
-    return -1;
+  if (now == nullptr) return -1;
   auto const& accepted = now->accepted();
+  if (std::find(accepted.begin(), accepted.end(), false) == accepted.end()) return -1;
   auto const found = std::find(accepted.begin(), accepted.end(), true);
   return found == accepted.end() ? -1 : static_cast<int>(found - accepted.begin());
 }

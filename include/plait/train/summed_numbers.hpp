@@ -41,10 +41,11 @@ class summed_numbers {
       now.label_count = Terms::count_in(batch, 0, batch.microbatches, mine, ranks);
     } else {
       std::fill(sent_.begin(), sent_.end(), 0.0);
-      for (int m = 0; m < batch.microbatches; ++m)
-        std::ranges::copy(
-            Terms::count_in(batch, m, m + 1, mine, ranks),
-            sent_.begin() + static_cast<std::ptrdiff_t>(terms) * (batch.first_slice + m));
+      for (int m = 0; m < batch.microbatches; ++m) {
+        auto const counts = Terms::count_in(batch, m, m + 1, mine, ranks);
+        std::copy(counts.begin(), counts.end(),
+                  sent_.begin() + static_cast<std::ptrdiff_t>(terms) * (batch.first_slice + m));
+      }
       sent_.back() = now.stop;
       rank.device().upload(sent_.data(), list_, sent_.size() * sizeof(double));
     }

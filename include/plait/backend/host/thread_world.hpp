@@ -41,9 +41,8 @@ class thread_world {
         std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
       throw input_error("thread_world::add_group: " + ranks_in_braces(members) +
                         " is not a set of different ranks from 0 to " + std::to_string(size_ - 1));
-    auto const same = std::find_if(groups_.begin(), groups_.end(), [&](auto const& one) {
-      return one->members == members;
-    });
+    auto const same = std::find_if(groups_.begin(), groups_.end(),
+                                   [&](auto const& one) { return one->members == members; });
     if (same != groups_.end()) return static_cast<int>(same - groups_.begin());
     auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
