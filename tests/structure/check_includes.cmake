@@ -9,6 +9,8 @@
 #   - only backend/, testing/ and the executor (run/move.hpp, run/exchange_runner.hpp) call collectives;
 #   - axes are named by their roles in few places outside policy/ and testing/, and none by a
 #     using enum: what differs from axis to axis is said by policies and placements;
+#   - what most programs include uses algorithms by iterators: those of std::ranges cost compilers a
+#     seventh of a program;
 #   - own headers are written "plait/...", and start with the licence line and #pragma once.
 cmake_minimum_required(VERSION 3.24)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/plait-components.cmake")
@@ -88,6 +90,10 @@ foreach(header IN LISTS headers)
     string(REGEX MATCHALL "[^A-Za-z0-9_](${axis_words})[^A-Za-z0-9_]" named "${text}")
     list(LENGTH named here)
     math(EXPR axis_word_count "${axis_word_count} + ${here}")
+  endif()
+  if(text MATCHES "std::ranges::" AND NOT header MATCHES
+      "^plait/((checkpoint|elastic|io|testing)/|backend/(cuda|gloo|mpi|process|simulated)/|data/images/)")
+    report("uses std::ranges, which costs every program's compiler; write the algorithm by iterators")
   endif()
   if(text MATCHES "using enum (plait::)?axis[^_]")
     report("has `using enum axis`; write axis::, or better ask its placements")

@@ -81,6 +81,8 @@ string(REPEAT "auto a = axis::data | axis::stage;\n" 11 names)
 expect("axes are named 22 times outside policy/ and testing/, more than 20"
   train/bad.hpp "${top}${names}")
 expect("" policy/good.hpp "${top}${names}")
+expect("uses std::ranges" plan/bad.hpp "${top}bool has(auto const& all) { return std::ranges::find(all, 1) != all.end(); }\n")
+expect("" io/good.hpp "${top}bool has(auto const& all) { return std::ranges::find(all, 1) != all.end(); }\n")
 expect("has `using enum axis`"
   train/bad.hpp "${top}void f() { using enum axis; }\n")
 string(REPEAT "\n" 600 long)

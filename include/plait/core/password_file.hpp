@@ -46,7 +46,7 @@ inline void require_private(open_file const& file) {
   if (out.ends_with('\n')) out.pop_back();
   if (out.empty()) file.name().refuse("is empty; the password is its only line");
   auto const is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::ranges::any_of(out, is_control))
+  if (std::any_of(out.begin(), out.end(), is_control))
     file.name().refuse("is no password: it has further lines, or characters that do not print");
   return out;
 }

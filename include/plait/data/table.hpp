@@ -66,11 +66,13 @@ inline std::optional<double> number_of_cell(std::string_view cell, bool* in_rang
 /// Words in order, or as numbers where all of them are.
 inline void sort_words(std::vector<std::string>& words) {
   auto const key = [](std::string const& word) { return number_of_cell(word); };
-  bool const numbers = std::ranges::all_of(
-      words, [&](std::string const& word) { return key(word) && !std::isnan(*key(word)); });
-  if (numbers)
-    std::ranges::sort(words, {}, [&](auto const& word) { return std::pair(*key(word), word); });
-  else std::ranges::sort(words);
+  bool const numbers = std::all_of(words.begin(), words.end(), [&](std::string const& word) {
+    return key(word) && !std::isnan(*key(word));
+  });
+  auto const before = [&](std::string const& one, std::string const& other) {
+    return numbers && *key(one) != *key(other) ? *key(one) < *key(other) : one < other;
+  };
+  std::sort(words.begin(), words.end(), before);
 }
 
 }  // namespace detail
@@ -170,10 +172,10 @@ class table {
                         " words, but the targets are real numbers; for classes write "
                         "plait::table<float>");
     auto words = options.classes;
-    std::ranges::sort(words);
+    std::sort(words.begin(), words.end());
     if (!words.empty() && words[0].empty())
       throw input_error("table_options::classes has the word '', which stands for a missing class");
-    if (auto const twice = std::ranges::adjacent_find(words); twice != words.end())
+    if (auto const twice = std::adjacent_find(words.begin(), words.end()); twice != words.end())
       throw input_error("table_options::classes has the word " + detail::in_quotes(*twice) +
                         " twice");
   }
@@ -235,7 +237,7 @@ class table {
 
   [[nodiscard]] std::size_t column(std::vector<std::string> const& names,
                                    std::string const& name) const {
-    auto const found = std::ranges::find(names, name);
+    auto const found = std::find(names.begin(), names.end(), name);
     if (found == names.end())
       name_.refuse("has no column " + detail::in_quotes(name) + "; its columns are " +
                    list_of(names));

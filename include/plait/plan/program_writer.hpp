@@ -89,9 +89,8 @@ class program_writer {
   }
 
   [[gnu::cold]] void write_evaluation(program_shape const& shape) {
-    bool const measures = std::any_of(list_.begin(), list_.end(), [](exchange const& row) {
-      return row.place == exchange_place::measures;
-    });
+    bool measures = false;
+    for (auto const& row : list_) measures = measures || row.place == exchange_place::measures;
     if (shape.counts) begin_step();
     add_passes(measures ? outputs_are::measured : outputs_are::ignored);
     if (shape.counts) sum_loss();
@@ -329,8 +328,7 @@ class program_writer {
     for (int unit = run.units.end - 1; plan_.recomputes.any() && unit >= run.units.begin; --unit) {
       if (record_.is_made_again(unit, run.microbatch)) {
         auto before = run;
-        before.units.begin = unit + 1;
-        before.lets_go = 0;  // the last does
+        before.units.begin = unit + 1, before.lets_go = 0;  // the last does
         if (before.units.count() > 0) add(before, stream::compute, reads, writes);
         run.units.end = unit + 1;
         program_operation const made{.what = operation_kind::forward_again,
