@@ -95,8 +95,8 @@ template <class Job, class Rank, class Numbers, class CatchUp>
   auto const lags = [&](int other) { return of(other, done) + 1 == now && of(other, ready) == 1; };
   auto const has = [&](int other) { return of(other, done) == now || lags(other); };
   for (int other = 0; other < rank.world_size(); ++other) {
-    auto const all = rank.grid().group_of(other, batch_axes);
-    if (std::none_of(all.begin(), all.end(), has)) return transferred_state::lost;
+    auto const copies = rank.grid().group_of(other, batch_axes);
+    if (std::none_of(copies.begin(), copies.end(), has)) return transferred_state::lost;
   }
 
   std::memset(mine.data(), 0, agreed_fields * sizeof mine[0]);
@@ -305,8 +305,8 @@ class trainer_generation {
         signals += stop_summand(static_cast<int>(of(other, caught)));
         waits = waits || of(other, alone) != 0;
         is_late = is_late || of(other, late) != 0;
-        auto const all = rank_.grid().group_of(other, batch_axes);
-        leaves_none = leaves_none || std::all_of(all.begin(), all.end(),
+        auto const copies = rank_.grid().group_of(other, batch_axes);
+        leaves_none = leaves_none || std::all_of(copies.begin(), copies.end(),
                                                  [&](int one) { return of(one, caught) != 0; });
       }
       if (leaves_none) return agreed_signal(signals);
