@@ -311,9 +311,10 @@ class program_writer {
       gather_up_to(next_frozen_, all.size());
       int const ends = gathers_.ends[std::size_t(piece_)];
       run.lets_go = gathers_.lets_go[std::size_t(piece_++)];
-      for (int end = 0; end < 4; ++end)
-        if ((ends >> end & 1) != 0)
-          ((run.lets_go >> end & 1) != 0 ? writes : reads).push_back(at(name::gathered, end));
+      for (int end = 0; end < 4; ++end) {
+        if ((ends >> end & 1) != 0) reads.push_back(at(name::gathered, end));
+        if ((run.lets_go >> end & 1) != 0) writes.push_back(at(name::gathered, end));
+      }
     }
     run.units = units;
     reads = joined(parameters_of(units), reads);
