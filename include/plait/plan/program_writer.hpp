@@ -264,10 +264,9 @@ class program_writer {
       run.begins = plan_.slices == 0 && !has_begun[std::size_t(now.chunk)];  // else cleared
       has_begun[std::size_t(now.chunk)] = true;
     }
-    for (auto const* const some : {&stash, &input}) {
-      auto& to = gives_back ? writes : reads;
-      if (now.kind != work::forward || some == &input) to = joined(to, *some);
-    }
+    kept_ = joined(stash, input);
+    auto& given_back = gives_back ? writes : reads;
+    given_back = joined(given_back, now.kind == work::forward ? input : kept_);
     if (now.kind == work::backward || now.kind == work::backward_input) {
       writes = joined(writes, gradient);
       for (int i = 0; i < std::min(units_here, 2); ++i)
@@ -296,7 +295,6 @@ class program_writer {
       case work::receive_gradient:
         return add_message(exchange_place::gradient_edge, chunk.end, false, now, gradient);
     }
-    kept_ = joined(stash, input);
     add_backward(run, gives_back, is_last, reads, writes);
   }
   /// A part of a pass, behind the buckets that are gathered for it.
