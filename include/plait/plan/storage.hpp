@@ -96,13 +96,15 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
     if (leaves[now.leaf].saved.keeps_output) keep(now.out);
   }
   auto const from_outside = [&](int value) { return share.root(value) == piece.in; };
+  // The item's output has a buffer of its own length: it is no block of a longer one.
+  auto const fits = [&](int out, int in) { return out != piece.out || !share.is_block(in); };
   for (int i = piece.first_step; i < piece.end_step; ++i) {
     auto const& now = code.steps[i];
     bool const leaves_item = now.out == piece.out && from_outside(now.in);
     switch (now.kind) {
       case step_kind::leaf:
         if (leaves[now.leaf].may_alias.forward && now.more.size() == 0 && !from_outside(now.in) &&
-            share.may_go(now.in) && share.readers_of(now.in) == 0)
+            share.may_go(now.in) && share.readers_of(now.in) == 0 && fits(now.out, now.in))
           share.put(now.out, now.in);
         break;
       case step_kind::move: {
@@ -111,7 +113,8 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
                               !share.must_stay[static_cast<std::size_t>(now.in)] &&
                               (share.apart == nullptr || !share.apart[now.in]) &&
                               share.readers_of(now.in) == 0;
-        if ((row.moves == local_move::none || in_place) && !leaves_item) share.put(now.out, now.in);
+        if ((row.moves == local_move::none || in_place) && !leaves_item && fits(now.out, now.in))
+          share.put(now.out, now.in);
         if (slices_rows(row) && now.out != piece.out) share.put(now.out, now.in, true);
         break;
       }
@@ -125,7 +128,8 @@ constexpr void share_values(program<Leaves> const& code, auto const& leaves, ite
         ++share.readers_of(now.in);
         break;
       case step_kind::add:
-        if (!from_outside(now.in) && share.may_go(now.in)) share.put(now.out, now.in);
+        if (!from_outside(now.in) && share.may_go(now.in) && fits(now.out, now.in))
+          share.put(now.out, now.in);
         break;
     }
   }
@@ -138,7 +142,8 @@ constexpr void share_gradients(program<Leaves> const& code, auto const& leaves, 
   auto const merge = [&](int value, int into, bool as_block = false) {
     bool const reaches_input = share.root(value) == share.root(piece.in);
     bool const reaches_output = share.root(into) == share.root(piece.out);
-    if (!(reaches_input && reaches_output)) share.put(value, into, as_block);
+    bool const fits = value != piece.in || !share.is_block(into);
+    if (!(reaches_input && reaches_output) && fits) share.put(value, into, as_block);
   };
   for (int i = piece.end_step - 1; i >= piece.first_step; --i) {
     auto const& now = code.steps[i];

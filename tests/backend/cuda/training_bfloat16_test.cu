@@ -47,14 +47,15 @@ TEST(CudaTrainingInBfloat16, OneRankOverNccl) { train_on_data_ranks(one_gpu(1));
 TEST(CudaTrainingInBfloat16, RecordedSteps) {
   train_on_data_ranks(plait::cuda{.options = {.graphs = true}}, true);
 }
-// What is made again has the bits of what was kept, recorded or not.
+// What is made again has the bits of what was kept, recorded or not. Where an activation runs again
+// without its product it is no epilogue of it in the first forward either, and sees rounded sums.
 TEST(CudaTrainingInBfloat16, MakesAgainWhatItHasMade) {
   using usual = job<tied_gpt, any_data, in_bfloat16>;
-  using cheap = job<tied_gpt, plait::hybrid<any_data, plait::recompute<>>, in_bfloat16>;
-  using all = job<tied_gpt, plait::hybrid<any_data, plait::recompute<plait::again::all>>, in_bfloat16>;
-  auto const expected = losses_of<usual>(one_gpu(1));
-  EXPECT_EQ(losses_of<cheap>(one_gpu(1)), expected);
-  EXPECT_EQ(losses_of<all>(plait::cuda{.options = {.graphs = true}}, true), expected);
+  using all = plait::hybrid<any_data, plait::recompute<plait::again::all>>;
+  EXPECT_EQ((losses_of<job<tied_gpt, all, in_bfloat16>>(plait::cuda{.options = {.graphs = true}}, true)),
+            losses_of<usual>(one_gpu(1)));
+  using cheap = plait::hybrid<any_data, plait::recompute<>>;
+  expect_losses_of_host<tied_gpt, cheap, in_bfloat16>(one_gpu(1), bfloat16_tolerance);
 }
 TEST(CudaTrainingInBfloat16, TwoDataRanks) { train_on_data_ranks(one_gpu(2)); }
 
