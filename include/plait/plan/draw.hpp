@@ -4,43 +4,20 @@
 #include <string>
 
 #include "plait/plan/drawn_plan.hpp"
-#include "plait/plan/exchanges.hpp"
-#include "plait/plan/explain.hpp"
+#include "plait/plan/drawn_plan_of.hpp"
 #include "plait/plan/pictures.hpp"
-#include "plait/schedule/lowering.hpp"
+#include "plait/plan/workload.hpp"
 
 namespace plait::planning {
-
-/// Lists what pictures of a plan need.
-template <class Plan>
-[[nodiscard]] [[gnu::cold]] drawn_plan drawn_plan_of(Plan, workload const& load) {
-  auto const grid = Plan::grid_for(load);
-  static constexpr auto types = plain_names(static_cast<typename Plan::leaf_types const*>(nullptr));
-  drawn_plan out;
-  out.numbers = numbers_of<Plan>(grid);
-  out.load = Plan::completed(load);
-  out.parameter_count = Plan::parameter_count();
-  out.sizes = sizes_of<Plan>;
-  out.names = leaf_names(Plan::tree);
-  out.types.assign(types.begin(), types.end());
-  for (auto const& leaf : Plan::tree.leaves) out.is_frozen.push_back(leaf.is_frozen);
-  out.table = training_timetable<typename Plan::schedule_type>(Plan::stages, out.load.microbatches);
-  out.schedule = Plan::schedule_type::name;
-  for (int stage = 0; stage < Plan::stages; ++stage) {
-    out.exchanges.push_back(exchanges_of<Plan>(stage, out.load, job_part::training));
-    out.layouts.push_back(Plan::parameter_layout_for(stage, grid));
-    out.memory.push_back(Plan::memory(stage, load));
-  }
-  return out;
-}
 
 /// Draws a plan for a workload as a picture: an SVG document without scripts, fonts and references
 /// to anything outside it, with its content in words, too.
 ///
 /// Cost:    that of `explain`; the same bytes each time.
 ///
-/// Example (tests/plan/draw_test.cpp):
-///     std::string const svg = plait::ext::draw(job::plan(), {.rows = 16, .microbatches = 2},
+/// Example (tests/plan/draw_test.cpp draw):
+///     using job = plait::parallel<small_gpt, plait::data_parallel<2>>;
+///     std::string const svg = plait::ext::draw(job::plan(), {.rows = 64, .microbatches = 2},
 ///                                              {.what = plait::ext::picture::memory});
 template <class Plan>
 [[nodiscard]] [[gnu::cold]] std::string draw(Plan plan, workload const& load,
@@ -53,6 +30,5 @@ template <class Plan>
 namespace plait::ext {
 
 using planning::draw;
-using planning::drawn_plan_of;
 
 }  // namespace plait::ext

@@ -45,7 +45,7 @@ enum class picture : int {
   timetable  ///< the forwards and backwards of each stage in their order
 };
 
-/// What `draw` draws, and how.
+/// Options of `draw`: the picture and its theme.
 struct draw_options {
   picture what = picture::plan;
   bool dark = false;  ///< light lines on a dark ground

@@ -93,7 +93,9 @@ struct drawn_chunk {
 /// Sorts what a plan has into chunks, pieces and layers, as texts.
 class layer_lister {
  public:
-  explicit layer_lister(drawn_plan const& of) : of_(of), plan_(of.numbers) {}
+  /// `single`: beyond so many layers equal neighbours are drawn once.
+  explicit layer_lister(drawn_plan const& of, std::size_t single = most_single)
+      : of_(of), plan_(of.numbers), single_(single) {}
 
   [[nodiscard]] [[gnu::cold]] std::vector<drawn_chunk> chunks() const {
     std::vector<drawn_chunk> out;
@@ -112,7 +114,7 @@ class layer_lister {
         add_edges(chunk.to_next, exchange_place::activation_edge, stage, units.end);
         add_edges(chunk.from_next, exchange_place::gradient_edge, (number + 1) % stages, units.end);
       }
-      if (of_.names.size() > most_single) fold(chunk.pieces);
+      if (of_.names.size() > single_) fold(chunk.pieces);
       out.push_back(std::move(chunk));
     }
     if (count > most_chunks) fold(out);
@@ -312,8 +314,8 @@ class layer_lister {
       for (next = at + 1; next < chunks.size() && chunks[at].is_like(chunks[next]);) ++next;
       auto& first = chunks[at];
       if (next - at > 1)
-        first.title += ", and up to " + chunks[next - 1].title +
-                       " all are like it: " + std::to_string(next - at);
+        first.title +=
+            " to " + chunks[next - 1].title + ": " + std::to_string(next - at) + " alike";
       out.push_back(std::move(first));
     }
     chunks = std::move(out);
@@ -321,6 +323,7 @@ class layer_lister {
 
   drawn_plan const& of_;
   listed_plan const& plan_;
+  std::size_t single_;
 };
 
 }  // namespace plait::planning

@@ -232,3 +232,9 @@ namespace plait::planning {
 }
 
 }  // namespace plait::planning
+
+namespace plait::ext {
+
+using planning::draw;
+
+}  // namespace plait::ext
