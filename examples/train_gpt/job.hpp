@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include <plait/plan/drawn_plan_of.hpp>
+
 #include "train_gpt/model.hpp"
 #include "train_gpt/registry.hpp"
 
@@ -159,6 +161,14 @@ outcome run(request const& wanted, Backend const& backend) {
   return out;
 }
 
+/// What a plan is explained for.
+template <class Size, class Job, class Backend>
+[[gnu::cold]] plait::workload planned_load(request const& wanted) {
+  auto load = workload_of<Job>(wanted, Size::sequence);
+  load.ranked_sums = std::string_view(Backend::name) == process_backend;
+  return load;
+}
+
 /// Enters a job; Backend::make(request) gives what to launch it on. Without a run where the size
 /// `explains_alone`.
 template <class Size, class Job, class Backend, int Lora = 0>
@@ -180,9 +190,12 @@ template <class Size, class Job, class Backend, int Lora = 0>
   job.reads_tokens = std::is_same_v<typename Size::text, plait::token_shards>;
   job.parameters = parameters_of<Job>;
   job.explain = [](request const& wanted, plait::host_map const& hosts) {
-    auto load = workload_of<Job>(wanted, Size::sequence);
-    load.ranked_sums = std::string_view(Backend::name) == process_backend;
-    return plait::explain(Job::plan(), load, {.program = wanted.program, .hosts = hosts});
+    return plait::explain(Job::plan(), planned_load<Size, Job, Backend>(wanted),
+                          {.program = wanted.program, .hosts = hosts});
+  };
+  // The main program draws it.
+  job.draw = [](request const& wanted) {
+    return plait::ext::drawn_plan_of(Job::plan(), planned_load<Size, Job, Backend>(wanted));
   };
   if constexpr (std::string_view(Backend::name) == process_backend)
     job.hosts = [](request const& wanted) {

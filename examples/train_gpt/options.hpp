@@ -36,10 +36,14 @@ struct program_description {
   }
 };
 
+/// The words of --draw-what, in the order of plait::ext::picture.
+inline constexpr std::array<std::string_view, 4> picture_words{"mesh", "plan", "memory",
+                                                               "timetable"};
+
 struct options {
   program_description const* of = nullptr;
   std::string data, plan = "serial", size, precision = "float", backend = "host", attention;
-  std::string init, save, losses, log, checkpoint, allow, recompute;
+  std::string init, save, losses, log, checkpoint, allow, recompute, draw, draw_what;
   std::int64_t every = 0, keep = 0;  // 0: not given
   std::int64_t steps = 200, batch = 16, microbatches = 0, reproducible = 0, lora = 0, seed = 0,
                generate = 200, schedule_seed = 0;
@@ -111,6 +115,11 @@ inline constexpr char const* usage_of_training =
     "  --generate N           bytes (or tokens) to make up at the end (200)\n"
     "  --explain              print the plan, and which rank a process is, and stop\n"
     "  --program              with --explain: also the operations of a step, one by one\n"
+    "  --draw FILE            draw the plan (SVG), and stop\n"
+    "  --draw-what mesh|plan|memory|timetable\n"
+    "                         with --draw: the ranks, the layers and all that is sent, what a "
+    "rank\n"
+    "                         holds, or the order of a step (plan)\n"
     "  --list-plans           print the names of the plans and stop\n";
 
 [[nodiscard]] inline std::string usage_of(program_description const& of) {
@@ -165,6 +174,8 @@ inline options parse(program_description const& of, int count, char const* const
       {"--in-order", &out.in_order},
       {"--explain", &out.explain},
       {"--program", &out.program},
+      {"--draw", &out.draw},
+      {"--draw-what", &out.draw_what},
       {"--list-plans", &out.list_plans},
       {"--help", &out.help},
       {"-h", &out.help},
@@ -176,6 +187,13 @@ inline options parse(program_description const& of, int count, char const* const
   command_line::parse(known, count, words);
   if (out.program && !out.explain)
     throw plait::input_error("--program says more of --explain; write --explain --program");
+  if (!out.draw_what.empty() && out.draw.empty())
+    throw plait::input_error("--draw-what needs --draw FILE");
+  bool is_drawn = out.draw_what.empty();
+  for (auto const word : picture_words) is_drawn = is_drawn || out.draw_what == word;
+  if (!is_drawn)
+    throw plait::input_error("--draw-what is mesh, plan, memory or timetable, got " +
+                             command_line::in_quotes(out.draw_what));
   if (!out.attention.empty() && out.attention != "own" && out.attention != "cudnn")
     throw plait::input_error("--attention is own or cudnn, got " +
                              command_line::in_quotes(out.attention));

@@ -26,6 +26,7 @@
 #include <plait/io/safetensors.hpp>
 #include <plait/observe/csv_log.hpp>
 #include <plait/observe/progress.hpp>
+#include <plait/plan/pictures.hpp>
 #include <plait/train/work_failed.hpp>
 
 #include "train_gpt/command_line.hpp"
@@ -298,7 +299,8 @@ inline void check_files(options const& wanted) {
                                  {"--save", wanted.save},
                                  {"--checkpoint", wanted.checkpoint},
                                  {"--losses", wanted.losses},
-                                 {"--log", wanted.log}};
+                                 {"--log", wanted.log},
+                                 {"--draw", wanted.draw}};
   for (auto one = files.begin(); one != files.end(); ++one)
     for (auto other = files.begin(); other != one; ++other)
       if (one->option[0] == '-' && !one->path.empty() && !other->path.empty() &&
@@ -537,16 +539,22 @@ inline int train(options const& wanted, entry const& job) {
   return unsaved.empty() ? 0 : 2;
 }
 
-/// The plan, once, and of processes one line each: which rank the launcher says it is. Only where a
-/// launcher has started as many processes as the plan has ranks do they meet, to say which groups
-/// cross hosts.
-inline void explain(options const& wanted, entry const& job) {
+/// What a plan says depends on.
+inline request planned_request(options const& wanted, entry const& job) {
   request request;
   request.batch = static_cast<std::size_t>(wanted.batch);
   request.microbatches = static_cast<int>(wanted.microbatches);
   request.data_ranks = job.slices > 0 ? job.data_ranks : 0;
   request.clip = wanted.clip;
   request.program = wanted.program;
+  return request;
+}
+
+/// The plan, once, and of processes one line each: which rank the launcher says it is. Only where a
+/// launcher has started as many processes as the plan has ranks do they meet, to say which groups
+/// cross hosts.
+inline void explain(options const& wanted, entry const& job) {
+  auto request = planned_request(wanted, job);
   std::string place;
   bool is_first = true;
   plait::host_map hosts;
@@ -567,16 +575,34 @@ inline void explain(options const& wanted, entry const& job) {
               wanted.backend == "mpi" ? "; MPI_COMM_WORLD decides when the job runs" : "");
 }
 
+/// Of several processes the first one that the launcher has started draws.
+inline void draw(options const& wanted, entry const& job) {
+  if (job.backend == process_backend) try {
+      if (plait::ext::read_process_ranks().rank != 0) return;
+    } catch (plait::input_error const&) {  // there is no launcher
+    }
+  auto const* const word = std::find(picture_words.begin(), picture_words.end(), wanted.draw_what);
+  plait::ext::draw_options how;
+  if (word != picture_words.end())
+    how.what = static_cast<plait::ext::picture>(word - picture_words.begin());
+  auto const text = plait::ext::draw(job.draw(planned_request(wanted, job)), how);
+  plait::detail::partial_file file(wanted.draw, "picture");
+  file.write(std::as_bytes(std::span(text)), 0);
+  file.commit();
+}
+
 inline int run(options const& wanted) {
   if (wanted.help) return std::fputs(usage_of(*wanted.of).c_str(), stdout), 0;
   if (wanted.list_plans) return list_plans(wanted), 0;
   auto const& job = find(wanted);
   check_batch(wanted, job);
   check_files(wanted);
-  if (!wanted.explain && job.run == nullptr)
-    throw plait::input_error("--size " + job.size + " is built for --explain alone");
-  if (!wanted.explain) return train(wanted, job);
-  explain(wanted, job);
+  bool const trains = !wanted.explain && wanted.draw.empty();
+  if (trains && job.run == nullptr)
+    throw plait::input_error("--size " + job.size + " is built for --explain and --draw alone");
+  if (trains) return train(wanted, job);
+  if (!wanted.draw.empty()) draw(wanted, job);
+  if (wanted.explain) explain(wanted, job);
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include <plait/data/byte_text.hpp>
 #include <plait/data/token_shards.hpp>
 #include <plait/mesh/hosts.hpp>
+#include <plait/plan/drawn_plan.hpp>
 #include <plait/tensor/batch.hpp>
 #include <plait/train/saved_state.hpp>
 #include <plait/train/stop_on_signals.hpp>
@@ -113,6 +114,7 @@ struct entry {
   bool reads_tokens = false;  ///< from a token file, not bytes from a text
   std::vector<tensor_shape> (*parameters)() = nullptr;
   std::string (*explain)(request const&, plait::host_map const&) = nullptr;
+  plait::ext::drawn_plan (*draw)(request const&) = nullptr;
   /// Launches the job to see which hosts its ranks are on.
   plait::host_map (*hosts)(request const&) = nullptr;
   outcome (*run)(request const&) = nullptr;

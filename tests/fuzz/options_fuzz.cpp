@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     in_range(std::min(read.seed, read.schedule_seed), 0, 0x7fffffffffffffff);
     for (double const value : {read.learning_rate, read.weight_decay, read.clip})
       fuzzing::expect(std::isfinite(value) && value >= 0, "a number that is not finite");
-    for (auto const& text : {read.data, read.init, read.save, read.losses})
+    for (auto const& text : {read.data, read.init, read.save, read.losses, read.draw})
       fuzzing::expect(!text.starts_with('-'), "a file called like an option");
   });
   return 0;

@@ -160,6 +160,12 @@ rm hard soft
 # Names beside a file are the user's: no file is written under them on the way.
 echo "of the user" >w.partial
 ln -s mine l.partial
+refused "--log 'new' and --draw './new' are the same file" --log new --draw ./new
+refused "--data 'copy' and --draw 'copy' are the same file" --data copy --draw copy
+refused "picture 'nowhere/p' cannot be written" --draw nowhere/p
+refused "picture 'folder' cannot be written" --draw folder
+refused "--draw-what needs --draw FILE" --draw-what mesh
+refused "--draw-what is mesh, plan, memory or timetable, got 'all'" --draw p --draw-what all
 refused "--losses 'new' and --log './new' are the same file" "${some[@]}" --losses new --log ./new
 succeeds "${some[@]}" --steps 1 --save w --losses l --log rows
 [[ $(head -n 1 rows) == step,loss,labels,learning_rate,gradient_norm,waited && $(wc -l <rows) == 2 ]] ||
@@ -341,6 +347,16 @@ for plan in $(awk '{ print $1 }' ../out); do
   [[ -s ../out ]] || complain "--explain says nothing of $plan"
 done
 grep -q . ../out || complain "--list-plans prints nothing"
+# A picture is a file of its own, and the program says nothing.
+for what in "" mesh plan memory timetable; do
+  succeeds --plan dp2.tp2.pp2 --draw drawn ${what:+--draw-what "$what"}
+  [[ ! -s ../out ]] || complain "--draw prints: $(cat ../out)"
+  [[ $(head -c 5 drawn) == "<svg " && $(tail -n 1 drawn) == "</svg>" ]] || complain "no picture: $what"
+  cp drawn "drawn.$what"
+done
+cmp -s drawn. drawn.plan || complain "--draw draws something else than the plan"
+! cmp -s drawn.mesh drawn.memory || complain "--draw-what makes no difference"
+rm -f drawn*
 succeeds --help
 grep -q -e '--learning-rate' ../out || complain "--help does not explain the options"
 

@@ -16,6 +16,7 @@
 #include "plait/placement/slice_tree.hpp"
 #include "plait/plan/memory_text.hpp"
 #include "plait/plan/plan.hpp"
+#include "plait/plan/plan_words.hpp"
 #include "plait/plan/program_text.hpp"
 #include "plait/plan/text_table.hpp"
 #include "plait/schedule/times.hpp"
@@ -30,11 +31,6 @@ template <class... Leaves>
 [[nodiscard]] constexpr std::array<std::string_view, sizeof...(Leaves)> plain_names(
     std::tuple<Leaves...> const*) {
   return {plain_name_of<Leaves>...};
-}
-
-/// Whether a leaf's name ends with its number in the model, or that of a copy.
-[[nodiscard]] [[gnu::cold]] inline bool is_unnamed(std::string const& leaf) {
-  return leaf.find_first_not_of("0123456789*", leaf.rfind('.') + 1) == std::string::npos;
 }
 
 template <class Plan>
@@ -60,11 +56,8 @@ template <class Plan>
       if (now.kind == step_kind::leaf) {
         flush();
         auto const& form = code.forms[now.leaf];
-        auto name = names[std::size_t(now.leaf)];
-        if (!name.empty()) name.pop_back();
-        if (is_unnamed(name))
-          name += (name.empty() ? "(" : " (") + std::string(types[std::size_t(now.leaf)]) + ")";
-        if (Plan::tree.leaves[now.leaf].is_frozen) name += " (frozen)";
+        auto const name = title_of_leaf(names[std::size_t(now.leaf)], types[std::size_t(now.leaf)],
+                                        Plan::tree.leaves[now.leaf].is_frozen);
         auto inputs = to_string(form.input());
         for (std::size_t k = 1; k < form.inputs.count; ++k)
           inputs += ", " + to_string(form.inputs[k]);
@@ -107,22 +100,7 @@ template <class Plan>
 /// The layers of units, for example "wte, h.0-2, ln_f".
 template <class Plan>
 [[gnu::cold]] std::string layers_of(unit_range const& units) {
-  auto const names = leaf_names(Plan::tree);
-  std::string out;
-  for (auto const& piece : Plan::code.items) {
-    auto const here = overlap(piece.units(), units);
-    if (here.count() == 0 || piece.first_leaf == piece.end_leaf) continue;
-    auto name = names[std::size_t(piece.first_leaf)];
-    if (piece.repeated) {
-      int const first = here.begin - piece.first_unit;
-      name = name.substr(0, name.find('*')) + std::to_string(first);
-      if (here.count() > 1) name += "-" + std::to_string(first + here.count() - 1);
-    } else if (!name.empty()) {
-      name.pop_back();
-    }
-    out += (out.empty() ? "" : ", ") + name;
-  }
-  return out;
+  return text_of_layers(leaf_names(Plan::tree), Plan::code.items.view(), units);
 }
 
 template <class Plan>
@@ -173,9 +151,8 @@ template <class Plan>
   text_table table;
   table.add({"stage", "layers", "what", "working record", "of the forward"});
   for (int stage = 0; stage < Plan::stages; ++stage) {
-    char share[16];
-    std::snprintf(share, sizeof share, "%.0f %%", 100 * Plan::recompute_work(stage, load));
-    std::string record = with_unit(Plan::arena_for(stage, load).working_bytes), work = share;
+    std::string record = with_unit(Plan::arena_for(stage, load).working_bytes),
+                work = as_percent(Plan::recompute_work(stage, load), 1);
     for (auto const& units : Plan::chunks_of(stage))
       for (int unit = units.begin, next = unit; unit < units.end; unit = next) {
         // Copies of which the same is made again stand in one line.
@@ -358,14 +335,7 @@ template <class Plan>
     auto const table = training_timetable<typename Plan::schedule_type>(Plan::stages, microbatches);
     out += "pipeline: " + std::string(Plan::schedule_type::name) +
            ", free of deadlock under blocking sends";
-    if (table.chunks == 1 && !table.splits_backward) {
-      auto const times = times_of(table);
-      char text[40];
-      std::snprintf(
-          text, sizeof text, ", idle %.0f %% of the step",
-          100.0 * static_cast<double>(times.bubble(0)) / static_cast<double>(times.makespan()));
-      out += text;
-    }
+    if (is_timed(table)) out += ", idle " + idle_text(times_of(table)) + " of the step";
     out += "\n\n";
   }
   out += "memory of a rank\n" + explain_stages<Plan>(load) + explain_zero<Plan>(load) + "\n";

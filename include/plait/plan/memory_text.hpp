@@ -20,9 +20,17 @@ template <class Number>
   char const* units[]{"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;
   while (bytes >= 10240 && unit < 4) bytes /= 1024, ++unit;
+  // printf would write the locale's decimal point.
+  auto const tenths = static_cast<long long>(std::nearbyint(bytes * 10));
+  auto text = std::to_string(tenths / 10);
+  if (std::floor(bytes) != bytes) text += "." + std::to_string(tenths % 10);
+  return text + " " + units[unit];
+}
+
+// Of a part of something: "33 %".
+[[nodiscard]] [[gnu::cold]] inline std::string as_percent(double part, double whole) {
   char text[32];
-  std::snprintf(text, sizeof text, std::floor(bytes) == bytes ? "%.0f %s" : "%.1f %s", bytes,
-                units[unit]);
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * part / whole);
   return text;
 }
 

@@ -55,6 +55,11 @@ struct schedule_times {
   }
 };
 
+/// Whether `times_of` times it: one chunk on each stage, and whole backward passes.
+[[nodiscard]] constexpr bool is_timed(timetable const& table) {
+  return table.chunks == 1 && !table.splits_backward;
+}
+
 /// The number of messages of one step, each counted once.
 [[nodiscard]] constexpr int count_messages(timetable const& table) {
   int count = 0;
@@ -73,7 +78,7 @@ struct schedule_times {
 ///          has several chunks on a stage or backward passes in halves, which are not timed.
 [[nodiscard]] [[gnu::cold]] constexpr schedule_times times_of(timetable const& table,
                                                               schedule_costs const& costs = {}) {
-  if (table.chunks > 1 || table.splits_backward)
+  if (!is_timed(table))
     throw schedule_error{
         "times_of: several chunks on a stage and backward passes in halves are not timed; give it "
         "a "

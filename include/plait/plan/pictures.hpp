@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plait/mesh/mesh.hpp"
+#include "plait/plan/drawn_plan.hpp"
+#include "plait/plan/layer_picture.hpp"
+#include "plait/plan/memory_text.hpp"
+#include "plait/plan/mesh_picture.hpp"
+#include "plait/plan/picture_parts.hpp"
+#include "plait/plan/plan_words.hpp"
+#include "plait/plan/svg.hpp"
+#include "plait/schedule/times.hpp"
+
+namespace plait::planning {
+
+[[nodiscard]] [[gnu::cold]] inline drawing draw_memory(drawn_plan const& of, bool dark) {
+  drawing out("memory", dark);
+  int const x = drawing::margin;
+  int y = draw_heading(out, "Memory of a rank", subject_of(of));
+  int constexpr parts = 6, bar = 560, swatch = 12;
+  std::array<std::string, parts> const names{
+      "parameters",
+      "gradients",
+      of.load.averages ? "optimizer and averages" : "optimizer",
+      "activations",
+      "batches",
+      std::string(of.load.prediction != predicted::nothing ? "outputs and numbers" : "numbers") +
+          (of.load.ranked_sums ? ", room of sums" : "")};
+  std::vector<std::array<std::size_t, parts>> sizes;
+  std::vector<std::array<std::string, parts + 1>> cells;
+  std::size_t most = 1;
+  for (auto const& need : of.memory) {
+    sizes.push_back({need.parameters, need.gradients, need.optimizer + need.averages,
+                     need.activations, need.batches, need.outputs + need.numbers + need.sums});
+    std::array<std::string, parts + 1> line;
+    for (std::size_t i = 0; i < parts; ++i) line[i] = with_unit(sizes.back()[i]);
+    if (of.load.ranked_sums)
+      line[parts - 1] = with_unit(need.outputs + need.numbers) + ", " + with_unit(need.sums);
+    line[parts] = with_unit(need.total());
+    cells.push_back(line);
+    most = std::max(most, need.total());
+  }
+  int label = 0;
+  auto const name_of = [](std::size_t stage) { return "stage " + std::to_string(stage); };
+  for (std::size_t s = 0; s < sizes.size(); ++s)
+    label = std::max(label, text_width(name_of(s), 12, true) + 16);
+  for (std::size_t s = 0; s < sizes.size(); ++s) {
+    out.text(x, y + 4, name_of(s), {.bold = true});
+    std::size_t sum = 0;
+    auto const pixels = [&] {
+      return static_cast<int>(static_cast<double>(sum) / static_cast<double>(most) * bar);
+    };
+    for (int part = 0; part < parts; ++part) {
+      int const from = pixels();
+      sum += sizes[s][std::size_t(part)];
+      if (pixels() > from) out.patterned_box(x + label + from, y, pixels() - from, 24, part);
+    }
+    out.text(x + label + pixels() + 10, y + 4, cells[s][parts], {.bold = true});
+    y += 34;
+  }
+  y += 14;
+  // The same in numbers, part by part.
+  int left = x + label;
+  for (std::size_t part = 0; part <= parts; ++part) {
+    std::string const title = part < parts ? names[part] : "bytes per rank";
+    int wide = text_width(title, 11) + (part < parts ? swatch + 8 : 0);
+    for (auto const& line : cells) wide = std::max(wide, text_width(line[part], 12, part == parts));
+    int const right = left + wide;
+    if (part < parts)
+      out.patterned_box(right - text_width(title, 11) - swatch - 8, y + 1, swatch, swatch,
+                        int(part));
+    out.text(right, y, title, {.size = 11, .ink = colour::muted, .at = anchor::end});
+    for (std::size_t s = 0; s < cells.size(); ++s)
+      out.text(right, y + 26 + int(s) * 22, cells[s][part],
+               {.bold = part == parts, .at = anchor::end});
+    left = right + 24;
+  }
+  out.line(x, y + 20, left - 24, y + 20);
+  for (std::size_t s = 0; s < cells.size(); ++s) {
+    out.text(x, y + 26 + int(s) * 22, name_of(s), {.bold = true});
+    std::string text;
+    for (std::size_t part = 0; part < parts; ++part)
+      text += (part == 0 ? "" : ", ") + names[part] + " " + cells[s][part];
+    out.say("A rank of " + name_of(s) + " holds " + cells[s][parts] + ": " + text + ".");
+  }
+  return out;
+}
+
+/// The columns of a timetable that is not timed: of each computation the first that is behind those
+/// before it on its stage, and behind the one whose result it takes.
+[[nodiscard]] [[gnu::cold]] inline schedule_times order_of(timetable const& table) {
+  int const stages = int(table.stages.size());
+  auto const place = [&](int stage, scheduled_work const& op) {
+    return (std::size_t(stage) * std::size_t(table.chunks) + std::size_t(op.chunk)) *
+               std::size_t(table.microbatches) +
+           std::size_t(op.microbatch);
+  };
+  std::size_t const places = std::size_t(stages * table.chunks) * std::size_t(table.microbatches);
+  std::vector<std::int64_t> ahead(places, -1), back(places, -1);  // their ends
+  schedule_times out{std::vector<std::vector<timed_operation>>(std::size_t(stages))};
+  std::vector<std::size_t> next(std::size_t(stages), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int s = 0; s < stages; ++s) {
+      auto const& list = table.stages[std::size_t(s)].operations;
+      auto& done = out.stages[std::size_t(s)];
+      for (auto& here = next[std::size_t(s)]; here < list.size(); ++here) {
+        auto const op = list[here];
+        if (!computes(op.kind)) continue;
+        bool const is_forward = op.kind == work::forward;
+        auto const from = partner_of(is_forward ? work::receive_activation : work::receive_gradient,
+                                     {s, op.chunk}, stages);
+        std::int64_t ready = 0;
+        if (is_forward && from.stage >= 0)
+          ready = ahead[place(from.stage, {op.kind, op.microbatch, from.chunk})];
+        if (!is_forward && from.chunk < table.chunks)
+          ready = back[place(from.stage, {op.kind, op.microbatch, from.chunk})];
+        if (ready < 0) break;
+        auto const begin = std::max(ready, done.empty() ? 0 : done.back().end);
+        done.push_back({op, begin, begin + 1});
+        if (is_forward) ahead[place(s, op)] = begin + 1;
+        else if (op.kind != work::backward_parameters) back[place(s, op)] = begin + 1;
+        moved = true;
+      }
+    }
+  }
+  return out;
+}
+
+[[nodiscard]] [[gnu::cold]] inline drawing draw_timetable(drawn_plan const& of, bool dark) {
+  drawing out("timetable", dark);
+  auto const& table = of.table;
+  bool const timed = is_timed(table), has_stages = table.stages.size() > 1;
+  auto const times = timed ? times_of(table) : order_of(table);
+  std::string about = to_string(of.numbers.grid);
+  if (has_stages) about += ", " + std::string(of.schedule);
+  if (has_stages && timed) about += ", idle " + idle_text(times) + " of the step";
+  int const x = drawing::margin;
+  int y = draw_heading(out, "Timetable of a step", about);
+
+  auto const label = [&](scheduled_work const& op) {
+    char const* const kind = op.kind == work::forward          ? "F"
+                             : op.kind == work::backward_input ? "I"
+                             : op.kind == work::backward       ? "B"
+                                                               : "P";
+    return kind + std::to_string(op.microbatch) +
+           (table.chunks > 1 ? "." + std::to_string(op.chunk) : "");
+  };
+  int widest = 0, names = 0;
+  for (auto const& stage : times.stages)
+    for (auto const& now : stage) widest = std::max(widest, text_width(label(now.op), 11) + 10);
+  for (std::size_t s = 0; s < times.stages.size(); ++s)
+    names = std::max(names, text_width("stage " + std::to_string(s), 12, true) + 16);
+  // A long step is drawn in fewer pixels, without its labels.
+  std::int64_t constexpr most_width = 8000;
+  std::int64_t const span = std::max<std::int64_t>(times.makespan(), 1);
+  bool const is_labelled = span * widest <= most_width;
+  std::int64_t const unit = is_labelled ? widest : std::max<std::int64_t>(2, most_width / span);
+  std::int64_t const shown = std::min(span, most_width / unit);
+  for (std::size_t s = 0; s < times.stages.size(); ++s) {
+    out.text(x, y + 6, "stage " + std::to_string(s), {.bold = true});
+    out.box(x + names, y, int(shown * unit), 26, colour::panel, colour::line, "1 3", 0);
+    std::string words;
+    for (auto const& now : times.stages[s]) {
+      words += (words.empty() ? "" : ", ") + to_string(now.op);
+      if (now.end > shown) continue;
+      bool const is_forward = now.op.kind == work::forward;
+      bool const is_again = now.op.kind == work::backward_parameters;
+      auto const ink = is_forward ? colour::forward : is_again ? colour::again : colour::backward;
+      int const left = x + names + int(now.begin * unit), wide = int((now.end - now.begin) * unit);
+      out.box(left, y, wide, 26,
+              is_forward ? colour::forward_fill
+              : is_again ? colour::again_fill
+                         : colour::backward_fill,
+              ink, is_forward ? "" : "4 3", 0);
+      if (is_labelled)
+        out.text(left + wide / 2, y + 6, label(now.op),
+                 {.size = 11, .ink = ink, .at = anchor::middle});
+    }
+    out.say("Stage " + std::to_string(s) + ": " + words + ".");
+    y += 32;
+  }
+  y += 8;
+  std::string legend = "F forward, ";
+  legend += table.splits_backward ? "I backward to the input, P backward to the parameters"
+                                  : "B backward";
+  legend += ", each with its microbatch";
+  if (table.chunks > 1) legend += " and, behind a dot, its chunk";
+  legend += "; dotted: idle";
+  out.text(x, y, legend, {.size = 11, .ink = colour::muted});
+  out.text(x, y + 18,
+           timed ? "from left to right: time, if a backward takes as long as two forwards"
+                 : "from left to right: the order, not the time",
+           {.size = 11, .ink = colour::muted});
+  if (shown < span)
+    out.text(x, y + 36, "the begin of the step", {.size = 11, .ink = colour::muted});
+  return out;
+}
+
+/// A picture as a drawing, which knows where its texts stand.
+[[nodiscard]] [[gnu::cold]] inline drawing drawing_of(drawn_plan const& of,
+                                                      draw_options const& options) {
+  switch (options.what) {
+    case picture::mesh: return draw_mesh(of, options.dark);
+    case picture::memory: return draw_memory(of, options.dark);
+    case picture::timetable: return draw_timetable(of, options.dark);
+    case picture::plan: break;
+  }
+  return draw_layers(of, options.dark);
+}
+
+/// Draws what `drawn_plan_of` has listed.
+[[nodiscard]] [[gnu::cold]] inline std::string draw(drawn_plan const& of,
+                                                    draw_options const& options = {}) {
+  auto const name = [&]() -> std::string {
+    switch (options.what) {
+      case picture::mesh: return "The mesh";
+      case picture::memory: return "Memory of a rank";
+      case picture::timetable: return "The timetable of a step";
+      case picture::plan: break;
+    }
+    return "The plan";
+  }();
+  return drawing_of(of, options).svg(name + ": " + to_string(of.numbers.grid));
+}
+
+}  // namespace plait::planning
+
+namespace plait::ext {
+
+using planning::draw;
+
+}  // namespace plait::ext

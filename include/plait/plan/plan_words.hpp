@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plait/core/static_vector.hpp"
+#include "plait/plan/memory_text.hpp"
+#include "plait/plan/program.hpp"
+#include "plait/plan/stage_split.hpp"
+#include "plait/schedule/times.hpp"
+
+namespace plait::planning {
+
+/// Whether a leaf's name ends with its number in the model, or that of a copy.
+[[nodiscard]] [[gnu::cold]] inline bool is_unnamed(std::string const& leaf) {
+  return leaf.find_first_not_of("0123456789*", leaf.rfind('.') + 1) == std::string::npos;
+}
+
+/// What a leaf is called in a list: its scope without the dot, with its type where that says more.
+[[nodiscard]] [[gnu::cold]] inline std::string title_of_leaf(std::string name,
+                                                             std::string_view type,
+                                                             bool is_frozen) {
+  if (!name.empty()) name.pop_back();
+  if (is_unnamed(name)) name += (name.empty() ? "(" : " (") + std::string(type) + ")";
+  if (is_frozen) name += " (frozen)";
+  return name;
+}
+
+/// The layers of units, for example "wte, h.0-2, ln_f"; `names` are those of the leaves.
+[[nodiscard]] [[gnu::cold]] inline std::string text_of_layers(std::vector<std::string> const& names,
+                                                              static_view<item> items,
+                                                              unit_range const& units) {
+  std::string out;
+  for (auto const& piece : items) {
+    auto const here = overlap(piece.units(), units);
+    if (here.count() == 0 || piece.first_leaf == piece.end_leaf) continue;
+    auto name = names[std::size_t(piece.first_leaf)];
+    if (piece.repeated) {
+      int const first = here.begin - piece.first_unit;
+      name = name.substr(0, name.find('*')) + std::to_string(first);
+      if (here.count() > 1) name += "-" + std::to_string(first + here.count() - 1);
+    } else if (!name.empty()) {
+      name.pop_back();
+    }
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+/// The part of a step in which the first stage does not compute, "33 %".
+[[nodiscard]] [[gnu::cold]] inline std::string idle_text(schedule_times const& times) {
+  return as_percent(static_cast<double>(times.bubble(0)), static_cast<double>(times.makespan()));
+}
+
+}  // namespace plait::planning

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+// test: seconds=15
+//
+// What pictures of plans say is what `explain` and the list of exchanges say, and they can be read:
+// no text lies on another, all are darker or lighter enough than what is behind them, and the
+// document is well-formed.
+#include "plait/plan/draw.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "plait/core/bfloat16.hpp"
+#include "plait/core/precision.hpp"
+#include "plait/plan/parallel.hpp"
+#include "plait/policy/policies.hpp"
+#include "plait/policy/recompute.hpp"
+#include "plan/models.hpp"
+
+namespace {
+
+using namespace plait;
+using namespace plait::ext;
+using namespace plait::planning;
+using words = std::vector<std::string>;
+
+// Plans.
+
+using small_gpt = models::gpt_with_loss<4, 32, 4, 16, 64>;
+using mixed = hybrid<pipeline<2>, data_parallel<2>, tensor_parallel<2>>;
+constexpr workload small_load{.rows = 64, .microbatches = 4, .gradient_norm = true};
+
+template <class Numbers>
+struct deep;
+template <std::size_t... I>
+struct deep<std::index_sequence<I...>> {
+  using type = sequential<std::conditional_t<I % 2 == 0, nn::linear<16, 16>, nn::relu<16>>...>;
+};
+using sixty_layers = deep<std::make_index_sequence<60>>::type;
+
+using gpt3 = models::gpt_with_loss<96, 12288, 96, 2048, 50304>;
+using big = hybrid<pipeline<16>, data_parallel<1024>, tensor_parallel<8, sequence::sharded>>;
+
+// Names of 32 bytes: what XML has a meaning for, two and three bytes long characters, and bytes
+// that are no characters.
+using odd_names = sequential<
+    named<"<a href=\"x\">&amp;'</a> ]]> <!--", nn::linear<16, 16>>,
+    named<"\xc3\xa4\xc3\xb6\xc3\xbc \xe5\xb1\xa4\xe5\xb1\xa4\xe5\xb1\xa4 \xe2\x82\xac 0123456789",
+          nn::linear<16, 16>>,
+    named<"\x01\x1b\x7f\xc3 \xff\xed\xa0\x80 WWWWWWWWWWWWWWWWWWWWWW", nn::linear<16, 16>>,
+    named<"WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", nn::relu<16>>>;
+
+// All forwards, then all backwards in halves, over two chunks of each stage.
+struct chunks_of_two {
+  using concept_tag = schedule_tag;
+  static constexpr std::string_view name = "chunks_of_two";
+  static constexpr int chunks = 2;
+  static constexpr bool splits_backward = true;
+
+  static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
+    auto const table = lowered(stages, microbatches);
+    std::vector<scheduled_work> out;
+    for (auto const& now : table.stages[std::size_t(stage)].operations)
+      if (computes(now.kind)) out.push_back(now);
+    return out;
+  }
+  static constexpr int peak_activations(int, int, int microbatches) { return microbatches; }
+  static constexpr timetable lowered(int stages, int microbatches) {
+    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)), chunks,
+                  true};
+    for (auto& stage : out.stages) stage.slots = {microbatches, microbatches, 1};
+    int const last = stages * chunks - 1;
+    auto const add = [&](int number, work kind, int microbatch) {
+      out.stages[std::size_t(number % stages)].operations.push_back(
+          {kind, microbatch, number / stages});
+    };
+    for (int m = 0; m < microbatches; ++m)
+      for (int number = 0; number <= last; ++number) {
+        if (number > 0) add(number, work::receive_activation, m);
+        add(number, work::forward, m);
+        if (number < last) add(number, work::send_activation, m);
+      }
+    for (int m = 0; m < microbatches; ++m)
+      for (int number = last; number >= 0; --number) {
+        if (number < last) add(number, work::receive_gradient, m);
+        add(number, work::backward_input, m);
+        if (number > 0) add(number, work::send_gradient, m);
+        add(number, work::backward_parameters, m);
+      }
+    return out;
+  }
+};
+
+struct pictured {
+  std::string name;
+  drawn_plan plan;
+  std::string explained;
+  bool is_folded = false;
+};
+
+template <class Model, class Policy, class Element = float>
+pictured make(std::string name, workload const& load = small_load, bool is_folded = false) {
+  using of = planning::plan<Model, Policy, Element>;
+  return {std::move(name), drawn_plan_of(of{}, load), explain(of{}, load), is_folded};
+}
+
+std::vector<pictured> const& all_plans() {
+  static std::vector<pictured> const all{
+      make<small_gpt, serial>("serial"),
+      make<small_gpt, data_parallel<2>>("dp2"),
+      make<small_gpt, tensor_parallel<2>>("tp2"),
+      make<small_gpt, pipeline<2>>("pp2"),
+      make<small_gpt, mixed>("dp2.tp2.pp2"),
+      make<small_gpt, tensor_parallel<2, sequence::sharded>>("tp2 sharded"),
+      make<small_gpt, data_parallel<4, zero<1>>, plait::precision<plait::bfloat16, float>>(
+          "zero<1>"),
+      make<small_gpt, data_parallel<4, within<2>, zero<3>, buckets<1024>>>("zero<3>"),
+      make<small_gpt, hybrid<pipeline<2>, tensor_parallel<2>, recompute<again::all>>>("recompute"),
+      make<small_gpt, pipeline<2, chunks_of_two>>("chunks"),
+      make<sixty_layers, mixed>("sixty layers", {.rows = 16, .microbatches = 8}),
+      make<odd_names, tensor_parallel<2>>("odd names", {.rows = 16}),
+      make<gpt3, big>("gpt3", {.rows = 2048, .microbatches = 32, .gradient_norm = true}, true)};
+  return all;
+}
+
+constexpr picture all_pictures[]{picture::mesh, picture::plan, picture::memory, picture::timetable};
+
+/// Calls of(plan, options) for each plan and picture in both themes.
+template <class Check>
+void for_all(Check check) {
+  for (auto const& plan : all_plans())
+    for (auto const what : all_pictures)
+      for (bool const dark : {false, true}) {
+        SCOPED_TRACE(plan.name + ", picture " + std::to_string(int(what)) + (dark ? ", dark" : ""));
+        check(plan, draw_options{what, dark});
+      }
+}
+
+// A small reader of XML: what is wrong with a document, "" if nothing is.
+
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == ':' || c == '_';
+  });
+}
+std::string fault_of_text(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    auto const count = character_bytes(text, i);
+    if (text[i] != '\n' && count == 0) return "no character of XML";
+    if (text[i] == '<') return "a < in a text";
+    if (text[i] == '&') {
+      auto const name = text.substr(i, text.find(';', i) - i);
+      if (name != "&amp" && name != "&lt" && name != "&gt" && name != "&quot" && name != "&#39")
+        return "an unknown entity: " + std::string(name);
+    }
+    i += std::max<std::size_t>(count, 1);
+  }
+  return "";
+}
+std::string fault_of_attributes(std::string_view rest) {
+  while (!rest.empty()) {
+    if (rest.front() != ' ') return "no space before an attribute";
+    rest.remove_prefix(1);
+    auto const equal = rest.find("=\"");
+    if (equal == rest.npos || !is_name(rest.substr(0, equal)))
+      return "no attribute: " + std::string(rest);
+    auto const end = rest.find('"', equal + 2);
+    if (end == rest.npos) return "an open quote";
+    auto const fault = fault_of_text(rest.substr(equal + 2, end - equal - 2));
+    if (!fault.empty()) return fault;
+    rest.remove_prefix(end + 1);
+  }
+  return "";
+}
+std::string fault_of(std::string_view text) {
+  words open;
+  std::size_t roots = 0;
+  while (!text.empty()) {
+    auto const begin = std::min(text.find('<'), text.size());
+    if (open.empty() && text.substr(0, begin).find_first_not_of('\n') != text.npos &&
+        text.substr(0, begin) != "")
+      return "a text outside the root";
+    if (auto const fault = fault_of_text(text.substr(0, begin)); !fault.empty()) return fault;
+    text.remove_prefix(begin);
+    if (text.empty()) break;
+    auto const end = text.find('>');
+    if (end == text.npos) return "an open tag";
+    auto tag = text.substr(1, end - 1);
+    text.remove_prefix(end + 1);
+    if (tag.starts_with('/')) {
+      if (open.empty() || open.back() != tag.substr(1)) return "a wrong end: " + std::string(tag);
+      open.pop_back();
+      continue;
+    }
+    bool const is_empty = tag.ends_with('/');
+    if (is_empty) tag.remove_suffix(1);
+    auto const name = tag.substr(0, std::min(tag.find(' '), tag.size()));
+    if (!is_name(name)) return "no name of a tag: " + std::string(tag);
+    if (auto const fault = fault_of_attributes(tag.substr(name.size())); !fault.empty())
+      return fault;
+    roots += open.empty();
+    if (!is_empty) open.emplace_back(name);
+  }
+  if (!open.empty()) return "not ended: " + open.back();
+  return roots == 1 ? "" : "not one root";
+}
+
+TEST(Draw, DocumentsAreWellFormedAndHaveNothingFromOutside) {
+  EXPECT_EQ(fault_of("<a b=\"c\">d<e/></a>\n"), "");
+  for (auto const* text :
+       {"<a>", "<a></b>", "<a b=c></a>", "<a>&x;</a>", "<a/><b/>", "<a b=\"<\"/>"})
+    EXPECT_NE(fault_of(text), "") << text;
+  for_all([](pictured const& of, draw_options const& how) {
+    auto const svg = draw(of.plan, how);
+    EXPECT_EQ(fault_of(svg), "");
+    EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    for (auto const* word : {"<script", " href=\"", "<image", "@", "<style", "<foreignObject"})
+      EXPECT_EQ(svg.find(word), svg.npos) << word;
+    EXPECT_EQ(svg.find("http", svg.find("http") + 1), svg.npos);
+    std::size_t references = 0, own = 0;
+    for (auto at = svg.find("url("); at != svg.npos; at = svg.find("url(", at + 1))
+      ++references, own += svg.substr(at, 11) == "url(#plait-";
+    EXPECT_EQ(references, own);
+    EXPECT_NE(svg.find("<title id="), svg.npos);
+    EXPECT_NE(svg.find("<desc id="), svg.npos);
+  });
+}
+
+TEST(Draw, SameBytesEachTime) {
+  for_all([](pictured const& of, draw_options const& how) {
+    EXPECT_EQ(draw(of.plan, how), draw(of.plan, how));
+  });
+  // example-begin draw
+  using job = plait::parallel<small_gpt, plait::data_parallel<2>>;
+  std::string const svg = plait::ext::draw(job::plan(), {.rows = 64, .microbatches = 2},
+                                           {.what = plait::ext::picture::memory});
+  // example-end
+  EXPECT_EQ(svg, draw(drawn_plan_of(job::plan(), {.rows = 64, .microbatches = 2}),
+                      {.what = picture::memory}));
+}
+
+// What is drawn where.
+
+TEST(Draw, NoTextLiesOnAnotherOrLeavesThePicture) {
+  for_all([](pictured const& of, draw_options const& how) {
+    auto const picture = drawing_of(of.plan, how);
+    auto texts = picture.texts();
+    ASSERT_FALSE(texts.empty());
+    for (auto const& text : texts) {
+      EXPECT_GE(text.x, 0) << text.text;
+      EXPECT_GE(text.y, 0) << text.text;
+      EXPECT_LE(text.x + text.width, picture.width()) << text.text;
+      EXPECT_LE(text.y + text.height, picture.height()) << text.text;
+    }
+    std::sort(texts.begin(), texts.end(), [](auto const& a, auto const& b) { return a.y < b.y; });
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      for (std::size_t k = i + 1; k < texts.size() && texts[k].y < texts[i].y + texts[i].height;
+           ++k)
+        EXPECT_TRUE(texts[i].x + texts[i].width <= texts[k].x ||
+                    texts[k].x + texts[k].width <= texts[i].x)
+            << "'" << texts[i].text << "' and '" << texts[k].text << "'";
+  });
+}
+
+TEST(Draw, TextsStayInTheirBoxes) {
+  for_all([](pictured const& of, draw_options const& how) {
+    auto const picture = drawing_of(of.plan, how);
+    for (auto const& text : picture.texts())
+      for (auto const& box : picture.boxes()) {
+        bool const touches = text.x < box.x + box.width && box.x < text.x + text.width &&
+                             text.y < box.y + box.height && box.y < text.y + text.height;
+        bool const is_inside = text.x >= box.x && text.x + text.width <= box.x + box.width &&
+                               text.y >= box.y && text.y + text.height <= box.y + box.height;
+        EXPECT_TRUE(!touches || is_inside) << text.text;
+      }
+  });
+}
+
+double luminance(std::string_view hex) {
+  auto const part = [&](std::size_t at) {
+    double const value = std::stoi(std::string(hex.substr(at, 2)), nullptr, 16) / 255.0;
+    return value <= 0.04045 ? value / 12.92 : std::pow((value + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5);
+}
+/// As WCAG has it: 1 to 21.
+double contrast(colour one, colour other, bool dark) {
+  double const a = luminance(text_of(one, dark)), b = luminance(text_of(other, dark));
+  return (std::max(a, b) + 0.05) / (std::min(a, b) + 0.05);
+}
+
+TEST(Draw, TextsStandOutFromWhatIsBehindThem) {
+  EXPECT_NEAR(contrast(colour::ground, colour::ground, false), 1, 1e-9);
+  for_all([](pictured const& of, draw_options const& how) {
+    auto const picture = drawing_of(of.plan, how);
+    for (auto const& text : picture.texts()) {
+      auto behind = colour::ground;
+      for (auto const& box : picture.boxes())
+        if (text.x >= box.x && text.x + text.width <= box.x + box.width && text.y >= box.y &&
+            text.y + text.height <= box.y + box.height)
+          behind = box.inside;
+      EXPECT_GE(contrast(text.ink, behind, how.dark), 4.5) << text.text;
+    }
+  });
+}
+
+// What they say.
+
+std::string group_text(drawn_plan const& of, exchange const& made) {
+  return to_string(of.numbers.grid.of_several_ranks(made.row().over));
+}
+/// All that ranks of several send in a training step, each as the rank that sends it lists it.
+std::multiset<std::string> sent_rows(drawn_plan const& of) {
+  std::multiset<std::string> out;
+  for (std::size_t stage = 0; stage < of.exchanges.size(); ++stage)
+    for (auto const& made : of.exchanges[stage]) {
+      if (group_text(of, made).empty() || !made.is_sent_by(int(stage))) continue;
+      bool const is_plain =
+          made.place == exchange_place::forward || made.place == exchange_place::backward;
+      out.insert((is_plain ? std::string() : std::string(to_string(made.place)) + ": ") +
+                 to_string(made.row().moves) + " over " + group_text(of, made) + ", " +
+                 std::to_string(made.times) + " x " +
+                 with_unit(made.count * of.sizes.of(made.element)));
+    }
+  return out;
+}
+/// The same, as texts of a picture say it.
+std::multiset<std::string> drawn_rows(drawing const& picture) {
+  std::multiset<std::string> out;
+  std::string before;
+  for (auto const& text : picture.texts()) {
+    auto line = text.text;
+    if (auto const times = line.find("\xc3\x97"); times != line.npos) {
+      line.replace(times, 2, "x");
+      line = line.substr(0, line.find(" of "));
+      out.insert(line.find(" over ") == line.npos ? before + ", " + line : line);
+    }
+    before = text.text;
+  }
+  return out;
+}
+
+TEST(Draw, ThePlanHasEachRowOfTheListOnce) {
+  for (auto const& of : all_plans()) {
+    SCOPED_TRACE(of.name);
+    auto const rows = sent_rows(of.plan);
+    auto const drawn = drawn_rows(drawing_of(of.plan, {}));
+    if (of.is_folded) {
+      // Of stages that are alike one is drawn.
+      EXPECT_EQ(std::set<std::string>(drawn.begin(), drawn.end()),
+                std::set<std::string>(rows.begin(), rows.end()));
+      EXPECT_LT(drawn.size(), rows.size());
+    } else {
+      EXPECT_EQ(drawn, rows);
+    }
+  }
+}
+
+/// "64 KiB", "33 %" and other numbers of a text; letters before and behind count, as in "c_fc2".
+std::set<std::string> numbers_of_text(std::string const& text) {
+  std::set<std::string> out;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i;
+    while (end < text.size() && (std::isdigit(static_cast<unsigned char>(text[end])) != 0 ||
+                                 (end > i && text[end] == '.' && end + 1 < text.size() &&
+                                  std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0)))
+      ++end;
+    if (end == i) {
+      ++i;
+      continue;
+    }
+    std::size_t unit = end;
+    for (auto const* word : {" B", " KiB", " MiB", " GiB", " TiB", " %"})
+      if (text.compare(end, std::string_view(word).size(), word) == 0)
+        unit = end + std::string_view(word).size();
+    out.insert(text.substr(i, unit - i));
+    i = unit;
+  }
+  return out;
+}
+
+TEST(Draw, EachNumberIsOneOfExplainOrOfTheList) {
+  for (auto const& of : all_plans())
+    for (auto const what : {picture::mesh, picture::plan, picture::memory}) {
+      SCOPED_TRACE(of.name + ", picture " + std::to_string(int(what)));
+      auto known = numbers_of_text(of.explained);
+      for (auto const& row : sent_rows(of.plan)) known.merge(numbers_of_text(row));
+      int const world = of.plan.numbers.grid.world_size();
+      std::size_t bytes = 0;
+      auto const picture = drawing_of(of.plan, {what});
+      for (auto const& text : picture.texts())
+        for (auto const& number : numbers_of_text(text.text)) {
+          bool const has_unit = number.find(' ') != number.npos;
+          bytes += has_unit;
+          if (what == picture::mesh && !has_unit) {
+            EXPECT_LE(std::stoi(number), world) << text.text;  // ranks and groups
+          } else {
+            bool const counts_copies = text.text.find(" cop") != std::string::npos ||
+                                       text.text.find("alike") != std::string::npos;
+            EXPECT_TRUE(counts_copies || known.contains(number)) << text.text << ": " << number;
+          }
+        }
+      // There is something to compare.
+      EXPECT_EQ(bytes > 0, what == picture::memory || !sent_rows(of.plan).empty());
+    }
+}
+
+std::string all_text(pictured const& of, picture what) {
+  std::string out;
+  auto const picture = drawing_of(of.plan, {what});
+  for (auto const& text : picture.texts()) out += text.text + "\n";
+  return out;
+}
+pictured const& plan_called(std::string_view name) {
+  return *std::find_if(all_plans().begin(), all_plans().end(),
+                       [&](auto const& of) { return of.name == name; });
+}
+
+TEST(Draw, MemoryHasAColumnForEachPart) {
+  for (auto const& of : all_plans()) {
+    SCOPED_TRACE(of.name);
+    auto const picture = drawing_of(of.plan, {picture::memory});
+    words cells;
+    for (auto const& text : picture.texts()) cells.push_back(text.text);
+    auto const column = [&](std::string const& title, auto part) {
+      words wanted{title};
+      for (auto const& need : of.plan.memory) wanted.push_back(with_unit(part(need)));
+      EXPECT_NE(std::search(cells.begin(), cells.end(), wanted.begin(), wanted.end()), cells.end())
+          << title;
+    };
+    column("parameters", [](auto const& need) { return need.parameters; });
+    column("gradients", [](auto const& need) { return need.gradients; });
+    column("optimizer", [](auto const& need) { return need.optimizer; });
+    column("activations", [](auto const& need) { return need.activations; });
+    column("batches", [](auto const& need) { return need.batches; });
+    column("numbers", [](auto const& need) { return need.numbers; });
+    column("bytes per rank", [](auto const& need) { return need.total(); });
+  }
+}
+
+TEST(Draw, MeshHasEachRankOnceOrAGroupOfEachKind) {
+  auto const text = "\n" + all_text(plan_called("dp2.tp2.pp2"), picture::mesh);
+  for (int rank = 0; rank < 8; ++rank)
+    EXPECT_NE(text.find("\n" + std::to_string(rank) + "\n"), text.npos) << rank;
+  EXPECT_EQ(text.find("\n8\n"), text.npos);
+  EXPECT_NE(text.find("tensor: 4 groups of 2 ranks\n"), text.npos);
+  EXPECT_NE(text.find("stage 1\n"), text.npos);
+  auto const large = all_text(plan_called("gpt3"), picture::mesh);
+  EXPECT_NE(large.find("tensor: 16384 groups of 8 ranks\n"), large.npos);
+  EXPECT_NE(large.find("stage: 8192 groups of 16 ranks\n"), large.npos);
+  EXPECT_LT(std::count(large.begin(), large.end(), '\n'), 100);
+  auto const& grid = plan_called("gpt3").plan.numbers.grid;
+  for (auto const over :
+       {axis_set(axis::stage), axis_set(axis::data), axis::tensor | axis::stage}) {
+    auto const members = grid.group_of(0, over);
+    for (int place = 0; place < grid.size(over); ++place)
+      EXPECT_EQ(member_of_first_group(grid, over, place), members[std::size_t(place)]);
+  }
+}
+
+TEST(Draw, TimetablesHaveEachComputationOnce) {
+  for (auto const& of : all_plans()) {
+    SCOPED_TRACE(of.name);
+    std::multiset<std::string> wanted, drawn;
+    for (auto const& stage : of.plan.table.stages)
+      for (auto const& op : stage.operations) {
+        if (!computes(op.kind)) continue;
+        auto const kind = op.kind == work::forward               ? "F"
+                          : op.kind == work::backward            ? "B"
+                          : op.kind == work::backward_input      ? "I"
+                          : op.kind == work::backward_parameters ? "P"
+                                                                 : "?";
+        wanted.insert(kind + std::to_string(op.microbatch) +
+                      (of.plan.table.chunks > 1 ? "." + std::to_string(op.chunk) : ""));
+      }
+    auto const picture = drawing_of(of.plan, {picture::timetable});
+    for (auto const& text : picture.texts())
+      if (text.text.size() > 1 && std::isdigit(static_cast<unsigned char>(text.text[1])) != 0)
+        drawn.insert(text.text);
+    EXPECT_EQ(drawn, wanted);
+  }
+  auto const idle = all_text(plan_called("pp2"), picture::timetable);
+  auto const& explained = plan_called("pp2").explained;
+  auto const at = explained.find("idle ");
+  ASSERT_NE(at, explained.npos);
+  EXPECT_NE(idle.find(explained.substr(at, explained.find('\n', at) - at)), idle.npos);
+}
+
+// One computation after the other on a stage, and none before what it takes.
+TEST(Draw, AnOrderThatIsNotTimedKeepsItsDependences) {
+  auto const& table = plan_called("chunks").plan.table;
+  auto const order = order_of(table);
+  std::map<std::string, std::int64_t> ends;
+  std::size_t computations = 0;
+  for (std::size_t s = 0; s < order.stages.size(); ++s) {
+    std::int64_t free = 0;
+    for (auto const& now : order.stages[s]) {
+      EXPECT_GE(now.begin, free);
+      free = now.end;
+      int const number = now.op.chunk * int(order.stages.size()) + int(s);
+      ends[std::string(to_string(now.op.kind)) + std::to_string(number) + " " +
+           std::to_string(now.op.microbatch)] = now.end;
+      ++computations;
+    }
+  }
+  EXPECT_EQ(computations, 4u * 4u * 3u);
+  for (int m = 0; m < table.microbatches; ++m) {
+    auto const end = [&](char const* kind, int number) {
+      return ends.at(kind + std::to_string(number) + " " + std::to_string(m));
+    };
+    for (int number = 0; number < 3; ++number) {
+      EXPECT_LT(end("forward", number), end("forward", number + 1));
+      EXPECT_LT(end("backward_input", number + 1), end("backward_input", number));
+    }
+    EXPECT_LT(end("forward", 3), end("backward_input", 3));
+  }
+}
+
+TEST(Draw, NamesAreEscapedAndWhatIsNoCharacterIsReplaced) {
+  EXPECT_EQ(escaped("<&>\"'"), "&lt;&amp;&gt;&quot;&#39;");
+  EXPECT_EQ(escaped("\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80"),
+            "\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80");
+  std::string const replaced = "\xef\xbf\xbd";
+  EXPECT_EQ(escaped("\x01"), replaced);
+  EXPECT_EQ(escaped("\xc3"), replaced);
+  EXPECT_EQ(escaped("\xc0\x80"), replaced + replaced);
+  EXPECT_EQ(escaped("\xed\xa0\x80"), replaced + replaced + replaced);  // half of a pair
+  EXPECT_EQ(escaped("\xef\xbf\xbf"), replaced + replaced + replaced);
+  auto const svg = draw(plan_called("odd names").plan);
+  EXPECT_NE(svg.find("&lt;a href=&quot;x&quot;&gt;&amp;amp;&#39;&lt;/a&gt; ]]&gt; &lt;!--"),
+            svg.npos);
+  EXPECT_NE(
+      svg.find("\xc3\xa4\xc3\xb6\xc3\xbc \xe5\xb1\xa4\xe5\xb1\xa4\xe5\xb1\xa4 \xe2\x82\xac 01"),
+      svg.npos);
+}
+
+TEST(Draw, TextsThatDoNotFitAreCutBehindACharacter) {
+  EXPECT_EQ(text_width("iiii", 1000, false, 0), 888);
+  EXPECT_EQ(text_width("WW", 1000, false, 0), 1888);
+  EXPECT_GT(text_width("WW", 100), text_width("WW", 100, false, 0));
+  text_style const style{.size = 10, .most = 40};
+  EXPECT_EQ(fitted("short", style), "short");
+  EXPECT_EQ(fitted("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4", style),
+            "\xc3\xa4\xc3\xa4\xe2\x80\xa6");
+  drawing cut("x", false);
+  cut.text(0, 0, "much too long for it", style);
+  EXPECT_NE(cut.svg("x").find("<title>much too long for it</title>"), std::string::npos);
+}
+
+// Of sixty layers, when more than ten are folded, two of each stage are left beside those whose
+// rows differ, and the bytes are the same.
+TEST(Draw, EqualNeighboursOfDeepModelsAreDrawnOnce) {
+  auto const& of = plan_called("sixty layers").plan;
+  auto const whole = layer_lister(of).chunks();
+  auto const folded = layer_lister(of, 10).chunks();
+  ASSERT_EQ(whole.size(), 2u);
+  ASSERT_EQ(folded.size(), 2u);
+  EXPECT_EQ(whole[0].pieces.size() + whole[1].pieces.size(), 60u);
+  EXPECT_LT(folded[0].pieces.size() + folded[1].pieces.size(), 12u);
+  auto const lines = [](std::vector<drawn_chunk> const& chunks) {
+    std::set<std::string> out;
+    for (auto const& chunk : chunks)
+      for (auto const& piece : chunk.pieces)
+        for (auto const& layer : piece.layers)
+          for (auto const* moves : {&layer.left, &layer.right})
+            for (auto const& made : *moves) out.insert(made.what + made.bytes);
+    return out;
+  };
+  EXPECT_EQ(lines(folded), lines(whole));
+}
+
+TEST(Draw, SizesAreWrittenAsPrintfWritesThem) {
+  for (std::uint64_t bytes = 1; bytes < std::uint64_t{1} << 50; bytes += bytes / 7 + 1) {
+    auto value = static_cast<double>(bytes);
+    char const* const units[]{"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    while (value >= 10240 && unit < 4) value /= 1024, ++unit;
+    char text[40];
+    std::snprintf(text, sizeof text, std::floor(value) == value ? "%.0f %s" : "%.1f %s", value,
+                  units[unit]);
+    EXPECT_EQ(with_unit(bytes), text);
+  }
+}
+
+}  // namespace
