@@ -529,15 +529,15 @@ TEST(Draw, AnOrderThatIsNotTimedKeepsItsDependences) {
 }
 
 TEST(Draw, NamesAreEscapedAndWhatIsNoCharacterIsReplaced) {
-  EXPECT_EQ(escaped("<&>\"'"), "&lt;&amp;&gt;&quot;&#39;");
-  EXPECT_EQ(escaped("\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80"),
+  EXPECT_EQ(xml_text("<&>\"'"), "&lt;&amp;&gt;&quot;&#39;");
+  EXPECT_EQ(xml_text("\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80"),
             "\xc3\xa4\xe5\xb1\xa4\xf0\x9f\x98\x80");
   std::string const replaced = "\xef\xbf\xbd";
-  EXPECT_EQ(escaped("\x01"), replaced);
-  EXPECT_EQ(escaped("\xc3"), replaced);
-  EXPECT_EQ(escaped("\xc0\x80"), replaced + replaced);
-  EXPECT_EQ(escaped("\xed\xa0\x80"), replaced + replaced + replaced);  // half of a pair
-  EXPECT_EQ(escaped("\xef\xbf\xbf"), replaced + replaced + replaced);
+  EXPECT_EQ(xml_text("\x01"), replaced);
+  EXPECT_EQ(xml_text("\xc3"), replaced);
+  EXPECT_EQ(xml_text("\xc0\x80"), replaced + replaced);
+  EXPECT_EQ(xml_text("\xed\xa0\x80"), replaced + replaced + replaced);  // half of a pair
+  EXPECT_EQ(xml_text("\xef\xbf\xbf"), replaced + replaced + replaced);
   auto const svg = draw(plan_called("odd names").plan);
   EXPECT_NE(svg.find("&lt;a href=&quot;x&quot;&gt;&amp;amp;&#39;&lt;/a&gt; ]]&gt; &lt;!--"),
             svg.npos);

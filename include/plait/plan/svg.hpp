@@ -81,7 +81,7 @@ struct text_style {
 }
 
 /// The text between tags or quotes of XML; what is no character of XML becomes U+FFFD.
-[[nodiscard]] [[gnu::cold]] inline std::string escaped(std::string_view text) {
+[[nodiscard]] [[gnu::cold]] inline std::string xml_text(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     auto const count = character_bytes(text, i);
@@ -184,8 +184,8 @@ class drawing {
       body_ += " textLength=\"" + std::to_string(text_width(shown, style.size, style.bold, 0)) +
                "\" lengthAdjust=\"spacingAndGlyphs\"";
     body_ += ">";
-    if (shown != whole) body_ += "<title>" + escaped(whole) + "</title>";
-    body_ += escaped(shown) + "</text>\n";
+    if (shown != whole) body_ += "<title>" + xml_text(whole) + "</title>";
+    body_ += xml_text(shown) + "</text>\n";
   }
 
   /// A rectangle with round corners; `dashes` as in stroke-dasharray, "" for a whole line.
@@ -244,8 +244,8 @@ class drawing {
                       id("desc") +
                       "\" font-family=\"Helvetica, Arial, sans-serif\" fill=\"none\">\n"
                       "<title id=\"" +
-                      id("title") + "\">" + escaped(title) + "</title>\n<desc id=\"" + id("desc") +
-                      "\">" + escaped(words_) + "</desc>\n";
+                      id("title") + "\">" + xml_text(title) + "</title>\n<desc id=\"" + id("desc") +
+                      "\">" + xml_text(words_) + "</desc>\n";
     if (has_patterns_) out += patterns();
     return out + "<rect width=\"" + size(width()) + "\" height=\"" + size(height()) + "\" fill=\"" +
            name_of(colour::ground) + "\"/>\n" + body_ + "</svg>\n";
