@@ -70,6 +70,12 @@ TEST(GuardedMemory, IsEnoughForStagesOfSlices) {
   for (int const data_ranks : {1, 2, 3}) run_everything<job>(data_ranks);
 }
 
+TEST(GuardedMemory, IsEnoughForWhatIsMadeAgain) {
+  run_everything<small_gpt::job<
+      hybrid<pipeline<2>, small_gpt::tp2_sharded, recompute<again::all, units::on_stages<0>>>,
+      precision<plait::bfloat16, float>>>();
+}
+
 TEST(GuardedMemory, IsEnoughForBlocksInOtherTypes) {
   run_everything<
       small_gpt::job<hybrid<pipeline<2>, data_parallel<2, zero<1>>, small_gpt::tp2_sharded>,

@@ -50,7 +50,8 @@ using with = job<hybrid<Policy, recompute<What, Where, Others>>>;
 
 struct outcome {
   std::vector<double> numbers;  ///< losses, their terms, norms
-  std::map<std::string, std::vector<double>> weights, gradients, outputs;
+  std::map<std::string, std::vector<double>> weights, gradients, other_gradients;
+  std::vector<double> predicted;
   friend bool operator==(outcome const&, outcome const&) = default;
 };
 struct settings {
@@ -98,7 +99,11 @@ outcome train(auto const& backend, settings const& how) {
     auto const there = trainer.allocated();
     if constexpr (plan::slices == 0) {
       EXPECT_EQ(there.total() - there.workspace, need.total() - need.batches);
+      auto const values = trainer.predict(all.at(1), predicted::of_all);
+      if (rank.is_root()) out.predicted.assign(values.begin(), values.end());
     }
+    trainer.gradients_of(all.at(2));
+    trainer.export_gradients(into(out.other_gradients));
   });
   return out;
 }
