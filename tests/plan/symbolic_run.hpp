@@ -437,6 +437,7 @@ using Models = ::testing::Types<
                repeat<2, residual<frozen<sequential<norm, wide, narrow>>>>>,
     residual<sequential<fan_out<frozen<sequential<dense, nn::relu<width>>>, dense>,
                         nn::product<width>, frozen<dense>>>,
+    repeat<2, sequential<dense, nn::relu<width>>>,
     sequential<keeps_own, residual<keeps_own>, residual<sequential<keeps_own, nn::relu<width>>>>,
     residual<sequential<dense, keeps_own, residual<keeps_own>, nn::gelu<width>, keeps_own>>,
     residual<sequential<norm, kept<wide>, recomputed<again::all, nn::gelu<4 * width>>, narrow>>,

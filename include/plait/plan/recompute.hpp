@@ -38,7 +38,6 @@ struct rerun_plan {
   std::array<bool, values> stays{};                    ///< kept for what is made again of it
   std::array<bool, values> apart{};                    ///< nothing may be written over it
   std::array<unsigned char, steps> step{};             ///< a bit for each `again`: it runs again
-  bool any = false;                                    ///< whether any step ever does
 };
 
 /// A bit for an `again`, by its number.
@@ -149,6 +148,7 @@ class rerun_finder {
       int const own = now.made_again >= 0 ? now.made_again : what;
       if (now.out == output && is_renamed(now)) {
         output = now.in;
+        if (needed[at(output)]) out.value[at(output)] = made_never;
         needed[at(output)] = false;
         continue;
       }
@@ -167,7 +167,6 @@ class rerun_finder {
       if (now.kind == step_kind::fan_out) settle_value(now.skip);
       if (!runs) continue;
       out.step[at(s)] = static_cast<unsigned char>(out.step[at(s)] | bit_of(what));
-      out.any = true;
       if (!is_needed) out.apart[at(now.out)] = true;
       for_each_input(now, [&](int value) {
         if (value != piece.in) needed[at(value)] = true;
