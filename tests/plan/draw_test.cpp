@@ -28,6 +28,7 @@
 #include "plait/policy/policies.hpp"
 #include "plait/policy/recompute.hpp"
 #include "plan/models.hpp"
+#include "schedule/halves_of_two_chunks.hpp"
 
 namespace {
 
@@ -62,47 +63,6 @@ using odd_names = sequential<
     named<"\x01\x1b\x7f\xc3 \xff\xed\xa0\x80 WWWWWWWWWWWWWWWWWWWWWW", nn::linear<16, 16>>,
     named<"WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", nn::relu<16>>>;
 
-// All forwards, then all backwards in halves, over two chunks of each stage.
-struct chunks_of_two {
-  using concept_tag = schedule_tag;
-  static constexpr std::string_view name = "chunks_of_two";
-  static constexpr int chunks = 2;
-  static constexpr bool splits_backward = true;
-
-  static constexpr std::vector<scheduled_work> order(int stages, int stage, int microbatches) {
-    auto const table = lowered(stages, microbatches);
-    std::vector<scheduled_work> out;
-    for (auto const& now : table.stages[std::size_t(stage)].operations)
-      if (computes(now.kind)) out.push_back(now);
-    return out;
-  }
-  static constexpr int peak_activations(int, int, int microbatches) { return microbatches; }
-  static constexpr timetable lowered(int stages, int microbatches) {
-    timetable out{microbatches, true, std::vector<stage_program>(std::size_t(stages)), chunks,
-                  true};
-    for (auto& stage : out.stages) stage.slots = {microbatches, microbatches, 1};
-    int const last = stages * chunks - 1;
-    auto const add = [&](int number, work kind, int microbatch) {
-      out.stages[std::size_t(number % stages)].operations.push_back(
-          {kind, microbatch, number / stages});
-    };
-    for (int m = 0; m < microbatches; ++m)
-      for (int number = 0; number <= last; ++number) {
-        if (number > 0) add(number, work::receive_activation, m);
-        add(number, work::forward, m);
-        if (number < last) add(number, work::send_activation, m);
-      }
-    for (int m = 0; m < microbatches; ++m)
-      for (int number = last; number >= 0; --number) {
-        if (number < last) add(number, work::receive_gradient, m);
-        add(number, work::backward_input, m);
-        if (number > 0) add(number, work::send_gradient, m);
-        add(number, work::backward_parameters, m);
-      }
-    return out;
-  }
-};
-
 struct pictured {
   std::string name;
   drawn_plan plan;
@@ -128,7 +88,7 @@ std::vector<pictured> const& all_plans() {
           "zero<1>"),
       make<small_gpt, data_parallel<4, within<2>, zero<3>, buckets<1024>>>("zero<3>"),
       make<small_gpt, hybrid<pipeline<2>, tensor_parallel<2>, recompute<again::all>>>("recompute"),
-      make<small_gpt, pipeline<2, chunks_of_two>>("chunks"),
+      make<small_gpt, pipeline<2, plait_test::halves_of_two_chunks>>("chunks"),
       make<sixty_layers, mixed>("sixty layers", {.rows = 16, .microbatches = 8}),
       make<odd_names, tensor_parallel<2>>("odd names", {.rows = 16}),
       make<gpt3, big>("gpt3", {.rows = 2048, .microbatches = 32, .gradient_norm = true}, true)};

@@ -13,6 +13,7 @@
 
 #include "plait/plait.hpp"
 #include "plait/train/set_up_checks.hpp"
+#include "plan/gpt2.hpp"
 
 namespace recompute_plans {
 
@@ -22,25 +23,7 @@ using namespace plait::planning;
 
 // --- GPT-2 with 124 million parameters
 
-constexpr std::size_t width = 768, length = 1024, vocabulary = 50257, padded = 50304;
-using block = sequential<
-    residual<sequential<named<"ln_1", nn::layer_norm<width>>,
-                        named<"attn", nn::causal_self_attention<width, 12, length>>>>,
-    residual<sequential<
-        named<"ln_2", nn::layer_norm<width>>,
-        named<"mlp", sequential<named<"c_fc", nn::linear<width, 4 * width>>, nn::gelu<4 * width>,
-                                named<"c_proj", nn::linear<4 * width, width>>>>>>>;
-using lookup = nn::embedding<vocabulary, width, normal(0.02), padded>;
-using free_head =
-    nn::linear<width, vocabulary,
-               nn::linear_options{
-                   .bias = false, .order = nn::weight_order::output_input, .padded_to = padded}>;
-using gpt2 = objective<
-    sequential<
-        named<"wte", use_form<"vocabulary", lookup>>, named<"wpe", nn::positions<length, width>>,
-        named<"h", repeat<12, block>>, named<"ln_f", nn::layer_norm<width>>,
-        named<"lm_head", use_form<"column", tied<free_head, free_head::weight, "wte.weight">>>>,
-    nn::cross_entropy<vocabulary, nn::cross_entropy_options{.padded_to = padded}>>;
+using plan_gpt2::block, plan_gpt2::gpt2, plan_gpt2::length, plan_gpt2::width;
 
 template <class Policy, again What, class Where = units::everywhere, again Others = again::nothing>
 using again_plan = plan<gpt2, hybrid<Policy, recompute<What, Where, Others>>>;
