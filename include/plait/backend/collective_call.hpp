@@ -11,6 +11,7 @@
 #include "plait/core/bfloat16.hpp"
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/ranks_text.hpp"
+#include "plait/mesh/stream.hpp"
 
 namespace plait::detail {
 
@@ -41,6 +42,7 @@ struct collective_call {
   reduction operation = reduction::sum;
   int other = 0;                // rank in the group of the root, or of the other end
   int tag = 0;                  // of send and receive
+  ext::stream channel{};        // that a posted message is handed to; compute: not posted
   std::size_t bytes = 0;        // of the buffer that has one size on all ranks: vector or block
   std::size_t whole_bytes = 0;  // of the other buffer, if there is one
   void const* source = nullptr;
@@ -48,6 +50,7 @@ struct collective_call {
   std::uint64_t caller = 0;  // the number of the trainer that calls; 0 outside of one
   axis_set over{};           // of the group: those of equal members meet in one place
 
+  bool is_posted() const { return ext::is_channel(channel); }
   bool agrees_with(collective_call const& call) const {
     return kind == call.kind && operation == call.operation && other == call.other && fits(call);
   }

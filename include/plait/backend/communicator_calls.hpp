@@ -11,6 +11,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/axis.hpp"
+#include "plait/mesh/stream.hpp"
 
 namespace plait::ext {
 
@@ -113,14 +114,30 @@ class communicator_calls {
   void send(std::span<T> values, int to, int tag) {
     using element = std::remove_const_t<T>;
     message<collective::send, element>(
-        call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag);
+        call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag, {});
   }
 
   /// Copies what rank `from` sends with `tag` into `buffer`.
   template <class T>
   void receive(std::span<T> buffer, int from, int tag) {
     message<collective::receive, T>(
-        call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data()), from, tag);
+        call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data()), from, tag, {});
+  }
+
+  /// Lends `values` to channel `on` until they have gone to `to`, the neighbour of the pipeline
+  /// there, and returns: an event of the channel says when. Messages of one channel go in their
+  /// order. A backend without channels may send them at once.
+  template <class T>
+  void post_send(std::span<T> values, int to, int tag, stream on) {
+    using element = std::remove_const_t<T>;
+    message<collective::send, element>(
+        call_of<element>(collective::send, values.size(), 0, values.data(), nullptr), to, tag, on);
+  }
+  /// Lends `buffer` to channel `on` until what `from` posts with `tag` has come, and returns.
+  template <class T>
+  void post_receive(std::span<T> buffer, int from, int tag, stream on) {
+    message<collective::receive, T>(
+        call_of<T>(collective::receive, buffer.size(), 0, nullptr, buffer.data()), from, tag, on);
   }
 
  protected:
@@ -160,9 +177,10 @@ class communicator_calls {
           {group_in_log_, Kind, call.element, call.operation, call.other, tensor_bytes});
   }
   template <collective Kind, class T>
-  void message(detail::collective_call call, int other, int tag) {
+  void message(detail::collective_call call, int other, int tag, stream on) {
     call.other = other;
     call.tag = tag;
+    call.channel = on;
     ask<Kind, T>(call, call.bytes);
   }
 

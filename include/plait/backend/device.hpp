@@ -15,7 +15,7 @@ namespace plait::ext {
 /// A type says on purpose that it is a device by `using concept_tag = device_tag;`.
 struct device_tag {};
 
-/// The device of one rank: memory, four streams, events between them, and queues that take
+/// The device of one rank: memory, its streams, events between them, and queues that take
 /// operations.
 ///
 /// Syntax:  the members below; `queue` has those of `host_queue`.

@@ -10,12 +10,39 @@
 
 namespace plait::ext {
 
-/// The queues of a rank's device: one for its computations and three for communication.
+/// The queues of a rank's device: one for its computations, three for the calls of groups, and four
+/// channels for messages between neighbours of a pipeline, one for each neighbour and direction.
 /// Operations of one stream run in order; those of different streams in any order, unless one waits
 /// for the other.
-enum class stream : int { compute, data, tensor, stage };
+enum class stream : int {
+  compute,
+  data,
+  tensor,
+  stage,
+  to_next,        ///< channel: messages to the stage behind; the first is behind the last
+  from_next,      ///< channel: messages from it
+  to_previous,    ///< channel: messages to the stage before; not used by two stages
+  from_previous,  ///< channel: messages from it
+};
 
-inline constexpr int stream_count = 4;
+inline constexpr int stream_count = 8;
+
+/// The channels; a rank has an end of each.
+inline constexpr int channel_count = 4;
+
+[[nodiscard]] constexpr bool is_channel(stream which) { return which >= stream::to_next; }
+/// The number of a channel, from 0 on.
+[[nodiscard]] constexpr int channel_number(stream which) {
+  return static_cast<int>(which) - static_cast<int>(stream::to_next);
+}
+
+/// The channel of the messages that stage `mine` of `stages` exchanges with its neighbour `other`.
+/// Of two stages each is the one behind the other.
+[[nodiscard]] constexpr stream channel_of(int mine, int other, int stages, bool sends) {
+  bool const is_next = other == (mine + 1) % stages;
+  if (is_next) return sends ? stream::to_next : stream::from_next;
+  return sends ? stream::to_previous : stream::from_previous;
+}
 
 /// The stream on which the group over `axes` communicates: that of the batch axes if one of them is
 /// among them, else that of the axes within a layer, else that of the stages.
@@ -30,13 +57,12 @@ inline constexpr int stream_count = 4;
   return out;
 }
 
-/// The streams on which values move from one form to another, and microbatches from one stage to
-/// the next.
+/// The stream on which values move from one form to another.
 inline constexpr stream within_layers = stream_of(axis::tensor);
-inline constexpr stream between_stages = stream_of(axis::stage);
 
 [[nodiscard]] constexpr std::string_view to_string(stream which) {
-  constexpr std::string_view words[stream_count]{"compute", "data", "tensor", "stage"};
+  constexpr std::string_view words[stream_count]{
+      "compute", "data", "tensor", "stage", "to_next", "from_next", "to_previous", "from_previous"};
   return words[static_cast<int>(which)];
 }
 

@@ -8,6 +8,7 @@
 
 #include "plait/mesh/axis.hpp"
 #include "plait/mesh/placements.hpp"
+#include "plait/mesh/stream.hpp"
 #include "plait/placement/transition.hpp"
 
 namespace plait::planning {
@@ -97,6 +98,14 @@ struct exchange {
   }
   friend constexpr bool operator==(exchange const&, exchange const&) = default;
 };
+
+/// The stream on which a rank of a stage carries out an exchange: messages between neighbours of a
+/// pipeline have channels, other calls the streams of their groups.
+[[nodiscard]] constexpr stream stream_of_row(exchange const& made, int stage, int stages) {
+  if (made.unit < 0) return stream_of(made.row().over);
+  bool const sends = made.is_sent_by(stage);
+  return channel_of(stage, (sends ? made.to : made.from).stage(), stages, sends);
+}
 
 /// The rows of an exchange that the table does not have as one operation, and what it may be.
 [[gnu::cold]] inline std::string refused_rows(exchange const& made) {

@@ -187,7 +187,7 @@ class program_writer {
     auto const over = list_[number].row().over;
     if (plan_.grid.size(over) == 1) return false;
     made.row = static_cast<int>(number);
-    add(made, stream_of(over), reads, writes);
+    add(made, stream_of_row(list_[number], stage_, plan_.stages()), reads, writes);
     return true;
   }
   [[gnu::cold]] void add_rows(exchange_place place, buffers const& touched) {

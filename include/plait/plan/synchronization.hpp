@@ -58,12 +58,14 @@ struct planned_wait {
 [[nodiscard]] [[gnu::cold]] constexpr std::vector<planned_wait> plan_waits(
     std::vector<stream_operation> const& operations) {
   using clock = std::array<int, std::size_t(stream_count)>;  // an operation of each stream
-  constexpr clock nothing{-1, -1, -1, -1};
+  constexpr clock nothing{-1, -1, -1, -1, -1, -1, -1, -1};
   struct last_touches {
     clock writes, reads;
   };
-  auto const meet = [](clock& one, clock const& other) {
-    for (std::size_t s = 0; s < one.size(); ++s) one[s] = std::max(one[s], other[s]);
+  std::size_t streams = 1;  // compilers count what is done for those that are not used
+  for (auto const& one : operations) streams = std::max(streams, std::size_t(one.on) + 1);
+  auto const meet = [streams](clock& one, clock const& other) {
+    for (std::size_t s = 0; s < streams; ++s) one[s] = std::max(one[s], other[s]);
   };
   int most = -1;
   for (auto const& one : operations)
@@ -87,10 +89,12 @@ struct planned_wait {
     }
     awaited[here] = -1;
     // From the latest on: what it has seen itself needs no wait of its own.
-    for (std::size_t n = 1; n < awaited.size(); ++n) {
-      auto const s = static_cast<std::size_t>(std::max_element(awaited.begin(), awaited.end()) -
-                                              awaited.begin());
+    for (std::size_t n = 1; n < streams; ++n) {
+      std::size_t s = 0;
+      for (std::size_t other = 1; other < streams; ++other)
+        if (awaited[other] > awaited[s]) s = other;
       int const latest = std::exchange(awaited[s], -1);
+      if (latest < 0) break;
       if (mine[s] >= latest) continue;
       out.push_back({static_cast<int>(i), latest});
       meet(mine, known[std::size_t(latest)]);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plait/core/namespaces.hpp"
+#include "plait/mesh/stream.hpp"
 #include "plait/plan/exchanges.hpp"
 #include "plait/plan/program_operation.hpp"
 
@@ -38,6 +39,7 @@ class exchange_runner {
     std::size_t begin = 0;                              ///< of what the group has, in the arena
     int other = 0;  ///< the root of a broadcast, the other end of a message
     bool is_sent_here = true;
+    stream on = stream::compute;
   };
 
   /// `list`: as `exchanges_on` gives it.
@@ -50,7 +52,8 @@ class exchange_runner {
 
   /// Carries out the row of an operation, in place; `data` is where its offset counts from. It sums
   /// up all, or leaves the sum of its block to each rank, gathers blocks, sends from one rank to
-  /// all, or is this rank's end of a message. Of a row of buckets it moves the operation's.
+  /// all, or is this rank's end of a message, which is posted where the message has a channel. Of a
+  /// row of buckets it moves the operation's.
   template <class T>
   void run(program_operation const& of, T* data, int tag = 0) const {
     auto const& now = row(of.row);
@@ -66,6 +69,9 @@ class exchange_runner {
       case collective::all_gather: return group.all_gather(mine(), all);
       case collective::broadcast: return group.broadcast(all, now.other);
       case collective::send:
+        if (is_channel(now.on))
+          return now.is_sent_here ? group.post_send(all, now.other, tag, now.on)
+                                  : group.post_receive(all, now.other, tag, now.on);
         return now.is_sent_here ? group.send(all, now.other, tag)
                                 : group.receive(all, now.other, tag);
       default: group.all_reduce(all);
@@ -98,6 +104,7 @@ class exchange_runner {
     out.is_sent_here = what.is_sent_by(rank.stage());
     auto const& end = out.is_sent_here && row.moves == collective::send ? what.to : what.from;
     out.other = end.at(scatter_order(row.over).back()).index;
+    out.on = stream_of_row(what, rank.stage(), rank.grid().size(axis::stage));
     return out;
   }
 

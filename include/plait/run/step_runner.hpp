@@ -39,6 +39,7 @@ class step_runner {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       auto const& now = operations_[i];
       [[maybe_unused]] auto const mark = rank_.device().mark(name_of(now));
+      if constexpr (requires { rank_.device().go_on(); }) rank_.device().go_on();
       waits_.begin(i);
       if (now.row < 0) work.compute(now);
       else work.run(exchanges_, now);

@@ -13,6 +13,7 @@
 #include "plait/backend/communicator.hpp"
 #include "plait/backend/host/rank_order.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
+#include "plait/backend/host/thread_channel.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::detail {
@@ -40,16 +41,24 @@ struct thread_group {
   explicit thread_group(std::vector<int> ranks)
       : members(std::move(ranks)),
         member(members.size()),
-        mailboxes(members.size() * members.size()) {}
+        mailboxes(members.size() * members.size()),
+        channels(2 * members.size()) {}
 
   thread_mailbox& mailbox(int from, int to) {
     return mailboxes[static_cast<std::size_t>(from) * members.size() +
                      static_cast<std::size_t>(to)];
   }
 
+  // Of the messages that a member posts to the one behind it, or before it.
+  thread_channel& channel(int from, int to) {
+    bool const is_next = to == (from + 1) % static_cast<int>(members.size());
+    return channels[2 * static_cast<std::size_t>(from) + (is_next ? 0 : 1)];
+  }
+
   std::vector<int> members;  // world ranks in group order
   std::vector<thread_member> member;
   std::vector<thread_mailbox> mailboxes;
+  std::vector<thread_channel> channels;
   alignas(64) thread_barrier::counter arrivals{0};  // alone on its cache line
 };
 
@@ -100,6 +109,14 @@ class barrier_slot {
   // The bytes that member `member` has shown with its call in the present barrier.
   std::byte const* given(int member) const {
     return group_->member[static_cast<std::size_t>(member)].given[own().barriers % 2].data();
+  }
+
+  // Hands a message to its channel and returns.
+  void post(collective_call const& call, thread_messages& messages) {
+    check_other_end(call);
+    bool const sends = call.kind == collective::send;
+    auto& channel = sends ? group_->channel(rank_, call.other) : group_->channel(call.other, rank_);
+    messages.post(channel, call, world_rank(call.other), group_->members);
   }
 
   // Posts the message and returns when the receiver has copied it.

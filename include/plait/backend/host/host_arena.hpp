@@ -5,7 +5,9 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
+#include "plait/backend/posted_messages.hpp"
 #include "plait/core/error.hpp"
 
 namespace plait::ext {
@@ -17,7 +19,10 @@ namespace plait::ext {
 class host_arena {
  public:
   host_arena() = default;
-  explicit host_arena(std::size_t bytes, std::size_t place = 0) : bytes_(bytes), place_(place) {
+  /// `messages`: those that may lend the memory; it waits for them where it goes.
+  explicit host_arena(std::size_t bytes, std::size_t place = 0,
+                      std::shared_ptr<detail::posted_messages> messages = {})
+      : messages_(std::move(messages)), bytes_(bytes), place_(place) {
     if (bytes == 0) return;
     data_.reset(
         static_cast<std::byte*>(::operator new(bytes + place, std::align_val_t{64}, std::nothrow)));
@@ -25,6 +30,18 @@ class host_arena {
       throw out_of_memory("out of memory: asked the processor for " + std::to_string(bytes) +
                               " bytes (" + std::to_string(bytes >> 20) + " MiB)",
                           {.asked = bytes});
+  }
+  host_arena(host_arena&&) noexcept = default;
+  host_arena& operator=(host_arena&& other) noexcept {
+    auto old = std::move(*this);  // which waits where it goes
+    messages_ = std::move(other.messages_);
+    data_ = std::move(other.data_);
+    bytes_ = std::exchange(other.bytes_, 0);
+    place_ = other.place_;
+    return *this;
+  }
+  ~host_arena() {
+    if (messages_ != nullptr && data_ != nullptr && !messages_->rest()) leave();
   }
   [[nodiscard]] std::byte* data() const {
     return data_ == nullptr ? nullptr : data_.get() + place_;
@@ -37,6 +54,7 @@ class host_arena {
   struct release {
     void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t{64}); }
   };
+  std::shared_ptr<detail::posted_messages> messages_;
   std::unique_ptr<std::byte, release> data_;
   std::size_t bytes_ = 0;
   std::size_t place_ = 0;

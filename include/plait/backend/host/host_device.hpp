@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "plait/backend/host/host_queue.hpp"
 #include "plait/backend/host/host_workspace.hpp"
 #include "plait/backend/host/maths/kind.hpp"
+#include "plait/backend/posted_messages.hpp"
 #include "plait/core/namespaces.hpp"
 #include "plait/mesh/stream.hpp"
 #include "plait/plan/synchronization.hpp"
@@ -19,8 +21,9 @@
 namespace plait::ext {
 
 /// A rank's share of the processor. All its streams are the calling thread, so there is nothing to
-/// wait for.
+/// wait for but posted messages: those of channels, where communicators have some.
 ///
+/// Errors: wait and synchronize throw what messages have.
 /// The memory of ranks of one process begins at different places of a page: who writes to several
 /// of them by turns would be slow on some processors. Threads: one thread per device object.
 struct host_device {
@@ -28,15 +31,20 @@ struct host_device {
   using memory = host_memory;
   using queue = host_queue;
   using arena = host_arena;
-  struct event {};
   struct graph {};
+  /// A place among the messages of a channel; 0: nothing to wait for.
+  struct event {
+    std::uint64_t messages = 0;
+    stream channel = stream::compute;
+  };
 
   host_device() = default;
-  explicit host_device(int rank)
+  explicit host_device(int rank, std::shared_ptr<detail::posted_messages> messages = {})
       : place_(static_cast<std::size_t>(rank) * 33 * 64 % 4096),
-        workspace_(std::make_shared<host_workspace>(place_)) {}
+        workspace_(std::make_shared<host_workspace>(place_)),
+        messages_(std::move(messages)) {}
 
-  [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes, place_); }
+  [[nodiscard]] arena allocate(std::size_t bytes) const { return arena(bytes, place_, messages_); }
 
   void upload(void const* from, void* to, std::size_t bytes) const {
     queue{}.copy_bytes(from, to, bytes);
@@ -44,12 +52,24 @@ struct host_device {
   void download(void const* from, void* to, std::size_t bytes) const {
     queue{}.copy_bytes(from, to, bytes);
   }
-  void synchronize() const {}
+  void synchronize() const {
+    if (messages_ != nullptr) messages_->wait_for_all();
+  }
+  /// Lets posted messages go on, between two operations.
+  void go_on() const {
+    if (messages_ != nullptr) messages_->go_on();
+  }
 
   [[nodiscard]] queue on(stream) const { return queue(*workspace_); }
   [[nodiscard]] event make_event() const { return {}; }
-  void record(event&, stream) const {}
-  void wait(stream, event const&, wait_site) const {}
+  void record(event& now, stream on) const {
+    bool const has_messages = messages_ != nullptr && is_channel(on);
+    now = {has_messages ? messages_->posted(on) : 0, on};
+  }
+  void wait(stream on, event const& awaited, wait_site) const {
+    if (awaited.messages > 0 && on != awaited.channel)
+      messages_->wait_for(awaited.channel, awaited.messages);
+  }
 
   template <class Body>
   void replay(graph&, Body&& body) const {
@@ -64,6 +84,7 @@ struct host_device {
  private:
   std::size_t place_ = 0;
   std::shared_ptr<host_workspace> workspace_ = std::make_shared<host_workspace>();
+  std::shared_ptr<detail::posted_messages> messages_{};
 };
 
 static_assert(device<host_device>);

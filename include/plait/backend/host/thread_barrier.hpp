@@ -68,11 +68,15 @@ class thread_barrier {
     std::span<int const> awaited;
     collective_call const* call;
     std::vector<int> const* members;
+    bool is_certain_if_odd = false;  // instead of certain_from: at odd counts others use them
 
     bool over() const {
       auto const value = word->load();
       return count_of(value) >= target ||
-             ((value & broken_bit) != 0 && count_of(value) < certain_from);
+             ((value & broken_bit) != 0 && !is_certain(count_of(value)));
+    }
+    bool is_certain(std::uint64_t count) const {
+      return is_certain_if_odd ? count % 2 != 0 : count >= certain_from;
     }
   };
 
@@ -196,7 +200,7 @@ class thread_barrier {
     while (!what.over()) {
       if (me.bell.wait_until(lock, deadline) == std::cv_status::no_timeout || what.over()) continue;
       auto const limit = std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count();
-      if (count_of(what.word->load()) < what.certain_from)
+      if (!what.is_certain(count_of(what.word->load())))
         break_world(cause::timed_out, "rank " + std::to_string(rank) + " waited longer than " +
                                           std::to_string(limit) + " ms: " + state_text());
       deadline += timeout_;

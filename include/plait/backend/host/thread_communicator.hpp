@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "plait/backend/collective_blocks.hpp"
@@ -14,6 +16,7 @@
 #include "plait/backend/communicator_calls.hpp"
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/rank_order.hpp"
+#include "plait/backend/host/thread_channel.hpp"
 #include "plait/backend/host/thread_world.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
@@ -39,10 +42,14 @@ namespace plait::ext {
 class thread_communicator : public communicator_calls<thread_communicator> {
  public:
   /// Joins group `group_id`, which has been declared with the same `members`, for the calls over
-  /// some axes.
+  /// some axes. `messages`: of the rank, which its device has, too; without them a posted message
+  /// is sent at once.
   thread_communicator(thread_world& world, int group_id, std::vector<int> const& members,
-                      int world_rank, axis_set over = {})
-      : communicator_calls(over), slot_(join(world, group_id, members, world_rank)) {}
+                      int world_rank, axis_set over = {},
+                      std::shared_ptr<detail::thread_messages> messages = {})
+      : communicator_calls(over),
+        slot_(join(world, group_id, members, world_rank)),
+        messages_(std::move(messages)) {}
 
   thread_communicator(thread_communicator&&) noexcept = default;
   thread_communicator& operator=(thread_communicator&&) noexcept = default;
@@ -54,9 +61,11 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   void wait_for_all() { slot_.meet(call_of_barrier()); }
   template <collective Kind, class T>
   void carry_out(detail::collective_call const& call, std::size_t tensor_bytes) {
-    if constexpr (Kind == collective::send) return slot_.send(call);
-    else if constexpr (Kind == collective::receive) return slot_.receive(call);
-    else {
+    if constexpr (Kind == collective::send || Kind == collective::receive) {
+      if (call.is_posted() && messages_ != nullptr) return slot_.post(call, *messages_);
+      if constexpr (Kind == collective::send) return slot_.send(call);
+      else return slot_.receive(call);
+    } else {
       if constexpr (Kind == collective::all_reduce)
         if (tensor_bytes <= detail::thread_member::few_bytes) return add_up_few<T>(call);
       slot_.meet(call);
@@ -112,6 +121,7 @@ class thread_communicator : public communicator_calls<thread_communicator> {
   };
 
   detail::barrier_slot slot_;
+  std::shared_ptr<detail::thread_messages> messages_;
 };
 
 static_assert(can_all<thread_communicator, float>);

@@ -11,6 +11,7 @@
 #include "plait/backend/collective_call.hpp"
 #include "plait/backend/host/barrier_slot.hpp"
 #include "plait/backend/host/thread_barrier.hpp"
+#include "plait/backend/host/thread_channel.hpp"
 #include "plait/core/error.hpp"
 #include "plait/core/namespaces.hpp"
 
@@ -47,7 +48,13 @@ class thread_world {
     auto& group = *groups_.emplace_back(std::make_unique<detail::thread_group>(std::move(members)));
     room_.watch(group.arrivals);
     for (auto& box : group.mailboxes) room_.watch(box.state);
+    for (auto& channel : group.channels) room_.watch(channel.state);
     return static_cast<int>(groups_.size()) - 1;
+  }
+
+  /// The ends of channels of `rank`: for its communicators and its device.
+  [[nodiscard]] [[gnu::cold]] std::shared_ptr<detail::thread_messages> messages_of(int rank) {
+    return std::make_shared<detail::thread_messages>(room_, rank);
   }
 
   /// Every present and future wait of a rank throws job_aborted with this message, except where an

@@ -57,11 +57,13 @@ struct threads {
       return world.add_group(std::move(members));
     });
     run_ranks(world, [&](int rank) {
+      auto const messages = world.messages_of(rank);
       std::vector<ext::thread_communicator> members;
       for (int i = 0; i < groups.sets().size(); ++i)
         members.emplace_back(world, ids[std::size_t(rank)][std::size_t(i)],
-                             grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i]);
-      rank_type handle(groups, rank, ext::host_device(rank), std::move(members));
+                             grid.group_of(rank, groups.sets()[i]), rank, groups.sets()[i],
+                             messages);
+      rank_type handle(groups, rank, ext::host_device(rank, messages), std::move(members));
       program(handle);
     });
   }

@@ -27,7 +27,7 @@ namespace plait::ext {
 class process_device : public host_device {
  public:
   /// A place among the calls of stream data; 0: in the calling thread, where all before has ended.
-  struct event {
+  struct event : host_device::event {
     std::uint64_t calls = 0;
   };
 
@@ -65,21 +65,24 @@ class process_device : public host_device {
   }
 
   void synchronize() const {
+    host_device::synchronize();
     if (second_ != nullptr) second_->drain();
   }
   [[nodiscard]] queue on(stream which) const {
-    if (which == stream::data) synchronize();
+    if (which == stream::data && second_ != nullptr) second_->drain();
     return host_device::on(which);
   }
   [[nodiscard]] event make_event() const { return {}; }
   void record(event& now, stream on) const {
-    now = {};
+    host_device::record(now, on);
+    now.calls = 0;
     if (second_ == nullptr) return;
     if (on == stream::data) now.calls = second_->handed();
     else second_->require_sound();
   }
   /// What stream data is given later comes behind what this thread has done so far in any case.
-  void wait(stream on, event const& awaited, wait_site) const {
+  void wait(stream on, event const& awaited, wait_site site) const {
+    host_device::wait(on, awaited, site);
     if (second_ == nullptr) return;
     if (on != stream::data && awaited.calls > 0) second_->wait_for(awaited.calls);
     else second_->require_sound();

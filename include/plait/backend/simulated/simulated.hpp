@@ -32,7 +32,7 @@ struct simulated_statistics {
   std::uint64_t operations = 0;      ///< executed, a collective once for each member
 };
 
-/// The backend that looks for missing synchronisation: every rank has a device with four streams
+/// The backend that looks for missing synchronisation: every rank has a device with eight streams
 /// whose operations are executed late, one at a time, in an order that the seed chooses among all
 /// that streams, events and partners allow.
 ///

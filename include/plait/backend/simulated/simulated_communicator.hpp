@@ -17,9 +17,9 @@
 
 namespace plait::ext {
 
-/// One rank's member of a group of a simulated job. Calls are put at the end of the group's stream
-/// and carried out when those of all members are next in theirs; shapes and results are those of
-/// `thread_communicator`, to the bit.
+/// One rank's member of a group of a simulated job. Calls are put at the end of the group's stream,
+/// posted messages at that of their channel, and carried out when those of all members are next in
+/// theirs; shapes and results are those of `thread_communicator`, to the bit.
 ///
 /// Errors:  those of `thread_communicator`, thrown where a rank synchronises.
 /// Threads: used by the thread of its rank only.
@@ -41,7 +41,7 @@ class simulated_communicator : public communicator_calls<simulated_communicator>
   void carry_out(detail::collective_call const& call, std::size_t) {
     constexpr bool combines = Kind == collective::all_reduce || Kind == collective::reduce_scatter;
     if constexpr (Kind == collective::send || Kind == collective::receive) check_other_end(call);
-    auto const on = world_->group_at(group_).on;
+    auto const on = call.is_posted() ? call.channel : world_->group_at(group_).on;
     slot_->meet(on, group_, call,
                 detail::do_all_parts<Kind, std::conditional_t<combines, T, std::byte>>);
   }

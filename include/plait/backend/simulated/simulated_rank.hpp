@@ -56,7 +56,7 @@ struct stream_wait_item {
 using stream_item =
     std::variant<stream_operation_item, stream_call_item, stream_record_item, stream_wait_item>;
 
-// One rank's device: four queues of what has been enqueued and not yet executed, and its memory.
+// One rank's device: its queues of what has been enqueued and not yet executed, and its memory.
 //
 // Threads: the rank's own thread while it runs, the one that executes while all ranks wait.
 class simulated_rank {

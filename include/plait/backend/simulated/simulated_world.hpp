@@ -239,9 +239,18 @@ class simulated_world {
   [[nodiscard]] int partner_of(stream_call_item const& message) const {
     return group_at(message.group).members[std::size_t(message.call.other)];
   }
+  // The stream on which the other end of a message is: of one in a channel the channel back.
+  [[nodiscard]] stream partner_stream(int rank, stream_call_item const& message) const {
+    auto const& with = group_at(message.group);
+    if (!message.call.is_posted()) return with.on;
+    auto const mine = std::ranges::find(with.members, rank) - with.members.begin();
+    return ext::channel_of(message.call.other, static_cast<int>(mine),
+                           static_cast<int>(with.members.size()),
+                           message.call.kind == collective::receive);
+  }
   // True if `other` is about to receive the message that `rank` sends, or the other way round.
   [[nodiscard]] bool answers(int other, int rank, stream_call_item const& message) const {
-    auto const* const answer = call_at(other, group_at(message.group).on);
+    auto const* const answer = call_at(other, partner_stream(rank, message));
     return answer != nullptr && answer->group == message.group && is_message(answer->call.kind) &&
            answer->call.kind != message.call.kind && partner_of(*answer) == rank;
   }
@@ -258,26 +267,28 @@ class simulated_world {
     }
     auto const& waiting = std::get<stream_call_item>(*head);
     auto const& with = group_at(waiting.group);
-    if (!is_message(waiting.call.kind)) return meet(with.members, with);
+    if (!is_message(waiting.call.kind))
+      return meet(with.members, std::vector<stream>(with.members.size(), with.on), with);
     int const partner = partner_of(waiting);
-    bool const sends = waiting.call.kind == collective::send;
-    meet({sends ? number : partner, sends ? partner : number}, with);
+    auto const there = partner_stream(number, waiting);
+    if (waiting.call.kind == collective::send) meet({number, partner}, {on, there}, with);
+    else meet({partner, number}, {there, on}, with);
   }
 
-  // The heads of these ranks' streams belong together.
-  void meet(std::vector<int> const& members, group const& with) {
+  // The heads of these streams of these ranks belong together.
+  void meet(std::vector<int> const& members, std::vector<stream> const& on, group const& with) {
     std::vector<collective_call> calls;
-    auto known = ranks_[std::size_t(members.front())]->clock(with.on);
-    for (int const member : members) {
-      calls.push_back(call_at(member, with.on)->call);
-      known.join(ranks_[std::size_t(member)]->clock(with.on));
+    auto known = ranks_[std::size_t(members.front())]->clock(on.front());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      calls.push_back(call_at(members[i], on[i])->call);
+      known.join(ranks_[std::size_t(members[i])]->clock(on[i]));
     }
-    auto const carry_out = call_at(members.front(), with.on)->carry_out;
+    auto const carry_out = call_at(members.front(), on.front())->carry_out;
     check_calls(calls, members, with.members);
     std::vector<execution> each;
-    for (int const member : members) {
-      auto& rank = *ranks_[std::size_t(member)];
-      each.emplace_back(rank, rank.begin(with.on, call_at(member, with.on)->note), suspicion_);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      auto& rank = *ranks_[std::size_t(members[i])];
+      each.emplace_back(rank, rank.begin(on[i], call_at(members[i], on[i])->note), suspicion_);
     }
     // What one member reads, all may write.
     bool is_defined = true;
@@ -290,10 +301,10 @@ class simulated_world {
       name_writes(each[i], calls[i], i);
     }
     if (is_defined) carry_out(calls);
-    for (int const member : members) {
-      auto& rank = *ranks_[std::size_t(member)];
-      rank.join(with.on, known);  // it ended after every other member's began
-      rank.end(with.on);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      auto& rank = *ranks_[std::size_t(members[i])];
+      rank.join(on[i], known);  // it ended after every other member's began
+      rank.end(on[i]);
       rank.settle();
     }
   }
